@@ -1,0 +1,1 @@
+"""stepscope's recorder. Importing it loads no torch."""

@@ -1,0 +1,101 @@
+"""The line grammar of TORCH_TRACE: encode, decode, scan.
+
+A record is ``V<MMDD> <HH:MM:SS.uuuuuu> <pid> <path>:<line>] <json>`` and, after it, its payload with one tab
+before each line; `has_payload` in the JSON is the md5 of the payload
+(torch/_logging/_internal.py, `TorchLogsFormatter` and `trace_structured`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+HEADER = re.compile(
+    rb"([VIWEC])(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) +(\d+) ([^:\r\n]*):(\d+)\] (?:\[[^\]]*\] )?(.*)",
+)
+ENVELOPE_KEYS = frozenset(
+    {
+        "rank",
+        "compiled_autograd_id",
+        "frame_id",
+        "frame_compile_id",
+        "attempt",
+        "stack",
+        "subgraph_name",
+        "has_payload",
+    }
+)
+
+
+def payload_digest(payload: bytes) -> str:
+    return hashlib.md5(payload, usedforsecurity=False).hexdigest()
+
+
+def encode_prefix(created: datetime, pid: int, path: str, line: int) -> bytes:
+    """Everything before the JSON. `created` is local time; `path` loses the characters the grammar reserves."""
+    safe_path = path.replace(":", "_").replace("\n", "_").replace("\r", "_")
+    return f"V{created:%m%d %H:%M:%S.%f} {pid} {safe_path}:{line}]".encode("utf-8", "surrogateescape")
+
+
+def encode_record(prefix: bytes, header: bytes, payload: bytes | None) -> bytes:
+    """One record as it stands in the file. `header` is JSON on one line and already names the payload's md5."""
+    if payload is None:
+        return prefix + b" " + header + b"\n"
+    return prefix + b" " + header + b"\n\t" + payload.replace(b"\n", b"\n\t") + b"\n"
+
+
+def encode_artifact(prefix: bytes, name: str, encoding: str, payload: bytes, envelope: dict[str, Any]) -> bytes:
+    """An `artifact` record, the form in which stepscope's own records are written."""
+    header = {"artifact": {"name": name, "encoding": encoding}, **envelope, "has_payload": payload_digest(payload)}
+    return encode_record(prefix, orjson.dumps(header), payload)
+
+
+@dataclass(frozen=True)
+class RawRecord:
+    """A record's place in a log. Offsets and lengths in bytes, lines from 1."""
+
+    line: int
+    start: int
+    header_end: int
+    """Where the header line ends, without its line break."""
+    payload_start: int
+    """Where the payload's first tab stands; equals `end` when there is no payload."""
+    end: int
+
+
+def scan(data: bytes | memoryview) -> Iterator[RawRecord]:
+    """Places of the records in a log, in order. A record begins at each line that does not start with a tab.
+
+    Lines that are no record are yielded as well: `HEADER` decides, so that a reader can count them.
+    """
+    buffer = bytes(data) if isinstance(data, memoryview) else data
+    size, start, line = len(buffer), 0, 1
+    while start < size:
+        newline = buffer.find(b"\n", start)
+        header_end = size if newline < 0 else newline
+        end = after_header = min(header_end + 1, size)
+        while end < size and buffer[end] == 0x09:
+            newline = buffer.find(b"\n", end)
+            end = size if newline < 0 else newline + 1
+        if header_end > start and buffer[header_end - 1] == 0x0D:
+            header_end -= 1
+        yield RawRecord(line, start, header_end, after_header, end)
+        line += buffer.count(b"\n", start, end)
+        start = end
+
+
+def decode_payload(raw: bytes) -> bytes:
+    """The payload whose tabbed lines are `raw`, byte for byte as it was written."""
+    body = raw[:-1] if raw.endswith(b"\n") else raw
+    return body[1:].replace(b"\n\t", b"\n")
+
+
+def decode_payload_crlf(raw: bytes) -> bytes:
+    """Like `decode_payload`, for a log whose line ends were turned into CRLF on the way."""
+    return decode_payload(raw.replace(b"\r\n", b"\n"))

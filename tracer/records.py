@@ -1,0 +1,293 @@
+"""The schema of a stepscope log: one frozen dataclass per kind of record.
+
+A log is written in TORCH_TRACE's line grammar (see `tracer.log_format`). It holds torch's own structured
+records and ours; ours are `artifact` records named ``stepscope_<kind>`` whose JSON payload is one of the
+dataclasses below, field for field. Units stand in the names: `_ns` nanoseconds, `_bytes` bytes. Times are
+`time.perf_counter_ns()` unless the name says `unix`; `Run` carries the pair that joins the two clocks.
+Unknown is ``None``, never 0. Readers ignore fields they do not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
+
+FORMAT_VERSION = 1
+ARTIFACT_PREFIX = "stepscope_"
+
+LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"]
+Role = Literal["in", "out", "inout"]
+MemoryEvent = Literal["allocate", "pool", "pool_member", "reuse", "alias", "item", "free", "drop", "hold", "read"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """First record of a log: what ran, where, and how it was recorded."""
+
+    KIND: ClassVar[str] = "run"
+
+    format_version: int
+    stepscope_version: str
+    python_version: str
+    torch_version: str | None
+    triton_version: str | None
+    cuda_version: str | None
+    devices: list[str]
+    rank: int | None
+    world_size: int | None
+    pid: int
+    parent_pid: int
+    argv: list[str]
+    config: dict[str, Any]
+    """torch._dynamo / _inductor / _functorch settings that differ from their defaults, by dotted name."""
+    level: str
+    kernels: list[str]
+    """Globs that narrow values and save; empty means every kernel."""
+    monotonic_ns: int
+    unix_ns: int
+    utc_offset_s: int
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a launch site that may be a tensor."""
+
+    name: str
+    """Expression in the generated wrapper, e.g. ``buf3`` or ``reinterpret_tensor(buf3, ...)``."""
+    role: Role
+    buffer: str | None
+    """The buffer behind the expression, e.g. ``buf3``; None for an expression without one."""
+    parameter: str | None = None
+    """Name of the kernel's own parameter (``in_ptr0``, ``self``, ``out``), where known."""
+
+
+@dataclass(frozen=True)
+class LaunchSite:
+    """One launch statement of a generated wrapper."""
+
+    site: int
+    function: str
+    """Function of the wrapper that holds it: ``call``, ``partition_0``, ``true_graph_0``, ..."""
+    line: int
+    """Line of the wrapper source, from 1."""
+    kernel: str
+    kind: LaunchKind
+    arguments: list[Argument]
+    outputs: list[str]
+    """Names the statement binds, e.g. ``["buf4"]``."""
+    operator: str | None = None
+    """The real operator where `kernel` is only a carrier (``run_and_save_rng_state``)."""
+    handle: str | None = None
+    """Provenance debug handle, e.g. ``extern_kernels.mm:2``."""
+    snodes: list[str] | None = None
+    """Scheduler nodes (``op3``); None: not recorded (a cached graph without its sidecar)."""
+    source_nodes: list[str] = field(default_factory=list)
+    """FX nodes named in the wrapper's "Source Nodes" comment."""
+    aten: list[str] = field(default_factory=list)
+    """Operators named in the wrapper's "Original ATen" comment."""
+
+
+@dataclass(frozen=True)
+class MemoryStatement:
+    """One allocation, reuse, alias or free statement of a wrapper."""
+
+    event: MemoryEvent
+    buffer: str
+    function: str
+    line: int
+    of: str | None = None
+    """For reuse, alias, item, pool_member, hold: the name whose storage it is."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A generated wrapper module was loaded. One wrapper key can be loaded more than once: each load is a graph."""
+
+    KIND: ClassVar[str] = "graph"
+
+    graph: int
+    wrapper_key: str
+    """Content hash of the wrapper source = the file name without its ending."""
+    compile_id: str | None
+    aot_id: str | None
+    """``0_forward``; on a cache hit that of the first compile."""
+    phase: Literal["forward", "backward", "inference"] | None
+    cached: bool
+    """The scheduler did not run for this load (a cache hit)."""
+    dynamic: bool
+    """The wrapper computes sizes while it runs."""
+    functions: list[str]
+    sites: list[LaunchSite]
+    memory: list[MemoryStatement]
+    not_recorded: str | None = None
+    """Why no launch of this graph can be seen (C++ wrapper, parse failure); None when they can."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of model source."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True)
+class SiteProvenance:
+    site: int
+    stacks: list[list[int]]
+    """Stacks of model source, each a list of indices into `Provenance.frames`, outermost first."""
+    fx_nodes: list[str]
+    """Post-grad FX nodes that the kernel computes."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Launch sites of a graph -> FX nodes -> lines of model source."""
+
+    KIND: ClassVar[str] = "provenance"
+
+    graph: int
+    frames: list[Frame]
+    sites: list[SiteProvenance]
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    """What an argument was at run time. For a list argument one entry per tensor in it."""
+
+    argument: int
+    """Index into the site's `arguments`."""
+    dtype: str
+    """``float32``; the Python type's name (``int``) for what is no tensor."""
+    size: list[int]
+    stride: list[int]
+    device: str
+    offset: int
+    """Storage offset in elements."""
+    storage_bytes: int | None
+    item: int | None = None
+    """Position within a list argument."""
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Arguments of one launch site as they were seen. Sent for the first call, and again when a size changes."""
+
+    KIND: ClassVar[str] = "tensors"
+
+    graph: int
+    call: int
+    site: int
+    tensors: list[TensorMeta]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step starts or ends."""
+
+    KIND: ClassVar[str] = "step"
+
+    step: int
+    event: Literal["start", "end"]
+    kind: Literal["train", "inference"] | None
+    by: Literal["user", "optimizer", "call"]
+    """What ended it: `tracer.step()`, an optimizer, or the next call of the step's first graph."""
+    monotonic_ns: int
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Graph calls of a batch, as columns. A call is one run of one function of a wrapper."""
+
+    call: list[int]
+    graph: list[int]
+    function: list[int]
+    """Index into `Graph.functions`."""
+    step: list[int]
+    thread: list[int]
+    parent: list[int | None]
+    """The call inside which it ran, for subgraphs and partitions."""
+    start_ns: list[int]
+    duration_ns: list[int]
+    launches: list[int]
+    """How many rows of the batch's `site` belong to it."""
+    state: list[str]
+    """``ok``; ``raised`` (an exception left it; its last launch did not return); ``captured`` (CUDA graph)."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """A batch of launches, as columns; rows of a call follow one another in order of execution."""
+
+    KIND: ClassVar[str] = "launches"
+
+    calls: Calls
+    site: list[int]
+    start_ns: list[int]
+    """Relative to the start of the row before it in the same call; the first row to the call's start."""
+    host_duration_ns: list[int]
+    """-1 for a launch that did not return."""
+    device_duration_ns: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that could not be recorded, and why."""
+
+    KIND: ClassVar[str] = "skipped"
+
+    what: str
+    why: str
+    graph: int | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A hook of the recorder failed. It was switched off; the program went on."""
+
+    KIND: ClassVar[str] = "failure"
+
+    where: str
+    error: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """The recorder's own cost since the log began."""
+
+    KIND: ClassVar[str] = "overhead"
+
+    hook_ns: int
+    """Time in hooks and in writing, measured at graph-call ends plus a calibrated cost per launch."""
+    wall_ns: int
+    log_bytes: int
+    launches: int
+    failures: int
+
+
+@dataclass(frozen=True)
+class End:
+    """Last record: the log is complete."""
+
+    KIND: ClassVar[str] = "end"
+
+    reason: Literal["exit", "detach", "fork"]
+    monotonic_ns: int
+
+
+Record = Run | Graph | Provenance | Tensors | Step | Launches | Skipped | Failure | Overhead | End
+RECORD_TYPES: tuple[type[Record], ...] = (
+    Run, Graph, Provenance, Tensors, Step, Launches, Skipped, Failure, Overhead, End,
+)  # fmt: skip
+
+
+def artifact_name(record: Record) -> str:
+    return ARTIFACT_PREFIX + record.KIND
+
+
+def to_payload(record: Record) -> dict[str, Any]:
+    """The JSON payload of `record`."""
+    return asdict(record)
