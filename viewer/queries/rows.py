@@ -1,0 +1,366 @@
+"""The frozen rows that queries return and pages, JSON twins and reports show.
+
+Ids (`launch`, `site`, `graph`, `call`, `record`, `log`) are those of the index. Sizes in bytes, times in ns;
+unknown is None, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["critical", "warning", "info"]
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True)
+class RunRow:
+    log: int
+    path: str
+    rank: int | None
+    world_size: int | None
+    pid: int | None
+    torch: str | None
+    python: str | None
+    stepscope: str | None
+    devices: list[str]
+    argv: list[str]
+    level: str | None
+    """None: PyTorch alone wrote this log; it has no launches."""
+    format_version: int | None
+    complete: bool | None
+    size_bytes: int
+    start_unix_ns: int | None
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Counts:
+    logs: int
+    records: int
+    compiles: int
+    graphs: int
+    launch_sites: int | None
+    launches: int | None
+    value_rows: int | None
+    steps: int | None
+    lifetime_events: int | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    log: str
+    """The log's file name."""
+    line: int | None
+    byte: int | None
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class NotRecorded:
+    what: str
+    why: str
+    log: int | None
+    graph: int | None
+    count: int
+
+
+@dataclass(frozen=True)
+class OverheadRow:
+    hook_ns: int | None
+    stats_ns: int | None
+    wall_ns: int | None
+    log_bytes: int | None
+    bytes_per_launch: float | None
+    failures: int | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the verdict."""
+
+    kind: str
+    severity: Severity
+    title: str
+    rule: str
+    """How it was decided, in a sentence."""
+    evidence: dict[str, Any]
+    page: str
+    rank: int | None = None
+    step: int | None = None
+    graph: int | None = None
+    launch: int | None = None
+    kernel: str | None = None
+    buffer: str | None = None
+    argument: str | None = None
+    source: SourceLine | None = None
+    log: int | None = None
+
+
+@dataclass(frozen=True)
+class StepRow:
+    log: int
+    step: int
+    kind: str | None
+    by: str | None
+    start_ns: int
+    end_ns: int | None
+    duration_ns: int | None
+    launches: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class GraphRow:
+    graph: int
+    log: int
+    local_graph: int | None
+    wrapper_key: str | None
+    compile_id: str | None
+    aot_id: str | None
+    phase: str | None
+    cached: bool | None
+    dynamic: bool | None
+    launch_sites: int | None
+    calls: int | None
+    launches: int | None
+    duration_ns: int | None
+    """Host time of all its calls together."""
+    not_recorded: str | None
+    output_code: int | None
+
+
+@dataclass(frozen=True)
+class ArgumentRow:
+    argument: int
+    name: str
+    role: str
+    buffer: str | None
+    parameter: str | None
+    tensors: list[dict[str, Any]]
+    """What it was at run time: {item, dtype, size, stride, device, offset, storage_bytes}; empty when never seen."""
+
+
+@dataclass(frozen=True)
+class SiteRow:
+    site: int
+    graph: int
+    local_site: int
+    function: str
+    line: int
+    kernel: str
+    kind: str
+    operator: str | None
+    handle: str | None
+    snodes: list[str] | None
+    outputs: list[str]
+    source_nodes: list[str]
+    aten: list[str]
+    fx_nodes: list[str]
+    stacks: list[list[SourceLine]]
+    """Outermost frame first; the last frame of a stack is the line of model source."""
+    arguments: list[ArgumentRow]
+    launches: int | None
+    duration_ns: int | None
+
+
+@dataclass(frozen=True)
+class MemoryStatementRow:
+    event: str
+    buffer: str
+    function: str
+    line: int
+    of: str | None
+
+
+@dataclass(frozen=True)
+class GraphDetail:
+    row: GraphRow
+    sites: list[SiteRow]
+    memory: list[MemoryStatementRow]
+    code: str | None
+    """The wrapper's source; None when the log does not hold it."""
+
+
+@dataclass(frozen=True)
+class Span:
+    name: str
+    compile_id: str | None
+    depth: int
+    start_ns: int
+    """On the run's monotonic clock."""
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class CallRow:
+    call: int
+    graph: int
+    graph_label: str
+    """E.g. ``0/0 forward``; with the function for subgraphs: ``0/0 forward · true_graph_0``."""
+    function: str
+    parent: int | None
+    depth: int
+    thread: int
+    start_ns: int
+    duration_ns: int
+    launches: int
+    state: str
+
+
+@dataclass(frozen=True)
+class LaunchColumns:
+    """Launches of a window, as parallel columns; a bin of several launches too narrow to draw has `count` > 1."""
+
+    launch: list[int]
+    """For a bin: the longest launch in it."""
+    site: list[int]
+    thread: list[int]
+    start_ns: list[int]
+    """Relative to the window's `start_ns`."""
+    duration_ns: list[int]
+    """-1: the launch did not return."""
+    count: list[int]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    log: int
+    step: int
+    start_ns: int
+    end_ns: int
+    window_start_ns: int
+    window_end_ns: int
+    threads: list[int]
+    spans: list[Span]
+    calls: list[CallRow]
+    launches: LaunchColumns
+    sites: dict[int, dict[str, str]]
+    """site -> {kernel, kind} of every site in `launches`."""
+    total_launches: int
+
+
+@dataclass(frozen=True)
+class LaunchDetail:
+    launch: int
+    log: int
+    rank: int | None
+    step: int
+    ordinal: int
+    """Position in its step, from 1."""
+    of: int
+    """How many launches the step has."""
+    thread: int
+    call: int
+    graph: GraphRow
+    site: SiteRow
+    start_ns: int
+    step_offset_ns: int
+    duration_ns: int | None
+    device_duration_ns: int | None
+    previous: int | None
+    next: int | None
+    written_by: dict[int, int | None]
+    """argument -> the launch of this call that wrote its buffer last, None: came in from outside or not known."""
+    read_by: dict[int, list[int]]
+    """argument written here -> launches of this call that read its buffer before it is written again."""
+    code: str | None
+    """The generated code: the kernel's definition and the launch statement's line, cut from the wrapper source."""
+    code_first_line: int | None
+
+
+@dataclass(frozen=True)
+class CompileRow:
+    log: int
+    compile_id: str
+    frame: str | None
+    file: str | None
+    line: int | None
+    function: str | None
+    status: str
+    attempts: int
+    start_unix_ns: int | None
+    duration_ns: int | None
+    cache: str | None
+    recompile_reason: str | None
+    graph_break_reason: str | None
+    failure: str | None
+    artifacts: int
+    """Records with this compile id that have a payload."""
+
+
+@dataclass(frozen=True)
+class RecordRow:
+    record: int
+    log: int
+    line: int
+    byte: int
+    time_unix_ns: int | None
+    source: str
+    event: str
+    name: str | None
+    encoding: str | None
+    compile_id: str | None
+    attempt: int | None
+    payload_bytes: int | None
+
+
+@dataclass(frozen=True)
+class RecordPage:
+    """A page of a list of records."""
+
+    rows: list[RecordRow]
+    total: int
+    offset: int
+    limit: int
+    kinds: list[tuple[str, int]]
+    """(event or artifact name, how many), most first: what the list can be narrowed to."""
+
+
+@dataclass(frozen=True)
+class RecordDetail:
+    row: RecordRow
+    metadata: dict[str, Any]
+    payload: str | None
+    """At most `limit` characters."""
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class CompileDetail:
+    row: CompileRow
+    stack: list[SourceLine]
+    metrics: dict[str, Any] | None
+    graphs: list[GraphRow]
+    records: list[RecordRow]
+    """Everything logged under this compile id except chromium events."""
+    spans: list[Span]
+    """Compile spans; `start_ns` relative to the first one."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    runs: list[RunRow]
+    counts: Counts
+    findings: list[Finding]
+    steps: list[StepRow]
+    graphs: list[GraphRow]
+    compile_count: int
+    compile_duration_ns: int | None
+    cache_counts: dict[str, int]
+    graph_breaks: int
+    problems: int
+    skipped: dict[str, int]
+    not_recorded: list[NotRecorded]
+    overhead: OverheadRow
+    index_bytes: int
+    notes: list[str] = field(default_factory=list)
+    """Plain sentences about what this trace cannot show, e.g. that PyTorch alone wrote it."""
