@@ -8,17 +8,20 @@ before each line; `has_payload` in the JSON is the md5 of the payload
 from __future__ import annotations
 
 import hashlib
+import mmap
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 HEADER = re.compile(
     rb"([VIWEC])(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) +(\d+) ([^:\r\n]*):(\d+)\] (?:\[[^\]]*\] )?(.*)",
 )
+_FIRST = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")
+_BOUNDARY = re.compile(rb"\n(?!\t|\r?\n)")
+_TAB, _RETURN = 0x09, 0x0D
 ENVELOPE_KEYS = frozenset(
     {
         "rank",
@@ -38,27 +41,32 @@ def payload_digest(payload: bytes) -> str:
 
 
 def encode_prefix(created: datetime, pid: int, path: str, line: int) -> bytes:
-    """Everything before the JSON. `created` is local time; `path` loses the characters the grammar reserves."""
+    """Everything before the JSON. `created` is local time; `path` loses what the grammar reserves."""
     safe_path = path.replace(":", "_").replace("\n", "_").replace("\r", "_")
     return f"V{created:%m%d %H:%M:%S.%f} {pid} {safe_path}:{line}]".encode("utf-8", "surrogateescape")
 
 
 def encode_record(prefix: bytes, header: bytes, payload: bytes | None) -> bytes:
-    """One record as it stands in the file. `header` is JSON on one line and already names the payload's md5."""
+    """One record as it stands in the file. `header` is JSON on one line and names the payload's md5."""
     if payload is None:
         return prefix + b" " + header + b"\n"
     return prefix + b" " + header + b"\n\t" + payload.replace(b"\n", b"\n\t") + b"\n"
 
 
-def encode_artifact(prefix: bytes, name: str, encoding: str, payload: bytes, envelope: dict[str, Any]) -> bytes:
+def encode_artifact(
+    prefix: bytes, name: str, encoding: str, payload: bytes, envelope: dict[str, Any]
+) -> bytes:
     """An `artifact` record, the form in which stepscope's own records are written."""
-    header = {"artifact": {"name": name, "encoding": encoding}, **envelope, "has_payload": payload_digest(payload)}
+    header = {
+        "artifact": {"name": name, "encoding": encoding},
+        **envelope,
+        "has_payload": payload_digest(payload),
+    }
     return encode_record(prefix, orjson.dumps(header), payload)
 
 
-@dataclass(frozen=True)
-class RawRecord:
-    """A record's place in a log. Offsets and lengths in bytes, lines from 1."""
+class RawRecord(NamedTuple):
+    """A record's place in a log. Offsets in bytes, lines from 1."""
 
     line: int
     start: int
@@ -69,24 +77,32 @@ class RawRecord:
     end: int
 
 
-def scan(data: bytes | memoryview) -> Iterator[RawRecord]:
-    """Places of the records in a log, in order. A record begins at each line that does not start with a tab.
+def scan(data: bytes | mmap.mmap) -> Iterator[RawRecord]:
+    """Places of the records in a log, in order. A record begins at each line not tabbed or blank.
 
+    Blank lines belong to the record before them: an editor that strips trailing blanks empties payload lines.
     Lines that are no record are yielded as well: `HEADER` decides, so that a reader can count them.
     """
-    buffer = bytes(data) if isinstance(data, memoryview) else data
-    size, start, line = len(buffer), 0, 1
+    size = len(data)
+    first = _FIRST.match(data)
+    start = first.end() if first else 0
+    line = 1 + data[:start].count(b"\n")
     while start < size:
-        newline = buffer.find(b"\n", start)
-        header_end = size if newline < 0 else newline
-        end = after_header = min(header_end + 1, size)
-        while end < size and buffer[end] == 0x09:
-            newline = buffer.find(b"\n", end)
-            end = size if newline < 0 else newline + 1
-        if header_end > start and buffer[header_end - 1] == 0x0D:
-            header_end -= 1
-        yield RawRecord(line, start, header_end, after_header, end)
-        line += buffer.count(b"\n", start, end)
+        boundary = _BOUNDARY.search(data, start)
+        end = boundary.end() if boundary else size
+        header_end = data.find(b"\n", start, end)
+        if header_end < 0:
+            yield RawRecord(line, start, end, end, end)
+            return
+        payload_start = header_end + 1
+        if payload_start < end and data[payload_start] != _TAB:
+            tab = data.find(b"\n\t", header_end, end)
+            payload_start = end if tab < 0 else tab + 1
+        if header_end > start and data[header_end - 1] == _RETURN:
+            yield RawRecord(line, start, header_end - 1, payload_start, end)
+        else:
+            yield RawRecord(line, start, header_end, payload_start, end)
+        line += 1 if payload_start == header_end + 1 == end else data[start:end].count(b"\n")
         start = end
 
 
