@@ -1,0 +1,73 @@
+# Everything here needs only Python (3.10 or newer), pip and make; the rest goes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+NODE := $(shell command -v node 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench clean compiler browser
+
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: .venv/.installed compiler ## record a small training run that goes wrong, print the verdict, write demo/report.html
+	$(BIN)/stepscope demo
+
+test: check browser compiler ## every check and every test
+	$(BIN)/python -m pytest
+ifneq ($(NODE),)
+	@if ls tests/js/*.test.* >/dev/null 2>&1; then $(NODE) --test tests/js/*.test.*; fi
+else
+	@echo "make: no node: the tests in tests/js are left out" >&2
+endif
+
+check: .venv/.installed-test ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: .venv/.installed-test compiler ## measure what recording costs and how fast a log opens
+	$(BIN)/python -m tests.benchmarks.bench_launches
+	$(BIN)/python -m tests.benchmarks.bench_open
+
+clean: ## remove .venv, the demo's output and every cache
+	rm -rf .venv demo dist build .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# $(call debian,TEST,PACKAGES): unless the shell command TEST succeeds, install PACKAGES where apt-get is there
+# and may be used; where not, say so and go on.
+debian = @{ $(1); } >/dev/null 2>&1 || { \
+	if [ "$$(id -u)" = 0 ]; then root="env"; else root="sudo -n env"; fi; \
+	apt="$$root DEBIAN_FRONTEND=noninteractive apt-get"; \
+	install="$$apt install -y --no-install-recommends $(2)"; \
+	{ command -v apt-get && { $$install || { $$apt update && $$install; }; }; } \
+	|| echo "make: $(2) is missing and could not be installed here" >&2; }
+
+# torch.compile builds C++ kernels against Python's headers.
+compiler: .venv/.installed
+	$(call debian,c++ --version || clang++ --version,g++)
+	$(call debian,$(BIN)/python -c 'import os$(comma) sysconfig as s; os.stat(s.get_path("include") + "/Python.h")',python3-dev)
+
+browser:
+ifeq ($(shell uname -s),Linux)
+	$(call debian,command -v chromium || command -v google-chrome || test -n "$$STEPSCOPE_CHROMIUM",chromium)
+endif
+
+comma := ,
+
+.venv/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "stepscope needs Python 3.10 or newer")'
+	$(call debian,$(PYTHON) -c 'import ensurepip',python3-venv)
+	$(PYTHON) -m venv .venv
+	$(PIP) install 'pip>=25.1'  # the first that reads [dependency-groups]
+	touch $@
+
+# torch stands in the same command as everything else, so that nothing can pull another build of it.
+.venv/.installed: .venv/.created pyproject.toml constraints.txt static/hatch_build.py tracer/_version.py
+	$(PIP) install -c constraints.txt torch==2.13.0 -e .
+	touch $@
+
+.venv/.installed-test: .venv/.installed
+	$(PIP) install -c constraints.txt torch==2.13.0 --group test
+	touch $@

@@ -1,0 +1,134 @@
+"""Writes docs/format.md, the description of the log's records, from tracer/records.py.
+
+python docs/generate_format.py          # write it
+python docs/generate_format.py --check  # exit 1 when it is not current
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "tracer" / "records.py"
+TARGET = ROOT / "docs" / "format.md"
+
+INTRODUCTION = """# The log
+
+<!-- Made from tracer/records.py by docs/generate_format.py; do not edit. -->
+
+A stepscope log is a text file in the line grammar of TORCH_TRACE, so every reader of such logs opens it:
+
+```
+record   = prefix SP header LF {{ TAB payload-line LF }}
+prefix   = level MMDD SP HH:MM:SS.uuuuuu SP pid SP path ":" line "]"
+```
+
+The header is one JSON object. `has_payload` in it is the md5 of the payload, which follows with one tab
+before each of its lines. A log holds the records that torch itself wrote, unchanged in content, and
+stepscope's own as `{{"artifact": {{"name": "stepscope_KIND", "encoding": "json"}}}}` with the
+JSON payloads below. This is `FORMAT_VERSION` {version}.
+
+{rules}
+"""
+
+
+def literals(tree: ast.Module) -> dict[str, str]:
+    """Names of the module's `Literal` aliases and their values."""
+    found: dict[str, str] = {}
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Subscript)
+            and isinstance(node.value.value, ast.Name)
+            and node.value.value.id == "Literal"
+            and isinstance(node.targets[0], ast.Name)
+        ):
+            found[node.targets[0].id] = ast.unparse(node.value)
+    return found
+
+
+def constant(tree: ast.Module, name: str) -> object:
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id == name
+        ):
+            return ast.literal_eval(node.value)
+    raise LookupError(name)
+
+
+def type_text(annotation: ast.expr, aliases: dict[str, str]) -> str:
+    text = aliases.get(ast.unparse(annotation), ast.unparse(annotation))
+    text = re.sub(r"Literal\[([^]]*)\]", lambda match: match[1].replace(", ", " | "), text)
+    return f"`{text}`".replace("|", "\\|")
+
+
+def prose(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+
+
+def fields(node: ast.ClassDef, aliases: dict[str, str]) -> list[tuple[str, str, str]]:
+    """(name, type, description) of each field; its description is the string that follows it."""
+    rows: list[tuple[str, str, str]] = []
+    for statement, following in zip(node.body, [*node.body[1:], ast.Pass()], strict=True):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        if ast.unparse(statement.annotation).startswith("ClassVar"):
+            continue
+        text = ""
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            text = prose(str(following.value.value))
+        rows.append((statement.target.id, type_text(statement.annotation, aliases), text))
+    return rows
+
+
+def kind(node: ast.ClassDef) -> str | None:
+    for statement in node.body:
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and ast.unparse(statement.target) == "KIND"
+            and statement.value
+        ):
+            return str(ast.literal_eval(statement.value))
+    return None
+
+
+def section(node: ast.ClassDef, aliases: dict[str, str]) -> str:
+    name = kind(node)
+    title = f"`stepscope_{name}`" if name else f"{node.name}, part of other records"
+    lines = [
+        f"## {title}",
+        "",
+        prose(ast.get_docstring(node) or ""),
+        "",
+        "| field | type | |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{field}` | {text} | {description} |" for field, text, description in fields(node, aliases)]
+    return "\n".join(lines) + "\n"
+
+
+def render(source: str) -> str:
+    tree = ast.parse(source)
+    aliases = literals(tree)
+    rules = (ast.get_docstring(tree) or "").split("\n\n", 1)[-1].replace("``", "`")
+    head = INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules)
+    return "\n".join(
+        [head, *(section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef))]
+    )
+
+
+def main() -> int:
+    text = render(RECORDS.read_text("utf-8"))
+    if "--check" in sys.argv[1:]:
+        return int(not TARGET.exists() or TARGET.read_text("utf-8") != text)
+    TARGET.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
