@@ -41,8 +41,6 @@ class Run:
     config: dict[str, Any]
     """torch._dynamo / _inductor / _functorch settings that differ from their defaults, by dotted name."""
     level: str
-    kernels: list[str]
-    """Globs that narrow values and save; empty means every kernel."""
     monotonic_ns: int
     unix_ns: int
     utc_offset_s: int
@@ -112,8 +110,8 @@ class Graph:
     aot_id: str | None
     """``0_forward``; on a cache hit that of the first compile."""
     phase: Literal["forward", "backward", "inference"] | None
-    cached: bool
-    """The scheduler did not run for this load (a cache hit)."""
+    cached: bool | None
+    """The scheduler did not run in this process for this load (a cache hit); None: loaded before recording began."""
     dynamic: bool
     """The wrapper computes sizes while it runs."""
     functions: list[str]

@@ -1,0 +1,170 @@
+"""Put hooks into the functions of a loaded wrapper module, and take them out again.
+
+The functions keep their identity: only `__code__` changes, so everything that holds one of them (compiled
+graphs, partitions, CUDA graph wrappers) runs the new code. Lines stay those of the file on disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import dataclass
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
+
+HOOKS = "__stepscope__"
+
+# What the hooks look like in a wrapper. Python's compiler makes the code; the names cannot clash with Inductor's.
+FRAME = """
+_ss_call = __stepscope__.begin({function})
+try:
+    _ss_rows = _ss_call.rows
+    _ss_look = _ss_call.look
+    _ss_now = _ss_call.now
+except BaseException:
+    _ss_call.raised()
+    raise
+finally:
+    __stepscope__.end(_ss_call)
+"""
+BEFORE = """
+if _ss_look[{site}]:
+    __stepscope__.before(_ss_call, {site}, _ss_values)
+_ss_rows += ({site}, _ss_now())
+"""
+AFTER = """
+_ss_rows += (_ss_now(),)
+"""
+AFTER_OUTPUTS = """
+if _ss_look[{site}]:
+    __stepscope__.after(_ss_call, {site}, _ss_values)
+"""
+
+
+class SwapError(Exception):
+    """The module's functions do not match its source."""
+
+
+@dataclass
+class Swap:
+    """The functions of one module that carry hooks, with the code they had before."""
+
+    module: ModuleType
+    originals: list[tuple[FunctionType, CodeType]]
+
+    def restore(self) -> None:
+        """Put the original code objects back."""
+        for function, code in self.originals:
+            function.__code__ = code
+        self.module.__dict__.pop(HOOKS, None)
+
+
+def swap(module: ModuleType, source: WrapperSource, path: str, hooks: Any) -> Swap:
+    """Put `hooks` into the functions of `module`, whose source was read as `source`.
+
+    Raises SwapError, with nothing changed, when a function of the source is not in the module as it stands there.
+    """
+    code = compile(instrumented(source), path, "exec", dont_inherit=True)
+    pairs = []
+    for name in source.functions:
+        function = _resolve(module, name)
+        replacement = _find_code(code, name.split("."))
+        if function is None or replacement is None:
+            raise SwapError(f"{name} is not a function of the loaded module")
+        if function.__code__.co_freevars or replacement.co_freevars:
+            raise SwapError(f"{name} is a closure")
+        pairs.append((function, replacement))
+    result = Swap(module, [(function, function.__code__) for function, _ in pairs])
+    setattr(module, HOOKS, hooks)
+    for function, replacement in pairs:
+        function.__code__ = replacement
+    return result
+
+
+def instrumented(source: WrapperSource) -> ast.Module:
+    """A copy of the wrapper's syntax tree with hooks."""
+    memo: dict[int, Any] = {}
+    tree = copy.deepcopy(source.tree, memo)
+    launches = {memo[id(launch.statement)]: launch for launch in source.launches}
+    for number, (_, function) in enumerate(wrapper_functions(tree)):
+        _insert(function, launches)
+        frame = ast.parse(FRAME.format(function=number)).body
+        attempt = frame[1]
+        assert isinstance(attempt, ast.Try)
+        for node in frame:
+            _place(node, function.body[0])
+        attempt.body += function.body
+        function.body = frame
+    return tree
+
+
+def _insert(parent: ast.AST, launches: dict[ast.stmt, Launch]) -> None:
+    """Surround each launch below `parent` with its hooks."""
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(parent, field, None)
+        if not isinstance(block, list):
+            continue
+        result: list[ast.stmt] = []
+        for statement in block:
+            _insert(statement, launches)
+            launch = launches.get(statement)
+            result += _with_hooks(statement, launch) if launch else [statement]
+        setattr(parent, field, result)
+
+
+def _with_hooks(statement: ast.stmt, launch: Launch) -> list[ast.stmt]:
+    site = launch.site.site
+    before = _hook(BEFORE.format(site=site), launch.expressions, statement)
+    after = _hook(AFTER, [], statement)
+    if isinstance(statement, ast.Return):
+        return [*before, statement]
+    if launch.bound:
+        outputs = [ast.parse(name, mode="eval").body for name in launch.bound]
+        after += _hook(AFTER_OUTPUTS.format(site=site), outputs, statement)
+    return [*before, statement, *after]
+
+
+def _hook(text: str, expressions: list[ast.expr], at: ast.stmt) -> list[ast.stmt]:
+    statements = ast.parse(text).body
+    values = ast.Tuple([copy.deepcopy(expression) for expression in expressions], ast.Load())
+    for statement in statements:
+        _Values(values).visit(statement)
+        _place(statement, at)
+    return statements
+
+
+class _Values(ast.NodeTransformer):
+    def __init__(self, values: ast.Tuple) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values if node.id == "_ss_values" else node
+
+
+def _place(node: ast.AST, at: ast.stmt) -> None:
+    """Give every node of a hook the line of the statement it belongs to."""
+    for part in ast.walk(node):
+        if isinstance(part, (ast.stmt, ast.expr, ast.excepthandler)):
+            part.lineno = at.lineno
+            part.end_lineno = at.lineno
+            part.col_offset = part.end_col_offset = at.col_offset
+
+
+def _resolve(module: ModuleType, qualified_name: str) -> FunctionType | None:
+    found: Any = module
+    for part in qualified_name.split("."):
+        found = vars(found).get(part)
+        if found is None:
+            return None
+    return found if isinstance(found, FunctionType) else None
+
+
+def _find_code(code: CodeType, path: list[str]) -> CodeType | None:
+    for part in path:
+        found = [c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == part]
+        if len(found) != 1:
+            return None
+        code = found[0]
+    return code

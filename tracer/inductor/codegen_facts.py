@@ -1,0 +1,163 @@
+"""Facts that only code generation knows: which scheduler nodes a launch computes, and their FX nodes.
+
+Inductor names the nodes of every kernel it is about to call
+(torch/_inductor/debug.py, `set_kernel_post_grad_provenance_tracing`: C++ kernels when their group is flushed,
+so `Scheduler.current_node` would be wrong there); scatter and index_put fallbacks pass only through `writeline`.
+The facts are kept beside the compile cache under the wrapper's key, so that a warm run has them too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tracer.records import LaunchSite
+
+TRACING = "set_kernel_post_grad_provenance_tracing"
+USERS = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
+FALLBACK_LINES = ("ScatterFallbackLine", "IndexPutFallbackLine")
+SIDECAR_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LaunchFacts:
+    kernel: str
+    handle: str | None
+    snodes: list[str]
+    fx_nodes: list[str]
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.facts: list[LaunchFacts] | None = None
+
+
+class CodegenTap:
+    """Collects the facts of the wrapper that this thread is generating."""
+
+    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._thread = _Thread()
+        self._undo: list[Callable[[], None]] = []
+
+    def attach(self) -> None:
+        from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+        from torch._inductor.scheduler import Scheduler
+
+        for name in USERS:
+            module = sys.modules.get(name)
+            if module is not None and hasattr(module, TRACING):
+                self._wrap(module, TRACING, self._tracing)
+        self._wrap(PythonWrapperCodegen, "writeline", self._writeline)
+        self._wrap(Scheduler, "codegen", self._codegen)
+
+    def detach(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def take(self) -> list[LaunchFacts] | None:
+        """The facts collected on this thread since the last call; None when no scheduler ran."""
+        facts, self._thread.facts = self._thread.facts, None
+        return facts
+
+    def _wrap(self, owner: Any, name: str, observe: Callable[..., None]) -> None:
+        original = getattr(owner, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            try:
+                observe(result, *args, **kwargs)
+            except Exception as error:
+                self._on_failure(f"codegen {name}", error)
+            return result
+
+        setattr(owner, name, wrapped)
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def _codegen(self, result: Any, *args: Any, **kwargs: Any) -> None:
+        self._add()
+
+    def _tracing(self, result: Any, nodes: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
+        from torch._inductor import debug
+
+        handle = f"{kernel}:{result}" if result is not None else None
+        fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
+        self._add(LaunchFacts(kernel, handle, list(_node_names(nodes)), list(fx_nodes)))
+
+    def _writeline(self, result: Any, wrapper: Any, line: Any, *args: Any, **kwargs: Any) -> None:
+        if type(line).__name__ in FALLBACK_LINES:
+            node = line.node
+            kernel = getattr(node, "python_kernel_name", None) or node.get_kernel_name()
+            origins = [origin.name for origin in getattr(node, "origins", ())]
+            self._add(LaunchFacts(kernel, None, [node.get_operation_name()], origins))
+
+    def _add(self, *facts: LaunchFacts) -> None:
+        if self._thread.facts is None:
+            self._thread.facts = []
+        self._thread.facts += facts
+
+
+def _node_names(nodes: Any) -> Iterable[str]:
+    if hasattr(nodes, "get_operation_name"):
+        yield nodes.get_operation_name()
+        return
+    for node in nodes:
+        if hasattr(node, "get_nodes"):
+            yield from (part.get_name() for part in node.get_nodes())
+
+
+def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[LaunchSite], dict[str, list[str]]]:
+    """`sites` with their scheduler nodes, and the FX nodes by debug handle.
+
+    A site is matched by its debug handle; without one by the kernel's name and which launch of it it is.
+    """
+    by_handle = {fact.handle: fact for fact in facts if fact.handle}
+    unnamed: dict[str, list[LaunchFacts]] = {}
+    for fact in facts:
+        if not fact.handle:
+            unnamed.setdefault(fact.kernel, []).append(fact)
+    taken: Counter[str] = Counter()
+    matched = []
+    for site in sites:
+        found = by_handle.get(site.handle or "")
+        candidates = unnamed.get(site.kernel, [])
+        if found is None and site.handle is None and taken[site.kernel] < len(candidates):
+            found = candidates[taken[site.kernel]]
+            taken[site.kernel] += 1
+        matched.append(replace(site, snodes=found.snodes) if found else site)
+    return matched, {handle: fact.fx_nodes for handle, fact in by_handle.items() if fact.fx_nodes}
+
+
+def sidecar_path(key: str) -> Path:
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    return Path(cache_dir()) / "stepscope" / key[1:3] / f"{key}.json"
+
+
+def write_sidecar(key: str, facts: list[LaunchFacts]) -> None:
+    """Keep `facts` for warm runs. Raises OSError."""
+    path = sidecar_path(key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}")
+    temporary.write_bytes(orjson.dumps({"version": SIDECAR_VERSION, "launches": [asdict(fact) for fact in facts]}))
+    temporary.replace(path)
+
+
+def read_sidecar(key: str) -> list[LaunchFacts] | None:
+    """The facts kept under `key`, or None when there are none that can be read."""
+    try:
+        content = orjson.loads(sidecar_path(key).read_bytes())
+        if content["version"] != SIDECAR_VERSION:
+            return None
+        return [LaunchFacts(**entry) for entry in content["launches"]]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None

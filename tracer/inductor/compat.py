@@ -1,0 +1,100 @@
+"""Every private name of torch that the recorder uses, and the versions it was seen in.
+
+=========================================================  ============================================
+name                                                       seen in
+=========================================================  ============================================
+torch._inductor.codecache.PyCodeCache.load_by_key_path      2.11, 2.13
+torch._inductor.codecache.PyCodeCache.modules               2.11, 2.13
+torch._inductor.codecache.PyCodeCache.stack_frames_for_code 2.11, 2.13
+torch._inductor.debug.set_kernel_post_grad_provenance_tracing  2.11, 2.13 (2.9: other arguments are let through)
+torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info  2.11, 2.13
+torch._inductor.codegen.wrapper.PythonWrapperCodegen.writeline  2.11, 2.13
+torch._inductor.scheduler.Scheduler.codegen                 2.11, 2.13
+torch._inductor.runtime.cache_dir_utils.cache_dir           2.11, 2.13
+torch._inductor.config.trace.provenance_tracking_level      2.11, 2.13
+torch.utils._config_module.ConfigModule._config, ._is_default  2.11, 2.13
+torch._guards.CompileContext.current_compile_id             2.11, 2.13
+torch._logging.structured.INTERN_TABLE                      2.11, 2.13
+logger ``torch.__trace``, record fields `metadata`, `payload`  2.11, 2.13
+=========================================================  ============================================
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+OLDEST = (2, 9)
+CONFIG_MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
+
+
+def unsupported_version(version: str) -> str | None:
+    """Why this torch cannot be recorded, or None when it can."""
+    parts = version.split("+")[0].split(".")
+    try:
+        number = (int(parts[0]), int(parts[1]))
+    except (ValueError, IndexError):
+        return None
+    if number < OLDEST:
+        return f"torch {version} is older than {OLDEST[0]}.{OLDEST[1]}, the oldest that stepscope records"
+    return None
+
+
+def loaded(name: str, attribute: str) -> ModuleType | None:
+    """A module that is imported and has got as far as defining `attribute`; it is never imported from here."""
+    module = sys.modules.get(name)
+    return module if module is not None and hasattr(module, attribute) else None
+
+
+def current_compile_id() -> str | None:
+    from torch._guards import CompileContext
+
+    compile_id = CompileContext.current_compile_id()
+    return str(compile_id) if compile_id is not None else None
+
+
+def interned_strings() -> dict[str, int]:
+    """The string table of torch's structured log, as far as it has grown."""
+    from torch._logging import structured
+
+    return dict(structured.INTERN_TABLE)
+
+
+def changed_settings() -> dict[str, Any]:
+    """Settings of Dynamo, Inductor and AOTAutograd that differ from their defaults, by dotted name."""
+    changed: dict[str, Any] = {}
+    for name in CONFIG_MODULES:
+        module = sys.modules.get(name)
+        for key, entry in getattr(module, "_config", {}).items():
+            if getattr(entry, "alias", None) or getattr(entry, "deprecated", False):
+                continue
+            if not module._is_default(key):  # type: ignore[union-attr]
+                changed[f"{name.removeprefix('torch.')}.{key}"] = _plain(getattr(module, key))
+    return changed
+
+
+@contextmanager
+def default_setting(module: str, key: str, raise_to: int) -> Iterator[None]:
+    """Raise the default of an integer setting, for every thread: what a program sets itself still counts.
+
+    An assignment would reach the current thread only (torch/utils/_config_module.py keeps overrides in ContextVars).
+    """
+    entry = sys.modules[module]._config[key]  # type: ignore[attr-defined]
+    before = entry.default
+    entry.default = max(before, raise_to)
+    try:
+        yield
+    finally:
+        entry.default = before
+
+
+def _plain(value: Any) -> Any:
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = json.dumps(repr(value))
+    return json.loads(text) if len(text) <= 400 else text[:400] + "…"

@@ -1,0 +1,113 @@
+"""Which arguments of a generated kernel are read and which are written, from its definition in the wrapper.
+
+C++ kernels: the type list of `async_compile.cpp_pybinding` and the parameter names of the C++ function
+(torch/_inductor/codegen/cpp.py). Triton kernels: the parameter names of the `@triton.jit` function, its
+`signature` and `mutated_arg_names` (torch/_inductor/codegen/triton.py, wrapper.py for user kernels).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from tracer.records import LaunchKind, Role
+
+CPP_FUNCTION = re.compile(r'extern "C"\s+(?:[\w:]+\s+)*?void\s+\w+\((.*?)\)\s*\{', re.S)
+TRITON_FUNCTION = re.compile(r"^@triton\.jit\s*\ndef \w+\((.*?)\)\s*(?:->[^:]*)?:", re.S | re.M)
+MUTATED = re.compile(r"""['"]mutated_arg_names['"]: (\[[^\]]*\])""")
+SIGNATURE = re.compile(r"""['"]signature['"]: (\{.*?\})""", re.S)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a kernel; `role` is None for a scalar."""
+
+    name: str | None
+    role: Role | None
+
+
+@dataclass(frozen=True)
+class KernelDefinition:
+    name: str
+    kind: LaunchKind
+    parameters: tuple[Parameter, ...] | None
+    """In call order; None when the definition cannot be read."""
+
+
+def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition | None:
+    """The kernel that ``name = factory(...)`` defines, or None when the statement defines no kernel."""
+    if factory in ("async_compile.cpp_pybinding", "async_compile.cpp"):
+        return KernelDefinition(name, "cpp", _cpp_parameters(call))
+    if factory.startswith("async_compile."):
+        source = _longest_string(call)
+        kind: LaunchKind = "user_triton" if "user_autotune" in source else "triton"
+        return KernelDefinition(name, kind, _triton_parameters(source))
+    if factory.split(".")[-1] in ("MultiKernelCall", "SizeHintMultiKernelCall"):
+        return KernelDefinition(name, "triton", None)
+    return None
+
+
+def _longest_string(call: ast.Call) -> str:
+    texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return max(texts, key=len, default="")
+
+
+def _cpp_parameters(call: ast.Call) -> tuple[Parameter, ...] | None:
+    if len(call.args) < 2 or not isinstance(call.args[0], ast.List):
+        return None
+    types = [e.value for e in call.args[0].elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+    found = CPP_FUNCTION.search(_longest_string(call))
+    names: list[str | None] = []
+    if found:
+        names = [part.split()[-1].lstrip("*&") for part in found[1].split(",") if part.strip()]
+    if len(names) != len(types):
+        names = [None] * len(types)
+    return tuple(Parameter(n, _cpp_role(t, n)) for t, n in zip(types, names, strict=True))
+
+
+def _cpp_role(type_name: str, name: str | None) -> Role | None:
+    if not type_name.rstrip().endswith("*"):
+        return None
+    if type_name.startswith("const "):
+        return "in"
+    return "inout" if name and name.startswith("in_out_ptr") else "out"
+
+
+def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
+    function = TRITON_FUNCTION.search(source)
+    if not function:
+        return None
+    mutated = set(_literal(MUTATED, source) or ())
+    signature = _literal(SIGNATURE, source) or {}
+    parameters = []
+    for text in _split_parameters(function[1]):
+        name, _, annotation = (part.strip() for part in text.partition(":"))
+        name = name.split("=")[0].strip()
+        if "constexpr" in annotation or signature.get(name) == "constexpr":
+            continue
+        parameters.append(Parameter(name, _triton_role(name, signature.get(name), mutated)))
+    return tuple(parameters)
+
+
+def _split_parameters(text: str) -> list[str]:
+    return [part for part in (p.strip() for p in text.replace("\n", " ").split(",")) if part]
+
+
+def _triton_role(name: str, type_name: str | None, mutated: set[str]) -> Role | None:
+    is_pointer = type_name.startswith("*") if type_name else bool(re.match(r"(in|out|in_out|ws|arg)_", name))
+    if not is_pointer:
+        return None
+    if name.startswith("out_ptr"):
+        return "out"
+    return "inout" if name in mutated or name.startswith(("in_out_ptr", "ws_ptr")) else "in"
+
+
+def _literal(pattern: re.Pattern[str], source: str) -> dict[str, str] | list[str] | None:  # type: ignore[type-arg]
+    found = pattern.search(source)
+    if not found:
+        return None
+    try:
+        return ast.literal_eval(found[1])  # type: ignore[no-any-return]
+    except (ValueError, SyntaxError):
+        return None

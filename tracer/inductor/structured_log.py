@@ -1,0 +1,63 @@
+"""A tap on torch's structured log: its records go into our log as torch would have written them.
+
+Source of the form: torch/_logging/_internal.py, `TorchLogsFormatter.format` with `trace=True`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from tracer import log_format
+from tracer.inductor import compat
+
+LOGGER = "torch.__trace"
+OnRecord = Callable[[bytes, "dict[str, Any]", "str | None"], None]
+
+
+class StructuredLogTap(logging.Handler):
+    """Hands each of torch's structured records on, encoded, with its metadata and payload."""
+
+    def __init__(self, on_record: OnRecord) -> None:
+        super().__init__(logging.DEBUG)
+        self._on_record = on_record
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata: dict[str, Any] = getattr(record, "metadata", {})
+        payload: str | None = getattr(record, "payload", None)
+        prefix = log_format.encode_prefix(
+            datetime.fromtimestamp(record.created), os.getpid(), _relative(record.pathname), record.lineno
+        )
+        self._on_record(encode(prefix, metadata, payload), metadata, payload)
+
+    def attach(self) -> None:
+        logging.getLogger(LOGGER).addHandler(self)
+
+    def detach(self) -> None:
+        logging.getLogger(LOGGER).removeHandler(self)
+
+
+def encode(prefix: bytes, metadata: dict[str, Any], payload: str | None) -> bytes:
+    header = json.dumps(metadata, default=repr).encode()
+    body = payload.encode("utf-8", "surrogatepass") if payload is not None else None
+    return log_format.encode_record(prefix, header, body)
+
+
+def known_strings() -> list[bytes]:
+    """Records of the strings that torch interned before the tap was there."""
+    prefix = log_format.encode_prefix(datetime.now(), os.getpid(), "torch/_logging/structured.py", 1)
+    return [
+        log_format.encode_record(prefix, json.dumps({"str": [text, number]}).encode(), None)
+        for text, number in compat.interned_strings().items()
+    ]
+
+
+def _relative(path: str) -> str:
+    """`path` below the longest entry of sys.path that holds it."""
+    found = [entry for entry in sys.path if entry and path.startswith(entry.rstrip(os.sep) + os.sep)]
+    return path[len(max(found, key=len).rstrip(os.sep)) + 1 :] if found else path

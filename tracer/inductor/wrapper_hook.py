@@ -1,0 +1,210 @@
+"""Where loaded wrapper modules come from: `PyCodeCache.load_by_key_path`, on cold and on warm caches.
+
+Every wrapper that Inductor loads passes through it (torch/_inductor/codecache.py), from any thread; it loads
+Triton kernels and templates too, which have no `call`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from tracer.inductor import code_swap, codegen_facts, compat, provenance
+from tracer.inductor.wrapper_source import WrapperSource, analyse
+from tracer.records import Graph, Provenance, Skipped, Tensors
+from tracer.runtime.launches import Call, GraphHooks
+
+CPP_WRAPPER = "C++ wrapper: the launches happen inside the compiled library, out of Python's sight"
+UNKNOWN_STATEMENTS = 20
+
+
+class Sink(Protocol):
+    """What the hook needs of the recorder."""
+
+    def graph(self, record: Graph, source: str | None) -> None: ...
+    def provenance(self, record: Provenance) -> None: ...
+    def skipped(self, record: Skipped) -> None: ...
+    def finish(self, call: Call) -> None: ...
+    def tensors(self, record: Tensors) -> None: ...
+    def enter(self, frame: object, phase: str | None) -> int: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+@dataclass
+class _Waiting:
+    """A loaded graph whose stack traces torch has not logged yet."""
+
+    graph: Graph
+    fx_nodes: dict[str, list[str]]
+    path: str
+
+
+class WrapperHook:
+    """Instruments wrapper modules as they are loaded, and those that are loaded already."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._codegen = codegen_facts.CodegenTap(sink.failed)
+        self._swaps: list[code_swap.Swap] = []
+        self._numbers = count()
+        self._waiting: dict[int, list[_Waiting]] = {}
+        self._undo = ExitStack()
+
+    def attach(self, with_provenance: bool) -> None:
+        from torch._inductor import codecache
+
+        if with_provenance:
+            self._undo.enter_context(
+                compat.default_setting("torch._inductor.config", "trace.provenance_tracking_level", 1)
+            )
+        self._codegen.attach()
+        self._undo.callback(self._codegen.detach)
+        cache = codecache.PyCodeCache
+        original = cache.__dict__["load_by_key_path"]
+        hook = self
+
+        def load_by_key_path(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> ModuleType:
+            module: ModuleType = original.__func__(cls, key, path, *args, **kwargs)
+            hook.on_load(module, key, path, from_cache=False)
+            return module
+
+        cache.load_by_key_path = classmethod(load_by_key_path)
+        self._undo.callback(setattr, cache, "load_by_key_path", original)
+        for module in list(cache.modules):
+            path = getattr(module, "__file__", None)
+            if path:
+                self.on_load(module, Path(path).stem, path, from_cache=True)
+
+    def detach(self) -> None:
+        """Take every hook out; the original code objects run again."""
+        self._undo.close()
+        while self._swaps:
+            self._swaps.pop().restore()
+
+    def on_load(self, module: ModuleType, key: str, path: str, *, from_cache: bool) -> None:
+        """A module was loaded: instrument it if it is a wrapper. Never raises."""
+        try:
+            if callable(getattr(module, "call", None)) and code_swap.HOOKS not in module.__dict__:
+                source = Path(path).read_text(encoding="utf-8")
+                if _is_wrapper(source):
+                    self._instrument(module, key, path, source, from_cache)
+        except Exception as error:
+            self._sink.failed("load", error)
+
+    def on_stack_traces(self, traces: dict[str, list[str]]) -> None:
+        """torch logged the stack traces of the graph that this thread loaded last."""
+        waiting = self._waiting.get(threading.get_ident(), [])
+        for entry in waiting:
+            handles = {site.handle for site in entry.graph.sites if site.handle}
+            if handles & traces.keys() or not handles:
+                waiting.remove(entry)
+                record = provenance.from_stack_traces(entry.graph, traces, entry.fx_nodes, entry.path)
+                self._sink.provenance(record)
+                return
+
+    def _instrument(self, module: ModuleType, key: str, path: str, source: str, from_cache: bool) -> None:
+        number = next(self._numbers)
+        facts = self._codegen.take()
+        try:
+            wrapper = analyse(source, operator_schema)
+        except SyntaxError as error:
+            self._report(_unseen(number, key, from_cache, f"the wrapper cannot be parsed: {error}"), source)
+            return
+        if wrapper.cpp_wrapper:
+            self._report(replace(_unseen(number, key, from_cache, CPP_WRAPPER), aot_id=wrapper.aot_id), source)
+            return
+        cached = None if from_cache else facts is None
+        if facts is None:
+            facts = codegen_facts.read_sidecar(key) or []
+        else:
+            self._keep(key, facts, number)
+        sites, fx_nodes = codegen_facts.match(wrapper.sites, facts)
+        graph = Graph(
+            graph=number,
+            wrapper_key=key,
+            compile_id=None if from_cache else compat.current_compile_id(),
+            aot_id=wrapper.aot_id,
+            phase=_phase(wrapper.aot_id),
+            cached=cached,
+            dynamic=wrapper.dynamic,
+            functions=[name.split(".")[-1] for name in wrapper.functions],
+            sites=sites,
+            memory=wrapper.memory,
+        )
+        hooks = GraphHooks(self._sink, graph, _frame(graph), _capture_check(source))
+        try:
+            self._swaps.append(code_swap.swap(module, wrapper, path, hooks))
+        except (code_swap.SwapError, ValueError, SyntaxError) as error:
+            self._report(replace(graph, sites=[], not_recorded=f"the hooks do not fit: {error}"), source)
+            return
+        self._sink.graph(graph, source if from_cache else None)
+        self._report_unknown(wrapper, number)
+        entry = _Waiting(graph, fx_nodes, path)
+        if from_cache or not any(site.handle for site in sites):
+            self._sink.provenance(provenance.from_stack_traces(graph, {}, fx_nodes, path))
+        else:
+            self._waiting.setdefault(threading.get_ident(), []).append(entry)
+
+    def _keep(self, key: str, facts: list[codegen_facts.LaunchFacts], number: int) -> None:
+        try:
+            codegen_facts.write_sidecar(key, facts)
+        except OSError as error:
+            self._sink.skipped(Skipped("scheduler nodes on warm runs", f"{error}", number))
+
+    def _report(self, graph: Graph, source: str) -> None:
+        self._sink.graph(graph, source)
+        self._sink.skipped(Skipped("launches", graph.not_recorded or "", graph.graph))
+
+    def _report_unknown(self, wrapper: WrapperSource, number: int) -> None:
+        for text in wrapper.unknown[:UNKNOWN_STATEMENTS]:
+            self._sink.skipped(Skipped("a statement of the wrapper", f"its form is not known: {text}", number))
+
+
+def operator_schema(name: str) -> list[tuple[str, bool]] | None:
+    """Parameters of a torch operator with whether it writes them, from its schema; None when it has none."""
+    import torch
+
+    found: Any = torch.ops
+    parts = name.removeprefix("torch.ops.").replace("inductor_ops.", "inductor.").split(".")
+    try:
+        for part in parts:
+            found = getattr(found, part.removeprefix("_quantized") or part)
+        schema = getattr(found, "_schema", None)
+        if schema is None:
+            schema = getattr(found, found.overloads()[0])._schema
+    except (AttributeError, IndexError, RuntimeError):
+        return None
+    return [(a.name, a.alias_info is not None and a.alias_info.is_write) for a in schema.arguments]
+
+
+def _is_wrapper(source: str) -> bool:
+    return source.startswith("# AOT ID:") or "async_compile.wait(globals())" in source or "inductor_entry" in source
+
+
+def _unseen(number: int, key: str, from_cache: bool, why: str) -> Graph:
+    compile_id = None if from_cache else compat.current_compile_id()
+    return Graph(number, key, compile_id, None, None, None, False, [], [], [], why)
+
+
+def _phase(aot_id: str | None) -> Any:
+    phase = (aot_id or "").rpartition("_")[2]
+    return phase if phase in ("forward", "backward", "inference") else None
+
+
+def _frame(graph: Graph) -> object:
+    """What repeats from step to step: the Dynamo frame where it is known, else the graph."""
+    return graph.compile_id.rpartition("/")[0] if graph.compile_id else ("graph", graph.graph)
+
+
+def _capture_check(source: str) -> Callable[[], bool] | None:
+    if "torch.cuda" not in source and "device='cuda" not in source:
+        return None
+    import torch
+
+    return torch.cuda.is_current_stream_capturing

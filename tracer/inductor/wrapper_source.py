@@ -1,0 +1,395 @@
+"""Source of a generated Inductor wrapper -> its launch sites, their arguments, and its memory statements.
+
+Pure: reads text, imports no torch. What may stand in a wrapper's functions is written by
+torch/_inductor/codegen/wrapper.py; both forms of the module (`def call(args)` and `class Runner`) are read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
+from tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
+
+SchemaLookup = Callable[[str], "Sequence[tuple[str, bool]] | None"]
+"""Dotted operator name -> (parameter name, is written) in order, or None when it is not known."""
+
+NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})
+ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
+OPERATOR_ROOTS = ("torch.ops.", "aten.", "inductor_ops.", "_quantized.", "prims.", "quantized.")
+TENSOR_METHODS = frozenset({"clone", "copy_", "zero_", "fill_", "resize_", "index_put_", "add_", "record_stream"})
+VIEWS = frozenset({"reinterpret_tensor", "alloc_from_pool"})
+HARMLESS_CALLS = re.compile(
+    r"assert_\w+|args\.clear|print|len|int|float|bool|max|min|align|"
+    r"torch\.\w+\.(set_device|synchronize|_DeviceGuard|device|stream|current_stream)|"
+    r"get_raw_stream\w*|torch\._C\._\w+Stream\w*|run_intermediate_hooks|record_function\w*|RuntimeError|"
+    r"check_memory_step|track_tensor|math\.\w+|start_graph|end_graph"
+)
+HARMLESS_METHODS = frozenset({"size", "stride", "clear", "numel", "storage_offset", "append", "item"})
+CARRIERS = {"run_and_save_rng_state": 0, "run_with_rng_state": 1, "graphsafe_run_with_rng_state": 0}
+SYMBOL = re.compile(r"[suz]\d+")
+
+
+@dataclass(eq=False)
+class Launch:
+    """A launch site with the syntax that instrumentation needs."""
+
+    site: LaunchSite
+    statement: ast.stmt
+    expressions: list[ast.expr]
+    """One for each of `site.arguments` but the trailing ones the statement itself binds."""
+    bound: list[str]
+
+
+@dataclass
+class WrapperSource:
+    aot_id: str | None
+    functions: list[str] = field(default_factory=list)
+    """Qualified names of the functions that hold launches or memory statements, e.g. ``Runner.call``."""
+    launches: list[Launch] = field(default_factory=list)
+    memory: list[MemoryStatement] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Calls that are neither a launch nor known to be harmless, as ``function:line: text``."""
+    dynamic: bool = False
+    cpp_wrapper: bool = False
+    tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
+
+    @property
+    def sites(self) -> list[LaunchSite]:
+        return [launch.site for launch in self.launches]
+
+
+def analyse(source: str, schema: SchemaLookup = lambda name: None) -> WrapperSource:
+    """Read a wrapper's source. Raises SyntaxError when it is not Python."""
+    found = re.match(r"# AOT ID: \['([^']*)'\]", source)
+    tree = ast.parse(source)
+    result = WrapperSource(aot_id=found[1] if found else None, tree=tree)
+    result.cpp_wrapper = "CppWrapperCodeCache" in source or "inductor_entry" in source
+    kernels = dict(_kernel_definitions(tree))
+    functions = list(wrapper_functions(tree))
+    names = frozenset(node.name for _, node in functions)
+    lines = source.splitlines()
+    for qualified_name, node in functions:
+        result.functions.append(qualified_name)
+        _FunctionReader(result, qualified_name.split(".")[-1], kernels, names, lines, schema).read(node.body)
+    return result
+
+
+def wrapper_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions a wrapper runs: `call`, partitions, subgraphs; with their qualified names."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name not in NOT_BODIES:
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef) and member.name not in NOT_BODIES:
+                    yield f"{node.name}.{member.name}", member
+
+
+def _kernel_definitions(tree: ast.Module) -> Iterator[tuple[str, KernelDefinition]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            target = node.targets[0]
+            factory = dotted(node.value.func)
+            if isinstance(target, ast.Name) and factory:
+                definition = read_definition(target.id, node.value, factory)
+                if definition:
+                    yield target.id, definition
+
+
+def dotted(node: ast.expr) -> str | None:
+    """``a.b.c`` for a chain of attributes on a name; subscripts are kept (``self.partitions[0]``)."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return base and f"{base}.{node.attr}"
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        base = dotted(node.value)
+        return base and f"{base}[{node.slice.value}]"
+    return None
+
+
+def buffer_of(node: ast.expr) -> str | None:
+    """The name whose storage an argument expression looks at."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Subscript):
+        return buffer_of(node.value)
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in VIEWS and node.args:
+            return buffer_of(node.args[0])
+        if isinstance(node.func, ast.Attribute):
+            return buffer_of(node.func.value) if not dotted(node.func) or node.args == [] else None
+    return None
+
+
+def _is_pure(node: ast.expr) -> bool:
+    """Evaluating it a second time neither changes anything nor costs more than a view."""
+    return all(
+        not isinstance(part, ast.Call) or dotted(part.func) in VIEWS
+        for part in ast.walk(node)
+        if isinstance(part, (ast.Call, ast.NamedExpr, ast.Lambda, ast.Await, ast.Yield))
+    )
+
+
+class _FunctionReader:
+    """Reads the statements of one function in order."""
+
+    def __init__(
+        self,
+        result: WrapperSource,
+        function: str,
+        kernels: dict[str, KernelDefinition],
+        names: frozenset[str],
+        lines: list[str],
+        schema: SchemaLookup,
+    ) -> None:
+        self.result, self.function, self.kernels = result, function, kernels
+        self.names, self.lines, self.schema = names, lines, schema
+
+    def read(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)):
+                self._statement(statement)
+            elif isinstance(statement, ast.Delete):
+                for target in statement.targets:
+                    self._memory("free", ast.unparse(target), statement)
+            elif isinstance(statement, (ast.If, ast.While)):
+                self._predicate(statement.test, statement)
+            elif isinstance(statement, ast.With):
+                for item in statement.items:
+                    self._leftovers(item.context_expr, statement)
+            for block in ("body", "orelse", "finalbody"):
+                self.read(getattr(statement, block, None) or [])
+
+    def _statement(self, statement: ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return) -> None:
+        value = statement.value
+        if value is None:
+            return
+        call = _core_call(value)
+        kind = self._launch_kind(call) if call else None
+        if call is not None and kind is not None:
+            self._launch(statement, call, kind)
+            return
+        if isinstance(statement, ast.Assign):
+            self._assignment(statement)
+        self._leftovers(value, statement)
+
+    def _launch_kind(self, call: ast.Call) -> LaunchKind | None:
+        name = dotted(call.func)
+        if name is None:
+            return "copy" if _method(call) in TENSOR_METHODS else None
+        root = name.removesuffix(".run")
+        if root in self.kernels:
+            return self.kernels[root].kind
+        if name in self.names or name.startswith("self.partitions["):
+            return "subgraph"
+        if name.startswith("extern_kernels."):
+            return "extern"
+        if name.startswith(OPERATOR_ROOTS) and name.split(".")[-1] not in VIEWS:
+            return "collective" if "c10d" in name else "fallback"
+        return "copy" if _method(call) in TENSOR_METHODS else None
+
+    def _launch(self, statement: ast.stmt, call: ast.Call, kind: LaunchKind) -> None:
+        kernel = dotted(call.func) or _method(call) or "?"
+        operator = None
+        if kind == "copy":
+            arguments = self._method_arguments(call, kernel)
+            kernel = f"Tensor.{_method(call)}"
+        else:
+            kernel = kernel.removesuffix(".run") if kind in ("triton", "user_triton") else kernel
+            carried = CARRIERS.get(kernel.split(".")[-1])
+            if carried is not None and carried < len(call.args):
+                operator = ast.unparse(call.args[carried])
+            arguments = self._call_arguments(call, kernel, kind, operator, carried)
+        bound = _bound_names(statement)
+        expressions = [expression for _, expression in arguments]
+        outputs = [Argument(name=name, role="out", buffer=name) for name in bound]
+        source_nodes, aten, handle = self._comments(statement.lineno)
+        site = LaunchSite(
+            site=len(self.result.launches),
+            function=self.function,
+            line=statement.lineno,
+            kernel=kernel,
+            kind=kind,
+            arguments=[argument for argument, _ in arguments] + outputs,
+            outputs=bound,
+            operator=operator,
+            handle=handle,
+            source_nodes=source_nodes,
+            aten=aten,
+        )
+        self.result.launches.append(Launch(site, statement, expressions, bound))
+
+    def _method_arguments(self, call: ast.Call, kernel: str) -> list[tuple[Argument, ast.expr]]:
+        assert isinstance(call.func, ast.Attribute)
+        role: Role = "inout" if call.func.attr.endswith("_") else "in"
+        receiver = call.func.value
+        found = [(Argument(ast.unparse(receiver), role, buffer_of(receiver), "self"), receiver)]
+        for expression in call.args:
+            found += self._flatten(expression, "in", None)
+        return [pair for pair in found if _is_pure(pair[1])]
+
+    def _call_arguments(
+        self, call: ast.Call, kernel: str, kind: LaunchKind, operator: str | None, carried: int | None
+    ) -> list[tuple[Argument, ast.expr]]:
+        parameters = self._parameters(kernel, kind, operator, carried)
+        positional = parameters if parameters is not None else ()
+        by_name = {p.name: p for p in positional if p.name}
+        found: list[tuple[Argument, ast.expr]] = []
+        for position, expression in enumerate(call.args):
+            known = positional[position] if position < len(positional) else None
+            role: Role | None = known.role if known else "in"
+            if role is not None:
+                found += self._flatten(expression, role, known.name if known else None)
+        for keyword in call.keywords:
+            if keyword.arg in ("stream", "grid"):
+                continue
+            written = keyword.arg is not None and re.fullmatch(r"out\d*", keyword.arg)
+            known = by_name.get(keyword.arg)
+            found += self._flatten(keyword.value, "out" if written else known and known.role or "in", keyword.arg)
+        return [pair for pair in found if _is_pure(pair[1])]
+
+    def _parameters(
+        self, kernel: str, kind: LaunchKind, operator: str | None, carried: int | None
+    ) -> tuple[Parameter, ...] | None:
+        if kind in ("cpp", "triton", "user_triton"):
+            return self.kernels[kernel].parameters
+        if kind not in ("fallback", "collective"):
+            return None
+        schema = self.schema(operator or kernel)
+        if schema is None:
+            return None
+        lead = (Parameter(None, "in"),) * (carried + 1) if carried is not None else ()
+        return lead + tuple(Parameter(name, "inout" if written else "in") for name, written in schema)
+
+    def _flatten(self, expression: ast.expr, role: Role, parameter: str | None) -> list[tuple[Argument, ast.expr]]:
+        """Arguments that may be tensors; the members of a list one by one."""
+        if isinstance(expression, (ast.List, ast.Tuple)):
+            return [
+                pair
+                for position, member in enumerate(expression.elts)
+                for pair in self._flatten(member, role, f"{parameter}[{position}]" if parameter else None)
+            ]
+        buffer = buffer_of(expression)
+        if buffer is None or not _may_be_tensor(expression):
+            return []
+        return [(Argument(ast.unparse(expression), role, buffer, parameter), expression)]
+
+    def _assignment(self, statement: ast.Assign) -> None:
+        target, value = statement.targets[0], statement.value
+        name = ast.unparse(target)
+        call = _core_call(value)
+        factory = dotted(call.func) if call else None
+        if call and factory and ALLOCATION.fullmatch(factory):
+            self._memory("pool" if re.fullmatch(r"pool\d+", name) else "allocate", name, statement)
+            self.result.dynamic |= any(not _is_constant(argument) for argument in call.args[:2])
+        elif call and factory in VIEWS:
+            pool = factory == "alloc_from_pool" or "alloc_from_pool" in ast.unparse(call)
+            event: MemoryEvent = "pool_member" if pool else self._reuse_or_alias(statement)
+            self._memory(event, name, statement, of=buffer_of(call))
+        elif isinstance(target, ast.Subscript) and isinstance(value, ast.Name):
+            self._memory("hold", ast.unparse(target.value), statement, of=value.id)
+        elif isinstance(value, ast.Name) and isinstance(target, ast.Name):
+            if not SYMBOL.fullmatch(name):
+                self._memory(self._reuse_or_alias(statement), name, statement, of=value.id)
+        elif isinstance(value, ast.Subscript) and isinstance(target, ast.Name):
+            self._memory("item", name, statement, of=buffer_of(value))
+        elif isinstance(value, ast.Constant) and value.value is None:
+            self._memory("drop", name, statement)
+        elif isinstance(value, ast.List):
+            for member in value.elts:
+                if (buffer := buffer_of(member)) is not None:
+                    self._memory("hold", name, statement, of=buffer)
+        elif call and _method(call) == "item":
+            self._predicate(value, statement)
+
+    def _reuse_or_alias(self, statement: ast.stmt) -> MemoryEvent:
+        return "reuse" if "# reuse" in self.lines[statement.lineno - 1] else "alias"
+
+    def _predicate(self, test: ast.expr, statement: ast.stmt) -> None:
+        """A value the host reads to decide something; on a device it is a synchronisation."""
+        for part in ast.walk(test):
+            if isinstance(part, ast.Call) and _method(part) == "item":
+                self._memory("read", ast.unparse(part.func.value), statement)  # type: ignore[attr-defined]
+
+    def _leftovers(self, value: ast.expr, statement: ast.stmt) -> None:
+        """Calls that nothing above has read: dynamic sizes are noted, unknown ones are kept to be reported."""
+        for part in ast.walk(value):
+            if not isinstance(part, ast.Call):
+                continue
+            name = dotted(part.func)
+            known = (
+                name is not None
+                and (HARMLESS_CALLS.fullmatch(name) or name in VIEWS or ALLOCATION.fullmatch(name))
+            ) or _method(part) in HARMLESS_METHODS | {"as_strided", "view"}
+            if name == "assert_size_stride":
+                self.result.dynamic |= any(not _is_constant(argument) for argument in part.args[1:3])
+            if not known:
+                text = ast.unparse(part)
+                self.result.unknown.append(f"{self.function}:{statement.lineno}: {text[:120]}")
+
+    def _memory(self, event: MemoryEvent, buffer: str, statement: ast.stmt, of: str | None = None) -> None:
+        self.result.memory.append(MemoryStatement(event, buffer, self.function, statement.lineno, of))
+
+    def _comments(self, line: int) -> tuple[list[str], list[str], str | None]:
+        """FX nodes, operators and debug handle from the comments right above `line` (from 1)."""
+        source_nodes: list[str] = []
+        aten: list[str] = []
+        handle = None
+        for text in reversed(self.lines[max(0, line - 9) : line - 1]):
+            text = text.strip()
+            if not text.startswith("#"):
+                break
+            if "[Provenance debug handles]" in text:
+                handle = text.partition("] ")[2].split(",")[0].strip() or None
+            elif found := re.search(r"Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]", text):
+                source_nodes, aten = _names(found[1]), _names(found[2])
+        return source_nodes, aten, handle
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def _core_call(value: ast.expr) -> ast.Call | None:
+    """The call a statement is about, under subscripts and view methods."""
+    while True:
+        if isinstance(value, ast.Subscript):
+            value = value.value
+        elif isinstance(value, ast.Call):
+            inner = value.func.value if isinstance(value.func, ast.Attribute) else None
+            if _method(value) in ("as_strided", "view") and isinstance(inner, ast.Call):
+                value = inner
+            else:
+                return value
+        else:
+            return None
+
+
+def _method(call: ast.Call) -> str | None:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else None
+
+
+def _bound_names(statement: ast.stmt) -> list[str]:
+    if not isinstance(statement, ast.Assign):
+        return []
+    names = []
+    for target in statement.targets:
+        members = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        names += [ast.unparse(member) for member in members]
+    return names
+
+
+def _may_be_tensor(expression: ast.expr) -> bool:
+    if isinstance(expression, ast.Name):
+        return not SYMBOL.fullmatch(expression.id) and not re.match(r"(triton|stream)\w*numel|stream\d+", expression.id)
+    return isinstance(expression, (ast.Call, ast.Subscript))
+
+
+def _is_constant(expression: ast.expr) -> bool:
+    return not any(isinstance(part, ast.Name) for part in ast.walk(expression))

@@ -1,0 +1,354 @@
+"""The recorder: attaches the taps and hooks, owns the writer and the clock, counts what failed."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import platform
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from tracer._version import __version__
+from tracer.config import TraceConfig
+from tracer.inductor import compat, provenance, structured_log
+from tracer.inductor.wrapper_hook import WrapperHook
+from tracer.log_writer import LogWriter
+from tracer.records import (
+    FORMAT_VERSION,
+    End,
+    Failure,
+    Graph,
+    Overhead,
+    Provenance,
+    Record,
+    Run,
+    Skipped,
+    Step,
+    Tensors,
+)
+from tracer.runtime.launches import Call, to_batch
+from tracer.steps import StepTracker
+
+FLUSH_NS = 250_000_000
+FLUSH_CALLS = 4096
+FLUSH_LAUNCHES = 16_384
+
+_active: Recorder | None = None
+_active_lock = threading.Lock()
+
+
+class Recorder:
+    """Records the compiled programs of this process while it is attached. One at a time.
+
+    Nothing here raises into the recorded program: what fails is counted, written down and said once.
+    """
+
+    def __init__(self, config: TraceConfig) -> None:
+        self.config = config
+        self._writer = LogWriter(config.directory, _environment_number("RANK"))
+        self._steps = StepTracker(self._write, time.perf_counter_ns)
+        self._tap = structured_log.StructuredLogTap(self._on_structured)
+        self._hook: WrapperHook | None = None
+        self._optimizer_hook: Any = None
+        self._lock = threading.RLock()
+        self._begun = False
+        self._running = False
+        self._graphs: list[tuple[Graph, str | None]] = []
+        self._failures: dict[str, int] = {}
+        self._said: set[str] = set()
+        self._pending: list[Call] = []
+        self._pending_launches = 0
+        self._launches = 0
+        self._hook_ns = 0
+        self._per_launch_ns = 0.0
+        self._started_ns = self._flushed_ns = time.perf_counter_ns()
+
+    @property
+    def path(self) -> Path | None:
+        """The log, once something was written."""
+        return self._writer.path
+
+    def start(self, first: logging.LogRecord | None = None) -> Recorder:
+        """Attach. A second recorder while one is attached records nothing and says so.
+
+        `first` is a structured record that came before the tap was there.
+        """
+        global _active
+        with _active_lock:
+            if self.config.level == "off" or self._running:
+                return self
+            if _active is not None:
+                self._say("a recording is running already; this one records nothing")
+                return self
+            _active = self
+        self._running = True
+        self._started_ns = self._flushed_ns = time.perf_counter_ns()
+        self._per_launch_ns = _cost_of_a_launch()
+        try:
+            self._attach()
+            if first is not None:
+                self._tap.handle(first)
+        except Exception as error:
+            self.failed("attach", error)
+        return self
+
+    def stop(self) -> None:
+        """Detach, write what is pending, and end the log."""
+        self._stop("detach")
+
+    def step(self) -> None:
+        """Mark the end of a step."""
+        if self._running:
+            self._steps.on_user()
+            self.flush()
+
+    def __enter__(self) -> Recorder:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # What the hooks call.
+
+    def graph(self, record: Graph, source: str | None) -> None:
+        """A wrapper was loaded; `source` when torch does not log its source itself."""
+        self._begin()
+        self._graphs.append((record, source))
+        self._write_graph(record, source)
+
+    def provenance(self, record: Provenance) -> None:
+        self._write(record)
+
+    def skipped(self, record: Skipped) -> None:
+        self._write(record)
+        self._say(f"not recorded: {record.what}: {record.why}")
+
+    def tensors(self, record: Tensors) -> None:
+        self._write(record)
+
+    def enter(self, frame: object, phase: str | None) -> int:
+        return self._steps.on_call(frame, phase)
+
+    def finish(self, call: Call) -> None:
+        with self._lock:
+            self._pending.append(call)
+            self._pending_launches += len(call.rows) // 3
+            due = (
+                call.end_ns - self._flushed_ns > FLUSH_NS
+                or self._pending_launches > FLUSH_LAUNCHES
+                or len(self._pending) > FLUSH_CALLS
+            )
+            if due:
+                self.flush()
+            self._hook_ns += call.cost_ns + time.perf_counter_ns() - call.end_ns
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """A hook failed: count it, write it down the first time, say it once."""
+        count = self._failures[where] = self._failures.get(where, 0) + 1
+        if count == 1:
+            text = f"{type(error).__name__}: {error}"
+            self._say(f"the recorder's {where} hook failed ({text}); the program goes on without it")
+            self._write(Failure(where, text, count))
+
+    def flush(self) -> None:
+        """Write the finished calls."""
+        with self._lock:
+            calls, self._pending = self._pending, []
+            self._launches += self._pending_launches
+            self._pending_launches = 0
+            self._flushed_ns = time.perf_counter_ns()
+            if calls:
+                self._write(to_batch(calls))
+
+    # Attaching.
+
+    def _attach(self) -> None:
+        import torch
+
+        reason = compat.unsupported_version(torch.__version__)
+        if reason:
+            self.skipped(Skipped("everything", reason))
+            return
+        self._tap.attach()
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self._optimizer_hook = register_optimizer_step_post_hook(self._on_optimizer)
+        self._attach_inductor()
+        atexit.register(self._stop, "exit")
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _attach_inductor(self) -> None:
+        """Once Inductor is imported: a program that never compiles with it does not pay for it."""
+        if self._hook is not None or compat.loaded("torch._inductor.codecache", "PyCodeCache") is None:
+            return
+        with self._lock:
+            if self._hook is None:
+                self._hook = WrapperHook(self)
+                self._hook.attach(self.config.provenance)
+
+    def _stop(self, reason: Any) -> None:
+        global _active
+        with _active_lock:
+            if not self._running:
+                return
+            self._running = False
+            _active = None
+        atexit.unregister(self._stop)
+        self._tap.detach()
+        if self._optimizer_hook is not None:
+            self._optimizer_hook.remove()
+        try:
+            if self._hook is not None:
+                self._hook.detach()
+            if self._begun:
+                self.flush()
+                self._steps.finish()
+                self._write_overhead()
+                self._write(End(reason, time.perf_counter_ns()))
+        except Exception as error:
+            self.failed("detach", error)
+        self._writer.close()
+
+    def _after_fork(self) -> None:
+        """In the child: a log of its own, with the graphs it inherited."""
+        if not self._running:
+            return
+        self._writer.abandon()
+        self._writer = LogWriter(self.config.directory, self._writer.rank)
+        self._lock = threading.RLock()
+        self._steps = StepTracker(self._write, time.perf_counter_ns)
+        self._begun = False
+        self._pending, self._pending_launches, self._launches, self._hook_ns = [], 0, 0, 0
+        self._started_ns = self._flushed_ns = time.perf_counter_ns()
+
+    # Writing.
+
+    def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
+        try:
+            self._begin()
+            self._writer.write_bytes(data)
+            self._attach_inductor()
+            artifact = metadata.get("artifact")
+            if isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES and payload:
+                if self._hook is not None:
+                    self._hook.on_stack_traces(orjson.loads(payload))
+            self._check_writer()
+        except Exception as error:
+            self.failed("structured log", error)
+
+    def _on_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        try:
+            self._steps.on_optimizer(id(optimizer))
+            self.flush()
+        except Exception as error:
+            self.failed("optimizer", error)
+
+    def _write(self, record: Record) -> None:
+        self._begin()
+        self._writer.write(record)
+        self._check_writer()
+
+    def _begin(self) -> None:
+        """Before the first record: the run, torch's string table, and graphs that a forked child inherited."""
+        if self._begun:
+            return
+        with self._lock:
+            if self._begun:
+                return
+            self._begun = True
+            self._writer.write(self._run())
+            for data in structured_log.known_strings():
+                self._writer.write_bytes(data)
+            for record, source in self._graphs:
+                self._write_graph(record, source)
+
+    def _write_graph(self, record: Graph, source: str | None) -> None:
+        self._write(record)
+        if source is not None:
+            name = f"stepscope_output_code_{record.graph}"
+            self._writer.write_artifact(name, "string", source.encode())
+
+    def _write_overhead(self) -> None:
+        self._write(
+            Overhead(
+                hook_ns=int(self._hook_ns + self._launches * self._per_launch_ns),
+                wall_ns=time.perf_counter_ns() - self._started_ns,
+                log_bytes=self._writer.bytes_written,
+                launches=self._launches,
+                failures=sum(self._failures.values()),
+            )
+        )
+
+    def _check_writer(self) -> None:
+        failure = self._writer.failure
+        if failure is not None:
+            self._say(f"cannot write to {self.config.directory}: {failure.strerror}; recording has stopped")
+
+    def _run(self) -> Run:
+        torch = sys.modules["torch"]
+        triton = sys.modules.get("triton")
+        return Run(
+            format_version=FORMAT_VERSION,
+            stepscope_version=__version__,
+            python_version=platform.python_version(),
+            torch_version=torch.__version__,
+            triton_version=getattr(triton, "__version__", None),
+            cuda_version=torch.version.cuda,
+            devices=_devices(torch),
+            rank=self._writer.rank,
+            world_size=_environment_number("WORLD_SIZE"),
+            pid=os.getpid(),
+            parent_pid=os.getppid(),
+            argv=list(getattr(sys, "orig_argv", sys.argv)),
+            config=compat.changed_settings(),
+            level=self.config.level,
+            monotonic_ns=time.perf_counter_ns(),
+            unix_ns=time.time_ns(),
+            utc_offset_s=time.localtime().tm_gmtoff,
+        )
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201
+
+
+def current() -> Recorder | None:
+    """The recorder that is attached."""
+    return _active
+
+
+def _devices(torch: Any) -> list[str]:
+    devices = [f"cpu ({os.cpu_count()} cores)"]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        devices += [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    return devices
+
+
+def _environment_number(name: str) -> int | None:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _cost_of_a_launch() -> float:
+    """Nanoseconds that the inserted statements of one launch take here, measured."""
+    rows: list[int] = []
+    now = time.perf_counter_ns
+    look = bytearray(1)
+    rounds = 1000
+    started = now()
+    for _ in range(rounds):
+        if look[0]:
+            continue
+        rows += (0, now())
+        rows += (now(),)
+    return (now() - started) / rounds

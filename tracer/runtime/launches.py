@@ -1,0 +1,203 @@
+"""What generated code calls: the begin and end of each graph call, and what its arguments are.
+
+A launch itself calls nothing here: the wrapper's own code adds (site, start, end) to the call's `rows`
+(`tracer.inductor.code_swap`), so a launch costs two readings of the clock and two list extensions.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from tracer.records import Calls, Graph, Launches, TensorMeta, Tensors
+
+NO_END = -1
+
+
+class Sink(Protocol):
+    """What the hooks need of the recorder."""
+
+    def finish(self, call: Call) -> None: ...
+    def tensors(self, record: Tensors) -> None: ...
+    def enter(self, frame: object, phase: str | None) -> int: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+class _Thread(threading.local):
+    """The calls that are running on a thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.stack: list[Call] = []
+        self.ident = threading.get_native_id()
+
+
+_thread = _Thread()
+_call_numbers = count()
+
+
+class Call:
+    """One run of one function of a wrapper."""
+
+    __slots__ = (
+        "cost_ns", "end_ns", "function", "graph", "look", "now", "number", "parent", "rows", "start_ns", "state",
+        "step", "thread",
+    )  # fmt: skip
+
+    def __init__(self, graph: int, function: int, look: bytearray, parent: Call | None) -> None:
+        self.graph, self.function, self.parent = graph, function, parent
+        self.number = next(_call_numbers)
+        self.rows: list[int] = []
+        """Flat: site, start, end of each launch; the end is missing where a launch raised."""
+        self.look = look
+        """Per site: 1 while its arguments are to be looked at."""
+        self.now = perf_counter_ns
+        self.state = "ok"
+        self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
+
+    def raised(self) -> None:
+        self.state = "raised"
+
+
+class GraphHooks:
+    """The hooks of one loaded wrapper. Nothing here raises into the program that runs it."""
+
+    def __init__(
+        self, sink: Sink, graph: Graph, frame: object, is_capturing: Callable[[], bool] | None = None
+    ) -> None:
+        self._sink, self._frame, self._phase = sink, frame, graph.phase
+        self._graph, self._dynamic = graph.graph, graph.dynamic
+        self._is_capturing = is_capturing
+        self._look = bytearray(b"\x01" * len(graph.sites))
+        self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
+        self._seen: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+
+    def begin(self, function: int) -> Call:
+        entered = perf_counter_ns()
+        stack = _thread.stack
+        parent = stack[-1] if stack else None
+        call = Call(self._graph, function, self._look, parent)
+        try:
+            call.thread = _thread.ident
+            call.step = parent.step if parent else self._sink.enter(self._frame, self._phase)
+            if self._is_capturing is not None and self._is_capturing():
+                call.state = "captured"
+        except Exception as error:
+            self._sink.failed("begin", error)
+        stack.append(call)
+        call.start_ns = perf_counter_ns()
+        call.cost_ns = call.start_ns - entered
+        return call
+
+    def end(self, call: Call) -> None:
+        call.end_ns = perf_counter_ns()
+        try:
+            stack = _thread.stack
+            while stack and stack.pop() is not call:
+                pass
+            self._sink.finish(call)
+        except Exception as error:
+            self._sink.failed("end", error)
+
+    def before(self, call: Call, site: int, values: Sequence[object]) -> None:
+        """The arguments of a launch that is about to start."""
+        self._record(call, site, values, 0)
+        if not self._dynamic and self._outputs_from[site] == len(values):
+            call.look[site] = 0
+
+    def after(self, call: Call, site: int, values: Sequence[object]) -> None:
+        """What a launch statement has bound."""
+        self._record(call, site, values, self._outputs_from[site])
+        if not self._dynamic:
+            call.look[site] = 0
+
+    def _record(self, call: Call, site: int, values: Sequence[object], first: int) -> None:
+        started = perf_counter_ns()
+        try:
+            signature = [_signature(value) for value in values]
+            if self._seen.get((site, first)) == signature:
+                return
+            self._seen[site, first] = signature
+            tensors = [meta for n, value in enumerate(values) for meta in describe(first + n, value)]
+            if tensors:
+                self._sink.tensors(Tensors(self._graph, call.number, site, tensors))
+        except Exception as error:
+            call.look[site] = 0
+            self._sink.failed("arguments", error)
+        finally:
+            call.cost_ns += perf_counter_ns() - started
+
+
+def _signature(value: Any) -> Any:
+    """Equal for values that `describe` would describe alike."""
+    if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
+        return tuple(_signature(member) for member in value)
+    size = getattr(value, "shape", None)
+    return (tuple(size), value.dtype) if size is not None else type(value)
+
+
+def describe(argument: int, value: Any, item: int | None = None) -> Iterable[TensorMeta]:
+    """What `value` is, without reading or keeping it; members of a list one by one."""
+    if isinstance(value, (list, tuple)) and item is None:
+        for position, member in enumerate(value):
+            yield from describe(argument, member, position)
+        return
+    if not (hasattr(value, "untyped_storage") and hasattr(value, "stride")):
+        yield TensorMeta(argument, type(value).__name__, [], [], "", 0, None, item)
+        return
+    try:
+        stride, offset = [int(s) for s in value.stride()], int(value.storage_offset())
+        storage_bytes: int | None = value.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError):  # sparse, meta and wrapper subclasses have no strided storage
+        stride, offset, storage_bytes = [], 0, None
+    yield TensorMeta(
+        argument,
+        str(value.dtype).removeprefix("torch."),
+        [int(s) for s in value.shape],
+        stride,
+        str(value.device),
+        offset,
+        storage_bytes,
+        item,
+    )
+
+
+def to_batch(calls: Sequence[Call]) -> Launches:
+    """The columns of finished calls."""
+    columns = [_call_rows(call) for call in calls]
+    rows = np.concatenate(columns) if columns else np.empty((0, 3), np.int64)
+    lengths = [len(column) for column in columns]
+    starts = np.diff(rows[:, 1], prepend=0)
+    firsts = np.cumsum([0, *lengths[:-1]])
+    for call, first, length in zip(calls, firsts, lengths, strict=True):
+        if length:
+            starts[first] = rows[first, 1] - call.start_ns
+    durations = np.where(rows[:, 2] == NO_END, NO_END, rows[:, 2] - rows[:, 1])
+    return Launches(
+        calls=Calls(
+            call=[c.number for c in calls],
+            graph=[c.graph for c in calls],
+            function=[c.function for c in calls],
+            step=[c.step for c in calls],
+            thread=[c.thread for c in calls],
+            parent=[c.parent.number if c.parent else None for c in calls],
+            start_ns=[c.start_ns for c in calls],
+            duration_ns=[c.end_ns - c.start_ns for c in calls],
+            launches=lengths,
+            state=[c.state for c in calls],
+        ),
+        site=rows[:, 0].tolist(),
+        start_ns=starts.tolist(),
+        host_duration_ns=durations.tolist(),
+    )
+
+
+def _call_rows(call: Call) -> np.ndarray[Any, np.dtype[np.int64]]:
+    rows = call.rows
+    if len(rows) % 3:
+        rows = [*rows, NO_END]
+    return np.array(rows, np.int64).reshape(-1, 3)

@@ -1,0 +1,83 @@
+"""Where one step ends and the next begins.
+
+Three sources, the best one seen so far wins: `tracer.step()`; else an optimizer's `step` (the first optimizer
+that steps: with several, a step is one round of it); else the next outermost call of a frame that has already
+run in the step. Evaluation between two training steps is split by its calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from tracer.records import Step
+
+Source = Literal["user", "optimizer", "call"]
+
+
+class StepTracker:
+    """Numbers steps from 0 and emits a record at each start and end. Safe to call from any thread."""
+
+    def __init__(self, emit: Callable[[Step], None], now: Callable[[], int]) -> None:
+        self._emit, self._now = emit, now
+        self._lock = threading.Lock()
+        self._source: Source = "call"
+        self._next = 0
+        self._open: int | None = None
+        self._frames: set[object] = set()
+        self._trains = False
+        self._optimizer: int | None = None
+
+    def on_call(self, frame: object, phase: str | None) -> int:
+        """An outermost graph call of `frame` begins; the step it belongs to."""
+        with self._lock:
+            if self._open is not None and self._starts_new_step(frame, phase):
+                self._close("call")
+            if self._open is None:
+                self._begin()
+            self._trains |= phase in ("forward", "backward")
+            if phase != "backward":
+                self._frames.add(frame)
+            assert self._open is not None
+            return self._open
+
+    def on_optimizer(self, optimizer: int) -> None:
+        """An optimizer, known by its `id`, has finished its `step`."""
+        with self._lock:
+            self._trains = True
+            if self._source == "user":
+                return
+            self._source = "optimizer"
+            if self._optimizer is None:
+                self._optimizer = optimizer
+            if optimizer == self._optimizer:
+                self._close("optimizer")
+
+    def on_user(self) -> None:
+        """`tracer.step()` was called."""
+        with self._lock:
+            self._source = "user"
+            self._close("user")
+
+    def finish(self) -> None:
+        """Recording ends: so does the open step."""
+        with self._lock:
+            self._close(self._source)
+
+    def _starts_new_step(self, frame: object, phase: str | None) -> bool:
+        if self._source == "user" or phase == "backward":
+            return False
+        if self._source == "optimizer":
+            return not self._trains and (phase == "forward" or frame in self._frames)
+        return frame in self._frames
+
+    def _begin(self) -> None:
+        self._open, self._next = self._next, self._next + 1
+        self._frames, self._trains = set(), False
+        self._emit(Step(self._open, "start", None, self._source, self._now()))
+
+    def _close(self, by: Source) -> None:
+        if self._open is not None:
+            step, self._open = self._open, None
+            self._emit(Step(step, "end", "train" if self._trains else "inference", by, self._now()))
