@@ -2,12 +2,14 @@
 
 Three sources, the best one seen so far wins: `tracer.step()`; else an optimizer's `step` (the first optimizer
 that steps: with several, a step is one round of it); else the next outermost call of a frame that has already
-run in the step. Evaluation between two training steps is split by its calls.
+run in the step. Evaluation between two training steps is split by its calls. A step whose optimizer was skipped
+(a gradient scaler does so after an overflow) ends where a frame runs more often than in the step before.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
@@ -25,7 +27,10 @@ class StepTracker:
         self._source: Source = "call"
         self._next = 0
         self._open: int | None = None
-        self._frames: set[object] = set()
+        self._opened_under: Source = "call"
+        self._frames: Counter[object] = Counter()
+        self._usual: Counter[object] | None = None
+        """Calls of each frame in the last step that an optimizer began and ended."""
         self._trains = False
         self._optimizer: int | None = None
 
@@ -38,7 +43,7 @@ class StepTracker:
                 self._begin()
             self._trains |= phase in ("forward", "backward")
             if phase != "backward":
-                self._frames.add(frame)
+                self._frames[frame] += 1
             assert self._open is not None
             return self._open
 
@@ -68,16 +73,21 @@ class StepTracker:
     def _starts_new_step(self, frame: object, phase: str | None) -> bool:
         if self._source == "user" or phase == "backward":
             return False
-        if self._source == "optimizer":
-            return not self._trains and (phase == "forward" or frame in self._frames)
+        if self._source == "optimizer" and self._trains:
+            return self._usual is not None and 0 < self._usual[frame] <= self._frames[frame]
+        if self._source == "optimizer" and phase == "forward":
+            return True
         return frame in self._frames
 
     def _begin(self) -> None:
         self._open, self._next = self._next, self._next + 1
-        self._frames, self._trains = set(), False
+        self._opened_under = self._source
+        self._frames, self._trains = Counter(), False
         self._emit(Step(self._open, "start", None, self._source, self._now()))
 
     def _close(self, by: Source) -> None:
         if self._open is not None:
             step, self._open = self._open, None
+            if by == self._opened_under == "optimizer":
+                self._usual = self._frames
             self._emit(Step(step, "end", "train" if self._trains else "inference", by, self._now()))
