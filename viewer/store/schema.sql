@@ -1,83 +1,98 @@
 -- The index of one trace. Ids are unique within the index; `log` names the file a row came from.
--- Times: *_ns on the log's own monotonic clock for run-time rows, unix nanoseconds (as written, see logs.utc_offset_s) for records.
--- Unknown is NULL, never 0.
+-- Times: start_ns and end_ns of run-time rows stand on the log's own monotonic clock (logs.monotonic_ns and
+-- logs.unix_ns are one moment on both clocks); *_unix_ns are unix nanoseconds.
+-- Sizes in bytes. Unknown is NULL, never 0. Payloads and headers stay in the log: rows hold their place.
 
 CREATE TABLE meta (key VARCHAR, value VARCHAR);
 
 CREATE TABLE logs (
-    log INTEGER, path VARCHAR, size_bytes BIGINT, rank INTEGER, world_size INTEGER, pid INTEGER,
-    format_version INTEGER,          -- NULL: PyTorch alone wrote this log
+    log BIGINT, path VARCHAR, size_bytes BIGINT, rank BIGINT, world_size BIGINT, pid BIGINT,
+    format_version BIGINT,           -- NULL: PyTorch alone wrote this log
     complete BOOLEAN,                -- an end record was seen; NULL for a log that PyTorch alone wrote
+    monotonic_ns BIGINT, unix_ns BIGINT,
+    utc_offset_s BIGINT,             -- NULL: unknown, and times of records are local times taken as UTC
+    start_unix_ns BIGINT,            -- of the run, else of the first record
+    torch_version VARCHAR,
     run VARCHAR                      -- JSON of the run record, NULL when there is none
 );
 
--- Every record of the log in order. The payload stays in the log file: offset and length of its tabbed lines.
+-- Every record of the log in order; a header line starts at `byte`, the tabbed lines at `payload_byte`.
 CREATE TABLE records (
-    record BIGINT, log INTEGER, line BIGINT, byte BIGINT, payload_byte BIGINT, payload_bytes BIGINT,
+    record BIGINT, log BIGINT, line BIGINT, byte BIGINT, header_bytes BIGINT,
+    payload_byte BIGINT, payload_bytes BIGINT,            -- NULL: no payload
     time_unix_ns BIGINT, pid BIGINT, source VARCHAR,      -- "torch/_inductor/graph.py:2745"
     event VARCHAR,                   -- artifact, chromium_event, dynamo_start, ...
     name VARCHAR,                    -- artifact name; file name for inductor_output_code
     encoding VARCHAR,
     compile_id VARCHAR,              -- "0/0", "!1/0/0"; NULL outside a compile
-    attempt INTEGER,
-    metadata VARCHAR,                -- the whole JSON header
+    attempt BIGINT,
     crlf BOOLEAN                     -- payload lines end in CRLF
 );
 
-CREATE TABLE problems (log INTEGER, line BIGINT, byte BIGINT, reason VARCHAR, text VARCHAR);
-CREATE TABLE not_recorded (log INTEGER, what VARCHAR, why VARCHAR, graph INTEGER, count BIGINT);
+CREATE TABLE problems (log BIGINT, line BIGINT, byte BIGINT, reason VARCHAR, text VARCHAR);
+CREATE TABLE problem_counts (log BIGINT, reason VARCHAR, count BIGINT);   -- all of them; `problems` is bounded
+CREATE TABLE not_recorded (log BIGINT, what VARCHAR, why VARCHAR, graph BIGINT, count BIGINT);
 
 CREATE TABLE compiles (
-    compile BIGINT, log INTEGER, compile_id VARCHAR, frame VARCHAR,      -- "forward (model.py:12)"
-    file VARCHAR, line INTEGER, function VARCHAR,
+    compile BIGINT, log BIGINT, compile_id VARCHAR, frame VARCHAR,       -- "forward (model.py:12)"
+    file VARCHAR, line BIGINT, function VARCHAR,
     status VARCHAR,                  -- ok, failed, skipped, fallback
-    attempts INTEGER, start_unix_ns BIGINT, duration_ns BIGINT,
+    attempts BIGINT, start_unix_ns BIGINT, duration_ns BIGINT,
     cache VARCHAR,                   -- hit, miss, bypass, NULL
     recompile_reason VARCHAR, graph_break_reason VARCHAR, failure VARCHAR,
     stack VARCHAR,                   -- JSON list of {file, line, function, code}, outermost first
-    metrics VARCHAR                  -- JSON of compilation_metrics, NULL when there is none
+    metrics VARCHAR                  -- JSON list of the records that hold compilation metrics
+);
+-- What happened to a compile: recompile, recompile_limit, graph_break, compile_failure, cache_bypass.
+CREATE TABLE compile_events (
+    log BIGINT, compile_id VARCHAR, kind VARCHAR, record BIGINT, cause VARCHAR, text VARCHAR,
+    file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
 );
 
 CREATE TABLE graphs (
     graph BIGINT,                    -- id in the index
-    log INTEGER, local_graph INTEGER,-- number in the log
+    log BIGINT, local_graph BIGINT,  -- number in the log
     wrapper_key VARCHAR, compile_id VARCHAR, aot_id VARCHAR, phase VARCHAR, cached BOOLEAN, dynamic BOOLEAN,
-    launch_sites INTEGER,            -- NULL when launches of this graph cannot be seen
+    launch_sites BIGINT,             -- NULL when launches of this graph cannot be seen
     not_recorded VARCHAR,
     output_code BIGINT,              -- record that holds the wrapper's source
     functions VARCHAR                -- JSON list
 );
 CREATE TABLE sites (
-    site BIGINT, graph BIGINT, log INTEGER, local_site INTEGER, function VARCHAR, line INTEGER,
+    site BIGINT, graph BIGINT, log BIGINT, local_site BIGINT, function VARCHAR, line BIGINT,
     kernel VARCHAR, kind VARCHAR, operator VARCHAR, handle VARCHAR,
     snodes VARCHAR,                  -- JSON list; NULL: not recorded
     outputs VARCHAR, source_nodes VARCHAR, aten VARCHAR, fx_nodes VARCHAR, -- JSON lists
-    stacks VARCHAR                   -- JSON list of stacks, each a list of {file, line, function, code}, outermost first
+    stacks VARCHAR                   -- JSON list of stacks, each a list of {file, line, function, code}
 );
 CREATE TABLE arguments (
-    site BIGINT, argument INTEGER, name VARCHAR, role VARCHAR, buffer VARCHAR, parameter VARCHAR
+    site BIGINT, argument BIGINT, name VARCHAR, role VARCHAR, buffer VARCHAR, parameter VARCHAR
 );
 CREATE TABLE tensors (               -- what the arguments were at run time
-    site BIGINT, log INTEGER, local_call BIGINT, argument INTEGER, item INTEGER, dtype VARCHAR, size VARCHAR, stride VARCHAR,
-    device VARCHAR, "offset" BIGINT, storage_bytes BIGINT
+    site BIGINT, log BIGINT, local_call BIGINT, argument BIGINT, item BIGINT, dtype VARCHAR,
+    size VARCHAR, stride VARCHAR,    -- JSON lists
+    device VARCHAR, storage_offset BIGINT, storage_bytes BIGINT
 );
 CREATE TABLE memory_statements (
-    graph BIGINT, event VARCHAR, buffer VARCHAR, function VARCHAR, line INTEGER, of_buffer VARCHAR
+    graph BIGINT, event VARCHAR, buffer VARCHAR, function VARCHAR, line BIGINT, of_buffer VARCHAR
 );
+
 CREATE TABLE steps (
-    log INTEGER, step INTEGER, kind VARCHAR, by_what VARCHAR, start_ns BIGINT, end_ns BIGINT,
-    launches BIGINT
+    log BIGINT, step BIGINT, kind VARCHAR, by_what VARCHAR, start_ns BIGINT, end_ns BIGINT,
+    launches BIGINT, calls BIGINT
 );
 CREATE TABLE calls (
-    call BIGINT, log INTEGER, local_call BIGINT, graph BIGINT, function VARCHAR, step INTEGER, thread BIGINT,
-    parent BIGINT, start_ns BIGINT, duration_ns BIGINT, launches INTEGER, state VARCHAR
+    call BIGINT, log BIGINT, local_call BIGINT, graph BIGINT, function VARCHAR, step BIGINT, thread BIGINT,
+    parent BIGINT, depth BIGINT, start_ns BIGINT, duration_ns BIGINT, launches BIGINT, state VARCHAR
 );
+-- Ids follow (log, step, start): the launches of a step are a range of ids.
 CREATE TABLE launches (
-    launch BIGINT, log INTEGER, call BIGINT, site BIGINT, step INTEGER, thread BIGINT,
+    launch BIGINT, log BIGINT, call BIGINT, site BIGINT, step BIGINT, thread BIGINT,
     start_ns BIGINT, duration_ns BIGINT,      -- host time; duration NULL: the launch did not return
     device_duration_ns BIGINT
 );
 CREATE TABLE spans (                 -- compile-time spans from chromium events
-    log INTEGER, name VARCHAR, compile_id VARCHAR, thread BIGINT, depth INTEGER, start_unix_ns BIGINT, duration_ns BIGINT
+    log BIGINT, name VARCHAR, compile_id VARCHAR, thread BIGINT, depth BIGINT,
+    start_unix_ns BIGINT, duration_ns BIGINT
 );
-CREATE TABLE overhead (log INTEGER, hook_ns BIGINT, wall_ns BIGINT, log_bytes BIGINT, launches BIGINT, failures BIGINT);
+CREATE TABLE overhead (log BIGINT, hook_ns BIGINT, wall_ns BIGINT, log_bytes BIGINT, launches BIGINT, failures BIGINT);

@@ -1,0 +1,101 @@
+"""Time stamps of a log -> unix nanoseconds. A log writes local time without its year and zone."""
+
+from __future__ import annotations
+
+import calendar
+import mmap
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from tracer.log_format import HEADER, decode_payload, scan
+from viewer.ingest.lenient_json import int64, loads
+
+YEAR_S = 366 * 86_400
+DAY_S = 86_400
+_QUARTER_HOUR_S = 900
+_LARGEST_OFFSET_S = 15 * 3600
+_SEARCHED_BYTES = 1 << 26
+
+
+class Clock:
+    """Reads time stamps given the latest moment that the log's first one can have.
+
+    `utc_offset_s` None: not known; times are then the log's local times taken as UTC.
+    """
+
+    def __init__(self, latest_unix_ns: int, utc_offset_s: int | None) -> None:
+        self.utc_offset_s = utc_offset_s
+        self._latest_s = latest_unix_ns // 10**9 + (utc_offset_s or 0)
+        self._days: dict[bytes, int | None] = {}
+
+    def time_ns(self, parts: Sequence[bytes]) -> int | None:
+        """Unix ns of (month, day, hour, minute, second, fraction); None for a date that no year has."""
+        month, day, hour, minute, second, fraction = parts
+        date = month + day
+        if date not in self._days:
+            self._days[date] = self._start_of_day(int(month), int(day))
+        day_s = self._days[date]
+        if day_s is None:
+            return None
+        seconds = day_s + int(hour) * 3600 + int(minute) * 60 + int(second)
+        return (seconds - (self.utc_offset_s or 0)) * 10**9 + int(fraction.ljust(9, b"0"))
+
+    def _start_of_day(self, month: int, day: int) -> int | None:
+        """In unix seconds, of the latest such date there can be. The first date moves the limit: a log goes on
+        over New Year."""
+        found = _latest_date(month, day, self._latest_s)
+        if found is not None and not self._days:
+            self._latest_s = found + YEAR_S // 2
+        return found
+
+
+def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> Clock:
+    """The clock of a log: by its run record, else by torch's own spans, which carry unix time, else by its mtime."""
+    run = _first_payload(data, b'"stepscope_run"')
+    if run is not None:
+        unix_ns, offset_s = int64(run[1].get("unix_ns")), int64(run[1].get("utc_offset_s"))
+        if unix_ns is not None and offset_s is not None and abs(offset_s) <= _LARGEST_OFFSET_S:
+            return Clock(unix_ns + DAY_S * 10**9, offset_s)
+    span = _first_payload(data, b'{"chromium_event"')
+    stamp = span[1].get("ts") if span is not None else None
+    if span is not None and isinstance(stamp, (int, float)) and 0 < stamp < 2**53:
+        unix_ns = int(stamp * 1000)
+        shown_ns = Clock(unix_ns + DAY_S * 10**9, None).time_ns(span[0])
+        if shown_ns is not None:
+            return Clock(unix_ns + DAY_S * 10**9, _utc_offset(shown_ns, unix_ns))
+    return Clock(mtime_ns + DAY_S * 10**9, None)
+
+
+def _first_payload(data: bytes | mmap.mmap, marker: bytes) -> tuple[tuple[bytes, ...], dict[str, Any]] | None:
+    """Time stamp and payload of the first record whose header holds `marker`."""
+    found = data.find(marker, 0, _SEARCHED_BYTES)
+    if found < 0:
+        return None
+    piece = data[data.rfind(b"\n", 0, found) + 1 : found + (1 << 20)]
+    place = next(scan(piece))
+    match = HEADER.match(piece, place.start, place.header_end)
+    try:
+        payload = loads(decode_payload(piece[place.payload_start : place.end]))
+    except ValueError:
+        return None
+    return (match.groups()[1:7], payload) if match and isinstance(payload, dict) else None
+
+
+def _latest_date(month: int, day: int, latest_s: int) -> int | None:
+    last_year = datetime.fromtimestamp(max(latest_s, 0), timezone.utc).year
+    for year in range(last_year, last_year - 9, -1):
+        if 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year, month)[1]:
+            seconds = calendar.timegm((year, month, day, 0, 0, 0))
+            if seconds <= latest_s:
+                return seconds
+    return None
+
+
+def _utc_offset(local_as_utc_ns: int, unix_ns: int) -> int | None:
+    """Seconds east of UTC of a log that shows `local_as_utc_ns` at `unix_ns`; None when that is no time zone."""
+    difference_s = (local_as_utc_ns - unix_ns) / 10**9
+    offset_s = round(difference_s / _QUARTER_HOUR_S) * _QUARTER_HOUR_S
+    if abs(offset_s) > _LARGEST_OFFSET_S or abs(difference_s - offset_s) > _QUARTER_HOUR_S / 3:
+        return None
+    return offset_s

@@ -1,0 +1,147 @@
+"""What is known of one compile while its log is read, and the rows it becomes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from viewer.ingest.lenient_json import dumps, int64, text
+from viewer.ingest.rows import Rows
+from viewer.ingest.torch_text import Cause, UserFrame, failure
+
+_LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
+_CACHE_ORDER = ("bypass", "miss", "hit")
+
+Stack = list[UserFrame]
+
+
+@dataclass(slots=True)
+class Compile:
+    """One compile id of a log; several attempts, and several compiles after a reset, are one row."""
+
+    log: int
+    compile_id: str
+    first_time_ns: int | None
+    stack: list[tuple[object, int | None, str, str]] = field(default_factory=list)
+    """(file name or its id in the string table, line, function, code), outermost first."""
+    attempts_before: int = 0
+    last_attempt: int = 0
+    started: bool = False
+    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics_records: list[int] = field(default_factory=list)
+    metrics_duration_ns: int | None = None
+    span_start_ns: int | None = None
+    span_duration_ns: int | None = None
+    graph_cache: set[str] = field(default_factory=set)
+    autograd_cache: set[str] = field(default_factory=set)
+    events: list[tuple[str, int, Cause]] = field(default_factory=list)
+    """(kind, record, cause)."""
+    error: Cause | None = None
+    error_record: int = -1
+    restart_reasons: list[str] = field(default_factory=list)
+
+    def start(self, stack: list[tuple[object, int | None, str, str]]) -> None:
+        if self.started:
+            self.attempts_before += self.last_attempt + 1
+            self.last_attempt = 0
+        self.started = True
+        self.stack = stack or self.stack
+
+    def add_metrics(self, metrics: dict[str, Any], record: int) -> None:
+        """Metrics of a forward (which name the frame) or of a backward compile."""
+        self.metrics_records.append(record)
+        if "fail_type" in metrics and (
+            metrics.get("co_name") or metrics.get("fail_type") or not self.metrics
+        ):
+            self.metrics = metrics
+        self.restart_reasons += [r for r in metrics.get("restart_reasons") or [] if isinstance(r, str)]
+        duration_ns = duration_of(metrics)
+        if duration_ns is not None:
+            self.metrics_duration_ns = (self.metrics_duration_ns or 0) + duration_ns
+        kind, reason = text(metrics.get("fail_type")), text(metrics.get("fail_reason")) or ""
+        if kind:
+            self.fail(kind, reason, metrics, record)
+
+    def fail(self, kind: str, reason: str, metrics: dict[str, Any], record: int) -> None:
+        file, line = (
+            text(metrics.get("fail_user_frame_filename")),
+            int64(metrics.get("fail_user_frame_lineno")),
+        )
+        frame = self.error.frame if self.error else None
+        if frame is None and file and line is not None:
+            frame = UserFrame(file, line, text(metrics.get("co_name")) or "", "")
+        limit = bool(_LIMIT.search(reason))
+        cause = failure(kind, reason, frame)
+        self.events.append(("recompile_limit" if limit else "compile_failure", record, cause))
+
+    def reasons(self, kind: str) -> list[Cause]:
+        return [cause for event, _, cause in self.events if event == kind]
+
+    def status(self) -> str:
+        if self.reasons("recompile_limit"):
+            return "fallback"
+        kind = text(self.metrics.get("fail_type")) or ""
+        if not kind and self.error is None:
+            no_graph = self.metrics.get("has_guarded_code") is False
+            return "skipped" if no_graph else "ok"
+        if "Skip" in kind:
+            return "skipped"
+        return "fallback" if self.metrics.get("config_suppress_errors") is True else "failed"
+
+    def cache(self) -> str | None:
+        states = self.graph_cache or self.autograd_cache
+        return next((state for state in _CACHE_ORDER if state in states), None)
+
+    def start_unix_ns(self) -> int | None:
+        stamps = [int64(self.metrics.get("start_time_us")), self.span_start_ns, self.first_time_ns]
+        if stamps[0] is not None and stamps[0] < 2**53:
+            return stamps[0] * 1000
+        return stamps[1] if stamps[1] is not None else stamps[2]
+
+
+def duration_of(metrics: dict[str, Any]) -> int | None:
+    """How long a compile took, in ns."""
+    micros = int64(metrics.get("duration_us"))
+    if micros is not None and 0 <= micros < 2**53:
+        return micros * 1000
+    seconds = metrics.get("entire_frame_compile_time_s")
+    return int(seconds * 1e9) if isinstance(seconds, (int, float)) and 0 <= seconds < 2**32 else None
+
+
+def add_compile(
+    rows: Rows, compile: Compile, stack: Stack, frame: tuple[str, str, int | None] | None
+) -> None:
+    """The rows of `compile`; `frame` is (function, file, line) of the compiled function."""
+    if compile.error is not None and not compile.reasons("compile_failure"):
+        compile.events.append(("compile_failure", compile.error_record, compile.error))
+    function, file, line = frame or (None, None, None)
+    recompiles, breaks = compile.reasons("recompile"), compile.reasons("graph_break")
+    failures = compile.reasons("recompile_limit") + compile.reasons("compile_failure")
+    duration_ns = compile.metrics_duration_ns
+    rows.add(
+        "compiles",
+        rows.new_id("compiles"), compile.log, compile.compile_id, frame_label(frame),
+        file, line, function, compile.status(), compile.attempts_before + compile.last_attempt + 1,
+        compile.start_unix_ns(), compile.span_duration_ns if duration_ns is None else duration_ns, compile.cache(),
+        "\n".join(cause.cause for cause in recompiles) or None,
+        "\n".join(dict.fromkeys(cause.cause for cause in breaks)) or None,
+        failures[0].cause if failures else None,
+        dumps(stack), dumps(compile.metrics_records) if compile.metrics_records else None,
+    )  # fmt: skip
+    for kind, record, cause in compile.events:
+        place = cause.frame
+        rows.add(
+            "compile_events",
+            compile.log, compile.compile_id, kind, record, cause.cause, cause.text,
+            place.file if place else None, place.line if place else None,
+            place.function if place else None, place.code if place else None,
+        )  # fmt: skip
+
+
+def frame_label(frame: tuple[str, str, int | None] | None) -> str | None:
+    if frame is None:
+        return None
+    function, file, line = frame
+    name = re.split(r"[/\\]", file)[-1]
+    return f"{function} ({name}:{line})" if line is not None else f"{function} ({name})"

@@ -1,0 +1,54 @@
+"""What was wrong with a log: every case counted by reason, the first of each kept with their place."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+PLACES_KEPT = 1000
+TEXT_KEPT = 200
+
+REASONS = {
+    "not_a_record": "a line that is no record of a TORCH_TRACE log",
+    "broken_header": "the JSON of a record cannot be read; its payload is kept",
+    "wrong_md5": "the payload is not what was written: its md5 differs; the record is kept",
+    "missing_payload": "the record announces a payload that is not there",
+    "truncated": "the log ends in the middle of a record",
+    "not_utf8": "bytes that are not UTF-8; they are shown as replacement characters",
+    "nul_bytes": "NUL bytes in the text of a record",
+    "broken_payload": "a payload does not have the form its record needs; the record is kept",
+    "absurd_value": "a value that cannot be; it is taken as unknown",
+    "mixed_ranks": "records of another rank in the same log",
+    "mixed_processes": "records of another process in the same log",
+    "crlf": "line ends were turned into CRLF on the way; payloads are read without them",
+    "empty_file": "a log without a single byte",
+    "not_a_log": "a file with the name of a log that holds no record",
+    "not_read": "a log that could not be read",
+    "unknown_graph": "launches of a graph whose own record is missing; they are kept",
+}
+
+
+class Damage:
+    """Problems of one log."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.places: list[tuple[int | None, int | None, str, str]] = []
+        """(line, byte, reason, text), at most `PLACES_KEPT` of each reason."""
+
+    def add(self, reason: str, text: str | bytes, line: int | None = None, byte: int | None = None) -> None:
+        """Count one problem of kind `reason` (a key of `REASONS`) at `line` (from 1) and `byte` (from 0)."""
+        self.counts[reason] += 1
+        if self.counts[reason] <= PLACES_KEPT:
+            self.places.append((line, byte, reason, _excerpt(text)))
+
+    def once(self, reason: str, text: str, line: int | None = None, byte: int | None = None) -> None:
+        """Like `add`, but only the first time: for what is true of the whole log."""
+        if not self.counts[reason]:
+            self.add(reason, text, line, byte)
+
+
+def _excerpt(text: str | bytes) -> str:
+    if isinstance(text, bytes):
+        text = text[: 4 * TEXT_KEPT].decode("utf-8", "replace")
+    text = text.replace("\x00", "\\0")
+    return text if len(text) <= TEXT_KEPT else text[: TEXT_KEPT - 1] + "…"

@@ -1,0 +1,117 @@
+"""JSON payloads -> the dataclasses of `tracer.records`, checked field by field."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from viewer.ingest.lenient_json import INT64
+
+T = TypeVar("T")
+Check = Callable[[Any, str], Any]
+
+
+class BadPayload(ValueError):
+    """A payload that does not have its record's form; the message names the field."""
+
+
+def decode(cls: type[T], payload: Any) -> T:
+    """`payload` as a `cls`. Unknown fields are ignored, missing ones take their default.
+
+    Raises BadPayload for a missing field or a wrong type.
+    """
+    value: T = _check_of(cls)(payload, cls.__name__)
+    return value
+
+
+@cache
+def _check_of(hint: Any) -> Check:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return lambda value, path: value
+    if origin in (Union, types.UnionType):
+        return _optional(arguments)
+    if origin is Literal:
+        return _scalar(str)
+    if origin is list:
+        return _ints if arguments[0] is int else _list(_check_of(arguments[0]))
+    if origin is dict:
+        return _scalar(dict)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _record(hint)
+    return _float if hint is float else _int if hint is int else _scalar(hint)
+
+
+def _optional(arguments: tuple[Any, ...]) -> Check:
+    (inner,) = (_check_of(argument) for argument in arguments if argument is not type(None))
+    return lambda value, path: None if value is None else inner(value, path)
+
+
+def _scalar(kind: type) -> Check:
+    def check(value: Any, path: str) -> Any:
+        if type(value) is not kind:
+            raise BadPayload(f"{path} is not {_NAMES.get(kind, kind.__name__)}")
+        return value
+
+    return check
+
+
+def _int(value: Any, path: str) -> Any:
+    if type(value) is not int or value not in INT64:
+        raise BadPayload(f"{path} is not an integer of 64 bits")
+    return value
+
+
+def _float(value: Any, path: str) -> Any:
+    if type(value) not in (int, float):
+        raise BadPayload(f"{path} is not a number")
+    return value
+
+
+def _ints(value: Any, path: str) -> Any:
+    if type(value) is not list or not set(map(type, value)) <= {int}:
+        raise BadPayload(f"{path} is not a list of integers")
+    if value and not (min(value) in INT64 and max(value) in INT64):
+        raise BadPayload(f"{path} holds an integer of more than 64 bits")
+    return value
+
+
+def _list(item: Check) -> Check:
+    def check(value: Any, path: str) -> Any:
+        if type(value) is not list:
+            raise BadPayload(f"{path} is not a list")
+        return [item(entry, path) for entry in value]
+
+    return check
+
+
+def _record(cls: type) -> Check:
+    hints: Mapping[str, Any] = get_type_hints(cls)
+    members = [
+        (
+            member.name,
+            _check_of(hints[member.name]),
+            member.default is MISSING and member.default_factory is MISSING,
+        )
+        for member in fields(cls)
+        if get_origin(hints[member.name]) is not ClassVar
+    ]
+
+    def check(value: Any, path: str) -> Any:
+        if type(value) is not dict:
+            raise BadPayload(f"{path} is not an object")
+        known = {}
+        for name, inner, needed in members:
+            if name in value:
+                known[name] = inner(value[name], f"{path}.{name}")
+            elif needed:
+                raise BadPayload(f"{path}.{name} is missing")
+        return cls(**known)
+
+    return check
+
+
+_NAMES = {str: "a text", bool: "true or false", dict: "an object"}

@@ -1,0 +1,54 @@
+"""JSON as logs hold it: orjson when it is JSON; else what Python's reader still makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import orjson
+
+INT64 = range(-(2**63), 2**63)
+
+
+def loads(text: bytes) -> Any:
+    """The value of `text`. NaN and infinities become None, lone surrogates and bytes that are not UTF-8 U+FFFD.
+
+    Raises ValueError for what is no JSON, and for what is nested too deeply to be read.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return _clean(json.loads(text.decode("utf-8", "replace")))
+    except (RecursionError, OverflowError):
+        raise ValueError("nested too deeply, or a number too large") from None
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if value in INT64 else float(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    return value
+
+
+def dumps(value: Any) -> str:
+    """JSON of lists, dicts and dataclasses of plain values."""
+    return orjson.dumps(value).decode()
+
+
+def int64(value: Any) -> int | None:
+    """`value` when it is an integer that fits 64 bits, else None."""
+    return value if type(value) is int and value in INT64 else None
+
+
+def text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

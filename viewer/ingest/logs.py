@@ -1,0 +1,146 @@
+"""All logs of a trace -> the rows of the index."""
+
+from __future__ import annotations
+
+import mmap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tracer.records import ARTIFACT_PREFIX
+from viewer.ingest.clock import Clock, clock_of
+from viewer.ingest.damage import Damage
+from viewer.ingest.known_events import KNOWN_EVENTS
+from viewer.ingest.lenient_json import dumps, int64, text
+from viewer.ingest.reader import LogRecord, read_records
+from viewer.ingest.rows import Rows
+from viewer.ingest.runtime_records import RuntimeRecords
+from viewer.ingest.sources import Source
+from viewer.ingest.torch_events import StringTable, TorchEvents
+
+
+@dataclass
+class _Log:
+    """One log while the trace is read."""
+
+    number: int
+    source: Source
+    damage: Damage
+    torch: TorchEvents
+    runtime: RuntimeRecords
+    clock: Clock | None = None
+    pid: int | None = None
+    rank: int | None = None
+    first_time_ns: int | None = None
+    records: int = 0
+
+
+def read_logs(sources: Sequence[Source]) -> Rows:
+    """Rows of all logs, whose numbers are their positions in `sources`.
+
+    Raises StepscopeError for a log of a newer format.
+    """
+    rows, unknown = Rows(), Counter[str]()
+    logs = [_read_log(number, source, rows, unknown) for number, source in enumerate(sources)]
+    for log in logs:
+        log.torch.finish(_inherited(log, logs))
+        log.runtime.finish(log.torch.output_codes)
+        _add_log(rows, log)
+    for event, count in unknown.items():
+        rows.add("meta", f"unknown_event:{event}", str(count))
+    return rows
+
+
+def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str]) -> _Log:
+    damage = Damage()
+    torch = TorchEvents(number, rows, damage)
+    log = _Log(number, source, damage, torch, RuntimeRecords(number, source.path, rows, damage))
+    for reason, problem in source.problems:
+        damage.add(reason, problem)
+    if source.size == 0:
+        if not source.problems:
+            damage.add("empty_file", "the file is empty")
+        return log
+    try:
+        with _mapped(source) as data:
+            log.clock = clock_of(data, source.mtime_ns)
+            for record in read_records(data, damage, log.clock):
+                _take(log, record, rows, unknown)
+    except OSError as error:
+        damage.add("not_read", error.strerror or str(error))
+    if not log.records and not damage.counts["not_read"]:
+        damage.add("not_a_log", "no line of this file begins a record")
+    return log
+
+
+@contextmanager
+def _mapped(source: Source) -> Iterator[mmap.mmap]:
+    with source.data_path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
+
+
+def _take(log: _Log, record: LogRecord, rows: Rows, unknown: Counter[str]) -> None:
+    record.record = rows.new_id("records")
+    if log.first_time_ns is None:
+        log.first_time_ns = record.time_ns
+    log.records += 1
+    _check_origin(log, record)
+    if record.event not in KNOWN_EVENTS:
+        unknown[record.event[:100]] += 1
+    _add_record(rows, log.number, record)
+    log.torch.read(record)
+    if record.event == "artifact" and (record.name or "").startswith(ARTIFACT_PREFIX):
+        log.runtime.read(record)
+
+
+def _check_origin(log: _Log, record: LogRecord) -> None:
+    """A log is of one process and one rank; the first record says which."""
+    rank = int64(record.envelope.get("rank"))
+    place = record.place
+    if log.pid is None:
+        log.pid = record.pid
+    elif record.pid != log.pid and record.pid is not None:
+        log.damage.add(
+            "mixed_processes", f"process {record.pid} in a log of {log.pid}", place.line, place.start
+        )
+    if rank is not None and log.rank is None:
+        log.rank = rank
+    elif rank is not None and rank != log.rank:
+        log.damage.add("mixed_ranks", f"rank {rank} in a log of rank {log.rank}", place.line, place.start)
+
+
+def _add_record(rows: Rows, log: int, record: LogRecord) -> None:
+    place, payload = record.place, record.payload is not None
+    value = record.value if isinstance(record.value, dict) else {}
+    name = text(value.get("name")) or text(value.get("filename"))
+    rows.add(
+        "records", record.record, log, place.line, place.start, place.header_end - place.start,
+        place.payload_start if payload else None, place.end - place.payload_start if payload else None,
+        record.time_ns, record.pid, record.source, record.event, name, text(value.get("encoding")),
+        record.compile_id, record.attempt, record.crlf,
+    )  # fmt: skip
+
+
+def _inherited(log: _Log, logs: Sequence[_Log]) -> list[StringTable]:
+    """String tables of the processes that `log`'s may have been forked from: a child's log relies on its parent's."""
+    run = log.runtime.run
+    parents = [other for other in logs if run is not None and other.pid == run.parent_pid]
+    return [other.torch.strings for other in parents or logs if other is not log]
+
+
+def _add_log(rows: Rows, log: _Log) -> None:
+    run, source = log.runtime.run, log.source
+    rows.add(
+        "logs", log.number, str(source.path), source.size,
+        log.rank if run is None or run.rank is None else run.rank, run.world_size if run else None,
+        run.pid if run else log.pid, run.format_version if run else None,
+        log.runtime.end is not None if run else None, run.monotonic_ns if run else None,
+        run.unix_ns if run else None, log.clock.utc_offset_s if log.clock else None,
+        run.unix_ns if run else log.first_time_ns,
+        run.torch_version if run else log.torch.torch_version, dumps(log.runtime.run_payload) if run else None,
+    )  # fmt: skip
+    for line, byte, reason, problem in log.damage.places:
+        rows.add("problems", log.number, line, byte, reason, problem)
+    for reason, count in log.damage.counts.items():
+        rows.add("problem_counts", log.number, reason, count)

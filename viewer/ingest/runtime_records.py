@@ -1,0 +1,238 @@
+"""stepscope's own records of one log -> graphs, sites, tensors, steps, and what was not recorded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tracer.records import (
+    ARTIFACT_PREFIX,
+    FORMAT_VERSION,
+    RECORD_TYPES,
+    End,
+    Failure,
+    Graph,
+    Launches,
+    LaunchSite,
+    Overhead,
+    Provenance,
+    Record,
+    Run,
+    Skipped,
+    Step,
+    Tensors,
+)
+from viewer.errors import StepscopeError
+from viewer.ingest.damage import Damage
+from viewer.ingest.decode import BadPayload, decode
+from viewer.ingest.launch_columns import LaunchColumns
+from viewer.ingest.lenient_json import dumps, int64, loads
+from viewer.ingest.reader import LogRecord
+from viewer.ingest.rows import Rows
+from viewer.ingest.torch_events import OutputCode
+
+_TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
+_LOST = "its graph record is missing or broken"
+
+
+class RuntimeRecords:
+    """Reads our records of one log; `finish` turns them into rows once all of them are known."""
+
+    def __init__(self, log: int, path: Path, rows: Rows, damage: Damage) -> None:
+        self.log, self.path, self.rows, self.damage = log, path, rows, damage
+        self.run: Run | None = None
+        self.run_payload: dict[str, Any] | None = None
+        self.end: End | None = None
+        self.overhead: Overhead | None = None
+        self.graphs: dict[int, Graph] = {}
+        self.provenance: dict[int, Provenance] = {}
+        self.tensors: list[Tensors] = []
+        self.steps: list[Step] = []
+        self.columns = LaunchColumns(damage)
+        self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
+        self._graph_ids: dict[int, int] = {}
+        self._site_ids: dict[tuple[int, int], int] = {}
+
+    def read(self, record: LogRecord) -> None:
+        """Take in one `stepscope_*` artifact; kinds that are not known yet are left alone.
+
+        Raises StepscopeError for a log of a newer format; a payload of the wrong form is counted.
+        """
+        kind = _TYPES.get(record.name or "")
+        if kind is None:
+            return
+        try:
+            payload = loads(record.payload or b"")
+            if kind is Run:
+                self._check_version(payload)
+            self._take(decode(kind, payload), record, payload)
+        except ValueError as error:
+            if record.sound or isinstance(error, BadPayload):
+                place = record.place
+                self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
+
+    def _check_version(self, payload: Any) -> None:
+        version = int64(payload.get("format_version")) if isinstance(payload, dict) else None
+        if version is not None and version > FORMAT_VERSION:
+            raise StepscopeError(
+                f"{self.path}: this log has format version {version}, "
+                f"this stepscope reads up to {FORMAT_VERSION}: upgrade stepscope."
+            )
+
+    def _take(self, value: Record, record: LogRecord, payload: dict[str, Any]) -> None:
+        match value:
+            case Run():
+                if self.run is None:
+                    self.run, self.run_payload = value, payload
+            case Graph():
+                self.graphs.setdefault(value.graph, value)
+            case Provenance():
+                self.provenance[value.graph] = value
+            case Tensors():
+                self.tensors.append(value)
+            case Step():
+                self.steps.append(value)
+            case Launches():
+                self.columns.add(value, record.place.line, record.place.start)
+            case Skipped():
+                self.not_recorded[value.what, value.why, value.graph] += 1
+            case Failure():
+                self.not_recorded[value.where, f"the recorder failed here: {value.error}", None] += (
+                    value.count
+                )
+            case Overhead():
+                self.overhead = value
+            case End():
+                self.end = value
+
+    def finish(self, codes: list[OutputCode]) -> None:
+        """Add all rows; `codes` are the generated wrappers that the log holds."""
+        code_of = {code.wrapper_key: code for code in codes}
+        for graph in self.graphs.values():
+            code = code_of.get(graph.wrapper_key)
+            self._add_graph(graph, code.record if code else None)
+        loaded = {graph.wrapper_key for graph in self.graphs.values()}
+        for code in codes:
+            if self.run is None:
+                self._add_code(code, None)
+            elif code.wrapper_key not in loaded:
+                self._add_code(code, "the recorder did not see this wrapper being loaded")
+        for tensors in self.tensors:
+            self._add_tensors(tensors)
+        functions = {number: graph.functions for number, graph in self.graphs.items()}
+        self.columns.finish(self.rows, self.log, self.steps, functions, self.graph_id, self.site_id)
+        self._add_not_recorded()
+        if self.overhead is not None:
+            cost = self.overhead
+            self.rows.add(
+                "overhead", self.log, cost.hook_ns, cost.wall_ns, cost.log_bytes, cost.launches, cost.failures
+            )
+
+    def graph_id(self, number: int) -> int:
+        """Id in the index; a graph whose record is lost gets a row that says so."""
+        if number not in self._graph_ids:
+            self.damage.add("unknown_graph", f"graph {number}: {_LOST}")
+            self._graph_ids[number] = graph_id = self.rows.new_id("graphs")
+            self.rows.add(
+                "graphs",
+                graph_id,
+                self.log,
+                number,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                _LOST,
+                None,
+                "[]",
+            )
+        return self._graph_ids[number]
+
+    def site_id(self, number: int, site: int) -> int:
+        """Id in the index of site `site` of graph `number`; made up when the graph's record is lost."""
+        key = number, site
+        if key not in self._site_ids:
+            graph_id = self.graph_id(number)
+            self._site_ids[key] = site_id = self.rows.new_id("sites")
+            self.rows.add(
+                "sites", site_id, graph_id, self.log, site, "", None, f"site {site}", "unknown", None, None, None,
+                "[]", "[]", "[]", "[]", "[]",
+            )  # fmt: skip
+        return self._site_ids[key]
+
+    def _add_graph(self, graph: Graph, output_code: int | None) -> None:
+        graph_id = self._graph_ids[graph.graph] = self.rows.new_id("graphs")
+        self.rows.add(
+            "graphs", graph_id, self.log, graph.graph, graph.wrapper_key, graph.compile_id, graph.aot_id, graph.phase,
+            graph.cached, graph.dynamic, None if graph.not_recorded else len(graph.sites), graph.not_recorded,
+            output_code, dumps(graph.functions),
+        )  # fmt: skip
+        self.rows.extend(
+            "memory_statements",
+            ((graph_id, m.event, m.buffer, m.function, m.line, m.of) for m in graph.memory),
+        )
+        stacks, nodes = _provenance(self.provenance.get(graph.graph))
+        for site in graph.sites:
+            if (graph.graph, site.site) not in self._site_ids:
+                self._add_site(
+                    graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, [])
+                )
+
+    def _add_site(
+        self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[Any]], nodes: list[str]
+    ) -> None:
+        site_id = self._site_ids[number, site.site] = self.rows.new_id("sites")
+        self.rows.add(
+            "sites", site_id, graph_id, self.log, site.site, site.function, site.line, site.kernel, site.kind,
+            site.operator, site.handle, None if site.snodes is None else dumps(site.snodes), dumps(site.outputs),
+            dumps(site.source_nodes), dumps(site.aten), dumps(nodes), dumps(stacks),
+        )  # fmt: skip
+        self.rows.extend(
+            "arguments",
+            ((site_id, i, a.name, a.role, a.buffer, a.parameter) for i, a in enumerate(site.arguments)),
+        )
+
+    def _add_code(self, code: OutputCode, not_recorded: str | None) -> None:
+        """A graph of which only the generated code is known."""
+        phase = (code.aot_id or "").partition("_")[2]
+        self.rows.add(
+            "graphs", self.rows.new_id("graphs"), self.log, None, code.wrapper_key, code.compile_id, code.aot_id,
+            phase if phase in ("forward", "backward", "inference") else None, code.cached, None, None, not_recorded,
+            code.record, "[]",
+        )  # fmt: skip
+
+    def _add_tensors(self, seen: Tensors) -> None:
+        site_id = self.site_id(seen.graph, seen.site)
+        self.rows.extend(
+            "tensors",
+            (
+                (site_id, self.log, seen.call, t.argument, t.item, t.dtype, dumps(t.size), dumps(t.stride),
+                 t.device, t.offset, t.storage_bytes)
+                for t in seen.tensors
+            ),
+        )  # fmt: skip
+
+    def _add_not_recorded(self) -> None:
+        told = {graph for _, _, graph in self.not_recorded}
+        for number, graph in self.graphs.items():
+            if graph.not_recorded is not None and number not in told:
+                self.not_recorded["launches of a graph", graph.not_recorded, number] += 1
+        for (what, why, number), count in self.not_recorded.items():
+            self.rows.add("not_recorded", self.log, what, why, self._graph_ids.get(number, None), count)
+
+
+def _provenance(value: Provenance | None) -> tuple[dict[int, list[list[Any]]], dict[int, list[str]]]:
+    """Per site: stacks of source lines, and FX nodes."""
+    if value is None:
+        return {}, {}
+    frames = value.frames
+    stacks = {
+        site.site: [[frames[i] for i in stack if 0 <= i < len(frames)] for stack in site.stacks]
+        for site in value.sites
+    }
+    return stacks, {site.site: site.fx_nodes for site in value.sites}

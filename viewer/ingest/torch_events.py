@@ -1,0 +1,237 @@
+"""torch's own records -> compiles with their stacks, caches, reasons and spans, and graphs of plain logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from viewer.ingest import torch_text
+from viewer.ingest.compile_rows import Compile, Stack, add_compile
+from viewer.ingest.damage import Damage
+from viewer.ingest.lenient_json import int64, loads, text
+from viewer.ingest.reader import LogRecord
+from viewer.ingest.rows import Rows
+from viewer.ingest.spans import Spans
+from viewer.ingest.torch_text import Cause, UserFrame, user_frame
+
+OUTER_SPANS = ("dynamo", "entire_frame_compile")
+_LONGEST_STACK = 1000
+StringTable = dict[int, str]
+
+
+@dataclass(frozen=True)
+class OutputCode:
+    """A generated wrapper that the log holds."""
+
+    record: int
+    wrapper_key: str | None
+    aot_id: str | None
+    compile_id: str | None
+    cached: bool
+
+
+class TorchEvents:
+    """Reads torch's records of one log. `finish` needs the string tables of the logs it may have been forked from."""
+
+    def __init__(self, log: int, rows: Rows, damage: Damage) -> None:
+        self.log, self.rows, self.damage = log, rows, damage
+        self.strings: StringTable = {}
+        self.compiles: dict[str, Compile] = {}
+        self.spans = Spans(log)
+        self.output_codes: list[OutputCode] = []
+        self.torch_version: str | None = None
+        self._break_artifacts = False
+        self._events: Mapping[str, Callable[[LogRecord], None]] = {
+            "str": self._string,
+            "dynamo_start": self._dynamo_start,
+            "compilation_metrics": self._metrics,
+            "bwd_compilation_metrics": self._metrics,
+            "aot_autograd_backward_compilation_metrics": self._metrics,
+            "chromium_event": self._chromium_event,
+            "inductor_output_code": self._output_code,
+        }
+        self._artifacts: Mapping[str, Callable[[LogRecord], None]] = {
+            "torch_version": self._torch_version,
+            "recompile_reasons": self._recompile_reasons,
+            "dynamo_graph_break_reason": self._graph_break,
+            "dynamo_error": self._error,
+            **{f"fx_graph_cache_{state}": self._cache for state in ("hit", "miss", "bypass")},
+            **{f"aotautograd_cache_{state}": self._cache for state in ("hit", "miss", "bypass")},
+        }
+
+    def read(self, record: LogRecord) -> None:
+        """Take what a page needs from one record; wrong shapes are counted, never raised."""
+        if record.compile_id is not None:
+            compile = self._compile(record)
+            compile.last_attempt = max(compile.last_attempt, record.attempt or 0)
+        if record.event == "artifact":
+            reader = self._artifacts.get(record.name or "")
+        else:
+            reader = self._events.get(record.event)
+        if reader is not None:
+            reader(record)
+
+    def finish(self, inherited: Iterable[StringTable] = ()) -> None:
+        """Add the rows of all compiles and spans."""
+        tables = [self.strings, *inherited]
+        for compile in self.compiles.values():
+            stack = _resolve(compile, tables)
+            if not self._break_artifacts:
+                compile.events += [
+                    ("graph_break", compile.metrics_records[-1], torch_text.graph_break(reason))
+                    for reason in compile.restart_reasons
+                ]
+            add_compile(self.rows, compile, stack, self._frame(compile, stack))
+        self.rows.extend("spans", self.spans.rows)
+
+    def _frame(self, compile: Compile, stack: Stack) -> tuple[str, str, int | None] | None:
+        """Function, file and line of the compiled function; a compile that was refused has those of its frame."""
+        prefix = compile.compile_id.rsplit("/", 1)[0] + "/"
+        for other in (compile, *(c for c in self.compiles.values() if c.compile_id.startswith(prefix))):
+            function, file = text(other.metrics.get("co_name")), text(other.metrics.get("co_filename"))
+            if function and file:
+                return function, file, int64(other.metrics.get("co_firstlineno"))
+        return (stack[-1].function, stack[-1].file, stack[-1].line) if stack else None
+
+    def _compile(self, record: LogRecord) -> Compile:
+        assert record.compile_id is not None
+        compile = self.compiles.get(record.compile_id)
+        if compile is None:
+            compile = self.compiles[record.compile_id] = Compile(self.log, record.compile_id, record.time_ns)
+        return compile
+
+    def _string(self, record: LogRecord) -> None:
+        value = record.value
+        if (
+            isinstance(value, list)
+            and len(value) == 2
+            and isinstance(value[0], str)
+            and type(value[1]) is int
+        ):
+            self.strings[value[1]] = value[0]
+        else:
+            self._absurd(record, "a string table entry is [text, number]")
+
+    def _dynamo_start(self, record: LogRecord) -> None:
+        if record.compile_id is None:
+            return
+        stack = record.value.get("stack") if isinstance(record.value, dict) else None
+        frames = stack[:_LONGEST_STACK] if isinstance(stack, list) else []
+        self._compile(record).start([_raw_frame(frame) for frame in frames if isinstance(frame, dict)])
+
+    def _metrics(self, record: LogRecord) -> None:
+        if record.compile_id is None:
+            return
+        if isinstance(record.value, dict):
+            self._compile(record).add_metrics(record.value, record.record)
+        else:
+            self._absurd(record, "compilation metrics are an object")
+
+    def _chromium_event(self, record: LogRecord) -> None:
+        event = self._json_payload(record)
+        if event is None:
+            return
+        if not isinstance(event, dict):
+            self._absurd(record, "a chromium event is an object")
+            return
+        span = self.spans.read(event)
+        if span is None or span.name not in OUTER_SPANS or span.compile_id not in self.compiles:
+            return
+        compile = self.compiles[span.compile_id]
+        compile.span_start_ns = min(span.start_ns, compile.span_start_ns or span.start_ns)
+        if span.name == OUTER_SPANS[0]:
+            compile.span_duration_ns = (compile.span_duration_ns or 0) + span.duration_ns
+
+    def _output_code(self, record: LogRecord) -> None:
+        filename = text(record.value.get("filename")) if isinstance(record.value, dict) else None
+        key = filename.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".py") if filename else None
+        cached = "codecache" in record.source
+        aot_id = torch_text.aot_id(record.payload or b"")
+        self.output_codes.append(OutputCode(record.record, key, aot_id, record.compile_id, cached))
+
+    def _cache(self, record: LogRecord) -> None:
+        if record.compile_id is None or record.name is None:
+            return
+        compile = self._compile(record)
+        level, state = record.name.rsplit("_", 1)
+        (compile.graph_cache if level == "fx_graph_cache" else compile.autograd_cache).add(state)
+        if state == "bypass":
+            payload = self._json_payload(record)
+            reason = text(payload.get("cache_bypass_reason")) if isinstance(payload, dict) else None
+            cause = Cause(torch_text.headline(reason or "no reason given"), reason or "", None)
+            compile.events.append(("cache_bypass", record.record, cause))
+
+    def _recompile_reasons(self, record: LogRecord) -> None:
+        if record.compile_id is None or record.payload is None:
+            return
+        body = record.payload.decode("utf-8", "replace")
+        reasons = self._json_payload(record) if body.lstrip().startswith("[") else [body]
+        if isinstance(reasons, list) and reasons and isinstance(reasons[0], str):
+            cause = torch_text.recompile_reason(reasons[0])
+            full = Cause(
+                cause.cause, "\n".join(reason for reason in reasons if isinstance(reason, str)), cause.frame
+            )
+            self._compile(record).events.append(("recompile", record.record, full))
+
+    def _graph_break(self, record: LogRecord) -> None:
+        self._break_artifacts = True
+        if record.compile_id is not None and record.payload is not None:
+            cause = torch_text.graph_break(record.payload.decode("utf-8", "replace"))
+            self._compile(record).events.append(("graph_break", record.record, cause))
+
+    def _error(self, record: LogRecord) -> None:
+        if record.compile_id is not None and record.payload is not None:
+            compile = self._compile(record)
+            body = record.payload.decode("utf-8", "replace")
+            compile.error, compile.error_record = _error_cause(body), record.record
+
+    def _torch_version(self, record: LogRecord) -> None:
+        self._break_artifacts = True
+        payload = self._json_payload(record)
+        self.torch_version = text(payload.get("pytorch_version")) if isinstance(payload, dict) else None
+
+    def _json_payload(self, record: LogRecord) -> Any:
+        """The JSON payload, or None: a payload that is not sound has been counted already."""
+        try:
+            return loads(record.payload or b"")
+        except ValueError as error:
+            if record.sound:
+                self.damage.add(
+                    "broken_payload", f"{record.event}: {error}", record.place.line, record.place.start
+                )
+            return None
+
+    def _absurd(self, record: LogRecord, rule: str) -> None:
+        self.damage.add("absurd_value", f"{record.event}: {rule}", record.place.line, record.place.start)
+
+
+def _raw_frame(frame: dict[str, Any]) -> tuple[object, int | None, str, str]:
+    return (
+        frame.get("filename"),
+        int64(frame.get("line")),
+        text(frame.get("name")) or "",
+        text(frame.get("loc")) or "",
+    )
+
+
+def _resolve(compile: Compile, tables: list[StringTable]) -> Stack:
+    return [
+        UserFrame(_file_name(file, tables), line if line is not None else 0, function, code)
+        for file, line, function, code in compile.stack
+    ]
+
+
+def _file_name(file: object, tables: list[StringTable]) -> str:
+    if isinstance(file, str):
+        return file
+    if isinstance(file, int):
+        return next((table[file] for table in tables if file in table), f"<file {file}>")
+    return "<unknown file>"
+
+
+def _error_cause(body: str) -> Cause:
+    """Cause of a `dynamo_error`: the last line of its traceback that begins with the exception's name."""
+    last = body.split("\nfrom user code:", 1)[0].strip().split("\n")
+    named = [line for line in last if line and not line.startswith((" ", "Traceback"))]
+    return Cause(torch_text.headline(named[-1] if named else body), body, user_frame(body))

@@ -1,0 +1,88 @@
+"""Reads the prose that PyTorch puts into its records: tracebacks, guard failures, graph breaks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?', re.MULTILINE)
+_USER_PARTS = ("User code traceback:", "User stack trace:", "from user code:")
+_PLACE = re.compile(r"^Graph break in user code at (.+):(\d{1,9})$", re.MULTILINE)
+_AOT_ID = re.compile(rb"# AOT ID: \[?['\"]?(\w+)")
+_NOISE = re.compile(
+    r"\n+ *For more details about this graph break.*|\n+ *Developer debug context:.*", re.DOTALL
+)
+_ENCOUNTERED = "Encountered graph break when attempting to trace"
+_SPACES = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class UserFrame:
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What happened, in one line; all that PyTorch said of it; where."""
+
+    cause: str
+    text: str
+    frame: UserFrame | None
+
+
+def user_frame(text: str) -> UserFrame | None:
+    """The innermost frame of the user's part of a traceback."""
+    part = next((text.split(mark, 1)[1] for mark in _USER_PARTS if mark in text), None)
+    if part is None:
+        return None
+    part = part.split("Traceback (most recent call last)", 1)[0]
+    frames = _FRAME.findall(part)
+    return UserFrame(frames[-1][0], int(frames[-1][1]), frames[-1][2], frames[-1][3]) if frames else None
+
+
+def graph_break(text: str) -> Cause:
+    """Cause of a `dynamo_graph_break_reason`, or of a restart reason of older versions."""
+    reason = text.split("Graph Break Reason:", 1)[-1]
+    for mark in (*_USER_PARTS, "Traceback (most recent call last)"):
+        reason = reason.split(mark, 1)[0]
+    reason = _NOISE.sub("", reason).strip()
+    lines = [line for line in reason.split("\n") if line.strip()]
+    if len(lines) > 1 and lines[0].lstrip().startswith(_ENCOUNTERED):
+        reason = "\n".join(lines[1:])
+    frame = user_frame(text)
+    place = _PLACE.search(text)
+    if frame is None and place is not None:
+        frame = UserFrame(place[1], int(place[2]), "", "")
+    return Cause(headline(reason), reason, frame)
+
+
+def failure(kind: str, reason: str, frame: UserFrame | None) -> Cause:
+    text = _NOISE.sub("", reason).strip()
+    return Cause(f"{kind}: {headline(text)}" if text else kind, text, frame)
+
+
+def recompile_reason(text: str) -> Cause:
+    """Cause of one failed guard: the guard's own text, without the padding and the comment behind it."""
+    first = text.split("\n", 1)[0]
+    guard = re.split(r"\s{2,}# ", first, maxsplit=1)[0]
+    return Cause(headline(guard), text.strip(), user_frame(text))
+
+
+def headline(text: str) -> str:
+    """The first line that says something, its blanks made single, at most 300 characters."""
+    for line in text.split("\n"):
+        if line.strip():
+            short = _SPACES.sub(" ", line.strip()).strip("'\"")
+            return short if len(short) <= 300 else short[:299] + "…"
+    return ""
+
+
+def aot_id(code: bytes) -> str | None:
+    """``0_forward`` from the first lines of a generated wrapper."""
+    match = _AOT_ID.search(code[:200])
+    return match[1].decode() if match else None
