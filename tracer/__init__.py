@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ConfigError", "TraceConfig", "__version__", "step", "trace"]
 
 
-def trace(
-    directory: str | os.PathLike[str], *, level: str = "launches", provenance: bool = True
-) -> Recorder:
+def trace(directory: str | os.PathLike[str], *, level: str = "launches", provenance: bool = True) -> Recorder:
     """A recorder of this process's compiled programs: a context manager, or `start()` and `stop()`.
 
     The log goes to a new file in `directory`, made when the first record is written. Raises ConfigError for a

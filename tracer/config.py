@@ -25,7 +25,7 @@ class TraceConfig:
     level: str = "launches"
     """``off`` or ``launches``: names, arguments and times of every kernel launch."""
     provenance: bool = True
-    """Ask Inductor to keep each kernel's lines of model source. Part of its cache key: each graph compiles once more."""
+    """Ask Inductor to keep kernels' lines of model source. Part of its cache key: each graph compiles once more."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:

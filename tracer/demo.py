@@ -33,13 +33,15 @@ class Block(nn.Module):
         query, key, value = self.input_projection(x).half().chunk(3, dim=-1)
         query, key, value = (t.view(batch, time, self.heads, -1).transpose(1, 2) for t in (query, key, value))
         scores = query @ key.transpose(-1, -2)
-        weights = (scores * (width // self.heads) ** -0.5).softmax(dim=-1)
-        return (weights @ value).transpose(1, 2).reshape(batch, time, width).float()
+        weights: Tensor = (scores * (width // self.heads) ** -0.5).softmax(dim=-1)
+        mixed: Tensor = (weights @ value).transpose(1, 2).reshape(batch, time, width)
+        return mixed.float()
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.output_projection(self.attention(x))
         hidden = functional.gelu(self.widen(self.norm(x)))
-        return x + self.narrow(hidden)
+        out: Tensor = x + self.narrow(hidden)
+        return out
 
 
 def main() -> None:

@@ -38,9 +38,7 @@ class LogWriter:
         """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
         self.write_artifact(artifact_name(record), "json", orjson.dumps(to_payload(record), option=ENCODE), envelope)
 
-    def write_artifact(
-        self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None
-    ) -> None:
+    def write_artifact(self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None) -> None:
         prefix = log_format.encode_prefix(datetime.now(), os.getpid(), "tracer/records.py", 1)
         self.write_bytes(log_format.encode_artifact(prefix, name, encoding, payload, envelope or {}))
 

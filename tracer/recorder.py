@@ -30,7 +30,6 @@ from tracer.records import (
     Record,
     Run,
     Skipped,
-    Step,
     Tensors,
 )
 from tracer.runtime.launches import Call, to_batch
@@ -238,9 +237,9 @@ class Recorder:
             self._writer.write_bytes(data)
             self._attach_inductor()
             artifact = metadata.get("artifact")
-            if isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES and payload:
-                if self._hook is not None:
-                    self._hook.on_stack_traces(orjson.loads(payload))
+            is_traces = isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES
+            if is_traces and payload and self._hook is not None:
+                self._hook.on_stack_traces(orjson.loads(payload))
             self._check_writer()
         except Exception as error:
             self.failed("structured log", error)
@@ -259,8 +258,6 @@ class Recorder:
 
     def _begin(self) -> None:
         """Before the first record: the run, torch's string table, and graphs that a forked child inherited."""
-        if self._begun:
-            return
         with self._lock:
             if self._begun:
                 return

@@ -32,6 +32,7 @@ class StepTracker:
         self._usual: Counter[object] | None = None
         """Calls of each frame in the last step that an optimizer began and ended."""
         self._trains = False
+        self._ended_ns = now()
         self._optimizer: int | None = None
 
     def on_call(self, frame: object, phase: str | None) -> int:
@@ -57,6 +58,9 @@ class StepTracker:
             if self._optimizer is None:
                 self._optimizer = optimizer
             if optimizer == self._optimizer:
+                if self._open is None:  # no call was seen, as in replays of a CUDA graph
+                    self._begin(self._ended_ns)
+                    self._trains = True
                 self._close("optimizer")
 
     def on_user(self) -> None:
@@ -79,15 +83,16 @@ class StepTracker:
             return True
         return frame in self._frames
 
-    def _begin(self) -> None:
+    def _begin(self, since_ns: int | None = None) -> None:
         self._open, self._next = self._next, self._next + 1
         self._opened_under = self._source
         self._frames, self._trains = Counter(), False
-        self._emit(Step(self._open, "start", None, self._source, self._now()))
+        self._emit(Step(self._open, "start", None, self._source, since_ns or self._now()))
 
     def _close(self, by: Source) -> None:
         if self._open is not None:
             step, self._open = self._open, None
             if by == self._opened_under == "optimizer":
                 self._usual = self._frames
-            self._emit(Step(step, "end", "train" if self._trains else "inference", by, self._now()))
+            self._ended_ns = self._now()
+            self._emit(Step(step, "end", "train" if self._trains else "inference", by, self._ended_ns))

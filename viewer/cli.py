@@ -98,7 +98,9 @@ def check(
     kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
     unknown = sorted(kinds - set(KINDS)) if kinds else []
     if unknown:
-        raise StepscopeError(f"--fail-on names {', '.join(unknown)}, which is no kind of finding; there are: {', '.join(KINDS)}")
+        raise StepscopeError(
+            f"--fail-on names {', '.join(unknown)}, which is no kind of finding; there are: {', '.join(KINDS)}"
+        )
     with open_trace(trace) as opened:
         findings = all_findings(opened)
     hits = [f for f in findings if (f.kind in kinds if kinds is not None else f.severity != "info")]

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,14 @@ class CodegenTap:
     def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
         self._on_failure = on_failure
         self._thread = _Thread()
-        self._undo: list[Callable[[], None]] = []
+        self._undo = ExitStack()
+        self._attached = False
 
     def attach(self) -> None:
         from torch._inductor.codegen.wrapper import PythonWrapperCodegen
         from torch._inductor.scheduler import Scheduler
 
+        self._attached = True
         for name in USERS:
             module = sys.modules.get(name)
             if module is not None and hasattr(module, TRACING):
@@ -61,8 +64,9 @@ class CodegenTap:
         self._wrap(Scheduler, "codegen", self._codegen)
 
     def detach(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+        """Put the originals back. A module imported meanwhile may keep a wrapped function: it observes no more."""
+        self._attached = False
+        self._undo.close()
 
     def take(self) -> list[LaunchFacts] | None:
         """The facts collected on this thread since the last call; None when no scheduler ran."""
@@ -74,6 +78,8 @@ class CodegenTap:
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
+            if not self._attached:
+                return result
             try:
                 observe(result, *args, **kwargs)
             except Exception as error:
@@ -81,7 +87,7 @@ class CodegenTap:
             return result
 
         setattr(owner, name, wrapped)
-        self._undo.append(lambda: setattr(owner, name, original))
+        self._undo.callback(setattr, owner, name, original)
 
     def _codegen(self, result: Any, *args: Any, **kwargs: Any) -> None:
         self._add()

@@ -83,7 +83,7 @@ def default_setting(module: str, key: str, raise_to: int) -> Iterator[None]:
 
     An assignment would reach the current thread only (torch/utils/_config_module.py keeps overrides in ContextVars).
     """
-    entry = sys.modules[module]._config[key]  # type: ignore[attr-defined]
+    entry = sys.modules[module]._config[key]
     before = entry.default
     entry.default = max(before, raise_to)
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tracer.records import LaunchKind, Role
 
@@ -17,6 +18,8 @@ CPP_FUNCTION = re.compile(r'extern "C"\s+(?:[\w:]+\s+)*?void\s+\w+\((.*?)\)\s*\{
 TRITON_FUNCTION = re.compile(r"^@triton\.jit\s*\ndef \w+\((.*?)\)\s*(?:->[^:]*)?:", re.S | re.M)
 MUTATED = re.compile(r"""['"]mutated_arg_names['"]: (\[[^\]]*\])""")
 SIGNATURE = re.compile(r"""['"]signature['"]: (\{.*?\})""", re.S)
+
+Literal = TypeVar("Literal", "list[Any]", "dict[str, Any]")
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
     function = TRITON_FUNCTION.search(source)
     if not function:
         return None
-    mutated = set(_literal(MUTATED, source) or ())
-    signature = _literal(SIGNATURE, source) or {}
+    mutated = set(_literal(MUTATED, source, list) or ()) or _stored_parameters(source)
+    signature = _literal(SIGNATURE, source, dict) or {}
     parameters = []
     for text in _split_parameters(function[1]):
         name, _, annotation = (part.strip() for part in text.partition(":"))
@@ -88,6 +91,35 @@ def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
             continue
         parameters.append(Parameter(name, _triton_role(name, signature.get(name), mutated)))
     return tuple(parameters)
+
+
+def _stored_parameters(source: str) -> set[str]:
+    """Parameters through which a Triton function stores: what flows into the first argument of a store or atomic.
+
+    For kernels of the user, whose definition names no mutated argument.
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return set()
+    stored: set[str] = set()
+    for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+        origins: dict[str, set[str]] = {argument.arg: {argument.arg} for argument in function.args.args}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                origins.setdefault(node.targets[0].id, set()).update(_flowing(node.value, origins))
+            elif isinstance(node, ast.Call) and _is_store(node) and node.args:
+                stored |= _flowing(node.args[0], origins)
+    return stored
+
+
+def _is_store(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and (call.func.attr == "store" or call.func.attr.startswith("atomic_"))
+
+
+def _flowing(expression: ast.expr, origins: dict[str, set[str]]) -> set[str]:
+    names = (node.id for node in ast.walk(expression) if isinstance(node, ast.Name))
+    return set().union(*(origins.get(name, set()) for name in names))
 
 
 def _split_parameters(text: str) -> list[str]:
@@ -103,11 +135,10 @@ def _triton_role(name: str, type_name: str | None, mutated: set[str]) -> Role | 
     return "inout" if name in mutated or name.startswith(("in_out_ptr", "ws_ptr")) else "in"
 
 
-def _literal(pattern: re.Pattern[str], source: str) -> dict[str, str] | list[str] | None:  # type: ignore[type-arg]
+def _literal(pattern: re.Pattern[str], source: str, kind: type[Literal]) -> Literal | None:
     found = pattern.search(source)
-    if not found:
-        return None
     try:
-        return ast.literal_eval(found[1])  # type: ignore[no-any-return]
+        value = ast.literal_eval(found[1]) if found else None
     except (ValueError, SyntaxError):
         return None
+    return value if isinstance(value, kind) else None

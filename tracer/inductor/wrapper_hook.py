@@ -74,7 +74,7 @@ class WrapperHook:
             hook.on_load(module, key, path, from_cache=False)
             return module
 
-        cache.load_by_key_path = classmethod(load_by_key_path)
+        setattr(cache, "load_by_key_path", classmethod(load_by_key_path))  # noqa: B010 - mypy takes it for a method
         self._undo.callback(setattr, cache, "load_by_key_path", original)
         for module in list(cache.modules):
             path = getattr(module, "__file__", None)

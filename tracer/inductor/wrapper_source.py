@@ -109,7 +109,7 @@ def dotted(node: ast.expr) -> str | None:
         return base and f"{base}.{node.attr}"
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         base = dotted(node.value)
-        return base and f"{base}[{node.slice.value}]"
+        return base and f"{base}[{node.slice.value!r}]"
     return None
 
 
@@ -195,7 +195,7 @@ class _FunctionReader:
         return "copy" if _method(call) in TENSOR_METHODS else None
 
     def _launch(self, statement: ast.stmt, call: ast.Call, kind: LaunchKind) -> None:
-        kernel = dotted(call.func) or _method(call) or "?"
+        kernel: str = dotted(call.func) or _method(call) or "?"
         operator = None
         if kind == "copy":
             arguments = self._method_arguments(call, kernel)
@@ -250,8 +250,9 @@ class _FunctionReader:
             if keyword.arg in ("stream", "grid"):
                 continue
             written = keyword.arg is not None and re.fullmatch(r"out\d*", keyword.arg)
-            known = by_name.get(keyword.arg)
-            found += self._flatten(keyword.value, "out" if written else known and known.role or "in", keyword.arg)
+            known = by_name.get(keyword.arg or "")
+            role = "out" if written else (known.role if known else None) or "in"
+            found += self._flatten(keyword.value, role, keyword.arg)
         return [pair for pair in found if _is_pure(pair[1])]
 
     def _parameters(
@@ -324,8 +325,7 @@ class _FunctionReader:
                 continue
             name = dotted(part.func)
             known = (
-                name is not None
-                and (HARMLESS_CALLS.fullmatch(name) or name in VIEWS or ALLOCATION.fullmatch(name))
+                name is not None and (HARMLESS_CALLS.fullmatch(name) or name in VIEWS or ALLOCATION.fullmatch(name))
             ) or _method(part) in HARMLESS_METHODS | {"as_strided", "view"}
             if name == "assert_size_stride":
                 self.result.dynamic |= any(not _is_constant(argument) for argument in part.args[1:3])
@@ -343,6 +343,8 @@ class _FunctionReader:
         handle = None
         for text in reversed(self.lines[max(0, line - 9) : line - 1]):
             text = text.strip()
+            if re.fullmatch(r"stream\w+ = get_raw_stream\(.*\)", text):
+                continue
             if not text.startswith("#"):
                 break
             if "[Provenance debug handles]" in text:

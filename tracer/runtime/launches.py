@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracer.records import Calls, Graph, Launches, TensorMeta, Tensors
+from tracer.records import Calls, Graph, Launches, Skipped, TensorMeta, Tensors
 
 NO_END = -1
 
@@ -24,6 +24,7 @@ class Sink(Protocol):
 
     def finish(self, call: Call) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
+    def skipped(self, record: Skipped) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
     def failed(self, where: str, error: BaseException) -> None: ...
 
@@ -66,12 +67,11 @@ class Call:
 class GraphHooks:
     """The hooks of one loaded wrapper. Nothing here raises into the program that runs it."""
 
-    def __init__(
-        self, sink: Sink, graph: Graph, frame: object, is_capturing: Callable[[], bool] | None = None
-    ) -> None:
+    def __init__(self, sink: Sink, graph: Graph, frame: object, is_capturing: Callable[[], bool] | None = None) -> None:
         self._sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic = graph.graph, graph.dynamic
         self._is_capturing = is_capturing
+        self._captured = False
         self._look = bytearray(b"\x01" * len(graph.sites))
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
         self._seen: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
@@ -86,12 +86,19 @@ class GraphHooks:
             call.step = parent.step if parent else self._sink.enter(self._frame, self._phase)
             if self._is_capturing is not None and self._is_capturing():
                 call.state = "captured"
+                self._say_replays()
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
         call.start_ns = perf_counter_ns()
         call.cost_ns = call.start_ns - entered
         return call
+
+    def _say_replays(self) -> None:
+        if not self._captured:
+            self._captured = True
+            why = "a CUDA graph was recorded from it; replays run no Python, so their launches are not seen"
+            self._sink.skipped(Skipped("launches of CUDA graph replays", why, self._graph))
 
     def end(self, call: Call) -> None:
         call.end_ns = perf_counter_ns()
