@@ -1,0 +1,37 @@
+"""The verdict: one module per kind of finding, each with its rule in its docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from viewer.findings import (
+    cache_bypass,
+    compile_failure,
+    crash,
+    graph_break,
+    not_recorded,
+    recompile,
+    recompile_limit,
+)
+from viewer.findings.evidence import Timed
+from viewer.queries.rows import Finding
+from viewer.store.open import Trace
+
+_FINDERS: dict[str, Callable[[Trace], list[Timed]]] = {
+    "crash": crash.find,
+    "compile_failure": compile_failure.find,
+    "recompile_limit": recompile_limit.find,
+    "recompile": recompile.find,
+    "graph_break": graph_break.find,
+    "cache_bypass": cache_bypass.find,
+    "not_recorded": not_recorded.find,
+}
+KINDS = tuple(_FINDERS)
+_ORDER = ("critical", "warning", "info")
+
+
+def all_findings(trace: Trace) -> list[Finding]:
+    """Every finding: critical ones, warnings, then the rest; within one severity by time."""
+    timed = [pair for find in _FINDERS.values() for pair in find(trace)]
+    timed.sort(key=lambda pair: (_ORDER.index(pair[1].severity), pair[0]))
+    return [finding for _, finding in timed]

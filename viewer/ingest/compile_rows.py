@@ -51,9 +51,7 @@ class Compile:
     def add_metrics(self, metrics: dict[str, Any], record: int) -> None:
         """Metrics of a forward (which name the frame) or of a backward compile."""
         self.metrics_records.append(record)
-        if "fail_type" in metrics and (
-            metrics.get("co_name") or metrics.get("fail_type") or not self.metrics
-        ):
+        if "fail_type" in metrics and (metrics.get("co_name") or metrics.get("fail_type") or not self.metrics):
             self.metrics = metrics
         self.restart_reasons += [r for r in metrics.get("restart_reasons") or [] if isinstance(r, str)]
         duration_ns = duration_of(metrics)
@@ -109,9 +107,7 @@ def duration_of(metrics: dict[str, Any]) -> int | None:
     return int(seconds * 1e9) if isinstance(seconds, (int, float)) and 0 <= seconds < 2**32 else None
 
 
-def add_compile(
-    rows: Rows, compile: Compile, stack: Stack, frame: tuple[str, str, int | None] | None
-) -> None:
+def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: tuple[str, str, int | None] | None) -> None:
     """The rows of `compile`; `frame` is (function, file, line) of the compiled function."""
     if compile.error is not None and not compile.reasons("compile_failure"):
         compile.events.append(("compile_failure", compile.error_record, compile.error))

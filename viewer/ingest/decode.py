@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from viewer.ingest.lenient_json import INT64
 
@@ -23,7 +23,7 @@ def decode(cls: type[T], payload: Any) -> T:
 
     Raises BadPayload for a missing field or a wrong type.
     """
-    value: T = _check_of(cls)(payload, cls.__name__)
+    value: T = _check_of(cast(Any, cls))(payload, cls.__name__)
     return value
 
 

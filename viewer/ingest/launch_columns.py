@@ -38,11 +38,7 @@ class LaunchColumns:
             raise BadPayload("Launches.calls has columns of unequal length")
         rows = len(batch.site)
         device = batch.device_duration_ns
-        if (
-            len(batch.start_ns) != rows
-            or len(batch.host_duration_ns) != rows
-            or len(device or batch.site) != rows
-        ):
+        if len(batch.start_ns) != rows or len(batch.host_duration_ns) != rows or len(device or batch.site) != rows:
             raise BadPayload("Launches has columns of unequal length")
         if sum(calls.launches) != rows or any(number < 0 for number in calls.launches):
             raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
@@ -114,9 +110,7 @@ class LaunchColumns:
         }  # fmt: skip
         order = np.lexsort((starts, step))
         launch = np.arange(len(sites)) + rows.new_id("launches", len(sites))
-        rows.add_columns(
-            "launches", {"launch": launch} | {name: column[order] for name, column in columns.items()}
-        )
+        rows.add_columns("launches", {"launch": launch} | {name: column[order] for name, column in columns.items()})
 
     def _parent_positions(self, call: Ints) -> Ints:
         """For each call the position of its parent, -1 without one."""
@@ -168,7 +162,8 @@ def _absolute(relative: Ints, owner: Ints, call_start: Ints) -> Ints:
     is_first = np.r_[True, owner[1:] != owner[:-1]]
     before = (total - relative)[is_first]
     runs = np.cumsum(is_first) - 1
-    return total - before[runs] + call_start[owner]
+    absolute: Ints = total - before[runs] + call_start[owner]
+    return absolute
 
 
 def _map(values: Ints, to: Callable[[int], int]) -> Ints:

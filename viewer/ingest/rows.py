@@ -47,11 +47,9 @@ class Rows:
 def _join(parts: list[Column]) -> Column:
     if len(parts) == 1:
         return parts[0]
-    return (
-        np.ma.concatenate(parts)
-        if any(np.ma.isMaskedArray(part) for part in parts)
-        else np.concatenate(parts)
-    )
+    joined: Column = np.concatenate([np.ma.getdata(part) for part in parts])
+    masks = [np.ma.getmaskarray(part) for part in parts]
+    return np.ma.array(joined, mask=np.concatenate(masks))
 
 
 def as_column(values: Iterable[Any]) -> Column:

@@ -99,9 +99,7 @@ class RuntimeRecords:
             case Skipped():
                 self.not_recorded[value.what, value.why, value.graph] += 1
             case Failure():
-                self.not_recorded[value.where, f"the recorder failed here: {value.error}", None] += (
-                    value.count
-                )
+                self.not_recorded[value.where, f"the recorder failed here: {value.error}", None] += value.count
             case Overhead():
                 self.overhead = value
             case End():
@@ -179,9 +177,7 @@ class RuntimeRecords:
         stacks, nodes = _provenance(self.provenance.get(graph.graph))
         for site in graph.sites:
             if (graph.graph, site.site) not in self._site_ids:
-                self._add_site(
-                    graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, [])
-                )
+                self._add_site(graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, []))
 
     def _add_site(
         self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[Any]], nodes: list[str]
@@ -222,8 +218,9 @@ class RuntimeRecords:
         for number, graph in self.graphs.items():
             if graph.not_recorded is not None and number not in told:
                 self.not_recorded["launches of a graph", graph.not_recorded, number] += 1
-        for (what, why, number), count in self.not_recorded.items():
-            self.rows.add("not_recorded", self.log, what, why, self._graph_ids.get(number, None), count)
+        for (what, why, about), count in self.not_recorded.items():
+            graph_id = None if about is None else self._graph_ids.get(about)
+            self.rows.add("not_recorded", self.log, what, why, graph_id, count)
 
 
 def _provenance(value: Provenance | None) -> tuple[dict[int, list[list[Any]]], dict[int, list[str]]]:
@@ -232,7 +229,6 @@ def _provenance(value: Provenance | None) -> tuple[dict[int, list[list[Any]]], d
         return {}, {}
     frames = value.frames
     stacks = {
-        site.site: [[frames[i] for i in stack if 0 <= i < len(frames)] for stack in site.stacks]
-        for site in value.sites
+        site.site: [[frames[i] for i in stack if 0 <= i < len(frames)] for stack in site.stacks] for site in value.sites
     }
     return stacks, {site.site: site.fx_nodes for site in value.sites}

@@ -65,9 +65,7 @@ def find_logs(trace: str | os.PathLike[str]) -> list[Source]:
         return [_spool_stdin()]
     path = Path(trace).absolute()
     if not path.exists():
-        raise StepscopeError(
-            f"There is no file or folder {trace}: give a log, a folder of logs, or - for stdin."
-        )
+        raise StepscopeError(f"There is no file or folder {trace}: give a log, a folder of logs, or - for stdin.")
     if not path.is_dir():
         return [_only_log(path)]
     paths = list(_logs_in(path))
@@ -84,9 +82,7 @@ def find_logs(trace: str | os.PathLike[str]) -> list[Source]:
 def _only_log(path: Path) -> Source:
     source = next(_source(path))
     if source.problems and source.problems[0][0] == "not_read":
-        raise StepscopeError(
-            f"{path} cannot be read ({source.problems[0][1]}): check the file and its permissions."
-        )
+        raise StepscopeError(f"{path} cannot be read ({source.problems[0][1]}): check the file and its permissions.")
     if source.size == 0:
         raise StepscopeError(f"{path} is empty: did the recorded program compile anything?")
     if not _has_record(source.data_path, whole=True):
@@ -168,12 +164,8 @@ def _spool_gz(path: Path, stat: os.stat_result) -> tuple[Path, list[tuple[str, s
 
 def _spool_stdin() -> Source:
     if sys.stdin is None or sys.stdin.isatty():
-        raise StepscopeError(
-            "Nothing comes on standard input: pipe a log into it, e.g. `ssh host cat LOG | ...`."
-        )
-    with tempfile.NamedTemporaryFile(
-        dir=_spool_folder(), suffix=".log", prefix="stdin_", delete=False
-    ) as out:
+        raise StepscopeError("Nothing comes on standard input: pipe a log into it, e.g. `ssh host cat LOG | ...`.")
+    with tempfile.NamedTemporaryFile(dir=_spool_folder(), suffix=".log", prefix="stdin_", delete=False) as out:
         shutil.copyfileobj(sys.stdin.buffer, out, _COPY_BYTES)
     source = next(_source(Path(out.name)))
     if source.size == 0 or not _has_record(source.data_path, whole=True):

@@ -103,12 +103,7 @@ class TorchEvents:
 
     def _string(self, record: LogRecord) -> None:
         value = record.value
-        if (
-            isinstance(value, list)
-            and len(value) == 2
-            and isinstance(value[0], str)
-            and type(value[1]) is int
-        ):
+        if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int:
             self.strings[value[1]] = value[0]
         else:
             self._absurd(record, "a string table entry is [text, number]")
@@ -169,9 +164,7 @@ class TorchEvents:
         reasons = self._json_payload(record) if body.lstrip().startswith("[") else [body]
         if isinstance(reasons, list) and reasons and isinstance(reasons[0], str):
             cause = torch_text.recompile_reason(reasons[0])
-            full = Cause(
-                cause.cause, "\n".join(reason for reason in reasons if isinstance(reason, str)), cause.frame
-            )
+            full = Cause(cause.cause, "\n".join(reason for reason in reasons if isinstance(reason, str)), cause.frame)
             self._compile(record).events.append(("recompile", record.record, full))
 
     def _graph_break(self, record: LogRecord) -> None:
@@ -197,9 +190,7 @@ class TorchEvents:
             return loads(record.payload or b"")
         except ValueError as error:
             if record.sound:
-                self.damage.add(
-                    "broken_payload", f"{record.event}: {error}", record.place.line, record.place.start
-                )
+                self.damage.add("broken_payload", f"{record.event}: {error}", record.place.line, record.place.start)
             return None
 
     def _absurd(self, record: LogRecord, rule: str) -> None:

@@ -9,9 +9,7 @@ _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^
 _USER_PARTS = ("User code traceback:", "User stack trace:", "from user code:")
 _PLACE = re.compile(r"^Graph break in user code at (.+):(\d{1,9})$", re.MULTILINE)
 _AOT_ID = re.compile(rb"# AOT ID: \[?['\"]?(\w+)")
-_NOISE = re.compile(
-    r"\n+ *For more details about this graph break.*|\n+ *Developer debug context:.*", re.DOTALL
-)
+_NOISE = re.compile(r"\n+ *For more details about this graph break.*|\n+ *Developer debug context:.*", re.DOTALL)
 _ENCOUNTERED = "Encountered graph break when attempting to trace"
 _SPACES = re.compile(r"\s+")
 
@@ -77,7 +75,9 @@ def headline(text: str) -> str:
     """The first line that says something, its blanks made single, at most 300 characters."""
     for line in text.split("\n"):
         if line.strip():
-            short = _SPACES.sub(" ", line.strip()).strip("'\"")
+            short = _SPACES.sub(" ", line.strip())
+            if short[0] in "'\"" and short[0] == short[-1]:
+                short = short[1:-1]
             return short if len(short) <= 300 else short[:299] + "…"
     return ""
 

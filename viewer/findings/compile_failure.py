@@ -1,0 +1,47 @@
+"""A compile ended with an error that was not the recompile limit. It is critical when the log ends with it: no end
+record, and no launch or other compile after it; else the program went on without that compiled code, and it is a
+warning."""
+
+from __future__ import annotations
+
+from viewer.findings.evidence import CompileEvent, Timed, compile_events, compile_page, grouped, rule_of, times
+from viewer.queries import sql
+from viewer.queries.rows import Finding
+from viewer.store.open import Trace
+
+
+def find(trace: Trace) -> list[Timed]:
+    """One finding per frame and cause."""
+    events = [event for event in compile_events(trace, "compile_failure") if event.status != "skipped"]
+    last = _last_of_unfinished_logs(trace)
+    return [
+        _finding(group, last.get(group[-1].log) == group[-1].compile_id)
+        for group in grouped(events, lambda event: (event.log, event.frame_id, event.cause))
+    ]
+
+
+def _finding(group: list[CompileEvent], died: bool) -> Timed:
+    first = group[0]
+    return first.time_ns, Finding(
+        kind="compile_failure",
+        severity="critical" if died else "warning",
+        title=f"Compiling {first.name} failed{times(len(group))}: {first.cause}",
+        rule=rule_of(__doc__),
+        evidence={"failures": len(group), "compile_id": first.compile_id, "error": first.text[:2000]},
+        page=compile_page(first.log, first.compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )
+
+
+def _last_of_unfinished_logs(trace: Trace) -> dict[int, str]:
+    """log -> its last compile, for logs without an end record and without calls after that compile began."""
+    found = sql.rows(
+        trace,
+        "SELECT c.log, max_by(c.compile_id, c.start_unix_ns) FROM compiles c JOIN logs l ON l.log = c.log"
+        " WHERE NOT l.complete GROUP BY c.log, l.unix_ns, l.monotonic_ns"
+        " HAVING max(c.start_unix_ns) > coalesce((SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
+        " - l.monotonic_ns + l.unix_ns, 0)",
+    )
+    return dict(found)

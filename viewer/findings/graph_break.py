@@ -1,0 +1,47 @@
+"""Dynamo ended a graph before the end of its function and ran a piece of it in Python. One finding per cause and
+place over the whole run."""
+
+from __future__ import annotations
+
+from viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    CompileEvent,
+    Timed,
+    compile_events,
+    compile_page,
+    grouped,
+    rule_of,
+    times,
+)
+from viewer.queries.rows import Finding
+from viewer.store.open import Trace
+
+
+def find(trace: Trace) -> list[Timed]:
+    """One finding per cause and line of source."""
+    events = compile_events(trace, "graph_break")
+    return [_finding(group) for group in grouped(events, _cause)]
+
+
+def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
+    source = event.source
+    return event.cause, source.file if source else None, source.line if source else None
+
+
+def _finding(group: list[CompileEvent]) -> Timed:
+    first = group[0]
+    return first.time_ns, Finding(
+        kind="graph_break",
+        severity="info",
+        title=f"Graph break in {first.name}{times(len(group))}: {first.cause}",
+        rule=rule_of(__doc__),
+        evidence={
+            "breaks": len(group),
+            "compile_ids": list(dict.fromkeys(event.compile_id for event in group))[:MOST_EXAMPLES],
+            "explanation": first.text[:2000],
+        },
+        page=compile_page(first.log, first.compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )

@@ -1,0 +1,30 @@
+"""The recorder met something that it could not record, and said so in the log. One finding per thing and reason."""
+
+from __future__ import annotations
+
+from viewer.findings.evidence import MOST_EXAMPLES, Timed, grouped, rule_of, times
+from viewer.queries.damage import not_recorded
+from viewer.queries.rows import Finding, NotRecorded
+from viewer.store.open import Trace
+
+_LAST = 2**63
+
+
+def find(trace: Trace) -> list[Timed]:
+    """One finding per thing and reason over the run; they have no time and come last."""
+    return [(_LAST, _finding(group)) for group in grouped(not_recorded(trace), lambda row: (row.what, row.why))]
+
+
+def _finding(group: list[NotRecorded]) -> Finding:
+    first, count = group[0], sum(row.count for row in group)
+    graphs = list(dict.fromkeys(row.graph for row in group if row.graph is not None))
+    return Finding(
+        kind="not_recorded",
+        severity="info",
+        title=f"Not recorded{times(count)}: {first.what} ({first.why})",
+        rule=rule_of(__doc__),
+        evidence={"times": count, "graphs": graphs[:MOST_EXAMPLES]},
+        page=f"/graphs/{graphs[0]}" if graphs else "/problems",
+        graph=graphs[0] if graphs else None,
+        log=first.log,
+    )

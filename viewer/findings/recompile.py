@@ -1,0 +1,44 @@
+"""A frame was compiled again because a guard of the code compiled before did not hold. One finding per frame, with
+how often and which guards."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    CompileEvent,
+    Timed,
+    compile_events,
+    compile_page,
+    grouped,
+    rule_of,
+)
+from viewer.queries.rows import Finding
+from viewer.store.open import Trace
+
+
+def find(trace: Trace) -> list[Timed]:
+    """One finding per frame of a log."""
+    events = compile_events(trace, "recompile")
+    return [_finding(group) for group in grouped(events, lambda event: (event.log, event.frame_id))]
+
+
+def _finding(group: list[CompileEvent]) -> Timed:
+    first, count = group[0], len(group)
+    reasons = [event.cause.partition(": ")[2] or event.cause for event in group]
+    return first.time_ns, Finding(
+        kind="recompile",
+        severity="info",
+        title=f"{count:,} recompile{'s' if count > 1 else ''} of {first.name}: {reasons[-1]}",
+        rule=rule_of(__doc__),
+        evidence={
+            "recompiles": count,
+            "compile_ids": [event.compile_id for event in group[:MOST_EXAMPLES]],
+            "reasons": [reason for reason, _ in Counter(reasons).most_common(MOST_EXAMPLES)],
+        },
+        page=compile_page(first.log, group[-1].compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )

@@ -1,0 +1,49 @@
+"""A frame was to be compiled more often than torch._dynamo.config.recompile_limit (or cache_size_limit) allows:
+since then it runs without being compiled."""
+
+from __future__ import annotations
+
+import re
+
+from viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    CompileEvent,
+    Timed,
+    compile_events,
+    compile_page,
+    grouped,
+    rule_of,
+)
+from viewer.queries.rows import Finding
+from viewer.store.open import Trace
+
+_LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
+
+
+def find(trace: Trace) -> list[Timed]:
+    """One finding per frame of a log."""
+    reasons = {(event.log, event.compile_id): event.cause for event in compile_events(trace, "recompile")}
+    groups = grouped(compile_events(trace, "recompile_limit"), lambda event: (event.log, event.frame_id))
+    return [_finding(group, reasons) for group in groups]
+
+
+def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str]) -> Timed:
+    first = group[0]
+    limit = _LIMIT.search(first.text)
+    last = [reasons[event.log, event.compile_id] for event in group if (event.log, event.compile_id) in reasons]
+    reached = f" ({limit[1]})" if limit else ""
+    return first.time_ns, Finding(
+        kind="recompile_limit",
+        severity="warning",
+        title=f"{first.name} reached the recompile limit{reached}: it runs uncompiled since {first.compile_id}",
+        rule=rule_of(__doc__),
+        evidence={
+            "limit": int(limit[1]) if limit else None,
+            "refused_compiles": len(group),
+            "last_reasons": last[:MOST_EXAMPLES],
+        },
+        page=compile_page(first.log, first.compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )

@@ -1,0 +1,33 @@
+"""What is missing: problems of the logs, and what the recorder could not record."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from viewer.queries import sql
+from viewer.queries.rows import NotRecorded, Problem
+from viewer.store.open import Trace
+
+
+def problems(trace: Trace) -> list[Problem]:
+    """Places of the problems in the order of the logs; of each reason the first thousand of a log."""
+    found = sql.rows(
+        trace,
+        "SELECT l.path, p.line, p.byte, p.reason, p.text FROM problems p JOIN logs l ON l.log = p.log"
+        " ORDER BY p.log, p.byte NULLS FIRST, p.reason",
+    )
+    return [Problem(PurePath(path).name, *rest) for path, *rest in found]
+
+
+def problem_counts(trace: Trace) -> dict[str, int]:
+    """reason -> how many there are in all logs, most first; also those whose place was not kept."""
+    found = sql.rows(trace, "SELECT reason, sum(count) FROM problem_counts GROUP BY reason ORDER BY 2 DESC, 1")
+    return {reason: int(count) for reason, count in found}
+
+
+def not_recorded(trace: Trace) -> list[NotRecorded]:
+    """What the recorder says it could not see, and why."""
+    found = sql.rows(
+        trace, "SELECT what, why, log, graph, count FROM not_recorded ORDER BY log, graph NULLS FIRST, what, why"
+    )
+    return [NotRecorded(*row) for row in found]

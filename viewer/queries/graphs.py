@@ -1,0 +1,127 @@
+"""Graphs: the list, and one graph with its launch sites, memory statements and generated code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from viewer.queries import sql
+from viewer.queries.rows import ArgumentRow, GraphDetail, GraphRow, MemoryStatementRow, SiteRow, SourceLine
+from viewer.store.open import Trace
+
+_GRAPHS = """
+    WITH ran AS (
+        SELECT c.graph, count(*) FILTER (p.graph IS DISTINCT FROM c.graph) AS calls, sum(c.launches) AS launches,
+               sum(c.duration_ns) FILTER (p.graph IS DISTINCT FROM c.graph) AS duration_ns
+        FROM calls c LEFT JOIN calls p ON p.call = c.parent GROUP BY c.graph
+    )
+    SELECT g.graph, g.log, g.local_graph, g.wrapper_key, g.compile_id, g.aot_id, g.phase, g.cached, g.dynamic,
+           g.launch_sites,
+           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.calls, 0) ELSE ran.calls END,
+           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.launches, 0) ELSE ran.launches END,
+           ran.duration_ns, g.not_recorded, g.output_code
+    FROM graphs g LEFT JOIN ran ON ran.graph = g.graph
+"""
+_SITES = """
+    SELECT s.site, s.graph, s.local_site, s.function, s.line, s.kernel, s.kind, s.operator, s.handle,
+           s.snodes, s.outputs, s.source_nodes, s.aten, s.fx_nodes, s.stacks, ran.launches, ran.duration_ns
+    FROM sites s LEFT JOIN (
+        SELECT site, count(*) AS launches, sum(duration_ns) AS duration_ns
+        FROM launches WHERE list_contains($1, site) GROUP BY site
+    ) ran ON ran.site = s.site
+    WHERE list_contains($1, s.site) ORDER BY s.site
+"""
+
+
+def list_graphs(trace: Trace) -> list[GraphRow]:
+    """All graphs in the order in which they were loaded."""
+    return [GraphRow(*row) for row in sql.rows(trace, f"{_GRAPHS} ORDER BY g.log, g.graph")]
+
+
+def graph_row(trace: Trace, graph: int) -> GraphRow | None:
+    row = sql.row(trace, f"{_GRAPHS} WHERE g.graph = ?", [graph])
+    return GraphRow(*row) if row else None
+
+
+def graphs_of_compile(trace: Trace, log: int, compile_id: str) -> list[GraphRow]:
+    found = sql.rows(trace, f"{_GRAPHS} WHERE g.log = ? AND g.compile_id = ? ORDER BY g.graph", [log, compile_id])
+    return [GraphRow(*row) for row in found]
+
+
+def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
+    """One graph; None when there is none of that id."""
+    row = graph_row(trace, graph)
+    if row is None:
+        return None
+    sites = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE graph = ?", [graph])]
+    return GraphDetail(row, site_rows(trace, sites), memory_statements(trace, graph), wrapper_code(trace, row))
+
+
+def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
+    """The generated wrapper's source; None when the log does not hold it."""
+    if graph.output_code is None:
+        return None
+    return trace.payload(graph.output_code).decode("utf-8", "replace")
+
+
+def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
+    found = sql.rows(
+        trace,
+        "SELECT event, buffer, function, line, of_buffer FROM memory_statements WHERE graph = ? ORDER BY line",
+        [graph],
+    )
+    return [MemoryStatementRow(*row) for row in found]
+
+
+def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> list[SiteRow]:
+    """Launch sites with their arguments. Tensors are those seen last, or those in force at `call`."""
+    found = sql.rows(trace, _SITES, [list(sites)])
+    arguments = _arguments(trace, sites, call)
+    return [
+        SiteRow(*[*row[:9], *map(sql.json_value, row[9:14]), _stacks(row[14]), arguments[row[0]], *row[15:]])
+        for row in found
+    ]
+
+
+def _stacks(text: str) -> list[list[SourceLine]]:
+    return [[SourceLine(**frame) for frame in stack] for stack in sql.json_value(text)]
+
+
+def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultdict[int, list[ArgumentRow]]:
+    tensors = _tensors(trace, sites, call)
+    found = sql.rows(
+        trace,
+        "SELECT site, argument, name, role, buffer, parameter FROM arguments WHERE list_contains($1, site)"
+        " ORDER BY site, argument",
+        [list(sites)],
+    )
+    rows: defaultdict[int, list[ArgumentRow]] = defaultdict(list)
+    for site, argument, *rest in found:
+        rows[site].append(ArgumentRow(*[argument, *rest, tensors[site, argument]]))
+    return rows
+
+
+def _tensors(
+    trace: Trace, sites: Sequence[int], call: int | None
+) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
+    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them."""
+    found = sql.rows(
+        trace,
+        """
+        SELECT site, argument, item, dtype, size, stride, device, storage_offset, storage_bytes FROM tensors
+        WHERE list_contains($1, site)
+          AND ($2 IS NULL OR local_call <= (SELECT local_call FROM calls WHERE call = $2))
+        QUALIFY local_call = max(local_call) OVER (PARTITION BY site, argument)
+        ORDER BY site, argument, item
+        """,
+        [list(sites), call],
+    )
+    rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    for site, argument, item, dtype, size, stride, device, offset, storage_bytes in found:
+        tensor = {
+            "item": item, "dtype": dtype, "size": sql.json_value(size), "stride": sql.json_value(stride),
+            "device": device, "offset": offset, "storage_bytes": storage_bytes,
+        }  # fmt: skip
+        rows[site, argument].append(tensor)
+    return rows

@@ -1,0 +1,167 @@
+"""One launch: its place, its arguments, who wrote and who reads its buffers, its generated code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from viewer.queries import sql
+from viewer.queries.graphs import graph_row, memory_statements, site_rows, wrapper_code
+from viewer.queries.kernel_code import cut
+from viewer.queries.rows import LaunchDetail, MemoryStatementRow
+from viewer.store.open import Trace
+
+_LAUNCH = """
+    SELECT l.launch, l.log, g.rank, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns,
+           l.device_duration_ns, first.launch, first.launches, s.start_ns
+    FROM launches l JOIN calls c ON c.call = l.call JOIN logs g ON g.log = l.log
+    JOIN (SELECT min(launch) AS launch, count(*) AS launches FROM launches
+          WHERE log = (SELECT log FROM launches WHERE launch = $1)
+            AND step = (SELECT step FROM launches WHERE launch = $1)) first ON true
+    LEFT JOIN steps s ON s.log = l.log AND s.step = l.step
+    WHERE l.launch = $1
+"""
+_CALL_TREE = """
+    WITH RECURSIVE up AS (
+        SELECT call, parent, graph, 0 AS above FROM calls WHERE call = $1
+        UNION ALL
+        SELECT p.call, p.parent, p.graph, up.above + 1 FROM calls p JOIN up ON p.call = up.parent AND p.graph = up.graph
+        WHERE up.above < 64
+    ), down AS (
+        SELECT call, 0 AS below FROM up WHERE above = (SELECT max(above) FROM up)
+        UNION ALL
+        SELECT c.call, down.below + 1 FROM calls c JOIN down ON c.parent = down.call WHERE down.below < 64
+    )
+    SELECT l.launch, l.call, c.function, l.site FROM launches l JOIN down ON down.call = l.call
+    JOIN calls c ON c.call = l.call ORDER BY l.launch
+"""
+_SHARED_SCOPE = ("call", "partition_")
+_SAME_STORAGE = ("reuse", "alias")
+
+
+def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
+    """One launch; None when there is none of that id."""
+    row = sql.row(trace, _LAUNCH, [launch])
+    if row is None:
+        return None
+    (_, log, rank, step, thread, call, graph_id, site_id, start_ns, duration_ns, device_ns, first, of, step_ns) = row
+    graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
+    assert graph is not None
+    flow = _Flow(trace, graph_id, call)
+    code = wrapper_code(trace, graph)
+    part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
+    return LaunchDetail(
+        launch=launch,
+        log=log,
+        rank=rank,
+        step=step,
+        ordinal=launch - first + 1,
+        of=of,
+        thread=thread,
+        call=call,
+        graph=graph,
+        site=site,
+        start_ns=start_ns,
+        step_offset_ns=start_ns - step_ns,
+        duration_ns=duration_ns,
+        device_duration_ns=device_ns,
+        previous=launch - 1 if launch > first else None,
+        next=launch + 1 if launch < first + of - 1 else None,
+        written_by=flow.written_by(launch),
+        read_by=flow.read_by(launch),
+        code=part.text if part else None,
+        code_first_line=part.first_line if part else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One launch of a call tree with the buffers it touches."""
+
+    launch: int
+    arguments: dict[int, tuple[str, str]]
+    """argument -> (role, buffer)."""
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+
+
+class _Flow:
+    """Which launches of a call, and of the calls inside it, write and read which buffers.
+
+    Buffers are names of one function; the partitions of a graph share the names of `call`. A name that reuses or
+    aliases another stands for the same storage.
+    """
+
+    def __init__(self, trace: Trace, graph: int, call: int) -> None:
+        self._storage = _storages(memory_statements(trace, graph))
+        launches = sql.rows(trace, _CALL_TREE, [call])
+        arguments = _arguments_of(trace, sorted({site for _, _, _, site in launches}))
+        self._uses = [
+            self._use(launch, "" if function.startswith(_SHARED_SCOPE) else f"{at}:", arguments[site])
+            for launch, at, function, site in launches
+        ]
+
+    def _use(self, launch: int, scope: str, arguments: Sequence[tuple[int, str, str]]) -> _Use:
+        use = _Use(launch, {})
+        for argument, role, buffer in arguments:
+            name = scope + self._storage.get(buffer, buffer)
+            use.arguments[argument] = role, name
+            if role != "out":
+                use.reads.add(name)
+            if role != "in":
+                use.writes.add(name)
+        return use
+
+    def written_by(self, launch: int) -> dict[int, int | None]:
+        """argument that is read -> the launch before this one that wrote its buffer last."""
+        found: dict[int, int | None] = {}
+        for argument, (role, name) in self._of(launch).arguments.items():
+            if role != "out":
+                writers = (use.launch for use in reversed(self._uses) if use.launch < launch and name in use.writes)
+                found[argument] = next(writers, None)
+        return found
+
+    def read_by(self, launch: int) -> dict[int, list[int]]:
+        """argument that is written -> the launches that read its buffer before it is written again."""
+        found: dict[int, list[int]] = {}
+        for argument, (role, name) in self._of(launch).arguments.items():
+            if role != "in":
+                found[argument] = self._readers(launch, name)
+        return found
+
+    def _readers(self, launch: int, name: str) -> list[int]:
+        readers: list[int] = []
+        for use in self._uses:
+            if use.launch > launch:
+                if name in use.reads:
+                    readers.append(use.launch)
+                if name in use.writes:
+                    break
+        return readers
+
+    def _of(self, launch: int) -> _Use:
+        return next(use for use in self._uses if use.launch == launch)
+
+
+def _storages(statements: Sequence[MemoryStatementRow]) -> dict[str, str]:
+    """name -> the first name of its storage."""
+    storage: dict[str, str] = {}
+    for statement in statements:
+        if statement.event in _SAME_STORAGE and statement.of is not None:
+            storage.setdefault(statement.buffer, storage.get(statement.of, statement.of))
+    return storage
+
+
+def _arguments_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[tuple[int, str, str]]]:
+    """site -> (argument, role, buffer) of every argument behind which a buffer stands, also of those it binds."""
+    found = sql.rows(
+        trace,
+        "SELECT site, argument, role, buffer FROM arguments WHERE buffer IS NOT NULL AND list_contains($1, site)"
+        " ORDER BY site, argument",
+        [list(sites)],
+    )
+    arguments: defaultdict[int, list[tuple[int, str, str]]] = defaultdict(list)
+    for site, argument, role, buffer in found:
+        arguments[site].append((argument, role, buffer))
+    return arguments

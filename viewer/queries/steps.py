@@ -1,0 +1,125 @@
+"""Steps, and the timeline of one step."""
+
+from __future__ import annotations
+
+from viewer.queries import sql
+from viewer.queries.rows import CallRow, LaunchColumns, Span, StepRow, Timeline
+from viewer.store.open import Trace
+
+_WINDOW = (
+    "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"
+)
+_LAUNCHES = f"""
+    WITH shown AS (
+        SELECT l.*, count(*) OVER (PARTITION BY l.thread) > 2 * $width
+                    AND l.duration_ns IS NOT NULL AND l.duration_ns < $pixel AS narrow
+        FROM launches l WHERE {_WINDOW}
+    )
+    SELECT launch, site, thread, start_ns - $start, coalesce(duration_ns, -1), 1 FROM shown WHERE NOT narrow
+    UNION ALL
+    SELECT max_by(launch, duration_ns), max_by(site, duration_ns), thread, min(start_ns) - $start,
+           max(start_ns + duration_ns) - min(start_ns), count(*)
+    FROM shown WHERE narrow GROUP BY thread, (start_ns - $start) // $pixel
+    ORDER BY 3, 4
+"""
+_CALLS = """
+    SELECT c.call, c.graph, g.compile_id, g.phase, c.function, c.parent, c.depth, c.thread, c.start_ns, c.duration_ns,
+           c.launches, c.state
+    FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
+    WHERE c.log = $log AND c.step = $step AND c.start_ns <= $stop AND c.start_ns + c.duration_ns >= $start
+    ORDER BY c.duration_ns DESC LIMIT $most
+"""
+_SPANS = """
+    SELECT s.name, s.compile_id, s.depth, s.start_unix_ns - l.unix_ns + l.monotonic_ns AS start_ns, s.duration_ns
+    FROM spans s JOIN logs l ON l.log = s.log
+    WHERE s.log = $log AND l.monotonic_ns IS NOT NULL
+      AND s.start_unix_ns - l.unix_ns + l.monotonic_ns <= $stop
+      AND s.start_unix_ns - l.unix_ns + l.monotonic_ns + s.duration_ns >= $start
+    ORDER BY s.duration_ns DESC LIMIT $most
+"""
+
+
+def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
+    """Steps of all logs, or of one, in order."""
+    found = sql.rows(
+        trace,
+        "SELECT log, step, kind, by_what, start_ns, end_ns, end_ns - start_ns, launches, calls FROM steps"
+        " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
+        [log],
+    )
+    return [StepRow(*row) for row in found]
+
+
+def timeline(
+    trace: Trace, log: int, step: int, start_ns: int | None = None, end_ns: int | None = None, width: int = 1600
+) -> Timeline | None:
+    """What ran in a step, or in a window of it (monotonic ns); None when there is no such step.
+
+    Of a thread with more than 2 * `width` launches in the window those narrower than a pixel are merged.
+    """
+    row = next((row for row in list_steps(trace, log) if row.step == step), None)
+    if row is None:
+        return None
+    step_end_ns = _end_of(trace, row)
+    start = row.start_ns if start_ns is None else max(start_ns, row.start_ns)
+    stop = step_end_ns if end_ns is None else min(end_ns, step_end_ns)
+    stop, width = max(stop, start), max(width, 1)
+    window = {"log": log, "start": start, "stop": stop}
+    pixel = max(1, (stop - start) // width)
+    launches = sql.rows_named(trace, _LAUNCHES, {**window, "step": step, "width": width, "pixel": pixel})
+    columns = LaunchColumns(*([list(column) for column in zip(*launches, strict=True)] or [[] for _ in range(6)]))
+    calls = sql.rows_named(trace, _CALLS, {**window, "step": step, "most": 4 * width})
+    spans = sql.rows_named(trace, _SPANS, {**window, "most": 4 * width})
+    return Timeline(
+        log=log,
+        step=step,
+        start_ns=row.start_ns,
+        end_ns=step_end_ns,
+        window_start_ns=start,
+        window_end_ns=stop,
+        threads=_threads(trace, log, step),
+        spans=sorted((Span(*span) for span in spans), key=lambda span: (span.start_ns, span.depth)),
+        calls=sorted((_call(call) for call in calls), key=lambda call: (call.start_ns, call.depth)),
+        launches=columns,
+        sites=_sites(trace, set(columns.site)),
+        total_launches=row.launches,
+    )
+
+
+def _end_of(trace: Trace, step: StepRow) -> int:
+    """Where a step ends; one that never ended, with the last thing seen in it."""
+    if step.end_ns is not None:
+        return step.end_ns
+    last = sql.number(
+        trace,
+        "SELECT greatest((SELECT max(start_ns + duration_ns) FROM calls WHERE log = $1 AND step = $2),"
+        " (SELECT max(start_ns + coalesce(duration_ns, 0)) FROM launches WHERE log = $1 AND step = $2))",
+        [step.log, step.step],
+    )
+    return max(step.start_ns, last or 0)
+
+
+def _threads(trace: Trace, log: int, step: int) -> list[int]:
+    """Threads of a step, the one that called first first."""
+    found = sql.rows(
+        trace,
+        "SELECT thread FROM calls WHERE log = ? AND step = ? GROUP BY thread ORDER BY min(start_ns)",
+        [log, step],
+    )
+    return [thread for (thread,) in found]
+
+
+def _sites(trace: Trace, sites: set[int]) -> dict[int, dict[str, str]]:
+    found = sql.rows(trace, "SELECT site, kernel, kind FROM sites WHERE list_contains($1, site)", [sorted(sites)])
+    return {site: {"kernel": kernel, "kind": kind} for site, kernel, kind in found}
+
+
+def graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
+    """``0/0 forward``."""
+    return " ".join(part for part in (compile_id or f"graph {graph}", phase) if part)
+
+
+def _call(row: sql.Row) -> CallRow:
+    call, graph, compile_id, phase, function, *rest = row
+    label = graph_label(graph, compile_id, phase)
+    return CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)

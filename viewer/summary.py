@@ -1,0 +1,87 @@
+"""The answer for CI and agents: `stepscope summary --json`, format ``stepscope-summary/1``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import PurePath
+from typing import Any
+
+from viewer.queries.compiles import list_compiles
+from viewer.queries.damage import problems
+from viewer.queries.overview import overview
+from viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow
+from viewer.queries.snodes import snode_counts
+from viewer.store.open import Trace
+from viewer.summary_text import render
+
+FORMAT = "stepscope-summary/1"
+_MEMORY_OF_GRAPH = (
+    "estimated_peak_bytes", "estimated_peak_snode", "estimated_peak_index",
+    "measured_peak_bytes", "measured_peak_snode", "measured_peak_index",
+)  # fmt: skip
+_FINDING_KEYS = (
+    "kind", "severity", "title", "rank", "step", "graph", "launch", "kernel", "buffer", "argument", "source",
+    "evidence", "page", "rule",
+)  # fmt: skip
+
+
+def summary(trace: Trace) -> dict[str, Any]:
+    """The whole answer. Sizes in bytes, times in ns, unknown is None; keys are added over time, never renamed."""
+    facts, snodes = overview(trace), snode_counts(trace)
+    cost = facts.overhead
+    return {
+        "format": FORMAT,
+        "runs": [_run(run) for run in facts.runs],
+        "counts": asdict(facts.counts),
+        "ingest": {
+            "skipped": facts.skipped,
+            "problems": [asdict(problem) for problem in problems(trace)],
+            "not_recorded": [asdict(row) for row in facts.not_recorded],
+        },
+        "findings": [_finding(finding) for finding in facts.findings],
+        "graphs": [_graph(graph, snodes.get(graph.graph)) for graph in facts.graphs],
+        "memory": {"peak_bytes": None, "peak_step": None, "peak_graph": None, "growth_bytes_per_step": None},
+        "compiles": [_compile(row) for row in list_compiles(trace)],
+        "overhead": {
+            "hook_ns": cost.hook_ns,
+            "stats_ns": cost.stats_ns,
+            "log_bytes": cost.log_bytes,
+            "bytes_per_launch": cost.bytes_per_launch,
+            "failures": cost.failures,
+        },
+    }
+
+
+def summary_text(trace: Trace) -> str:
+    """The same for a terminal: at most 100 columns, the verdict first."""
+    return render(overview(trace), list_compiles(trace), problems(trace))
+
+
+def _run(run: RunRow) -> dict[str, Any]:
+    keys = ("rank", "world_size", "pid", "torch", "python", "devices", "argv", "level", "format_version", "complete")
+    return {key: getattr(run, key) for key in keys} | {"log": PurePath(run.path).name}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    row = asdict(finding)
+    return {key: row[key] for key in _FINDING_KEYS}
+
+
+def _graph(graph: GraphRow, snodes: int | None) -> dict[str, Any]:
+    return {
+        "graph": graph.graph,
+        "compile_id": graph.compile_id,
+        "aot_id": graph.aot_id,
+        "snodes": snodes,
+        "launch_sites": graph.launch_sites,
+        **dict.fromkeys(_MEMORY_OF_GRAPH),
+        "launches": graph.launches,
+        "duration_ns": graph.duration_ns,
+    }
+
+
+def _compile(row: CompileRow) -> dict[str, Any]:
+    keys = (
+        "compile_id", "frame", "status", "attempts", "duration_ns", "cache", "recompile_reason", "graph_break_reason",
+    )  # fmt: skip
+    return {key: getattr(row, key) for key in keys}

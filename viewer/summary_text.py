@@ -1,0 +1,207 @@
+"""The summary as plain text: the verdict, the facts, tables. At most 100 columns, no control characters."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from viewer.queries.rows import CompileRow, Finding, GraphRow, NotRecorded, Overview, Problem, RunRow, StepRow
+
+WIDTH = 100
+SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
+UNKNOWN = "–"
+_MOST_ROWS = 20
+_MOST_FINDINGS = 40
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+
+
+def render(facts: Overview, compiles: Sequence[CompileRow], problems: Sequence[Problem]) -> str:
+    """Text for a terminal; what comes from the log is stripped of control characters."""
+    parts = [
+        _verdict(facts),
+        _runs(facts),
+        _steps(facts.steps),
+        _graphs(facts.graphs),
+        _compiles(facts, compiles),
+        _problems(facts, problems),
+        _not_recorded(facts.not_recorded),
+        _cost(facts),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _verdict(facts: Overview) -> list[str]:
+    if not facts.findings:
+        return [f"No findings in {_seen(facts)}."]
+    lines = []
+    for finding in facts.findings[:_MOST_FINDINGS]:
+        lines += _finding(finding)
+    if len(facts.findings) > _MOST_FINDINGS:
+        lines.append(f"  … and {len(facts.findings) - _MOST_FINDINGS:,} more findings")
+    return lines
+
+
+def _seen(facts: Overview) -> str:
+    counts = facts.counts
+    if counts.launches is None:
+        return f"{_count(facts.compile_count, 'compile')} ({counts.records:,} records)"
+    return f"{_count(counts.steps or 0, 'step')}, {_count(counts.launches, 'launch', 'launches')}"
+
+
+def _finding(finding: Finding) -> list[str]:
+    sign = SIGNS[finding.severity]
+    lines = textwrap.wrap(
+        clean(f"{sign} {finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"
+    )
+    source = finding.source
+    if source is not None:
+        code = f"  {source.code.strip()}" if source.code else ""
+        lines.append(_cut(f"  {source.file}:{source.line}{code}"))
+    return lines
+
+
+def _runs(facts: Overview) -> list[str]:
+    lines = [_cut(_run(run)) for run in facts.runs[:_MOST_ROWS]]
+    if len(facts.runs) > _MOST_ROWS:
+        lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
+    return lines + [line for note in facts.notes for line in textwrap.wrap(clean(note), WIDTH)]
+
+
+def _run(run: RunRow) -> str:
+    rank = f"rank {run.rank}" + (f" of {run.world_size}" if run.world_size else "") if run.rank is not None else None
+    end = {True: None, False: "no end record", None: None}[run.complete]
+    parts = [
+        "Run", " ".join(run.argv) or run.path, rank, f"torch {run.torch}" if run.torch else None,
+        ", ".join(run.devices) or None, f"level {run.level}" if run.level else "TORCH_TRACE log", end,
+    ]  # fmt: skip
+    return "  ".join(part for part in parts if part)
+
+
+def _steps(steps: Sequence[StepRow]) -> list[str]:
+    if not steps:
+        return []
+    header = ("step", "kind", "by", "time", "launches", "calls")
+    rows = [
+        (str(s.step), s.kind or UNKNOWN, s.by or UNKNOWN, time(s.duration_ns), f"{s.launches:,}", f"{s.calls:,}")
+        for s in steps
+    ]
+    return [f"Steps  {len(steps):,}", *_table(header, rows, left=3)]
+
+
+def _graphs(graphs: Sequence[GraphRow]) -> list[str]:
+    if not graphs:
+        return []
+    header = ("graph", "compile", "AOT id", "sites", "calls", "launches", "time")
+    rows = [
+        (
+            str(g.graph), g.compile_id or UNKNOWN, g.aot_id or UNKNOWN, _number(g.launch_sites), _number(g.calls),
+            _number(g.launches), time(g.duration_ns),
+        )
+        for g in graphs
+    ]  # fmt: skip
+    return [f"Graphs  {len(graphs):,}", *_table(header, rows, left=3)]
+
+
+def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
+    if not compiles:
+        return []
+    cache = ", ".join(f"{count:,} {state}" for state, count in facts.cache_counts.items())
+    title = [
+        f"Compiles  {len(compiles):,}", time(facts.compile_duration_ns), f"cache: {cache}" if cache else "",
+        _count(facts.graph_breaks, "graph break") if facts.graph_breaks else "",
+    ]  # fmt: skip
+    header = ("compile", "frame", "status", "cache", "attempts", "time")
+    rows = [
+        (
+            c.compile_id, clean(c.frame or UNKNOWN)[:50], c.status, c.cache or UNKNOWN, str(c.attempts),
+            time(c.duration_ns),
+        )
+        for c in compiles
+    ]  # fmt: skip
+    return ["  ".join(part for part in title if part), *_table(header, rows, left=4)]
+
+
+def _problems(facts: Overview, problems: Sequence[Problem]) -> list[str]:
+    if not facts.skipped:
+        return []
+    lines = ["Damage  " + ", ".join(f"{count:,} {reason}" for reason, count in facts.skipped.items())]
+    lines += [
+        _cut(f"  {p.log}:{p.line if p.line is not None else UNKNOWN}  {p.reason}  {p.text}")
+        for p in problems[:_MOST_ROWS]
+    ]
+    return lines + _more(facts.problems - min(len(problems), _MOST_ROWS))
+
+
+def _not_recorded(rows: Sequence[NotRecorded]) -> list[str]:
+    if not rows:
+        return []
+    lines = [_cut(f"  {row.what}: {row.why}" + (f" ({row.count:,} times)" if row.count > 1 else "")) for row in rows]
+    return ["Not recorded", *lines[:_MOST_ROWS], *_more(len(lines) - _MOST_ROWS)]
+
+
+def _cost(facts: Overview) -> list[str]:
+    cost = facts.overhead
+    if cost.hook_ns is None:
+        return []
+    share = f" ({100 * cost.hook_ns / cost.wall_ns:.2f} % of the run)" if cost.wall_ns else ""
+    parts = [f"{time(cost.hook_ns)}{share}"]
+    if cost.log_bytes is not None:
+        parts.append(f"{size(cost.log_bytes)} of log")
+    if cost.bytes_per_launch is not None:
+        parts.append(f"{cost.bytes_per_launch:.0f} B a launch")
+    if cost.failures:
+        parts.append(_count(cost.failures, "failure"))
+    return ["Recorder  " + ", ".join(parts)]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Aligned columns, the first `left` of them to the left; of many rows the first."""
+    shown = [header, *([clean(cell) for cell in row] for row in rows[:_MOST_ROWS])]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(header))]
+    lines = [
+        "  "
+        + "  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in shown
+    ]
+    return [_cut(line.rstrip()) for line in lines] + _more(len(rows) - _MOST_ROWS)
+
+
+def _more(count: int) -> list[str]:
+    return [f"  … and {count:,} more"] if count > 0 else []
+
+
+def _count(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def time(duration_ns: int | None) -> str:
+    """With three digits: ``12.3 ms``."""
+    return UNKNOWN if duration_ns is None else _scaled(duration_ns, (("s", 10**9), ("ms", 10**6), ("us", 10**3)), "ns")
+
+
+def size(count: int) -> str:
+    """In powers of 1000: ``3.56 MB``."""
+    return _scaled(count, (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)), "B")
+
+
+def _scaled(value: int, units: Iterable[tuple[str, int]], smallest: str) -> str:
+    for unit, factor in units:
+        if abs(value) >= factor:
+            scaled = value / factor
+            return f"{scaled:.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f} {unit}"
+    return f"{value} {smallest}"
+
+
+def clean(text: str) -> str:
+    """One line without control characters: what a log holds must not steer a terminal."""
+    return _CONTROL.sub(" ", text)
+
+
+def _cut(line: str) -> str:
+    line = clean(line)
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
