@@ -9,6 +9,8 @@ import platform
 import sys
 import threading
 import time
+from contextlib import suppress
+from multiprocessing import util as multiprocessing_util
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -53,7 +55,7 @@ class Recorder:
         self.config = config
         self._writer = LogWriter(config.directory, _environment_number("RANK"))
         self._steps = StepTracker(self._write, time.perf_counter_ns)
-        self._tap = structured_log.StructuredLogTap(self._on_structured)
+        self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._optimizer_hook: Any = None
         self._lock = threading.RLock()
@@ -140,7 +142,7 @@ class Recorder:
     def finish(self, call: Call) -> None:
         with self._lock:
             self._pending.append(call)
-            self._pending_launches += len(call.rows) // 3
+            self._pending_launches += (len(call.rows) + 2) // 3
             due = (
                 call.end_ns - self._flushed_ns > FLUSH_NS
                 or self._pending_launches > FLUSH_LAUNCHES
@@ -183,7 +185,7 @@ class Recorder:
         self._optimizer_hook = register_optimizer_step_post_hook(self._on_optimizer)
         self._attach_inductor()
         atexit.register(self._stop, "exit")
-        os.register_at_fork(after_in_child=self._after_fork)
+        multiprocessing_util.register_after_fork(self, _end_with_the_process)
 
     def _attach_inductor(self) -> None:
         """Once Inductor is imported: a program that never compiles with it does not pay for it."""
@@ -219,8 +221,6 @@ class Recorder:
 
     def _after_fork(self) -> None:
         """In the child: a log of its own, with the graphs it inherited."""
-        if not self._running:
-            return
         self._writer.abandon()
         self._writer = LogWriter(self.config.directory, self._writer.rank)
         self._lock = threading.RLock()
@@ -232,17 +232,14 @@ class Recorder:
     # Writing.
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
-        try:
-            self._begin()
-            self._writer.write_bytes(data)
-            self._attach_inductor()
-            artifact = metadata.get("artifact")
-            is_traces = isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES
-            if is_traces and payload and self._hook is not None:
-                self._hook.on_stack_traces(orjson.loads(payload))
-            self._check_writer()
-        except Exception as error:
-            self.failed("structured log", error)
+        self._begin()
+        self._writer.write_bytes(data)
+        self._attach_inductor()
+        artifact = metadata.get("artifact")
+        is_traces = isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES
+        if is_traces and payload and self._hook is not None:
+            self._hook.on_stack_traces(orjson.loads(payload))
+        self._check_writer()
 
     def _on_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         try:
@@ -316,12 +313,28 @@ class Recorder:
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201
+            with suppress(OSError, ValueError, AttributeError):  # standard error may be closed or gone
+                print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201
 
 
 def current() -> Recorder | None:
     """The recorder that is attached."""
     return _active
+
+
+def _after_fork_in_child() -> None:
+    global _active_lock
+    _active_lock = threading.Lock()
+    if _active is not None:
+        _active._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _end_with_the_process(recorder: Recorder) -> None:
+    """In a child that `multiprocessing` forked: it leaves by `os._exit`, without atexit."""
+    multiprocessing_util.Finalize(recorder, recorder._stop, args=("exit",), exitpriority=0)
 
 
 def _devices(torch: Any) -> list[str]:

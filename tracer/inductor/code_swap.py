@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import ast
 import copy
+import weakref
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
 
-HOOKS = "__stepscope__"
+HOOKS = "stepscope hooks"
+"""Stands for the hooks in the code until they take its place among the code's constants: no name of the module
+changes, and a call that is running when the hooks are taken out still has them."""
 
 # What the hooks look like in a wrapper. Python's compiler makes the code; the names cannot clash with Inductor's.
 FRAME = """
-_ss_call = __stepscope__.begin({function})
+_ss_call = "stepscope hooks".begin({function})
 try:
     _ss_rows = _ss_call.rows
     _ss_look = _ss_call.look
@@ -27,11 +30,11 @@ except BaseException:
     _ss_call.raised()
     raise
 finally:
-    __stepscope__.end(_ss_call)
+    "stepscope hooks".end(_ss_call)
 """
 BEFORE = """
 if _ss_look[{site}]:
-    __stepscope__.before(_ss_call, {site}, _ss_values)
+    "stepscope hooks".before(_ss_call, {site}, _ss_values)
 _ss_rows += ({site}, _ss_now())
 """
 AFTER = """
@@ -39,7 +42,7 @@ _ss_rows += (_ss_now(),)
 """
 AFTER_OUTPUTS = """
 if _ss_look[{site}]:
-    __stepscope__.after(_ss_call, {site}, _ss_values)
+    "stepscope hooks".after(_ss_call, {site}, _ss_values)
 """
 
 
@@ -49,16 +52,16 @@ class SwapError(Exception):
 
 @dataclass
 class Swap:
-    """The functions of one module that carry hooks, with the code they had before."""
+    """The functions of one module that carry hooks, with the code they had before. Keeps none of them alive."""
 
-    module: ModuleType
-    originals: list[tuple[FunctionType, CodeType]]
+    originals: list[tuple[weakref.ref[FunctionType], CodeType]]
 
     def restore(self) -> None:
         """Put the original code objects back."""
-        for function, code in self.originals:
-            function.__code__ = code
-        self.module.__dict__.pop(HOOKS, None)
+        for reference, code in self.originals:
+            function = reference()
+            if function is not None:
+                function.__code__ = code
 
 
 def swap(module: ModuleType, source: WrapperSource, path: str, hooks: Any) -> Swap:
@@ -75,9 +78,9 @@ def swap(module: ModuleType, source: WrapperSource, path: str, hooks: Any) -> Sw
             raise SwapError(f"{name} is not a function of the loaded module")
         if function.__code__.co_freevars or replacement.co_freevars:
             raise SwapError(f"{name} is a closure")
-        pairs.append((function, replacement))
-    result = Swap(module, [(function, function.__code__) for function, _ in pairs])
-    setattr(module, HOOKS, hooks)
+        constants = tuple(hooks if constant == HOOKS else constant for constant in replacement.co_consts)
+        pairs.append((function, replacement.replace(co_consts=constants)))
+    result = Swap([(weakref.ref(function), function.__code__) for function, _ in pairs])
     for function, replacement in pairs:
         function.__code__ = replacement
     return result
@@ -119,7 +122,13 @@ def _with_hooks(statement: ast.stmt, launch: Launch) -> list[ast.stmt]:
     before = _hook(BEFORE.format(site=site), launch.expressions, statement)
     after = _hook(AFTER, [], statement)
     if isinstance(statement, ast.Return):
-        return [*before, statement]
+        result, leave = ast.parse("_ss_result = None\nreturn _ss_result").body
+        assert isinstance(result, ast.Assign)
+        assert statement.value is not None
+        _place(result, statement)
+        _place(leave, statement)
+        result.value = statement.value
+        return [*before, result, *after, leave]
     if launch.bound:
         outputs = [ast.parse(name, mode="eval").body for name in launch.bound]
         after += _hook(AFTER_OUTPUTS.format(site=site), outputs, statement)

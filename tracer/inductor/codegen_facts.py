@@ -77,7 +77,11 @@ class CodegenTap:
         original = getattr(owner, name)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException:
+                self._thread.facts = None
+                raise
             if not self._attached:
                 return result
             try:
@@ -94,7 +98,10 @@ class CodegenTap:
 
     def _tracing(self, result: Any, nodes: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
         from torch._inductor import debug
+        from torch._inductor.virtualized import V
 
+        if V.graph.cpp_wrapper:
+            return
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
         self._add(LaunchFacts(kernel, handle, list(_node_names(nodes)), list(fx_nodes)))

@@ -23,11 +23,18 @@ OnRecord = Callable[[bytes, "dict[str, Any]", "str | None"], None]
 class StructuredLogTap(logging.Handler):
     """Hands each of torch's structured records on, encoded, with its metadata and payload."""
 
-    def __init__(self, on_record: OnRecord) -> None:
+    def __init__(self, on_record: OnRecord, on_failure: Callable[[str, BaseException], None]) -> None:
         super().__init__(logging.DEBUG)
-        self._on_record = on_record
+        self._on_record, self._on_failure = on_record, on_failure
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Hand `record` on. Never raises."""
+        try:
+            self._emit(record)
+        except Exception as error:
+            self._on_failure("structured log", error)
+
+    def _emit(self, record: logging.LogRecord) -> None:
         metadata: dict[str, Any] = getattr(record, "metadata", {})
         payload: str | None = getattr(record, "payload", None)
         prefix = log_format.encode_prefix(

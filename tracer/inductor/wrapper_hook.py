@@ -7,6 +7,7 @@ Triton kernels and templates too, which have no `call`.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ class WrapperHook:
         self._sink = sink
         self._codegen = codegen_facts.CodegenTap(sink.failed)
         self._swaps: list[code_swap.Swap] = []
+        self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
         self._numbers = count()
         self._waiting: dict[int, list[_Waiting]] = {}
         self._undo = ExitStack()
@@ -90,7 +92,8 @@ class WrapperHook:
     def on_load(self, module: ModuleType, key: str, path: str, *, from_cache: bool) -> None:
         """A module was loaded: instrument it if it is a wrapper. Never raises."""
         try:
-            if callable(getattr(module, "call", None)) and code_swap.HOOKS not in module.__dict__:
+            if callable(getattr(module, "call", None)) and module not in self._seen:
+                self._seen.add(module)
                 source = Path(path).read_text(encoding="utf-8")
                 if _is_wrapper(source):
                     self._instrument(module, key, path, source, from_cache)
@@ -102,7 +105,7 @@ class WrapperHook:
         waiting = self._waiting.get(threading.get_ident(), [])
         for entry in waiting:
             handles = {site.handle for site in entry.graph.sites if site.handle}
-            if handles & traces.keys() or not handles:
+            if handles & traces.keys() or not traces:
                 waiting.remove(entry)
                 record = provenance.from_stack_traces(entry.graph, traces, entry.fx_nodes, entry.path)
                 self._sink.provenance(record)
