@@ -1,0 +1,53 @@
+"""`stepscope run`: what is run, with which environment, and what comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tracer import run
+from tracer.config import ConfigError, TraceConfig, from_environment, to_environment
+
+
+def test_a_script_or_module_gets_this_python() -> None:
+    assert run.argv(["train.py", "--lr", "1"]) == [sys.executable, "train.py", "--lr", "1"]
+    assert run.argv(["-m", "package"]) == [sys.executable, "-m", "package"]
+    assert run.argv(["torchrun", "x.py"]) == ["torchrun", "x.py"]
+
+
+def test_exit_codes_are_the_commands_own(tmp_path: Path) -> None:
+    config = TraceConfig(tmp_path)
+    assert run.run(["-c", "raise SystemExit(7)"], config).exit_code == 7
+    killed = run.run(["-c", "import os; os.kill(os.getpid(), 9)"], config)
+    assert killed.exit_code == 128 + signal.SIGKILL
+    assert killed.logs == []
+
+
+def test_the_environment_carries_the_settings(tmp_path: Path) -> None:
+    config = TraceConfig(tmp_path, level="off", provenance=False)
+    assert from_environment(to_environment(config)) == config
+    assert from_environment({}) is None
+
+
+def test_a_level_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="level is 'loud'"):
+        TraceConfig(tmp_path, level="loud")
+
+
+def test_a_fresh_cache_is_empty_and_removed(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    program = (
+        "import os, pathlib; d = os.environ['TORCHINDUCTOR_CACHE_DIR'];"
+        f"assert not os.listdir(d); pathlib.Path({str(seen)!r}).write_text(d)"
+    )
+    assert run.run(["-c", program], TraceConfig(tmp_path), fresh_cache=True).exit_code == 0
+    assert not os.path.exists(seen.read_text())
+
+
+def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        run.run(["no-such-command-here"], TraceConfig(tmp_path))
