@@ -1,0 +1,31 @@
+// Elements from data. Text goes in as text nodes only: nothing from a log is ever read as HTML.
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** A value, or a dash that says on hover why there is none. */
+export function known(value, reason = "not recorded", show = String) {
+  if (value !== null && value !== undefined && value !== "") return document.createTextNode(show(value));
+  return h("span", { class: "unknown", title: reason, "aria-label": `unknown: ${reason}` }, "–");
+}
+
+/** True while keys belong to what is being typed. */
+export function isTyping(event) {
+  return event.target instanceof Element && event.target.closest("input, select, textarea, dialog[open]") !== null;
+}
+
+export function debounce(call, ms) {
+  let timer = 0;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => call(...values), ms);
+  };
+}

@@ -1,0 +1,60 @@
+// Numbers as text: the same rules as viewer/rendering.py, checked against the same cases.
+
+const TIME_UNITS = [[1, "ns"], [1e3, "us"], [1e6, "ms"], [1e9, "s"]];
+
+export function thousands(value) {
+  const [whole, fraction] = String(value).split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  return fraction === undefined ? grouped : `${grouped}.${fraction}`;
+}
+
+export function formatNs(value) {
+  if (value === null || value === undefined) return "–";
+  let scaled = value;
+  let unit = "ns";
+  for (const [size, name] of TIME_UNITS) {
+    scaled = value / size;
+    unit = name;
+    if (Math.abs(scaled) < 999.5) break;
+  }
+  const size = Math.abs(scaled);
+  if (unit === "ns" || size >= 99.95) return `${thousands(scaled.toFixed(0))} ${unit}`;
+  return `${scaled.toFixed(size < 9.995 ? 2 : 1)} ${unit}`;
+}
+
+export function formatBytes(value) {
+  if (value === null || value === undefined) return "–";
+  if (Math.abs(value) < 1000) return `${value} B`;
+  let scaled = value / 1000;
+  for (const unit of ["kB", "MB", "GB"]) {
+    if (Math.abs(scaled) < 999.95) return `${scaled.toFixed(1)} ${unit}`;
+    scaled /= 1000;
+  }
+  return `${thousands(scaled.toFixed(1))} TB`;
+}
+
+export function formatCount(value) {
+  return value === null || value === undefined ? "–" : thousands(value);
+}
+
+export function plural(value, noun) {
+  const ending = /(ch|sh|s|x)$/.test(noun) ? "es" : "s";
+  return value === 1 ? `1 ${noun}` : `${thousands(value)} ${noun}${ending}`;
+}
+
+export function formatShape(sizes) {
+  if (sizes === null || sizes === undefined) return "–";
+  return Array.isArray(sizes) ? `[${sizes.join(", ")}]` : String(sizes);
+}
+
+/** A place on an axis whose ticks are `step` apart: as many digits as tell two ticks apart. */
+export function formatTick(ns, step) {
+  if (ns === 0) return "0";
+  const [size, unit] = TIME_UNITS.findLast(([size]) => Math.abs(ns) >= size) ?? TIME_UNITS[0];
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9));
+  return `${thousands((ns / size).toFixed(digits))} ${unit}`;
+}
+
+export function basename(path) {
+  return path.replaceAll("\\", "/").split("/").pop();
+}

@@ -1,0 +1,49 @@
+// The launches in view as a table: the timeline for keyboards, screen readers and text search.
+import { h } from "#js/dom.js";
+import { formatNs, plural, thousands } from "#js/format.js";
+import { launchesIn } from "#js/timeline_model.js";
+
+const MOST = 500;
+
+/** `hrefOf(launch)` is where a row leads; `go(launch)` opens it here. */
+export function launchList(box, tally, { hrefOf, go }) {
+  let selected = null;
+  const body = h("tbody");
+  const note = h("p", { class: "note" });
+  const head = ["start", "host time", "kind", "kernel"].map((name, index) => h("th", { class: index < 2 ? "num" : null }, name));
+  box.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
+  body.addEventListener("click", (event) => {
+    const row = event.target.closest("tr");
+    if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(Number(row.dataset.launch));
+  });
+
+  const rowOf = ({ launch, start, end, returned, kind, kernel, count }) =>
+    h(
+      "tr",
+      { "data-launch": launch, class: launch === selected ? "chosen" : null },
+      h("td", { class: "num" }, formatNs(Math.max(0, start))),
+      h("td", { class: "num" }, returned ? formatNs(end - start) : h("span", { class: "critical-text" }, "✖ no return")),
+      h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),
+      h(
+        "td",
+        { class: "mono" },
+        h("a", { href: hrefOf(launch) }, kernel),
+        count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} beside it`),
+      ),
+    );
+
+  return {
+    show(data, view, matches, whole) {
+      const { rows, total, left } = launchesIn(data, view, matches, MOST);
+      body.replaceChildren(...rows.map(rowOf));
+      tally.textContent = total === whole ? thousands(whole) : `${thousands(total)} of ${thousands(whole)}${matches ? " match" : " in view"}`;
+      note.textContent = left ? `${plural(left, "more launch")} in view: zoom in, or narrow by kernel.` : rows.length ? "" : "No launch here.";
+    },
+    select(launch) {
+      selected = launch;
+      for (const row of body.children) row.classList.toggle("chosen", Number(row.dataset.launch) === launch);
+    },
+  };
+}

@@ -1,0 +1,177 @@
+// The side panel of a launch, from the data of /launches/N.json.
+import { codeBlock } from "#js/code.js";
+import { h, known } from "#js/dom.js";
+import { basename, formatCount, formatNs, formatShape, plural } from "#js/format.js";
+
+/** `context`: root (what stands before paths), go(launch), close(). */
+export function launchPanel({ launch: row, code_lines: lines }, context) {
+  const { site, graph } = row;
+  return [
+    h(
+      "header",
+      { class: "panel-head" },
+      h("h2", { class: "mono" }, site.kernel),
+      h("button", { type: "button", class: "icon", title: "Close (Esc)", "aria-label": "Close", onclick: context.close }, "×"),
+      h(
+        "p",
+        {},
+        h("span", { class: `kind kind-${site.kind}` }, site.kind),
+        ` launch ${formatCount(row.ordinal)} of ${formatCount(row.of)}`,
+      ),
+      neighbours(row, context),
+    ),
+    facts(row, context),
+    section("Model source", modelSource(site.stacks)),
+    section("Arguments", argumentTable(row, context), plural(site.arguments.length, "argument")),
+    section("FX nodes", fxNodes(site)),
+    section("Generated code", generatedCode(row, lines, context), codePlace(row)),
+    h(
+      "footer",
+      { class: "panel-foot" },
+      h("button", { type: "button", onclick: (event) => copy(event, link(row)) }, "Copy link"),
+      h("button", { type: "button", onclick: (event) => copy(event, JSON.stringify(row, null, 2)) }, "Copy as JSON"),
+      h("a", { href: `${context.root}/graphs/${graph.graph}?site=${site.site}#site${site.local_site}` }, `graph ${graph.graph}`),
+    ),
+  ];
+}
+
+function section(title, content, aside = "") {
+  return h("section", {}, h("h3", {}, title, aside && h("span", { class: "aside" }, ` ${aside}`)), content);
+}
+
+function neighbours({ previous, next }, { go }) {
+  const button = (launch, text, title) =>
+    h("button", { type: "button", class: "icon", title, "aria-label": title, disabled: launch === null, onclick: () => go(launch) }, text);
+  return h("p", { class: "neighbours" }, button(previous, "◀", "Previous launch (←)"), button(next, "▶", "Next launch (→)"));
+}
+
+function facts(row, { root }) {
+  const { site, graph } = row;
+  const label = [graph.compile_id, graph.phase].filter(Boolean).join(" ") || `graph ${graph.graph}`;
+  const entries = [
+    ["host time", known(row.duration_ns, "the launch did not return", formatNs), row.duration_ns === null ? null : `${formatCount(row.duration_ns)} ns`],
+    ["device time", known(row.device_duration_ns, "not measured", formatNs)],
+    ["at", formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
+    ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
+    ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: a cached graph without its sidecar")],
+    ["operator", site.operator],
+    ["function", site.function === "call" ? null : site.function],
+    ["rank", row.rank],
+  ];
+  return h(
+    "dl",
+    { class: "facts" },
+    ...entries
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([name, value, title]) => h("div", {}, h("dt", {}, name), h("dd", { title }, value))),
+  );
+}
+
+function modelSource(stacks) {
+  // Several FX nodes of one kernel often come from the same line.
+  const distinct = new Map(stacks.filter((stack) => stack.length).map((stack) => [JSON.stringify(stack), stack]));
+  if (!distinct.size) return h("p", { class: "note" }, "The log names no line of model source for this kernel.");
+  return h("ul", { class: "sources" }, ...[...distinct.values()].map((stack) => h("li", {}, stackOf(stack))));
+}
+
+function stackOf(stack) {
+  const line = ({ file, line, function: name, code }) => [
+    h("div", { class: "place", title: `${file}:${line}` }, `${basename(file)}:${line}`, h("span", { class: "dim" }, ` ${name}`)),
+    h("code", {}, code),
+  ];
+  const last = line(stack.at(-1));
+  if (stack.length === 1) return last;
+  return [...last, h("details", {}, h("summary", {}, plural(stack.length - 1, "caller")), ...stack.slice(0, -1).reverse().flatMap(line))];
+}
+
+function argumentTable(row, context) {
+  const { arguments: rows } = row.site;
+  if (!rows.length) return h("p", { class: "note" }, "No tensor goes in or out.");
+  const head = ["role", "name", "dtype, shape, stride, device"].map((name) => h("th", {}, name));
+  const body = rows.map((argument) => argumentRow(row, argument, context));
+  return h("div", { class: "scroll" }, h("table", { class: "arguments" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...body)));
+}
+
+function argumentRow(row, argument, context) {
+  const tensors = argument.tensors.map((tensor) =>
+    h(
+      "div",
+      {},
+      known(tensor.dtype),
+      h("span", { class: "mono" }, ` ${formatShape(tensor.size)}`),
+      h("span", { class: "dim" }, h("span", { class: "mono", title: "stride" }, ` ${formatShape(tensor.stride)}`), ` ${tensor.device ?? ""}`),
+    ),
+  );
+  const name = h("code", { title: argument.name }, argument.buffer ?? argument.name);
+  return h(
+    "tr",
+    {},
+    h("td", {}, h("span", { class: `role role-${argument.role}` }, argument.role)),
+    h("td", {}, name, argument.parameter && h("div", { class: "dim" }, argument.parameter)),
+    h("td", {}, ...(tensors.length ? tensors : [h("span", { class: "dim" }, "never seen at run time")]), flow(row, argument, context)),
+  );
+}
+
+/** Who wrote what comes in, who reads what goes out; launches by their place in the step. */
+function flow(row, { argument, role }, context) {
+  const to = (launch, text = "") => {
+    const href = `${context.root}/steps/${row.step}?log=${row.log}&launch=${launch}`;
+    const onclick = (event) => {
+      event.preventDefault();
+      context.go(launch);
+    };
+    return h("a", { href, onclick }, `${text}${formatCount(row.ordinal + launch - row.launch)}`);
+  };
+  const found = [];
+  if (role !== "out") {
+    const writer = row.written_by[argument] ?? null;
+    if (writer === null) found.push(h("span", { class: "dim" }, "no writer in this call"));
+    else found.push(to(writer, "written by ▸ "));
+  }
+  if (role !== "in") {
+    const [first, ...others] = row.read_by[argument] ?? [];
+    if (first === undefined) found.push(h("span", { class: "dim" }, "no later reader in this call"));
+    else found.push(to(first, "read by ▸ "), ...others.slice(0, 8).map((reader) => to(reader)));
+    if (others.length > 8) found.push(h("span", { class: "dim" }, `+${others.length - 8}`));
+  }
+  return h("div", { class: "links" }, ...found);
+}
+
+function fxNodes({ fx_nodes: nodes, aten }) {
+  const names = nodes.length ? nodes : aten;
+  if (!names.length) return h("p", { class: "note" }, "The log names no FX node for this kernel.");
+  return h("p", { class: "mono names" }, names.join("  "));
+}
+
+function codePlace({ code_first_line: first }) {
+  return first === null ? "" : `wrapper from line ${formatCount(first)}`;
+}
+
+function generatedCode(row, lines, { root }) {
+  if (!lines.length) return h("p", { class: "note" }, "The wrapper's source is not in this log.");
+  const href = `${root}/graphs/${row.graph.graph}#L${row.site.line}`;
+  return h(
+    "div",
+    {},
+    codeBlock(lines, { mark: row.site.line }),
+    h("p", {}, h("a", { href }, `line ${formatCount(row.site.line)} in the wrapper`)),
+  );
+}
+
+function link(row) {
+  const url = new URL(location.href);
+  if (url.protocol !== "file:") url.search = `?log=${row.log}&launch=${row.launch}`;
+  return url.href;
+}
+
+async function copy(event, text) {
+  const button = event.currentTarget;
+  const said = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "The browser refused";
+  }
+  setTimeout(() => (button.textContent = said), 1500);
+}

@@ -1,0 +1,45 @@
+"""Where templates, styles and scripts are, and the one import map that serves page, report and tests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+
+CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+
+
+def folder(name: str) -> Path:
+    """`templates` or `static`: inside the package in a wheel, at the top of a checkout."""
+    installed = Path(__file__).parent / name
+    return installed if installed.is_dir() else Path(__file__).parent.parent / name
+
+
+@cache
+def static_files() -> dict[str, Path]:
+    """Everything the server may hand out, by its path below ``/static/``."""
+    root = folder("static")
+    files = [*root.glob("css/*.css"), *root.glob("js/*.js")]
+    return {path.relative_to(root).as_posix(): path for path in sorted(files)}
+
+
+def script_modules() -> dict[str, Path]:
+    return {f"#{name}": path for name, path in static_files().items() if path.suffix == ".js"}
+
+
+def served_import_map() -> dict[str, dict[str, str]]:
+    return {"imports": {name: f"/static/{name[1:]}" for name in script_modules()}}
+
+
+def inlined_import_map() -> dict[str, dict[str, str]]:
+    """The same specifiers as `data:` URLs, for a page that is one file."""
+    return {"imports": {name: _data_url(path) for name, path in script_modules().items()}}
+
+
+def _data_url(path: Path) -> str:
+    return "data:text/javascript;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def csp_hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

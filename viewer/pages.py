@@ -1,0 +1,382 @@
+"""What each page shows: one typed context per page, from which its HTML and its JSON twin are both made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from viewer.highlight import Language, Line, highlight, language_of
+from viewer.queries.kernel_code import CONTEXT_LINES
+from viewer.queries.rows import (
+    CompileDetail,
+    CompileRow,
+    Counts,
+    GraphDetail,
+    GraphRow,
+    LaunchDetail,
+    NotRecorded,
+    Overview,
+    Problem,
+    RecordDetail,
+    RecordPage,
+    RunRow,
+    StepRow,
+    Timeline,
+)
+
+if TYPE_CHECKING:
+    from viewer.store.open import Trace
+
+RECORDS_PER_PAGE = 200
+GAP = "…"
+"""The line that stands for what `kernel_code.cut` leaves out."""
+FULL_WIDTH = 1600
+"""Bins of the first picture of a step: about one per pixel of a wide screen."""
+
+
+class NotThere(Exception):
+    """The address names something that this trace does not hold; the message is for the reader."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an address says: parts of its path and its query."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        text = self.path.get(name, self.query.get(name, ""))
+        if not text:
+            return default
+        # More digits than any id has; int() refuses very long ones with a ValueError of its own.
+        if not text.lstrip("-").isdecimal() or len(text) > 20 or "-" in text[1:]:
+            raise NotThere(f"“{text[:40]}” is not a number: {name} must be one.")
+        return int(text)
+
+    def id(self, name: str) -> int:
+        number = self.number(name)
+        if number is None or not 0 <= number < 1 << 62:
+            raise NotThere(f"This address needs a {name} number.")
+        return number
+
+    def text(self, name: str) -> str | None:
+        return self.query.get(name) or None
+
+
+@dataclass(frozen=True)
+class OverviewPage:
+    overview: Overview
+
+
+@dataclass(frozen=True)
+class StepsPage:
+    runs: list[RunRow]
+    steps: list[StepRow]
+
+
+@dataclass(frozen=True)
+class LaunchPage:
+    """The side panel of a launch."""
+
+    launch: LaunchDetail
+    code_lines: list[tuple[int | None, Line]]
+    """The generated code: the wrapper's line number and its coloured pieces; no number where lines are left out."""
+
+
+@dataclass(frozen=True)
+class StepPage:
+    row: StepRow
+    steps: list[StepRow]
+    """Every step of the same log."""
+    timeline: Timeline
+    launch: LaunchPage | None
+    """What the panel shows; None: closed."""
+
+
+@dataclass(frozen=True)
+class GraphsPage:
+    graphs: list[GraphRow]
+    not_recorded: list[NotRecorded]
+
+
+@dataclass(frozen=True)
+class GraphPage:
+    detail: GraphDetail
+    not_recorded: list[NotRecorded]
+    site: int | None
+    """The launch site that the address points at."""
+
+
+@dataclass(frozen=True)
+class CompilesPage:
+    compiles: list[CompileRow]
+
+
+@dataclass(frozen=True)
+class CompilePage:
+    detail: CompileDetail
+
+
+@dataclass(frozen=True)
+class RecordsPage:
+    page: RecordPage
+    log: int | None
+    compile_id: str | None
+    kind: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class RecordShown:
+    detail: RecordDetail
+    text: str
+    """The payload as shown: JSON is indented."""
+    language: Language
+    plain: bool
+    """Too long to colour."""
+
+
+@dataclass(frozen=True)
+class ProblemsPage:
+    problems: list[Problem]
+    not_recorded: list[NotRecorded]
+    failed: list[CompileRow]
+    hook_failures: int | None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around every page: facts of the run above, damage and cost below."""
+
+    runs: list[RunRow]
+    facts: list[str]
+    skipped: int
+    not_recorded: int
+    recorder_cost: float | None
+    """Share of the run's wall time spent in the recorder."""
+    index_bytes: int
+    version: str
+    counts: Counts
+
+
+def frame(overview: Overview) -> Frame:
+    from tracer._version import __version__
+
+    cost = overview.overhead
+    share = cost.hook_ns / cost.wall_ns if cost.hook_ns is not None and cost.wall_ns else None
+    return Frame(
+        runs=overview.runs,
+        facts=run_facts(overview),
+        skipped=sum(overview.skipped.values()),
+        not_recorded=len(overview.not_recorded),
+        recorder_cost=share,
+        index_bytes=overview.index_bytes,
+        version=__version__,
+        counts=overview.counts,
+    )
+
+
+def run_facts(overview: Overview) -> list[str]:
+    """The run in a line: what, which ranks, with what torch, where, how much."""
+    runs = overview.runs
+    if not runs:
+        return []
+    first = runs[0]
+    facts = [script_name(first)]
+    if len(runs) > 1:
+        facts.append(f"{len(runs)} logs")
+    elif first.rank is not None:
+        facts.append(f"rank {first.rank}" + (f"/{first.world_size}" if first.world_size else ""))
+    if first.torch:
+        facts.append(f"torch {first.torch}")
+    facts += first.devices[:2]
+    if overview.counts.steps:
+        facts.append(f"{overview.counts.steps:,} step{'s' if overview.counts.steps != 1 else ''}")
+    facts.append(f"level {first.level}" if first.level else "TORCH_TRACE log")
+    return facts
+
+
+def script_name(run: RunRow) -> str:
+    """What ran: ``train.py``, ``-m package.module``; for a log that does not say, the log's own name."""
+    argv = run.argv
+    if "-m" in argv[:-1]:
+        return f"-m {argv[argv.index('-m') + 1]}"
+    script = next((part for part in argv if part.endswith(".py")), None) or (argv[0] if argv else run.path)
+    return script.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def overview_page(trace: Trace, request: Request) -> OverviewPage:
+    from viewer.queries.overview import overview
+
+    return OverviewPage(overview(trace))
+
+
+def steps_page(trace: Trace, request: Request) -> StepsPage:
+    from viewer.queries.overview import overview
+    from viewer.queries.steps import list_steps
+
+    return StepsPage(overview(trace).runs, list_steps(trace, request.number("log")))
+
+
+def step_page(trace: Trace, request: Request) -> StepPage:
+    from viewer.queries.steps import list_steps
+
+    timeline = timeline_page(trace, request)
+    steps = list_steps(trace, timeline.log)
+    row = next(row for row in steps if row.step == timeline.step)
+    launch = request.number("launch")
+    shown = None if launch is None else launch_page_of(trace, launch)
+    return StepPage(row, steps, timeline, shown)
+
+
+def timeline_page(trace: Trace, request: Request) -> Timeline:
+    from viewer.queries.steps import timeline
+
+    log, step = request.number("log", 0) or 0, request.id("step")
+    width = max(1, min(request.number("width") or FULL_WIDTH, 1_000_000))
+    start, end = request.number("start_ns"), request.number("end_ns")
+    found = timeline(trace, log, step, start_ns=start, end_ns=end, width=width)
+    if found is None:
+        raise NotThere(f"Log {log} of this trace holds no step {step}.")
+    return found
+
+
+def launch_page(trace: Trace, request: Request) -> LaunchPage:
+    return launch_page_of(trace, request.id("launch"))
+
+
+def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
+    from viewer.queries.launches import launch_detail
+
+    detail = launch_detail(trace, launch)
+    if detail is None:
+        raise NotThere(f"This trace holds no launch {launch}.")
+    return LaunchPage(detail, code_lines(detail))
+
+
+def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:
+    """A kernel's definition, a gap, and the lines around the launch: numbered as in the wrapper."""
+    if detail.code is None:
+        return []
+    definition, gap, around = detail.code.partition(f"\n{GAP}\n")
+    lines = list(enumerate(highlight(definition, "python"), detail.code_first_line or 1))
+    if not gap:
+        return [*lines]
+    first = max(1, detail.site.line - CONTEXT_LINES)
+    return [*lines, (None, [("", GAP)]), *enumerate(highlight(around, "python"), first)]
+
+
+def graphs_page(trace: Trace, request: Request) -> GraphsPage:
+    from viewer.queries.damage import not_recorded
+    from viewer.queries.graphs import list_graphs
+
+    return GraphsPage(list_graphs(trace), [row for row in not_recorded(trace) if row.graph is not None])
+
+
+def graph_page(trace: Trace, request: Request) -> GraphPage:
+    from viewer.queries.damage import not_recorded
+    from viewer.queries.graphs import graph_detail
+
+    graph = request.id("graph")
+    detail = graph_detail(trace, graph)
+    if detail is None:
+        raise NotThere(f"This trace holds no graph {graph}.")
+    missing = [row for row in not_recorded(trace) if row.graph == graph]
+    return GraphPage(detail, missing, request.number("site"))
+
+
+def compiles_page(trace: Trace, request: Request) -> CompilesPage:
+    from viewer.queries.compiles import list_compiles
+
+    return CompilesPage(list_compiles(trace))
+
+
+def compile_page(trace: Trace, request: Request) -> CompilePage:
+    from viewer.queries.compiles import compile_detail
+
+    compile_id = request.path["compile_id"].replace("_", "/")
+    log = request.number("log", 0) or 0
+    detail = compile_detail(trace, log, compile_id)
+    if detail is None:
+        raise NotThere(f"Log {log} of this trace holds no compile {compile_id}.")
+    return CompilePage(detail)
+
+
+def records_page(trace: Trace, request: Request) -> RecordsPage:
+    from viewer.queries.artifacts import list_records
+
+    log, offset = request.number("log"), max(0, request.number("offset") or 0)
+    compile_id, kind, text = (request.text(name) for name in ("compile_id", "kind", "text"))
+    page = list_records(
+        trace, log=log, compile_id=compile_id, kind=kind, text=text, offset=offset, limit=RECORDS_PER_PAGE
+    )
+    return RecordsPage(page, log, compile_id, kind, text)
+
+
+def record_page(trace: Trace, request: Request) -> RecordShown:
+    from viewer.queries.artifacts import record_detail
+
+    record = request.id("record")
+    detail = record_detail(trace, record)
+    if detail is None:
+        raise NotThere(f"This trace holds no record {record}.")
+    return show_record(detail)
+
+
+def show_record(detail: RecordDetail) -> RecordShown:
+    import orjson
+
+    from viewer.highlight import LIMIT_CHARS
+
+    text = detail.payload or ""
+    language = language_of(detail.row.event, detail.row.name, detail.row.encoding, text)
+    if language == "json":
+        try:
+            text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+        except ValueError:  # cut short, or not JSON after all: shown as it is
+            language = "text"
+    return RecordShown(detail, text, language, len(text) > LIMIT_CHARS)
+
+
+def problems_page(trace: Trace, request: Request) -> ProblemsPage:
+    from viewer.queries.compiles import list_compiles
+    from viewer.queries.damage import not_recorded, problems
+    from viewer.queries.overview import overview
+
+    failed = [row for row in list_compiles(trace) if row.failure or row.status == "failed"]
+    return ProblemsPage(problems(trace), not_recorded(trace), failed, overview(trace).overhead.failures)
+
+
+@dataclass(frozen=True)
+class Page:
+    """An address that has an HTML page and, with `.json` behind it, a twin."""
+
+    path: str
+    template: str
+    section: str
+    build: Callable[[Trace, Request], Any]
+
+
+PAGES = (
+    Page("/", "overview.html", "Overview", overview_page),
+    Page("/steps", "steps.html", "Steps", steps_page),
+    Page("/steps/{step}", "step.html", "Steps", step_page),
+    Page("/graphs", "graphs.html", "Graphs", graphs_page),
+    Page("/graphs/{graph}", "graph.html", "Graphs", graph_page),
+    Page("/compile", "compiles.html", "Compile", compiles_page),
+    Page("/compile/{compile_id}", "compile.html", "Compile", compile_page),
+    Page("/records", "records.html", "Records", records_page),
+    Page("/records/{record}", "record.html", "Records", record_page),
+    Page("/problems", "problems.html", "Problems", problems_page),
+)
+JSON_ONLY = (
+    ("/steps/{step}/timeline", timeline_page),
+    ("/launches/{launch}", launch_page),
+)
+
+
+def context_of(page: Any) -> dict[str, Any]:
+    """The fields of a page by name: what its template may use."""
+    return {field.name: getattr(page, field.name) for field in fields(page)}

@@ -1,0 +1,303 @@
+"""Jinja2 environment: filters for numbers, source text and JSON. Everything is escaped unless built here."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from markupsafe import Markup, escape
+
+from viewer import assets
+from viewer.highlight import Language, highlight
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from viewer.queries.rows import CompileRow, RunRow, SiteRow, SourceLine, Span, StepRow, Timeline
+
+SEVERITY_SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
+STATUS_SIGNS = {
+    "ok": "●",
+    "graph break": "◐",
+    "recompiled": "↻",
+    "failed": "✖",
+    "skipped": "○",
+    "empty": "○",
+    "fallback": "▽",
+}
+_TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
+
+
+def to_json(value: Any, **_: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def format_ns(value: int | None) -> str:
+    """Three digits: 850 ns, 4.20 us, 12.3 ms, 1,234 s."""
+    if value is None:
+        return "–"
+    for size, unit in _TIME_UNITS:
+        scaled = value / size
+        if abs(scaled) < 999.5 or unit == "s":
+            break
+    if unit == "ns" or abs(scaled) >= 99.95:
+        return f"{scaled:,.0f} {unit}"
+    return f"{scaled:.{2 if abs(scaled) < 9.995 else 1}f} {unit}"
+
+
+def format_bytes(value: int | None) -> str:
+    """Powers of 1000 with one decimal: 512 B, 116.8 kB."""
+    if value is None:
+        return "–"
+    if abs(value) < 1000:
+        return f"{value} B"
+    scaled = value / 1000
+    for unit in ("kB", "MB", "GB"):
+        if abs(scaled) < 999.95:
+            return f"{scaled:.1f} {unit}"
+        scaled /= 1000
+    return f"{scaled:,.1f} TB"
+
+
+def format_count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def plural(value: int, noun: str) -> str:
+    """1 launch, 2 launches, 2 graphs."""
+    if value == 1:
+        return f"1 {noun}"
+    ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
+    return f"{value:,} {noun}{ending}"
+
+
+def basename(path: str | None) -> str:
+    return (path or "–").replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def bytes_html(value: int | None, reason: str = "not recorded") -> Markup:
+    if value is None:
+        return unknown_html(reason)
+    return Markup('<span title="{} bytes">{}</span>').format(format_count(value), format_bytes(value))
+
+
+def ns_html(value: int | None, reason: str = "not recorded") -> Markup:
+    if value is None:
+        return unknown_html(reason)
+    return Markup('<span title="{} ns">{}</span>').format(format_count(value), format_ns(value))
+
+
+def count_html(value: int | None, reason: str = "not recorded") -> Markup:
+    return unknown_html(reason) if value is None else Markup(escape(format_count(value)))
+
+
+def unknown_html(reason: str) -> Markup:
+    return Markup('<span class="unknown" title="{}" aria-label="unknown: {}">–</span>').format(reason, reason)
+
+
+def known_html(value: object, reason: str = "not recorded") -> Markup:
+    return unknown_html(reason) if value is None or value == "" else escape(value)
+
+
+def shape_text(sizes: object) -> str:
+    if not isinstance(sizes, (list, tuple)):
+        return "–" if sizes is None else str(sizes)
+    return "[" + ", ".join(str(size) for size in sizes) + "]"
+
+
+def evidence_text(value: object, name: str = "") -> str:
+    """A number of a finding's evidence, its unit taken from its name."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no"}.get(value, "–") if value is not None else "–"
+    if isinstance(value, int) and name.endswith("_ns"):
+        return format_ns(value)
+    if isinstance(value, int) and name.endswith("bytes"):
+        return format_bytes(value)
+    if isinstance(value, int):
+        return format_count(value)
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(evidence_text(item, name) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {evidence_text(item, str(key))}" for key, item in value.items())
+    return str(value)
+
+
+def metric_text(value: object) -> str:
+    return value if isinstance(value, str) else to_json(value)
+
+
+def flow_text(site: SiteRow) -> str:
+    """``buf0, primals_3 → buf1``: what goes in and what comes out."""
+    sides = {"in": ("in", "inout"), "out": ("out", "inout")}
+    names = {
+        side: [row.buffer or row.name for row in site.arguments if row.role in roles]
+        for side, roles in sides.items()
+    }
+    return " → ".join(", ".join(dict.fromkeys(side)) or "∅" for side in names.values())
+
+
+def compile_status(row: CompileRow) -> str:
+    """The status that the sign is for: an ok compile can be a recompile or end in a graph break."""
+    if row.status != "ok":
+        return row.status
+    if row.graph_break_reason:
+        return "graph break"
+    return "recompiled" if row.recompile_reason else "ok"
+
+
+def compile_reason(row: CompileRow) -> str:
+    return row.failure or row.graph_break_reason or row.recompile_reason or ""
+
+
+def rank_of(runs: list[RunRow], log: int) -> str:
+    rank = next((run.rank for run in runs if run.log == log), None)
+    return f"log {log}" if rank is None else str(rank)
+
+
+def position(rows: list[StepRow], row: StepRow) -> int:
+    return next(place for place, other in enumerate(rows) if other.step == row.step)
+
+
+def query_text(values: dict[str, object]) -> str:
+    from urllib.parse import urlencode
+
+    return urlencode({name: value for name, value in values.items() if value is not None and value != ""})
+
+
+def pretty(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+
+
+AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, GAP_PX, MINIMAP_PX = 22, 16, 20, 34, 6, 30
+
+
+def timeline_height(timeline: Timeline) -> int:
+    """The same sum as `layout` in static/js/timeline_model.js: the page keeps the room before the script runs."""
+    height = spans_height(timeline.spans)
+    for thread in timeline.threads:
+        depths = [call.depth for call in timeline.calls if call.thread == thread]
+        height += GAP_PX + LAUNCH_PX + (CALL_PX * (1 + max(depths)) if depths else 0)
+    return height
+
+
+def spans_height(spans: list[Span]) -> int:
+    depths = [span.depth for span in spans]
+    rows = 1 + max(depths) - min(depths) if depths else 0
+    return AXIS_PX + MINIMAP_PX + GAP_PX + (GAP_PX + SPAN_PX * rows if rows else 0)
+
+
+def code_html(text: str, language: Language, id_prefix: str = "L", first: int = 1) -> Markup:
+    """Numbered lines, each with an anchor. Built by hand: a template loop over the pieces takes too long."""
+    prefix = escape(id_prefix)
+    out = []
+    for number, line in enumerate(highlight(text, language), first):
+        pieces = [
+            f'<i class="{name}">{escape(value)}</i>' if name else str(escape(value)) for name, value in line
+        ]
+        out.append(
+            f'<span class="line" id="{prefix}{number}"><a class="number" href="#{prefix}{number}">{number}</a>'
+            f"<code>{''.join(pieces)}\n</code></span>"
+        )
+    return Markup('<pre class="code" tabindex="0">{}</pre>').format(Markup("".join(out)))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of the steps strip: one step, or the slowest of several."""
+
+    step: StepRow
+    x: float
+    width: float
+    height: float
+    capped: bool
+    others: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    bars: list[Bar]
+    width: float
+    median_ns: int
+    longest: StepRow
+
+
+STRIP_HEIGHT = 40
+
+
+def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Strip | None:
+    """Bars of step durations, capped at four medians so that a first step with its compile hides nothing."""
+    durations = sorted(step.duration_ns for step in steps if step.duration_ns is not None)
+    if not durations:
+        return None
+    median = round(statistics.median(durations))
+    cap = max(min(4 * median, durations[-1]), 1)
+    group = -(-len(steps) // most)
+    groups = [steps[start : start + group] for start in range(0, len(steps), group)]
+    pitch = min(width / len(groups), 24.0)
+    every = max(1, round(24 / pitch))
+    bars = []
+    for index, members in enumerate(groups):
+        slowest = max(members, key=lambda step: step.duration_ns or 0)
+        duration = slowest.duration_ns or 0
+        size = round(max(2.0, STRIP_HEIGHT * min(duration, cap) / cap), 1)
+        label = str(slowest.step) if group == 1 and index % every == 0 else ""
+        x = round(index * pitch, 2)
+        bars.append(
+            Bar(slowest, x, max(1.0, round(pitch - 2, 2)), size, duration > cap, len(members) - 1, label)
+        )
+    return Strip(bars, round(len(groups) * pitch, 1), median, max(steps, key=lambda step: step.duration_ns or 0))
+
+
+def distinct(stacks: list[list[SourceLine]]) -> list[SourceLine]:
+    """The last line of every stack, each once."""
+    return list(dict.fromkeys(stack[-1] for stack in stacks if stack))
+
+
+@cache
+def environment(root: str = "") -> Environment:
+    """`root` stands before every path: "" for served pages, "#" for the report, whose pages are fragments."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    env = Environment(
+        loader=FileSystemLoader(assets.folder("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.policies["json.dumps_function"] = to_json
+    env.policies["json.dumps_kwargs"] = {}
+    env.filters.update(
+        ns=ns_html,
+        bytes=bytes_html,
+        count=count_html,
+        known=known_html,
+        code=code_html,
+        basename=basename,
+        plural=plural,
+        plural_of=lambda values, noun: plural(len(values), noun),
+        ns_text=format_ns,
+        shape=shape_text,
+        evidence=evidence_text,
+        metric=metric_text,
+        compile_status=compile_status,
+        compile_reason=compile_reason,
+        rank_of=rank_of,
+        position=position,
+        query=query_text,
+        pretty=pretty,
+        timeline_height=timeline_height,
+        spans_height=spans_height,
+        steps_strip=steps_strip,
+        distinct=distinct,
+        flow=flow_text,
+        compile_slug=lambda compile_id: compile_id.replace("/", "_"),
+    )
+    env.globals.update(root=root, severity_signs=SEVERITY_SIGNS, status_signs=STATUS_SIGNS)
+    return env

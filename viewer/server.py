@@ -1,0 +1,60 @@
+"""Serve one trace on this machine until Ctrl-C."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from viewer.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from viewer.store.open import Trace
+
+DEFAULT_PORT = 8686
+
+
+def serve(
+    trace: Trace, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print
+) -> None:
+    """`port` 0: a free one. When the default port is taken a free one is used; any other stays as asked for."""
+    import uvicorn
+
+    from viewer.app import create_app
+
+    with listen(host, port) as bound:
+        number = bound.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        say(f"stepscope dashboard: http://{shown}:{number}/  (Ctrl-C ends it)")
+        say(f"from another machine: ssh -L {number}:{shown}:{number} {socket.gethostname()}")
+        config = uvicorn.Config(
+            create_app(trace),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        uvicorn.Server(config).run(sockets=[bound])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    candidates = [port, 0] if port == DEFAULT_PORT else [port]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    problem: OSError | None = None
+    for candidate in candidates:
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, candidate))
+            bound.listen(64)
+        except OSError as error:
+            bound.close()
+            problem = error
+        else:
+            return bound
+    raise StepscopeError(f"cannot listen on {host}:{port}: {problem}; choose another with --port")
