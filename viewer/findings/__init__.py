@@ -13,11 +13,11 @@ from viewer.findings import (
     recompile,
     recompile_limit,
 )
-from viewer.findings.evidence import Timed
+from viewer.findings.evidence import Evidence, Timed
 from viewer.queries.rows import Finding
 from viewer.store.open import Trace
 
-_FINDERS: dict[str, Callable[[Trace], list[Timed]]] = {
+_FINDERS: dict[str, Callable[[Evidence], list[Timed]]] = {
     "crash": crash.find,
     "compile_failure": compile_failure.find,
     "recompile_limit": recompile_limit.find,
@@ -32,6 +32,7 @@ _ORDER = ("critical", "warning", "info")
 
 def all_findings(trace: Trace) -> list[Finding]:
     """Every finding: critical ones, warnings, then the rest; within one severity by time."""
-    timed = [pair for find in _FINDERS.values() for pair in find(trace)]
+    evidence = Evidence(trace)
+    timed = [pair for find in _FINDERS.values() for pair in find(evidence)]
     timed.sort(key=lambda pair: (_ORDER.index(pair[1].severity), pair[0]))
     return [finding for _, finding in timed]

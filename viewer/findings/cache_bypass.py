@@ -6,19 +6,18 @@ from __future__ import annotations
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
     CompileEvent,
+    Evidence,
     Timed,
-    compile_events,
     compile_page,
     grouped,
     rule_of,
 )
 from viewer.queries.rows import Finding
-from viewer.store.open import Trace
 
 
-def find(trace: Trace) -> list[Timed]:
+def find(evidence: Evidence) -> list[Timed]:
     """One finding per set of reasons over the run."""
-    compiles = grouped(compile_events(trace, "cache_bypass"), lambda event: (event.log, event.compile_id))
+    compiles = grouped(evidence.compile_events("cache_bypass"), lambda event: (event.log, event.compile_id))
     return [_finding(same) for same in grouped(compiles, lambda events: frozenset(event.cause for event in events))]
 
 

@@ -4,16 +4,16 @@ warning."""
 
 from __future__ import annotations
 
-from viewer.findings.evidence import CompileEvent, Timed, compile_events, compile_page, grouped, rule_of, times
+from viewer.findings.evidence import CompileEvent, Evidence, Timed, compile_page, grouped, rule_of, times
 from viewer.queries import sql
 from viewer.queries.rows import Finding
 from viewer.store.open import Trace
 
 
-def find(trace: Trace) -> list[Timed]:
+def find(evidence: Evidence) -> list[Timed]:
     """One finding per frame and cause."""
-    events = [event for event in compile_events(trace, "compile_failure") if event.status != "skipped"]
-    last = _last_of_unfinished_logs(trace)
+    events = [event for event in evidence.compile_events("compile_failure") if event.status != "skipped"]
+    last = _last_of_unfinished_logs(evidence.trace) if events else {}
     return [
         _finding(group, last.get(group[-1].log) == group[-1].compile_id)
         for group in grouped(events, lambda event: (event.log, event.frame_id, event.cause))

@@ -7,16 +7,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from viewer.findings.evidence import Timed, rule_of
+from viewer.findings.evidence import Evidence, Timed, rule_of
 from viewer.queries import sql
-from viewer.queries.rows import Finding
+from viewer.queries.rows import Finding, RunRow
 from viewer.store.open import Trace
 
-_UNFINISHED = """
-    SELECT l.log, l.rank, l.pid, l.unix_ns, (SELECT max(time_unix_ns) FROM records r WHERE r.log = l.log),
-           (SELECT max(step) FROM steps s WHERE s.log = l.log),
-           (SELECT count(*) FROM launches n WHERE n.log = l.log)
-    FROM logs l WHERE NOT l.complete ORDER BY l.log
+_LAST_SEEN = """
+    SELECT (SELECT max(time_unix_ns) FROM records WHERE log = $1), (SELECT max(step) FROM steps WHERE log = $1),
+           (SELECT count(*) FROM launches WHERE log = $1)
 """
 _LAST_LAUNCH = """
     SELECT l.launch, l.step, l.duration_ns IS NULL, s.kernel, s.graph
@@ -26,25 +24,25 @@ _LAST_LAUNCH = """
 _START_SLACK_S = 5
 
 
-def find(trace: Trace) -> list[Timed]:
+def find(evidence: Evidence) -> list[Timed]:
     """One finding per log that ends too early."""
     return [
-        (last_ns or 0, _finding(trace, log, rank, pid, last_ns, step, launches))
-        for log, rank, pid, unix_ns, last_ns, step, launches in sql.rows(trace, _UNFINISHED)
-        if not is_running(pid, unix_ns)
+        _finding(evidence.trace, run)
+        for run in evidence.runs
+        if run.complete is False and not is_running(run.pid, run.start_unix_ns)
     ]
 
 
-def _finding(
-    trace: Trace, log: int, rank: int | None, pid: int | None, last_ns: int | None, step: int | None, launches: int
-) -> Finding:
+def _finding(trace: Trace, run: RunRow) -> Timed:
+    log, pid = run.log, run.pid
+    last_ns, step, launches = sql.row(trace, _LAST_SEEN, [log]) or (None, None, 0)
     last = sql.row(trace, _LAST_LAUNCH, [log])
     launch, launch_step, hung, kernel, graph = last or (None, None, False, None, None)
     shown_step = step if launch_step is None else launch_step
     where = "" if shown_step is None else f" in step {shown_step}"
     if kernel is not None:
         where += f", {'in' if hung else 'after'} launch {launch} ({kernel})"
-    return Finding(
+    return last_ns or 0, Finding(
         kind="crash",
         severity="critical",
         title=f"The log has no end record: process {pid} ended{where}",
@@ -57,7 +55,7 @@ def _finding(
             "launch_returned": None if launch is None else not hung,
         },
         page=_page(log, shown_step, launch),
-        rank=rank,
+        rank=run.rank,
         step=shown_step,
         graph=graph,
         launch=launch,

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from viewer.findings.rules import rule_of as rule_of
 from viewer.queries import sql
 from viewer.queries.rows import Finding, SourceLine
+from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
 Timed = tuple[int, Finding]
@@ -45,19 +46,30 @@ class CompileEvent:
         return self.frame or f"frame {self.frame_id}"
 
 
-def compile_events(trace: Trace, kind: str) -> list[CompileEvent]:
-    """Events of one kind, in order of time."""
+class Evidence:
+    """What several findings look at, read once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.runs = list_runs(trace)
+        self._events = grouped(_compile_events(trace), lambda pair: pair[0])
+
+    def compile_events(self, kind: str) -> list[CompileEvent]:
+        """Events of one kind, in order of time."""
+        return [event for group in self._events if group[0][0] == kind for _, event in group]
+
+
+def _compile_events(trace: Trace) -> list[tuple[str, CompileEvent]]:
     found = sql.rows(
         trace,
-        "SELECT e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
+        "SELECT e.kind, e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
         " e.cause, e.text, coalesce(e.file, c.file), coalesce(e.line, c.line), coalesce(e.function, c.function),"
         " e.code"
         " FROM compile_events e JOIN logs l ON l.log = e.log"
         " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
-        " LEFT JOIN records r ON r.record = e.record WHERE e.kind = ? ORDER BY 6, e.log, e.record",
-        [kind],
+        " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",
     )
-    return [CompileEvent(*[*row[:8], _source(*row[8:])]) for row in found]
+    return [(row[0], CompileEvent(*[*row[1:9], _source(*row[9:])])) for row in found]
 
 
 def _source(file: str | None, line: int | None, function: str | None, code: str | None) -> SourceLine | None:

@@ -6,20 +6,19 @@ from __future__ import annotations
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
     CompileEvent,
+    Evidence,
     Timed,
-    compile_events,
     compile_page,
     grouped,
     rule_of,
     times,
 )
 from viewer.queries.rows import Finding
-from viewer.store.open import Trace
 
 
-def find(trace: Trace) -> list[Timed]:
+def find(evidence: Evidence) -> list[Timed]:
     """One finding per cause and line of source."""
-    events = compile_events(trace, "graph_break")
+    events = evidence.compile_events("graph_break")
     return [_finding(group) for group in grouped(events, _cause)]
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from viewer.findings.evidence import MOST_EXAMPLES, Timed, grouped, rule_of, times
+from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
 from viewer.queries.damage import not_recorded
 from viewer.queries.rows import Finding, NotRecorded
-from viewer.store.open import Trace
 
 _LAST = 2**63
 
 
-def find(trace: Trace) -> list[Timed]:
+def find(evidence: Evidence) -> list[Timed]:
     """One finding per thing and reason over the run; they have no time and come last."""
-    return [(_LAST, _finding(group)) for group in grouped(not_recorded(trace), lambda row: (row.what, row.why))]
+    return [
+        (_LAST, _finding(group)) for group in grouped(not_recorded(evidence.trace), lambda row: (row.what, row.why))
+    ]
 
 
 def _finding(group: list[NotRecorded]) -> Finding:

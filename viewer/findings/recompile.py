@@ -8,19 +8,18 @@ from collections import Counter
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
     CompileEvent,
+    Evidence,
     Timed,
-    compile_events,
     compile_page,
     grouped,
     rule_of,
 )
 from viewer.queries.rows import Finding
-from viewer.store.open import Trace
 
 
-def find(trace: Trace) -> list[Timed]:
+def find(evidence: Evidence) -> list[Timed]:
     """One finding per frame of a log."""
-    events = compile_events(trace, "recompile")
+    events = evidence.compile_events("recompile")
     return [_finding(group) for group in grouped(events, lambda event: (event.log, event.frame_id))]
 
 

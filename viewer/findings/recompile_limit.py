@@ -8,22 +8,21 @@ import re
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
     CompileEvent,
+    Evidence,
     Timed,
-    compile_events,
     compile_page,
     grouped,
     rule_of,
 )
 from viewer.queries.rows import Finding
-from viewer.store.open import Trace
 
 _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 
 
-def find(trace: Trace) -> list[Timed]:
+def find(evidence: Evidence) -> list[Timed]:
     """One finding per frame of a log."""
-    reasons = {(event.log, event.compile_id): event.cause for event in compile_events(trace, "recompile")}
-    groups = grouped(compile_events(trace, "recompile_limit"), lambda event: (event.log, event.frame_id))
+    reasons = {(event.log, event.compile_id): event.cause for event in evidence.compile_events("recompile")}
+    groups = grouped(evidence.compile_events("recompile_limit"), lambda event: (event.log, event.frame_id))
     return [_finding(group, reasons) for group in groups]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from viewer.ingest.reader import UNREADABLE
 
+UNKNOWN_EVENT = "unknown_event:"
+"""Before the name of an unknown kind, among the keys of the index's `meta`."""
+
 KNOWN_EVENTS = frozenset(
     [
         "aot_autograd_backward_compilation_metrics",

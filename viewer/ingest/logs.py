@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from tracer.records import ARTIFACT_PREFIX
 from viewer.ingest.clock import Clock, clock_of
 from viewer.ingest.damage import Damage
-from viewer.ingest.known_events import KNOWN_EVENTS
+from viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
 from viewer.ingest.lenient_json import dumps, int64, text
 from viewer.ingest.reader import LogRecord, read_records
 from viewer.ingest.rows import Rows
 from viewer.ingest.runtime_records import RuntimeRecords
 from viewer.ingest.sources import Source
 from viewer.ingest.torch_events import StringTable, TorchEvents
+
+MOST_UNKNOWN = 50
 
 
 @dataclass
@@ -47,8 +49,8 @@ def read_logs(sources: Sequence[Source]) -> Rows:
         log.torch.finish(_inherited(log, logs))
         log.runtime.finish(log.torch.output_codes)
         _add_log(rows, log)
-    for event, count in unknown.items():
-        rows.add("meta", f"unknown_event:{event}", str(count))
+    for event, count in unknown.most_common(MOST_UNKNOWN):
+        rows.add("meta", UNKNOWN_EVENT + event, str(count))
     return rows
 
 
@@ -114,7 +116,7 @@ def _add_record(rows: Rows, log: int, record: LogRecord) -> None:
     name = text(value.get("name")) or text(value.get("filename"))
     rows.add(
         "records", record.record, log, place.line, place.start, place.header_end - place.start,
-        place.payload_start if payload else None, place.end - place.payload_start if payload else None,
+        place.payload_start if payload else None, record.payload_bytes if payload else None,
         record.time_ns, record.pid, record.source, record.event, name, text(value.get("encoding")),
         record.compile_id, record.attempt, record.crlf,
     )  # fmt: skip

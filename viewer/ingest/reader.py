@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.log_format import ENVELOPE_KEYS, HEADER, RawRecord, decode_payload, payload_digest, scan
+from tracer.log_format import (
+    ENVELOPE_KEYS,
+    HEADER,
+    RawRecord,
+    decode_payload,
+    decode_payload_crlf,
+    payload_digest,
+    scan,
+)
 from viewer.ingest import lenient_json
 from viewer.ingest.clock import Clock
 from viewer.ingest.damage import Damage
@@ -26,6 +34,8 @@ class LogRecord:
     """What the event's name stands for in the JSON: mostly an object."""
     envelope: dict[str, Any] = field(default_factory=dict)
     payload: bytes | None = None
+    payload_bytes: int = 0
+    """Length of its tabbed lines in the log."""
     crlf: bool = False
     sound: bool = True
     """Header and payload are as they were written."""
@@ -112,22 +122,25 @@ def _read_payload(record: LogRecord, data: bytes | mmap.mmap, last: bool, damage
             reason = "truncated" if last else "missing_payload"
             damage.add(reason, record.name or record.event, place.line, place.start)
         return
-    raw = data[place.payload_start : place.end]
-    record.payload = decode_payload(raw)
-    if digest is None or payload_digest(record.payload) == digest:
-        return
-    for body, crlf in ((raw.rstrip(b"\r\n"), False), (raw.replace(b"\r\n", b"\n").rstrip(b"\n"), True)):
-        payload = decode_payload(body + b"\n")
-        if payload_digest(payload) == digest:
-            record.payload, record.crlf = payload, crlf
-            if crlf:
+    raw = _without_blank_end(data[place.payload_start : place.end])
+    record.payload_bytes = len(raw)
+    as_crlf = raw.endswith(b"\r\n")
+    for record.crlf in (as_crlf, not as_crlf) if b"\r\n" in raw else (False,):
+        record.payload = decode_payload_crlf(raw) if record.crlf else decode_payload(raw)
+        if digest is None or payload_digest(record.payload) == digest:
+            if record.crlf:
                 damage.once("crlf", "the log's line ends are CRLF", place.line, place.start)
             return
-    record.crlf = b"\r\n" in raw and raw.count(b"\r\n") == raw.count(b"\n")
-    if record.crlf:
-        record.payload = decode_payload(raw.replace(b"\r\n", b"\n"))
     record.sound = False
-    damage.add(_payload_damage(record.payload, last), record.name or record.event, place.line, place.start)
+    excerpt = b"%s: %s" % ((record.name or record.event).encode(), record.payload or b"")
+    damage.add(_payload_damage(record.payload or b"", last), excerpt, place.line, place.start)
+
+
+def _without_blank_end(raw: bytes) -> bytes:
+    """Tabbed lines without blank lines behind them; a payload's own empty last line is a line with a tab."""
+    if not raw.endswith((b"\n\n", b"\n\r\n")):
+        return raw
+    return raw.rstrip(b"\r\n") + (b"\r\n" if raw.endswith(b"\r\n") else b"\n")
 
 
 def _payload_damage(payload: bytes, last: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from viewer.findings import all_findings
+from viewer.ingest.known_events import UNKNOWN_EVENT
 from viewer.queries import sql
 from viewer.queries.damage import not_recorded, problem_counts
 from viewer.queries.graphs import list_graphs
@@ -11,43 +12,43 @@ from viewer.queries.runs import list_runs
 from viewer.queries.steps import list_steps
 from viewer.store.open import Trace
 
-_COUNTS = """
-    SELECT (SELECT count(*) FROM logs), (SELECT count(*) FROM records), (SELECT count(*) FROM compiles),
-           (SELECT count(*) FROM graphs), (SELECT count(*) FROM sites), (SELECT count(*) FROM launches),
-           (SELECT count(*) FROM steps)
-"""
-
 
 def overview(trace: Trace) -> Overview:
     """Everything that the first page shows."""
-    runs, skipped = list_runs(trace), problem_counts(trace)
-    duration_ns = sql.number(trace, "SELECT sum(duration_ns) FROM compiles")
-    compiles = sql.number(trace, "SELECT count(*) FROM compiles")
+    runs, skipped, meta = list_runs(trace), problem_counts(trace), _meta(trace)
+    caches = sql.rows(trace, "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache")
+    durations = [duration_ns for _, _, duration_ns in caches if duration_ns is not None]
+    findings = all_findings(trace)
     return Overview(
         runs=runs,
-        counts=counts(trace, runs),
-        findings=all_findings(trace),
+        counts=_counts(meta, runs),
+        findings=findings,
         steps=list_steps(trace),
         graphs=list_graphs(trace),
-        compile_count=compiles,
-        compile_duration_ns=None if duration_ns is None else int(duration_ns),
-        cache_counts=_cache_counts(trace),
-        graph_breaks=sql.number(trace, "SELECT count(*) FROM compile_events WHERE kind = 'graph_break'"),
+        compile_count=sum(count for _, count, _ in caches),
+        compile_duration_ns=sum(durations) if durations else None,
+        cache_counts={cache: count for cache, count, _ in caches if cache is not None},
+        graph_breaks=sum(finding.evidence["breaks"] for finding in findings if finding.kind == "graph_break"),
         problems=sum(skipped.values()),
         skipped=skipped,
         not_recorded=not_recorded(trace),
-        overhead=overhead(trace),
+        overhead=_overhead(trace, int(meta.get("count:launches", 0))),
         index_bytes=trace.index_bytes,
-        notes=_notes(trace, runs),
+        notes=_notes(meta, runs),
     )
 
 
-def counts(trace: Trace, runs: list[RunRow]) -> Counts:
+def _meta(trace: Trace) -> dict[str, str]:
+    return dict(sql.rows(trace, "SELECT key, value FROM meta"))
+
+
+def _counts(meta: dict[str, str], runs: list[RunRow]) -> Counts:
     """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote."""
-    found = sql.row(trace, _COUNTS)
-    assert found is not None
-    logs, records, compiles, graphs, sites, launches, steps = found
     recorded = any(run.level is not None for run in runs)
+    logs, records, compiles, graphs, sites, launches, steps = (
+        int(meta.get(f"count:{table}", 0))
+        for table in ("logs", "records", "compiles", "graphs", "sites", "launches", "steps")
+    )
     return Counts(
         logs=logs,
         records=records,
@@ -61,42 +62,33 @@ def counts(trace: Trace, runs: list[RunRow]) -> Counts:
     )
 
 
-def overhead(trace: Trace) -> OverheadRow:
-    """The recorder's own cost over all logs."""
-    found = sql.row(
-        trace, "SELECT sum(hook_ns), sum(wall_ns), sum(log_bytes), sum(launches), sum(failures) FROM overhead"
-    )
-    hook_ns, wall_ns, log_bytes, launches, failures = (None if n is None else int(n) for n in found or [None] * 5)
-    per_launch = _bytes_per_launch(trace)
-    return OverheadRow(hook_ns, None, wall_ns, log_bytes, per_launch if launches else None, failures)
-
-
-def _bytes_per_launch(trace: Trace) -> float | None:
-    """What a launch takes in the log: the batches of launches, divided by how many there are in them."""
+def _overhead(trace: Trace, launches: int) -> OverheadRow:
+    """The recorder's own cost over all logs; a launch's bytes are those of the batches, without the log's other
+    records."""
     found = sql.row(
         trace,
-        "SELECT (SELECT sum(header_bytes + payload_bytes) FROM records WHERE name = 'stepscope_launches'),"
-        " (SELECT count(*) FROM launches)",
+        "SELECT sum(hook_ns), NULL, sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",
     )
-    return float(found[0]) / found[1] if found and found[0] and found[1] else None
+    hook_ns, stats_ns, wall_ns, log_bytes, failures = found or (None,) * 5
+    batches = (
+        sql.number(trace, "SELECT sum(header_bytes + payload_bytes) FROM records WHERE name = 'stepscope_launches'")
+        if launches
+        else None
+    )
+    per_launch = batches / launches if batches else None
+    return OverheadRow(hook_ns, stats_ns, wall_ns, log_bytes, per_launch, failures)
 
 
-def _cache_counts(trace: Trace) -> dict[str, int]:
-    found = sql.rows(trace, "SELECT cache, count(*) FROM compiles WHERE cache IS NOT NULL GROUP BY 1 ORDER BY 1")
-    return dict(found)
-
-
-def _notes(trace: Trace, runs: list[RunRow]) -> list[str]:
+def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
     notes = []
     plain = [run for run in runs if run.level is None]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch alone wrote this trace: it shows compiles, and has no steps or launches.")
     elif plain:
         notes.append(f"PyTorch alone wrote {len(plain)} of {len(runs)} logs: those have no steps or launches.")
+    unknown = {key.partition(":")[2]: int(value) for key, value in meta.items() if key.startswith(UNKNOWN_EVENT)}
     notes += [
-        f"{int(count):,} records of a kind that this stepscope does not know: {key.partition(':')[2]}."
-        for key, count in sql.rows(
-            trace, "SELECT key, value FROM meta WHERE starts_with(key, 'unknown_event:') ORDER BY value::BIGINT DESC"
-        )
+        f"{count:,} records of a kind that this stepscope does not know: {name}."
+        for name, count in sorted(unknown.items(), key=lambda item: -item[1])
     ]
     return notes

@@ -1,34 +1,24 @@
-"""Open a trace: find its index, or build it, and read payloads out of the logs."""
+"""Open a trace: find its index, or build it, and read headers and payloads out of the logs."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import BinaryIO
 
 import duckdb
 
-from tracer.log_format import decode_payload
+from tracer.log_format import decode_payload, decode_payload_crlf
 from viewer.ingest.logs import read_logs
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import STDIN, Source, cache_dir, find_logs
+from viewer.store.index import NAME, build_index, index_key, open_index
 
 INDEX_SUFFIX = ".stepscope.duckdb"
-SCHEMA = files("viewer.store").joinpath("schema.sql").read_text()
-INGEST_VERSION = "1"
-"""Goes up when the same log gives other rows, so that older indexes are built anew."""
-
-_OPEN: dict[str, Any] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
-_LOCKED: dict[str, Any] = {**_OPEN, "enable_external_access": "false", "lock_configuration": "true"}
 
 
 class Trace:
@@ -39,7 +29,7 @@ class Trace:
         self.index = index
         self._connection = connection
         self._lock = threading.Lock()
-        self._files: dict[int, Any] = {}
+        self._files: dict[int, BinaryIO] = {}
 
     def __enter__(self) -> Trace:
         return self
@@ -55,36 +45,34 @@ class Trace:
         return self.index.stat().st_size if self.index.exists() else 0
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection of its own to the index, for one thread or one query."""
+        """A connection of its own to the index, for one thread; it can read the index and nothing else."""
         with self._lock:
-            return self._connection.cursor()
+            cursor = self._connection.cursor()
+        cursor.execute(f"USE {NAME}")
+        return cursor
 
     def header(self, record: int) -> bytes:
-        """The JSON header line of `record`, its prefix included; empty when there is no such record."""
-        place = self._place(record, "byte, header_bytes, false")
-        return self._read(place)
+        """The header line of `record`, its prefix included; empty when there is no such record."""
+        found = self._place(record, "byte, header_bytes")
+        return self._read(*found[:3]) if found else b""
 
     def payload(self, record: int) -> bytes:
         """The payload of `record` as the program wrote it; empty when there is none."""
-        place = self._place(record, "payload_byte, payload_bytes, crlf")
-        raw = self._read(place)
-        return decode_payload(raw.replace(b"\r\n", b"\n") if place and place[3] else raw).rstrip(b"\r\n")
-
-    def _place(self, record: int, columns: str) -> tuple[int, int | None, int, bool] | None:
-        found = self.cursor().execute(f"SELECT log, {columns} FROM records WHERE record = ?", [record]).fetchone()
-        return (found[0], found[1], found[2], found[3]) if found else None
-
-    def _read(self, place: tuple[int, int | None, int, bool] | None) -> bytes:
-        if place is None or place[1] is None:
+        found = self._place(record, "payload_byte, payload_bytes")
+        if found is None or found[1] is None:
             return b""
-        log, start, length, _ = place
+        return (decode_payload_crlf if found[3] else decode_payload)(self._read(*found[:3]))
+
+    def _place(self, record: int, columns: str) -> tuple[int, int, int, bool] | None:
+        return self.cursor().execute(f"SELECT log, {columns}, crlf FROM records WHERE record = ?", [record]).fetchone()
+
+    def _read(self, log: int, start: int, length: int) -> bytes:
         with self._lock:
             if log not in self._files:
                 self._files[log] = self.logs[log].data_path.open("rb")
             file = self._files[log]
             file.seek(start)
-            data: bytes = file.read(length)
-            return data
+            return file.read(length)
 
     def close(self) -> None:
         """Release the index and the logs. The trace cannot be used afterwards."""
@@ -103,29 +91,20 @@ def open_trace(path: str | os.PathLike[str], *, index_dir: str | os.PathLike[str
     Raises StepscopeError when there is no log, or one of a newer format.
     """
     sources = find_logs(path)
-    key = _key(sources)
+    key, log_bytes = index_key(sources), sum(source.size for source in sources)
     rows: Rows | None = None
-    for index in _index_paths(path, sources, key, index_dir):
-        connection = _open_current(index, key)
+    for index in _index_paths(path, key, index_dir):
+        connection = open_index(index, key)
         if connection is None:
             rows = rows or read_logs(sources)
-            connection = _build(index, key, rows)
+            connection = build_index(index, key, rows, log_bytes)
         if connection is not None:
             return Trace(sources, connection, index)
-    raise AssertionError("the last index path is always new")
+    raise AssertionError("the last place for an index can be written")
 
 
-def _key(sources: Sequence[Source]) -> str:
-    digest = hashlib.sha256(f"{SCHEMA}\0{INGEST_VERSION}\0{duckdb.__version__}".encode())
-    for source in sources:
-        digest.update(f"\0{source.path}\0{source.size}\0{source.mtime_ns}".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
-
-
-def _index_paths(
-    path: str | os.PathLike[str], sources: Sequence[Source], key: str, index_dir: str | os.PathLike[str] | None
-) -> Iterator[Path]:
-    """Where the index may lie, best first; the last is a file that nobody else has."""
+def _index_paths(path: str | os.PathLike[str], key: str, index_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Where the index may lie, best first; the last is in a folder that nobody else has."""
     trace = Path(path).absolute()
     name = f"{trace.name}{INDEX_SUFFIX}"
     if index_dir is not None:
@@ -134,54 +113,4 @@ def _index_paths(
         yield trace / INDEX_SUFFIX if trace.is_dir() else trace.with_name(name)
     folder = cache_dir()
     yield folder / f"{key[:32]}{INDEX_SUFFIX}"
-    yield Path(tempfile.mkdtemp(dir=folder)) / INDEX_SUFFIX.lstrip(".")
-
-
-def _open_current(index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
-    """A connection to `index` when it is the one of `key`; None for any other, broken, locked or missing file."""
-    if not index.is_file():
-        return None
-    try:
-        connection = duckdb.connect(str(index), read_only=True, config=_LOCKED)
-    except duckdb.Error:
-        return None
-    try:
-        found = connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchone()
-        if found == (key,):
-            return connection
-    except duckdb.Error:
-        pass
-    connection.close()
-    return None
-
-
-def _build(index: Path, key: str, rows: Rows) -> duckdb.DuckDBPyConnection | None:
-    """Write the index to a temporary name, rename it and open it; None where that folder cannot be written."""
-    try:
-        index.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=index.parent, prefix=".stepscope-", suffix=".tmp")
-    except OSError:
-        return None
-    os.close(descriptor)
-    os.unlink(name)
-    try:
-        _write(name, key, rows)
-        os.replace(name, index)
-    except (OSError, duckdb.IOException):
-        return None
-    finally:
-        for leftover in (name, f"{name}.wal"):
-            if os.path.exists(leftover):
-                os.unlink(leftover)
-    return _open_current(index, key)
-
-
-def _write(name: str, key: str, rows: Rows) -> None:
-    with duckdb.connect(name, config=_OPEN) as connection:
-        connection.execute(f"BEGIN; {SCHEMA}")
-        for table, columns in rows.drain():
-            connection.register("new_rows", columns)
-            connection.execute(f"INSERT INTO {table} SELECT * FROM new_rows")
-            connection.unregister("new_rows")
-        connection.execute("INSERT INTO meta VALUES ('key', ?)", [key])
-        connection.execute("COMMIT")
+    yield Path(tempfile.mkdtemp(dir=folder), "index")
