@@ -329,7 +329,8 @@ def _after_fork_in_child() -> None:
         _active._after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _end_with_the_process(recorder: Recorder) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tracer.config import TraceConfig, to_environment
 
-FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @dataclass(frozen=True)

@@ -94,13 +94,13 @@ class CodegenTap:
         self._undo.callback(setattr, owner, name, original)
 
     def _codegen(self, result: Any, *args: Any, **kwargs: Any) -> None:
-        self._add()
+        if not _is_cpp_wrapper():
+            self._add()
 
     def _tracing(self, result: Any, nodes: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
         from torch._inductor import debug
-        from torch._inductor.virtualized import V
 
-        if V.graph.cpp_wrapper:
+        if _is_cpp_wrapper():
             return
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
@@ -117,6 +117,13 @@ class CodegenTap:
         if self._thread.facts is None:
             self._thread.facts = []
         self._thread.facts += facts
+
+
+def _is_cpp_wrapper() -> bool:
+    """Such a wrapper is not loaded through Python, so nothing would take its facts."""
+    from torch._inductor.virtualized import V
+
+    return bool(V.graph.cpp_wrapper)
 
 
 def _node_names(nodes: Any) -> Iterable[str]:

@@ -125,7 +125,7 @@ class WrapperHook:
         cached = None if from_cache else facts is None
         if facts is None:
             facts = codegen_facts.read_sidecar(key) or []
-        else:
+        elif facts:
             self._keep(key, facts, number)
         sites, fx_nodes = codegen_facts.match(wrapper.sites, facts)
         graph = Graph(

@@ -127,13 +127,14 @@ def buffer_of(node: ast.expr) -> str | None:
     return None
 
 
-def _is_pure(node: ast.expr) -> bool:
-    """Evaluating it a second time neither changes anything nor costs more than a view."""
-    return all(
+def _evaluable(node: ast.expr) -> ast.expr:
+    """`node`, if evaluating it a second time changes nothing and costs no more than a view; else ``...``."""
+    is_pure = all(
         not isinstance(part, ast.Call) or dotted(part.func) in VIEWS
         for part in ast.walk(node)
         if isinstance(part, (ast.Call, ast.NamedExpr, ast.Lambda, ast.Await, ast.Yield))
     )
+    return node if is_pure else ast.Constant(...)
 
 
 class _FunctionReader:
@@ -232,7 +233,7 @@ class _FunctionReader:
         found = [(Argument(ast.unparse(receiver), role, buffer_of(receiver), "self"), receiver)]
         for expression in call.args:
             found += self._flatten(expression, "in", None)
-        return [pair for pair in found if _is_pure(pair[1])]
+        return [(argument, _evaluable(expression)) for argument, expression in found]
 
     def _call_arguments(
         self, call: ast.Call, kernel: str, kind: LaunchKind, operator: str | None, carried: int | None
@@ -253,7 +254,7 @@ class _FunctionReader:
             known = by_name.get(keyword.arg or "")
             role = "out" if written else (known.role if known else None) or "in"
             found += self._flatten(keyword.value, role, keyword.arg)
-        return [pair for pair in found if _is_pure(pair[1])]
+        return [(argument, _evaluable(expression)) for argument, expression in found]
 
     def _parameters(
         self, kernel: str, kind: LaunchKind, operator: str | None, carried: int | None

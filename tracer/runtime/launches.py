@@ -149,6 +149,8 @@ def _signature(value: Any) -> Any:
 
 def describe(argument: int, value: Any, item: int | None = None) -> Iterable[TensorMeta]:
     """What `value` is, without reading or keeping it; members of a list one by one."""
+    if value is ...:  # an expression that must not be evaluated twice
+        return
     if isinstance(value, (list, tuple)) and item is None:
         for position, member in enumerate(value):
             yield from describe(argument, member, position)
