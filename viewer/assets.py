@@ -25,7 +25,7 @@ def static_files() -> dict[str, Path]:
 
 
 def script_modules() -> dict[str, Path]:
-    return {f"#{name}": path for name, path in static_files().items() if path.suffix == ".js"}
+    return {f"#{name}": path for name, path in static_files().items() if path.suffix == ".js" and path.stem != "theme"}
 
 
 def served_import_map() -> dict[str, dict[str, str]]:

@@ -260,7 +260,7 @@ def distinct(stacks: list[list[SourceLine]]) -> list[SourceLine]:
 
 
 @cache
-def environment(root: str = "") -> Environment:
+def environment(root: str = "", redacted: bool = False) -> Environment:
     """`root` stands before every path: "" for served pages, "#" for the report, whose pages are fragments."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -299,5 +299,5 @@ def environment(root: str = "") -> Environment:
         flow=flow_text,
         compile_slug=lambda compile_id: compile_id.replace("/", "_"),
     )
-    env.globals.update(root=root, severity_signs=SEVERITY_SIGNS, status_signs=STATUS_SIGNS)
+    env.globals.update(root=root, redacted=redacted, severity_signs=SEVERITY_SIGNS, status_signs=STATUS_SIGNS)
     return env

@@ -1,10 +1,13 @@
-"""Steps, and the timeline of one step."""
+"""Steps, the timeline of one step, and (from its own module) one launch of it."""
 
 from __future__ import annotations
 
 from viewer.queries import sql
+from viewer.queries.launches import launch_detail
 from viewer.queries.rows import CallRow, LaunchColumns, Span, StepRow, Timeline
 from viewer.store.open import Trace
+
+__all__ = ["launch_detail", "list_steps", "timeline"]
 
 _WINDOW = (
     "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"

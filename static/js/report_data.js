@@ -1,0 +1,52 @@
+// What the report holds, without a screen: addresses and the launches of its calls.
+
+/** "#/steps/3?launch=7#L12" -> the page it names, the launch and the place in it. */
+export function parseRoute(hash) {
+  const [address, place = null] = hash.replace(/^#/, "").split("#");
+  const [path, query = ""] = address.split("?");
+  const asked = new URLSearchParams(query);
+  const launch = asked.get("launch");
+  const perLog = /^\/(steps|compile)\/./.test(path);
+  return {
+    page: perLog ? `${path}?log=${asked.get("log") ?? 0}` : path || "/",
+    launch: launch === null ? null : Number(launch),
+    place: place ?? (asked.has("site") ? `site${asked.get("site")}` : null),
+  };
+}
+
+/** The panel of a launch: the description of the same launch in a call that does the same, moved to this one. */
+export function launchOf({ panels, calls }, timeline, id) {
+  const found = calls.find(([first, , count]) => id >= first && id < first + count);
+  if (!found) return null;
+  const [first, index] = found;
+  const { launch: row, code_lines } = panels[index][id - first];
+  const shift = id - row.launch;
+  const columns = timeline.launches;
+  const at = columns.launch.indexOf(id);
+  const start = timeline.window_start_ns + columns.start_ns[at];
+  const duration = columns.duration_ns[at];
+  const ids = columns.launch;
+  const [least, most] = [Math.min(...ids), Math.max(...ids)];
+  const move = (launch) => (launch === null ? null : launch + shift);
+  const moved = (rows, change) => Object.fromEntries(Object.entries(rows).map(([argument, value]) => [argument, change(value)]));
+  return {
+    launch: {
+      ...row,
+      launch: id,
+      step: timeline.step,
+      log: timeline.log,
+      thread: columns.thread[at],
+      ordinal: id - least + 1,
+      of: timeline.total_launches,
+      start_ns: start,
+      step_offset_ns: start - timeline.start_ns,
+      duration_ns: duration < 0 ? null : duration,
+      device_duration_ns: shift === 0 ? row.device_duration_ns : null,
+      previous: id > least ? id - 1 : null,
+      next: id < most ? id + 1 : null,
+      written_by: moved(row.written_by, move),
+      read_by: moved(row.read_by, (readers) => readers.map(move)),
+    },
+    code_lines,
+  };
+}

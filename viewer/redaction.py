@@ -1,0 +1,41 @@
+"""What a report leaves out when it goes to strangers: places of files, source text, payloads, command lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from viewer.queries.rows import SourceLine
+
+T = TypeVar("T")
+
+_DROPPED: dict[str, Any] = {"argv": [], "config": {}, "payload": None, "code_lines": [], "stack": []}
+_PATH = re.compile(r"""(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s/\\:'"<>|]+[/\\])+([^\s/\\:'"<>|]*)""")
+
+
+def scrub(text: str) -> str:
+    """Every path in `text` cut down to its last part."""
+    return _PATH.sub(r"\1", text)
+
+
+def redact(value: T, key: str = "") -> T:
+    """A copy of rows, lists or JSON without what could tell about the program's source or the machine."""
+    result: Any = value
+    if key in _DROPPED:
+        result = _DROPPED[key]
+    elif key == "metrics" and isinstance(value, dict):
+        result = {name: number for name, number in value.items() if isinstance(number, int | float)}
+    elif key == "code":
+        result = None
+    elif isinstance(value, str):
+        result = scrub(value)
+    elif isinstance(value, SourceLine):
+        result = replace(value, file=scrub(value.file), code="")
+    elif is_dataclass(value) and not isinstance(value, type):
+        result = replace(value, **{f.name: redact(getattr(value, f.name), f.name) for f in fields(value)})
+    elif isinstance(value, dict):
+        result = {name: redact(item, str(name)) for name, item in value.items()}
+    elif isinstance(value, list | tuple):
+        result = type(value)(redact(item) for item in value)
+    return result  # type: ignore[no-any-return]

@@ -1,0 +1,178 @@
+"""One HTML file with the whole story, for a ticket: no server, no network, the same templates and scripts."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from viewer import assets, pages, rendering
+from viewer.highlight import Line, highlight
+from viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
+from viewer.redaction import redact as without_secrets
+
+if TYPE_CHECKING:
+    from viewer.store.open import Trace
+
+MOST_STEPS = 16
+MOST_LAUNCHES = 20_000
+"""In all timelines together."""
+MOST_PANELS = 240
+"""Launches described in full; the calls that repeat them share the description."""
+MOST_GRAPHS = 24
+MOST_COMPILES = 48
+MOST_CODE_CHARS = 600_000
+
+
+@dataclass
+class Contents:
+    """What a report holds, and in plain words what it leaves out."""
+
+    overview: Overview
+    problems: pages.ProblemsPage
+    steps: list[tuple[StepRow, Timeline]] = field(default_factory=list)
+    graphs: list[pages.GraphPage] = field(default_factory=list)
+    compiles: list[CompileDetail] = field(default_factory=list)
+    panels: list[list[pages.LaunchPage]] = field(default_factory=list)
+    """Launches of one call in order; calls that do the same share them."""
+    calls: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """First launch of a call -> its panels and how many launches it has."""
+    left_out: list[str] = field(default_factory=list)
+
+
+def render_report(trace: Trace, *, redact: bool = False) -> str:
+    """The file's text. `redact`: paths become file names; source text, payloads and command lines are dropped."""
+    from viewer.summary import summary
+
+    contents, answer = collect(trace), summary(trace)
+    if redact:
+        contents = without_secrets(contents)
+        answer = without_secrets(answer)
+    code = wrappers([page.detail for page in contents.graphs], contents.left_out)
+    data = {
+        "steps": [timeline for _, timeline in contents.steps],
+        "panels": contents.panels,
+        "calls": [[first, *found] for first, found in contents.calls.items()],
+        "spans": {f"{detail.row.log} {detail.row.compile_id}": detail.spans for detail in contents.compiles},
+        "wrappers": code,
+    }
+    static = assets.static_files()
+    template = rendering.environment(root="#", redacted=redact).get_template("report.html")
+    return template.render(
+        contents=contents,
+        frame=pages.frame(contents.overview),
+        section="Overview",
+        summary=answer,
+        css=Markup(static["css/stepscope.css"].read_text("utf-8")),
+        theme=Markup(static["js/theme.js"].read_text("utf-8")),
+        imports=assets.inlined_import_map(),
+        packed=packed(data),
+    )
+
+
+def packed(data: Any) -> str:
+    raw = rendering.to_json(data).encode()
+    return base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode()
+
+
+def collect(trace: Trace) -> Contents:
+    from viewer.queries.compiles import compile_detail, list_compiles
+    from viewer.queries.graphs import list_graphs
+    from viewer.queries.overview import overview
+
+    asked = pages.Request({}, {})
+    contents = Contents(overview(trace), pages.problems_page(trace, asked))
+    collect_steps(trace, contents)
+    graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))
+    compiles = list_compiles(trace)
+    for row in sorted(graphs[:MOST_GRAPHS], key=lambda row: row.graph):
+        contents.graphs.append(pages.graph_page(trace, pages.Request({"graph": str(row.graph)}, {})))
+    for compiled in compiles[:MOST_COMPILES]:
+        detail = compile_detail(trace, compiled.log, compiled.compile_id)
+        if detail is not None:
+            contents.compiles.append(detail)
+    say_left_out(contents, len(contents.overview.steps), len(contents.steps), "steps")
+    say_left_out(contents, len(graphs), len(contents.graphs), "graphs")
+    say_left_out(contents, len(compiles), len(contents.compiles), "compiles")
+    if contents.overview.counts.records:
+        contents.left_out.append("the records themselves and their payloads")
+    return contents
+
+
+def say_left_out(contents: Contents, there: int, shown: int, what: str) -> None:
+    if shown < there:
+        contents.left_out.append(f"{there - shown:,} of {there:,} {what}")
+
+
+def collect_steps(trace: Trace, contents: Contents) -> None:
+    """Steps with findings first, then from the first on, as far as the budget goes."""
+    from viewer.queries.steps import timeline
+
+    found = {(finding.log or 0, finding.step) for finding in contents.overview.findings}
+    order = sorted(contents.overview.steps, key=lambda row: ((row.log, row.step) not in found, row.step, row.log))
+    room = MOST_LAUNCHES
+    chosen = []
+    for row in order[:MOST_STEPS]:
+        # At least the bins of a small picture, so that every step that is listed can be seen.
+        picture = timeline(trace, row.log, row.step, width=max(200, min(room, row.launches)))
+        if picture is None:
+            continue
+        room = max(0, room - len(picture.launches.launch))
+        chosen.append((row, picture))
+    collect_panels(trace, contents, [picture for _, picture in chosen])
+    contents.steps = sorted(chosen, key=lambda pair: (pair[0].log, pair[0].step))
+
+
+def collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeline]) -> None:
+    """Full descriptions of launches, made once for all calls that launch the same sites in the same order."""
+    known: dict[tuple[object, ...], int] = {}
+    room, missing = MOST_PANELS, 0
+    dynamic = {row.graph for row in contents.overview.graphs if row.dynamic}
+    for timeline in timelines:
+        for call, launches in launches_of_calls(timeline):
+            sites = tuple(site for _, site in launches)
+            key = (call.graph, call.call if call.graph in dynamic else None, sites)
+            if key not in known and len(launches) <= room:
+                known[key] = len(contents.panels)
+                contents.panels.append([pages.launch_page_of(trace, launch) for launch, _ in launches])
+                room -= len(launches)
+            if key in known:
+                contents.calls[launches[0][0]] = (known[key], len(launches))
+            else:
+                missing += len(launches)
+    if missing:
+        contents.left_out.append(f"arguments and code of {missing:,} launches")
+
+
+def launches_of_calls(timeline: Timeline) -> Iterable[tuple[CallRow, list[tuple[int, int]]]]:
+    """Outermost calls with their launches (id, site), where the timeline holds each of them singly."""
+    columns = timeline.launches
+    rows = zip(columns.launch, columns.site, columns.thread, columns.start_ns, columns.count, strict=True)
+    launches = sorted((launch, site, thread, timeline.window_start_ns + start, n) for launch, site, thread, start, n in rows)
+    for call in timeline.calls:
+        end = call.start_ns + call.duration_ns
+        inside = [row for row in launches if row[2] == call.thread and call.start_ns <= row[3] <= end]
+        single = all(row[4] == 1 for row in inside)
+        if call.depth == 0 and inside and single and inside[-1][0] - inside[0][0] == len(inside) - 1:
+            yield call, [(launch, site) for launch, site, *_ in inside]
+
+
+def wrappers(details: Iterable[GraphDetail], left_out: list[str]) -> dict[int, list[tuple[int, Line]]]:
+    """Coloured source of the graphs' wrappers, as much as there is room for."""
+    found: dict[int, list[tuple[int, Line]]] = {}
+    room, missing = MOST_CODE_CHARS, 0
+    for detail in details:
+        if detail.code is None:
+            continue
+        if len(detail.code) > room:
+            missing += 1
+            continue
+        room -= len(detail.code)
+        found[detail.row.graph] = list(enumerate(highlight(detail.code, "python"), 1))
+    if missing:
+        left_out.append(f"generated code of {missing:,} graphs")
+    return found
