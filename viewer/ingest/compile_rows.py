@@ -53,7 +53,8 @@ class Compile:
         self.metrics_records.append(record)
         if "fail_type" in metrics and (metrics.get("co_name") or metrics.get("fail_type") or not self.metrics):
             self.metrics = metrics
-        self.restart_reasons += [r for r in metrics.get("restart_reasons") or [] if isinstance(r, str)]
+        reasons = metrics.get("restart_reasons")
+        self.restart_reasons += [r for r in reasons if isinstance(r, str)] if isinstance(reasons, list) else []
         duration_ns = duration_of(metrics)
         if duration_ns is not None:
             self.metrics_duration_ns = (self.metrics_duration_ns or 0) + duration_ns

@@ -39,6 +39,8 @@ class Rows:
     def drain(self) -> Iterable[tuple[str, dict[str, Column]]]:
         """Every table that has rows, as columns in the order of its definition."""
         for table, rows in self.tables.items():
+            if not rows:
+                continue
             yield table, {f"c{i}": as_column(values) for i, values in enumerate(zip(*rows, strict=True))}
         for table, parts in self.columns.items():
             yield table, {name: _join([part[name] for part in parts]) for name in parts[0]}

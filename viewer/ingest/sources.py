@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
@@ -24,6 +24,7 @@ MOST_LOGS = 1024
 DEEPEST_FOLDER = 6
 _HEAD_BYTES = 1 << 16
 _COPY_BYTES = 1 << 20
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True)
@@ -149,17 +150,27 @@ def _spool_gz(path: Path, stat: os.stat_result) -> tuple[Path, list[tuple[str, s
     spool = _spool_folder() / f"{key.hexdigest()[:32]}.log"
     broken = spool.with_suffix(".broken")
     if not spool.exists():
-        problem = ""
-        with tempfile.NamedTemporaryFile(dir=spool.parent, delete=False) as out:
-            try:
-                with gzip.open(path, "rb") as file:
-                    shutil.copyfileobj(file, out, _COPY_BYTES)
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                problem = str(error)
+        with path.open("rb") as file, tempfile.NamedTemporaryFile(dir=spool.parent, delete=False) as out:
+            problem = _decompress(file, out)
         if problem:
             broken.write_text(problem)
         os.replace(out.name, spool)
     return spool, [("truncated", broken.read_text())] if broken.exists() else []
+
+
+def _decompress(file: BinaryIO, out: IO[bytes]) -> str | None:
+    """Write what a .gz holds, also one that is cut or broken; says what was wrong with it."""
+    stream = zlib.decompressobj(_GZIP)
+    while piece := file.read(_HEAD_BYTES):
+        while piece.strip(b"\0"):
+            if stream.eof:
+                stream = zlib.decompressobj(_GZIP)
+            try:
+                out.write(stream.decompress(piece, _COPY_BYTES))
+            except zlib.error as error:
+                return f"the .gz is broken: {error}"
+            piece = stream.unconsumed_tail or stream.unused_data
+    return None if stream.eof else "the .gz ends too early"
 
 
 def _spool_stdin() -> Source:

@@ -117,12 +117,12 @@ def _sites(trace: Trace, sites: set[int]) -> dict[int, dict[str, str]]:
     return {site: {"kernel": kernel, "kind": kind} for site, kernel, kind in found}
 
 
-def graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
+def _graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
     """``0/0 forward``."""
     return " ".join(part for part in (compile_id or f"graph {graph}", phase) if part)
 
 
 def _call(row: sql.Row) -> CallRow:
     call, graph, compile_id, phase, function, *rest = row
-    label = graph_label(graph, compile_id, phase)
+    label = _graph_label(graph, compile_id, phase)
     return CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)
