@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
-    CompileEvent,
     Evidence,
     Timed,
     compile_page,
     grouped,
     rule_of,
 )
+from viewer.queries.compile_events import CompileEvent
 from viewer.queries.rows import Finding
 
 

@@ -4,16 +4,15 @@ warning."""
 
 from __future__ import annotations
 
-from viewer.findings.evidence import CompileEvent, Evidence, Timed, compile_page, grouped, rule_of, times
-from viewer.queries import sql
+from viewer.findings.evidence import Evidence, Timed, compile_page, grouped, rule_of, times
+from viewer.queries.compile_events import CompileEvent, last_compiles_of_unfinished_logs
 from viewer.queries.rows import Finding
-from viewer.store.open import Trace
 
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per frame and cause."""
     events = [event for event in evidence.compile_events("compile_failure") if event.status != "skipped"]
-    last = _last_of_unfinished_logs(evidence.trace) if events else {}
+    last = last_compiles_of_unfinished_logs(evidence.trace) if events else {}
     return [
         _finding(group, last.get(group[-1].log) == group[-1].compile_id)
         for group in grouped(events, lambda event: (event.log, event.frame_id, event.cause))
@@ -33,15 +32,3 @@ def _finding(group: list[CompileEvent], died: bool) -> Timed:
         source=first.source,
         log=first.log,
     )
-
-
-def _last_of_unfinished_logs(trace: Trace) -> dict[int, str]:
-    """log -> its last compile, for logs without an end record and without calls after that compile began."""
-    found = sql.rows(
-        trace,
-        "SELECT c.log, max_by(c.compile_id, c.start_unix_ns) FROM compiles c JOIN logs l ON l.log = c.log"
-        " WHERE NOT l.complete GROUP BY c.log, l.unix_ns, l.monotonic_ns"
-        " HAVING max(c.start_unix_ns) > coalesce((SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
-        " - l.monotonic_ns + l.unix_ns, 0)",
-    )
-    return dict(found)

@@ -5,22 +5,14 @@ yet written when the process died are not in the log."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from viewer.findings.evidence import Evidence, Timed, rule_of
-from viewer.queries import sql
+from viewer.queries.last_seen import last_seen
 from viewer.queries.rows import Finding, RunRow
 from viewer.store.open import Trace
 
-_LAST_SEEN = """
-    SELECT (SELECT max(time_unix_ns) FROM records WHERE log = $1), (SELECT max(step) FROM steps WHERE log = $1),
-           (SELECT count(*) FROM launches WHERE log = $1)
-"""
-_LAST_LAUNCH = """
-    SELECT l.launch, l.step, l.duration_ns IS NULL, s.kernel, s.graph
-    FROM launches l LEFT JOIN sites s ON s.site = l.site
-    WHERE l.log = ? ORDER BY l.duration_ns IS NULL DESC, l.launch DESC LIMIT 1
-"""
 _START_SLACK_S = 5
 
 
@@ -35,31 +27,29 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(trace: Trace, run: RunRow) -> Timed:
     log, pid = run.log, run.pid
-    last_ns, step, launches = sql.row(trace, _LAST_SEEN, [log]) or (None, None, 0)
-    last = sql.row(trace, _LAST_LAUNCH, [log])
-    launch, launch_step, hung, kernel, graph = last or (None, None, False, None, None)
-    shown_step = step if launch_step is None else launch_step
-    where = "" if shown_step is None else f" in step {shown_step}"
-    if kernel is not None:
-        where += f", {'in' if hung else 'after'} launch {launch} ({kernel})"
-    return last_ns or 0, Finding(
+    seen = last_seen(trace, log)
+    step, launch = seen.step, seen.launch
+    where = "" if step is None else f" in step {step}"
+    if launch is not None:
+        where += f", {'after' if seen.returned else 'in'} launch {launch} ({seen.kernel})"
+    return seen.time_unix_ns or 0, Finding(
         kind="crash",
         severity="critical",
         title=f"The log has no end record: process {pid} ended{where}",
         rule=rule_of(__doc__),
         evidence={
             "pid": pid,
-            "last_record_unix_ns": last_ns,
+            "last_record_unix_ns": seen.time_unix_ns,
             "last_step": step,
-            "launches": launches,
-            "launch_returned": None if launch is None else not hung,
+            "launches": seen.launches,
+            "launch_returned": seen.returned,
         },
-        page=_page(log, shown_step, launch),
+        page=_page(log, step, launch),
         rank=run.rank,
-        step=shown_step,
-        graph=graph,
+        step=step,
+        graph=seen.graph,
         launch=launch,
-        kernel=kernel,
+        kernel=seen.kernel,
         log=log,
     )
 
@@ -80,7 +70,15 @@ def is_running(pid: int | None, began_unix_ns: int | None) -> bool:
         pass
     except (ProcessLookupError, OverflowError):
         return False
-    started = Path(f"/proc/{pid}")
-    if began_unix_ns is None or not started.exists():
-        return True
-    return started.stat().st_ctime <= began_unix_ns / 1e9 + _START_SLACK_S
+    started_s = _started_unix_s(pid)
+    return began_unix_ns is None or started_s is None or started_s <= began_unix_ns / 1e9 + _START_SLACK_S
+
+
+def _started_unix_s(pid: int) -> float | None:
+    """When a process began; None where the system does not say (only Linux does)."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        boot_s = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+    except (OSError, IndexError, ValueError):
+        return None
+    return int(boot_s[1]) + ticks / os.sysconf("SC_CLK_TCK") if boot_s else None

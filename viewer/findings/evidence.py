@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
 
-from viewer.findings.rules import rule_of as rule_of
-from viewer.queries import sql
-from viewer.queries.rows import Finding, SourceLine
+from viewer.queries.compile_events import CompileEvent, list_compile_events
+from viewer.queries.rows import Finding
 from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
@@ -21,59 +19,17 @@ MOST_EXAMPLES = 8
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class CompileEvent:
-    """Something that happened to one compile."""
-
-    log: int
-    rank: int | None
-    compile_id: str
-    frame: str | None
-    status: str
-    time_ns: int
-    cause: str
-    text: str
-    source: SourceLine | None
-    """The line of the user's program that it is about, else the compiled function."""
-
-    @property
-    def frame_id(self) -> str:
-        """``3`` of ``3/1``: the frame that is compiled anew for each of its compile ids."""
-        return self.compile_id.rsplit("/", 1)[0]
-
-    @property
-    def name(self) -> str:
-        return self.frame or f"frame {self.frame_id}"
-
-
 class Evidence:
     """What several findings look at, read once."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.runs = list_runs(trace)
-        self._events = grouped(_compile_events(trace), lambda pair: pair[0])
+        self._events = list_compile_events(trace)
 
     def compile_events(self, kind: str) -> list[CompileEvent]:
         """Events of one kind, in order of time."""
-        return [event for group in self._events if group[0][0] == kind for _, event in group]
-
-
-def _compile_events(trace: Trace) -> list[tuple[str, CompileEvent]]:
-    found = sql.rows(
-        trace,
-        "SELECT e.kind, e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
-        " e.cause, e.text, coalesce(e.file, c.file), coalesce(e.line, c.line), coalesce(e.function, c.function),"
-        " e.code"
-        " FROM compile_events e JOIN logs l ON l.log = e.log"
-        " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
-        " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",
-    )
-    return [(row[0], CompileEvent(*[*row[1:9], _source(*row[9:])])) for row in found]
-
-
-def _source(file: str | None, line: int | None, function: str | None, code: str | None) -> SourceLine | None:
-    return SourceLine(file, line, function or "", code or "") if file and line is not None else None
+        return [event for event in self._events if event.kind == kind]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
@@ -82,6 +38,11 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     for item in items:
         groups[key(item)].append(item)
     return list(groups.values())
+
+
+def rule_of(docstring: str | None) -> str:
+    """A module's docstring as one line: the rule, to be shown beside what it found."""
+    return " ".join((docstring or "").split())
 
 
 def compile_page(log: int, compile_id: str) -> str:

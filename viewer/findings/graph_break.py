@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
-    CompileEvent,
     Evidence,
     Timed,
     compile_page,
@@ -13,6 +12,7 @@ from viewer.findings.evidence import (
     rule_of,
     times,
 )
+from viewer.queries.compile_events import CompileEvent
 from viewer.queries.rows import Finding
 
 

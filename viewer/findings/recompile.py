@@ -7,13 +7,13 @@ from collections import Counter
 
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
-    CompileEvent,
     Evidence,
     Timed,
     compile_page,
     grouped,
     rule_of,
 )
+from viewer.queries.compile_events import CompileEvent
 from viewer.queries.rows import Finding
 
 

@@ -7,13 +7,13 @@ import re
 
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
-    CompileEvent,
     Evidence,
     Timed,
     compile_page,
     grouped,
     rule_of,
 )
+from viewer.queries.compile_events import CompileEvent
 from viewer.queries.rows import Finding
 
 _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")

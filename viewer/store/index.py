@@ -44,44 +44,39 @@ def _ingest_files() -> list[str]:
 
 def open_index(index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
     """A connection to the index when it is the one of `key`; None for any other, broken, locked or missing file."""
-    if not index.is_file():
-        return None
-    connection = duckdb.connect(":memory:", config=_NO_EXTENSIONS)
+    return _attached(_connect(), index, key) if index.is_file() else None
+
+
+def build_index(index: Path, key: str, rows: Rows, log_bytes: int) -> duckdb.DuckDBPyConnection | None:
+    """Write the index and open it; None where it cannot be written, or where another program holds it."""
+    connection = _connect()
     try:
-        if _attach(connection, index, key):
+        index.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=index.parent, prefix=".stepscope-") as folder:
+            new = Path(folder, "index")
+            _write(connection, new, key, rows, _SMALL_BLOCK if log_bytes < _SMALL_BYTES else _LARGE_BLOCK)
+            os.replace(new, index)
+    except (OSError, duckdb.IOException):
+        connection.close()
+        return None
+    return _attached(connection, index, key)
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(":memory:", config=_NO_EXTENSIONS)
+
+
+def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
+    """Attach read-only and shut every other way to files; None, and closed, when it is not the index of `key`."""
+    try:
+        connection.execute(f"ATTACH {_quoted(index)} AS {NAME} (READ_ONLY)")
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        if connection.execute(f"SELECT value FROM {NAME}.meta WHERE key = 'key'").fetchone() == (key,):
             return connection
     except duckdb.Error:
         pass
     connection.close()
     return None
-
-
-def build_index(index: Path, key: str, rows: Rows, log_bytes: int) -> duckdb.DuckDBPyConnection | None:
-    """Write the index and open it; None where it cannot be written."""
-    try:
-        index.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=index.parent, prefix=".stepscope-") as folder:
-            new = Path(folder, "index")
-            connection = duckdb.connect(":memory:", config=_NO_EXTENSIONS)
-            try:
-                _write(connection, new, key, rows, _SMALL_BLOCK if log_bytes < _SMALL_BYTES else _LARGE_BLOCK)
-                os.replace(new, index)
-                if _attach(connection, index, key):
-                    return connection
-            except (OSError, duckdb.IOException):
-                pass
-            connection.close()
-    except OSError:
-        pass
-    return None
-
-
-def _attach(connection: duckdb.DuckDBPyConnection, index: Path, key: str) -> bool:
-    """Attach read-only, shut every other way to files, and say whether it is the index of `key`."""
-    connection.execute(f"ATTACH {_quoted(index)} AS {NAME} (READ_ONLY)")
-    connection.execute("SET enable_external_access = false; SET lock_configuration = true")
-    found = connection.execute(f"SELECT value FROM {NAME}.meta WHERE key = 'key'").fetchone()
-    return found == (key,)
 
 
 def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Rows, block: int) -> None:

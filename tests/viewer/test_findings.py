@@ -1,0 +1,204 @@
+"""The verdict: each kind of finding on a log that has it, none on a healthy one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded
+from tracer.records import Calls, End, Failure, Skipped, Step
+from viewer.findings import KINDS, all_findings
+from viewer.queries.compiles import list_compiles
+from viewer.queries.rows import Finding
+from viewer.store.open import Trace
+
+Open = Callable[[LogBuilder | bytes], Trace]
+GRAPH_BREAK = b"""Graph break in user code at /src/model.py:5
+Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
+
+Failed to trace builtin operator
+  Explanation: Dynamo does not know how to trace builtin operator `print`
+  Hint: Avoid calling `print`.
+
+  Developer debug context: builtin print
+
+User code traceback:
+  File "/src/train.py", line 8, in <module>
+    f(x).backward()
+  File "/src/model.py", line 5, in f
+    print("hello")
+
+Traceback (most recent call last):
+  File "/torch/_dynamo/symbolic_convert.py", line 1076, in wrapper
+    return inner_fn(self, inst)
+"""
+
+
+def ids(frame: int, number: int, attempt: int = 0) -> dict[str, Any]:
+    return {"frame_id": frame, "frame_compile_id": number, "attempt": attempt}
+
+
+def only(trace: Trace) -> Finding:
+    (finding,) = all_findings(trace)
+    assert finding.kind in KINDS
+    assert finding.evidence
+    assert finding.rule.endswith(".")
+    orjson.dumps(finding)
+    return finding
+
+
+def test_healthy_runs_have_no_finding(opened: Open) -> None:
+    assert all_findings(opened(recorded())) == []
+    assert all_findings(opened(compile_records(LogBuilder()))) == []
+    warm = recorded().data.replace(b"fx_graph_cache_miss", b"fx_graph_cache_hit")
+    assert all_findings(opened(warm)) == []
+
+
+def test_recompiles_of_a_frame_are_one_finding(opened: Open) -> None:
+    log = compile_records(LogBuilder())
+    for number, value in ((1, "a"), (2, "b")):
+        reason = f"0/{number - 1}: n == '{value}'          # return x * n  # model.py:24 in k\nUser stack trace:\n"
+        stack = '  File "/src/model.py", line 24, in k\n    return x * n'
+        payload = orjson.dumps([reason + stack, "0/0: other"]) if number == 2 else (reason + stack).encode()
+        log.artifact("recompile_reasons", payload, **ids(0, number))
+        compile_records(log, 0, number)
+    trace = opened(log)
+    finding = only(trace)
+    assert (finding.kind, finding.severity) == ("recompile", "info")
+    assert finding.title == "2 recompiles of forward (model.py:10): n == 'b'"
+    assert finding.evidence == {"recompiles": 2, "compile_ids": ["0/1", "0/2"], "reasons": ["n == 'a'", "n == 'b'"]}
+    assert finding.page == "/compile/0_2?log=0"
+    assert finding.source is not None
+    assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/model.py", 24, "return x * n")
+    assert [row.recompile_reason for row in list_compiles(trace)] == [None, "0/0: n == 'a'", "0/1: n == 'b'"]
+
+
+def test_recompile_limit(opened: Open) -> None:
+    log = compile_records(LogBuilder())
+    reason = "Dynamo recompile limit exceeded\n  Explanation: exceeding the recompile_limit (currently set to 8)."
+    metrics = {"fail_type": "Unsupported", "fail_reason": reason, "co_name": None, "duration_us": 10}
+    log.torch("compilation_metrics", metrics, None, **ids(0, 1))
+    trace = opened(log)
+    finding = only(trace)
+    assert (finding.kind, finding.severity) == ("recompile_limit", "warning")
+    assert finding.title == "forward (model.py:10) reached the recompile limit (8): it runs uncompiled since 0/1"
+    assert finding.evidence["limit"] == 8
+    assert {row.compile_id: row.status for row in list_compiles(trace)} == {"0/0": "ok", "0/1": "fallback"}
+
+
+def test_graph_breaks_are_grouped_by_cause(opened: Open) -> None:
+    log = LogBuilder()
+    for number in range(2):
+        log.artifact("dynamo_graph_break_reason", GRAPH_BREAK, "string", **ids(0, number))
+        compile_records(log, 0, number)
+    trace = opened(log)
+    finding = only(trace)
+    assert (finding.kind, finding.severity) == ("graph_break", "info")
+    assert finding.title == "Graph break in forward (model.py:10) (2 times): Failed to trace builtin operator"
+    assert finding.evidence["breaks"] == 2
+    assert "Hint: Avoid calling" in finding.evidence["explanation"]
+    assert "debug context" not in finding.evidence["explanation"]
+    assert finding.source is not None
+    assert (finding.source.line, finding.source.function, finding.source.code) == (5, "f", 'print("hello")')
+
+
+def test_restart_reasons_of_older_versions_are_graph_breaks(opened: Open) -> None:
+    log = compile_records(LogBuilder(), restart_reasons=["'skip function graph_break in file x.py'"])
+    finding = only(opened(log))
+    assert finding.title == "Graph break in forward (model.py:10): skip function graph_break in file x.py"
+
+
+def test_a_failed_compile_is_a_warning(opened: Open) -> None:
+    log = compile_records(
+        LogBuilder(),
+        fail_type="BackendCompilerFailed",
+        fail_reason="backend='b' raised:\nRuntimeError: broken",
+        fail_user_frame_filename="/src/model.py",
+        fail_user_frame_lineno=13,
+    )
+    trace = opened(log)
+    finding = only(trace)
+    assert (finding.kind, finding.severity) == ("compile_failure", "warning")
+    assert finding.title == "Compiling forward (model.py:10) failed: BackendCompilerFailed: backend='b' raised:"
+    assert finding.source is not None
+    assert finding.source.line == 13
+    assert [row.status for row in list_compiles(trace)] == ["failed"]
+
+
+def test_a_suppressed_failure_falls_back(opened: Open) -> None:
+    trace = opened(compile_records(LogBuilder(), fail_type="X", fail_reason="y", config_suppress_errors=True))
+    assert [row.status for row in list_compiles(trace)] == ["fallback"]
+    assert only(trace).kind == "compile_failure"
+
+
+def test_a_failed_compile_at_the_end_of_a_dead_log_is_critical(opened: Open) -> None:
+    log = compile_records(recorded(end=False), 3, 0, fail_type="X", fail_reason="y", start_time_us=10**15 * 2)
+    assert [(f.kind, f.severity) for f in all_findings(opened(log))] == [
+        ("crash", "critical"),
+        ("compile_failure", "critical"),
+    ]
+
+
+def test_cache_bypass(opened: Open) -> None:
+    payload = orjson.dumps({"cache_bypass_reason": "Unsupported call_function target x"})
+    log = compile_records(LogBuilder()).artifact("fx_graph_cache_bypass", payload, **ids(0, 0))
+    log.artifact("aotautograd_cache_bypass", payload, **ids(0, 0))
+    finding = only(opened(log))
+    assert (finding.kind, finding.severity) == ("cache_bypass", "info")
+    assert finding.evidence["reasons"] == ["Unsupported call_function target x"]
+
+
+def test_what_was_not_recorded(opened: Open) -> None:
+    log = recorded(end=False).record(Skipped("launches of CUDA graph replays", "recorded before attach", 0))
+    log.record(Failure("launches", "ValueError: x", 2)).record(End("exit", 0))
+    findings = all_findings(opened(log))
+    assert [(f.kind, f.severity, f.page) for f in findings] == [
+        ("not_recorded", "info", "/problems"),
+        ("not_recorded", "info", "/graphs/0"),
+    ]
+    assert findings[0].title == "Not recorded (2 times): launches (the recorder failed here: ValueError: x)"
+
+
+def test_a_log_without_its_end_is_a_crash(opened: Open) -> None:
+    finding = only(opened(recorded(end=False, pid=2**22 + 5)))
+    assert (finding.kind, finding.severity) == ("crash", "critical")
+    assert finding.title.startswith("The log has no end record: process 4194309 ended in step 2, after launch 15")
+    assert finding.page == "/steps/2?log=0&launch=15"
+    assert finding.evidence["launches"] == 16
+
+
+def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
+    log = recorded(steps=1, end=False, pid=2**22 + 5)
+    log.record(Step(1, "start", None, "call", MONOTONIC_NS + 2_000_000))
+    batch = calls(50, 1, MONOTONIC_NS + 2_000_000)
+    inner = {field: getattr(batch.calls, field)[1:] for field in Calls.__dataclass_fields__ if field != "KIND"}
+    ended = Calls(**{**inner, "launches": [2], "state": ["raised"]})
+    log.record(replace(batch, calls=ended, site=[0, 1], start_ns=[1, 2], host_duration_ns=[3, -1]))
+    finding = only(opened(log))
+    assert finding.title.endswith("ended in step 1, in launch 5 (cpp_fused_relu_0)")
+    assert finding.evidence["launch_returned"] is False
+
+
+def test_a_living_process_has_not_crashed(opened: Open) -> None:
+    now = time.time_ns()
+    assert all_findings(opened(recorded(end=False, pid=os.getpid(), unix_ns=now))) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="only Linux says when a process began")
+def test_a_younger_process_of_the_same_id_is_another(opened: Open) -> None:
+    long_ago = time.time_ns() - 10**9 * 86_400 * 365
+    assert only(opened(recorded(end=False, pid=os.getpid(), unix_ns=long_ago))).kind == "crash"
+
+
+def test_the_worst_comes_first(opened: Open) -> None:
+    log = recorded(end=False)
+    log.artifact("dynamo_graph_break_reason", GRAPH_BREAK, "string", **ids(5, 0))
+    compile_records(log, 5, 0, fail_type="X", fail_reason="y")
+    log.record(calls(900, 900, MONOTONIC_NS + 9_000_000_000))
+    assert [f.severity for f in all_findings(opened(log))] == ["critical", "warning", "info"]

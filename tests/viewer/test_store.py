@@ -1,0 +1,201 @@
+"""Where the index lies, when it is used again, and what it may not do."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.viewer.synthetic import WRAPPER, LogBuilder, compile_records, recorded
+from viewer.ingest import sources
+from viewer.ingest.logs import read_logs
+from viewer.ingest.rows import Rows
+from viewer.queries.artifacts import list_records, record_detail
+from viewer.queries.compiles import compile_detail
+from viewer.queries.overview import overview
+from viewer.store.open import open_trace
+
+NAME = "stepscope_trace_rank_0_1_x.log"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return recorded().write(tmp_path / "trace" / NAME)
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one whenever logs are read."""
+    seen: list[int] = []
+
+    def counted(logs: list[sources.Source]) -> Rows:
+        seen.append(len(logs))
+        return read_logs(logs)
+
+    monkeypatch.setattr("viewer.store.open.read_logs", counted)
+    return seen
+
+
+def launches(path: Path | str) -> int | None:
+    with open_trace(path) as trace:
+        return overview(trace).counts.launches
+
+
+def test_the_index_lies_beside_the_log_and_is_used_again(log: Path, builds: list[int]) -> None:
+    with open_trace(log) as trace:
+        assert trace.index == log.with_name(f"{NAME}.stepscope.duckdb")
+        assert trace.index_bytes == trace.index.stat().st_size > 0
+    assert (launches(log), launches(log)) == (16, 16)
+    assert builds == [1]
+    assert sorted(path.name for path in log.parent.iterdir()) == [NAME, f"{NAME}.stepscope.duckdb"]
+
+
+def test_the_index_of_a_folder_lies_in_it(log: Path, builds: list[int]) -> None:
+    with open_trace(log.parent) as trace:
+        assert trace.index == log.parent / ".stepscope.duckdb"
+    assert launches(log.parent) == 16
+    assert builds == [1]
+
+
+def test_a_log_that_grew_is_read_again_while_the_old_trace_is_open(log: Path, builds: list[int]) -> None:
+    with open_trace(log) as old:
+        recorded(steps=5).write(log)
+        assert launches(log) == 24
+        assert overview(old).counts.launches == 16
+    assert builds == [1, 1]
+
+
+def test_a_log_of_the_same_size_is_told_by_its_time(log: Path, builds: list[int]) -> None:
+    launches(log)
+    os.utime(log, ns=(0, log.stat().st_mtime_ns + 1_000_000))
+    launches(log)
+    assert builds == [1, 1]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"\0" * 50_000])
+def test_a_broken_index_is_built_again(log: Path, content: bytes) -> None:
+    index = log.with_name(f"{NAME}.stepscope.duckdb")
+    index.write_bytes(content)
+    assert launches(log) == 16
+    assert index.stat().st_size > len(content) or content == b"\0" * 50_000
+
+
+def test_an_index_with_damaged_pages_does_no_harm(log: Path) -> None:
+    with open_trace(log) as trace:
+        index = trace.index
+    data = bytearray(index.read_bytes())
+    data[4096:8192] = os.urandom(4096)
+    index.write_bytes(bytes(data))
+    assert launches(log) == 16
+
+
+def test_a_folder_in_the_way_of_the_index(log: Path) -> None:
+    index = log.with_name(f"{NAME}.stepscope.duckdb")
+    (index / "precious").mkdir(parents=True)
+    with open_trace(log) as trace:
+        assert trace.index.parent == sources.cache_dir()
+        assert overview(trace).counts.launches == 16
+    assert (index / "precious").is_dir()
+
+
+def test_an_index_that_another_program_has_locked(log: Path) -> None:
+    index = log.with_name(f"{NAME}.stepscope.duckdb")
+    with duckdb.connect(str(index)):
+        assert launches(log) == 16
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind this user")
+def test_a_folder_that_cannot_be_written(log: Path, builds: list[int]) -> None:
+    log.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with open_trace(log) as trace:
+            assert trace.index.parent == sources.cache_dir()
+        assert launches(log) == 16
+    finally:
+        log.parent.chmod(stat.S_IRWXU)
+    assert builds == [1]
+
+
+def test_a_place_of_ones_own_for_the_index(log: Path, tmp_path: Path) -> None:
+    with open_trace(log, index_dir=tmp_path / "elsewhere") as trace:
+        assert trace.index.parent == tmp_path / "elsewhere"
+    assert [path.name for path in log.parent.iterdir()] == [NAME]
+
+
+@pytest.mark.parametrize("name", ["it's; a 'log'.log", "日本 語.log", "%s{x}.log"])
+def test_odd_names(tmp_path: Path, name: str) -> None:
+    assert launches(recorded().write(tmp_path / name)) == 16
+
+
+def test_gz_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = recorded().data
+    (tmp_path / "x.log.gz").write_bytes(gzip.compress(data))
+    with open_trace(tmp_path / "x.log.gz") as trace:
+        (row,) = list_records(trace, kind="inductor_output_code").rows
+        assert trace.payload(row.record).decode() == WRAPPER
+        assert overview(trace).runs[0].path == str(tmp_path / "x.log.gz")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    with open_trace("-") as trace:
+        assert overview(trace).counts.launches == 16
+        assert overview(trace).runs[0].path == "<stdin>"
+
+
+def test_logs_in_folders_are_found(tmp_path: Path) -> None:
+    recorded().write(tmp_path / "a" / "b" / NAME)
+    compile_records(LogBuilder()).write(tmp_path / "renamed.txt")
+    (tmp_path / "notes.txt").write_text("not a log\n")
+    (tmp_path / "model.py").write_text("V0101 00:00:00.000000 1 a.py:1] {}\n")
+    compile_records(LogBuilder()).write(tmp_path / ".hidden" / "dedicated_log_torch_trace_x.log")
+    compile_records(LogBuilder()).write(tmp_path / "1" / "2" / "3" / "4" / "5" / "6" / "7" / "too_deep.log")
+    with open_trace(tmp_path) as trace:
+        assert [log.path.name for log in trace.logs] == [NAME, "renamed.txt"]
+
+
+def test_the_index_is_read_only_and_reads_no_other_file(log: Path) -> None:
+    with open_trace(log) as trace:
+        for statement in (
+            "DELETE FROM records",
+            "CREATE TABLE x (i INT)",
+            "SELECT * FROM read_csv('/etc/hostname')",
+            "COPY records TO 'out.csv'",
+            "ATTACH 'other.duckdb'",
+            "INSTALL httpfs",
+            "SET enable_external_access = true",
+        ):
+            with pytest.raises(duckdb.Error):
+                trace.cursor().execute(statement)
+
+
+def test_payloads_are_not_copied_into_the_index(log: Path) -> None:
+    with open_trace(log) as trace:
+        (row,) = list_records(trace, kind="inductor_output_code").rows
+        assert b"extern_kernels.mm(arg0_1, arg1_1, out=buf0)" not in trace.index.read_bytes()
+        assert trace.payload(row.record).decode() == WRAPPER
+        assert trace.payload(10**6) == b""
+        assert trace.header(10**6) == b""
+
+
+def test_a_child_finds_file_names_in_its_parents_string_table(tmp_path: Path) -> None:
+    parent = compile_records(recorded(pid=100))
+    parent.write(tmp_path / "stepscope_trace_100.log")
+    child = recorded(pid=101, parent_pid=100).data.replace(b'{"str":["/src/model.py",7]}', b'{"link":{"name":"x"}}')
+    (tmp_path / "stepscope_trace_101.log").write_bytes(child)
+    with open_trace(tmp_path) as trace:
+        detail = compile_detail(trace, 1, "0/0")
+        assert detail is not None
+        assert detail.stack[0].file == "/src/model.py"
+
+
+def test_a_record_of_a_log_that_shrank_is_shown_as_far_as_it_goes(log: Path) -> None:
+    with open_trace(log) as trace:
+        last = list_records(trace).total - 1
+        os.truncate(log, 100)
+        detail = record_detail(trace, last)
+        assert detail is not None
+        assert detail.payload == ""

@@ -1,0 +1,66 @@
+"""What happened to compiles: recompiles, graph breaks, failures, bypassed caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewer.queries import sql
+from viewer.queries.rows import SourceLine
+from viewer.store.open import Trace
+
+
+@dataclass(frozen=True)
+class CompileEvent:
+    """Something that happened to one compile."""
+
+    kind: str
+    """recompile, recompile_limit, graph_break, compile_failure or cache_bypass."""
+    log: int
+    rank: int | None
+    compile_id: str
+    frame: str | None
+    status: str
+    time_ns: int
+    cause: str
+    text: str
+    source: SourceLine | None
+    """The line of the user's program that it is about, else the compiled function."""
+
+    @property
+    def frame_id(self) -> str:
+        """``3`` of ``3/1``: the frame that is compiled anew for each of its compile ids."""
+        return self.compile_id.rsplit("/", 1)[0]
+
+    @property
+    def name(self) -> str:
+        return self.frame or f"frame {self.frame_id}"
+
+
+def list_compile_events(trace: Trace) -> list[CompileEvent]:
+    """Events of all compiles, in order of time."""
+    found = sql.rows(
+        trace,
+        "SELECT e.kind, e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
+        " e.cause, e.text, coalesce(e.file, c.file), coalesce(e.line, c.line), coalesce(e.function, c.function),"
+        " e.code"
+        " FROM compile_events e JOIN logs l ON l.log = e.log"
+        " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
+        " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",
+    )
+    return [CompileEvent(*[*row[:9], _source(*row[9:])]) for row in found]
+
+
+def _source(file: str | None, line: int | None, function: str | None, code: str | None) -> SourceLine | None:
+    return SourceLine(file, line, function or "", code or "") if file and line is not None else None
+
+
+def last_compiles_of_unfinished_logs(trace: Trace) -> dict[int, str]:
+    """log -> its last compile, for logs without an end record and without calls after that compile began."""
+    found = sql.rows(
+        trace,
+        "SELECT c.log, max_by(c.compile_id, c.start_unix_ns) FROM compiles c JOIN logs l ON l.log = c.log"
+        " WHERE NOT l.complete GROUP BY c.log, l.unix_ns, l.monotonic_ns"
+        " HAVING max(c.start_unix_ns) > coalesce((SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
+        " - l.monotonic_ns + l.unix_ns, 0)",
+    )
+    return dict(found)
