@@ -19,6 +19,8 @@ from viewer.ingest.sources import STDIN, Source, cache_dir, find_logs
 from viewer.store.index import NAME, build_index, index_key, open_index
 
 INDEX_SUFFIX = ".stepscope.duckdb"
+_ANY_WRITE = 0o222
+"""A folder that nobody may write is left alone by the administrator too, whom permissions do not bind."""
 
 
 class Trace:
@@ -110,7 +112,9 @@ def _index_paths(path: str | os.PathLike[str], key: str, index_dir: str | os.Pat
     if index_dir is not None:
         yield Path(index_dir).absolute() / name
     elif str(path) != STDIN:
-        yield trace / INDEX_SUFFIX if trace.is_dir() else trace.with_name(name)
+        beside = trace / INDEX_SUFFIX if trace.is_dir() else trace.with_name(name)
+        if beside.parent.stat().st_mode & _ANY_WRITE:
+            yield beside
     folder = cache_dir()
     yield folder / f"{key[:32]}{INDEX_SUFFIX}"
     yield Path(tempfile.mkdtemp(dir=folder), "index")
