@@ -12,9 +12,7 @@ from typing import Any
 import orjson
 
 from tracer import log_format
-from tracer.records import Record, artifact_name, to_payload
-
-ENCODE = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+from tracer.records import Record, artifact_name
 
 
 class LogWriter:
@@ -36,7 +34,9 @@ class LogWriter:
 
     def write(self, record: Record, envelope: dict[str, Any] | None = None) -> None:
         """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
-        self.write_artifact(artifact_name(record), "json", orjson.dumps(to_payload(record), option=ENCODE), envelope)
+        self.write_artifact(
+            artifact_name(record), "json", orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS), envelope
+        )
 
     def write_artifact(self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None) -> None:
         prefix = log_format.encode_prefix(datetime.now(), os.getpid(), "tracer/records.py", 1)

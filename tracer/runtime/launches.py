@@ -9,10 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from operator import sub
 from time import perf_counter_ns
 from typing import Any, Protocol
-
-import numpy as np
 
 from tracer.records import Calls, Graph, Launches, Skipped, TensorMeta, Tensors
 
@@ -177,15 +176,16 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
 
 def to_batch(calls: Sequence[Call]) -> Launches:
     """The columns of finished calls."""
-    columns = [_call_rows(call) for call in calls]
-    rows = np.concatenate(columns) if columns else np.empty((0, 3), np.int64)
-    lengths = [len(column) for column in columns]
-    starts = np.diff(rows[:, 1], prepend=0)
-    firsts = np.cumsum([0, *lengths[:-1]])
-    for call, first, length in zip(calls, firsts, lengths, strict=True):
-        if length:
-            starts[first] = rows[first, 1] - call.start_ns
-    durations = np.where(rows[:, 2] == NO_END, NO_END, rows[:, 2] - rows[:, 1])
+    sites: list[int] = []
+    starts: list[int] = []
+    durations: list[int] = []
+    for call in calls:
+        started, ended = call.rows[1::3], call.rows[2::3]
+        sites += call.rows[0::3]
+        starts += map(sub, started, [call.start_ns, *started])
+        durations += map(sub, ended, started)
+        if len(ended) < len(started):
+            durations.append(NO_END)
     return Launches(
         calls=Calls(
             call=[c.number for c in calls],
@@ -196,17 +196,10 @@ def to_batch(calls: Sequence[Call]) -> Launches:
             parent=[c.parent.number if c.parent else None for c in calls],
             start_ns=[c.start_ns for c in calls],
             duration_ns=[c.end_ns - c.start_ns for c in calls],
-            launches=lengths,
+            launches=[(len(c.rows) + 2) // 3 for c in calls],
             state=[c.state for c in calls],
         ),
-        site=rows[:, 0].tolist(),
-        start_ns=starts.tolist(),
-        host_duration_ns=durations.tolist(),
+        site=sites,
+        start_ns=starts,
+        host_duration_ns=durations,
     )
-
-
-def _call_rows(call: Call) -> np.ndarray[Any, np.dtype[np.int64]]:
-    rows = call.rows
-    if len(rows) % 3:
-        rows = [*rows, NO_END]
-    return np.array(rows, np.int64).reshape(-1, 3)

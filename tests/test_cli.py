@@ -1,0 +1,146 @@
+"""The command `stepscope` as a user meets it: exit codes, sentences, the demo from end to end."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+HEALTHY = """\
+import torch
+torch.set_num_threads(1)
+function = torch.compile(lambda x: (x @ x).relu())
+for _ in range(3):
+    function(torch.ones(8, 8))
+"""
+
+
+def stepscope(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from viewer.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("demo")
+    result = stepscope("demo", "-o", "out", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return folder / "out", result.stdout
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "healthy.py").write_text(HEALTHY)
+    result = stepscope("run", "--fresh-cache", "-o", "trace", "--", "healthy.py", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "stepscope summary trace" in result.stderr
+    return folder / "trace"
+
+
+def test_the_demo_shows_its_run_and_says_how_to_go_on(demo: tuple[Path, str]) -> None:
+    out, text = demo
+    assert re.search(r"step 2: loss nan", text)
+    assert "116 launches" in text
+    assert f"stepscope serve {out.name}" in text
+    assert out.joinpath("report.html").stat().st_size < 1_000_000
+
+
+def test_summary_json_has_every_key(recorded: Path) -> None:
+    result = stepscope("summary", recorded, "--json", cwd=recorded.parent)
+    assert result.returncode == 0, result.stderr
+    answer = orjson.loads(result.stdout)
+    assert answer["format"] == "stepscope-summary/1"
+    keys = {"format", "runs", "counts", "ingest", "findings", "graphs", "memory", "compiles", "overhead"}
+    assert keys <= answer.keys()
+    assert answer["counts"]["steps"] == 3
+    assert answer["counts"]["launches"] == 3 * answer["counts"]["launch_sites"]
+    assert answer["runs"][0]["complete"] is True
+    assert answer["findings"] == []
+    assert answer["counts"]["value_rows"] is None
+
+
+def test_a_trace_from_standard_input_and_from_gz(recorded: Path) -> None:
+    (log,) = recorded.glob("*.log")
+    command = [sys.executable, "-c", "from viewer.cli import main; main()", "summary", "-"]
+    piped = subprocess.run(command, input=log.read_bytes(), capture_output=True, timeout=60)
+    packed = recorded.parent / "copy.log.gz"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    unpacked = stepscope("summary", packed, cwd=recorded.parent)
+    assert piped.stdout.decode().splitlines()[0] == unpacked.stdout.splitlines()[0]
+    assert unpacked.stdout.startswith("No findings in 3 steps")
+
+
+def test_check_is_zero_for_a_healthy_run(recorded: Path) -> None:
+    assert stepscope("check", recorded, cwd=recorded.parent).returncode == 0
+
+
+def test_check_fails_on_the_kinds_it_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "broken.py"
+    program.write_text(
+        "import torch\n"
+        "def backend(graph, inputs): raise RuntimeError('no')\n"
+        "try: torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))\n"
+        "except Exception: pass\n"
+    )
+    assert stepscope("run", "-o", "t", "--", "broken.py", cwd=tmp_path).returncode == 0
+    failed = stepscope("check", "t", "--fail-on", "compile_failure", cwd=tmp_path)
+    assert failed.returncode == 1
+    assert "compile_failure" in failed.stdout
+    assert stepscope("check", "t", "--fail-on", "graph_break", cwd=tmp_path).returncode == 0
+    unknown = stepscope("check", "t", "--fail-on", "nonsense", cwd=tmp_path)
+    assert unknown.returncode == 2
+    assert "nonsense" in unknown.stderr
+
+
+@pytest.mark.parametrize("command", ["summary", "check", "report", "serve"])
+@pytest.mark.parametrize("case", ["missing", "empty", "folder", "picture"])
+def test_bad_input_is_one_sentence(tmp_path: Path, command: str, case: str) -> None:
+    path = tmp_path / case
+    if case == "folder":
+        path.mkdir()
+    elif case != "missing":
+        path.write_bytes(b"" if case == "empty" else b"\x89PNG\r\n\x1a\n\x00\x00")
+    result = stepscope(command, path, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("stepscope: ")
+    assert result.stderr.count("\n") == 1
+    assert case in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_programs_own_exit_code_comes_back(tmp_path: Path) -> None:
+    assert stepscope("run", "--", "-c", "raise SystemExit(5)", cwd=tmp_path).returncode == 5
+    nothing = stepscope("run", "--", "-c", "print('hello')", cwd=tmp_path)
+    assert nothing.stdout == "hello\n"
+    assert "no log was written" in nothing.stderr
+    missing = stepscope("run", "--", "no-such-program", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "no-such-program" in missing.stderr
+
+
+def test_recording_by_the_variable_alone(tmp_path: Path) -> None:
+    environment = {**os.environ, "STEPSCOPE_TRACE": str(tmp_path / "out")}
+    code = "import torch; torch.compile(lambda x: x.sin(), backend='aot_eager')(torch.ones(2))"
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+    assert len(list((tmp_path / "out").glob("stepscope_trace_rank_0_*.log"))) == 1
+    silent = tmp_path / "silent"
+    environment["STEPSCOPE_TRACE"] = str(silent)
+    subprocess.run([sys.executable, "-c", "import torch; torch.ones(2) + 1"], env=environment, check=True, timeout=120)
+    assert not silent.exists()
+
+
+def test_a_setting_that_cannot_be_is_said_and_the_program_runs(tmp_path: Path) -> None:
+    environment = {**os.environ, "STEPSCOPE_TRACE": str(tmp_path), "STEPSCOPE_LEVEL": "loud"}
+    code = "import torch; print(torch.compile(lambda x: x + 1, backend='aot_eager')(torch.ones(1)).item())"
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert result.stdout == "2.0\n"
+    assert result.stderr.count("stepscope:") == 1
+    assert "loud" in result.stderr
