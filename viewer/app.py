@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from viewer import assets, pages, rendering
+from viewer import assets, contexts, pages, rendering
 from viewer.errors import StepscopeError
 from viewer.pages import NotThere, Page
 
@@ -32,11 +32,11 @@ class Dashboard:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.import_map = rendering.to_json(assets.served_import_map())
-        self._frame: pages.Frame | None = None
+        self._frame: contexts.Frame | None = None
         self._lock = threading.Lock()
 
     @property
-    def frame(self) -> pages.Frame:
+    def frame(self) -> contexts.Frame:
         if self._frame is None:
             from viewer.queries.overview import overview
 
@@ -49,9 +49,7 @@ class Dashboard:
         html = (
             rendering.environment()
             .get_template(template)
-            .render(
-                **context, context=context, frame=self.frame, section=section, import_map=Markup(self.import_map)
-            )
+            .render(**context, context=context, frame=self.frame, section=section, import_map=Markup(self.import_map))
         )
         return Response(html, status, media_type="text/html")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Literal, TypeAlias
 
 Language = Literal["python", "cpp", "json", "text"]
@@ -49,23 +50,10 @@ def _tokens_of_wrapper(text: str) -> Iterator[Piece]:
 
 
 def _tokens(text: str, language: Language) -> list[Piece]:
-    from pygments.lexer import Lexer
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
 
-    lexer: Lexer
-    options = {"stripnl": False, "ensurenl": False}
-    if language == "cpp":
-        from pygments.lexers.c_cpp import CppLexer
-
-        lexer = CppLexer(**options)
-    elif language == "json":
-        from pygments.lexers.data import JsonLexer
-
-        lexer = JsonLexer(**options)
-    else:
-        from pygments.lexers.python import PythonLexer
-
-        lexer = PythonLexer(**options)
-    return [(_class_of(str(token)), value) for token, value in lexer.get_tokens(text)]
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    return [(_class_of(token), value) for token, value in lexer.get_tokens(text)]
 
 
 _CLASSES = (
@@ -82,8 +70,9 @@ _CLASSES = (
 )
 
 
-def _class_of(token: str) -> str:
-    return next((name for prefix, name in _CLASSES if token.startswith(prefix)), "")
+@cache
+def _class_of(token: object) -> str:
+    return next((name for prefix, name in _CLASSES if str(token).startswith(prefix)), "")
 
 
 def _append(line: Line, name: str, text: str) -> None:

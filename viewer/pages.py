@@ -1,4 +1,4 @@
-"""What each page shows: one typed context per page, from which its HTML and its JSON twin are both made."""
+"""From an address to the context of its page: which queries a page asks."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from viewer.highlight import Language, Line, highlight, language_of
-from viewer.queries.kernel_code import CONTEXT_LINES
-from viewer.queries.rows import (
-    CompileDetail,
-    CompileRow,
-    Counts,
-    GraphDetail,
-    GraphRow,
-    LaunchDetail,
-    NotRecorded,
-    Overview,
-    Problem,
-    RecordDetail,
-    RecordPage,
-    RunRow,
-    StepRow,
-    Timeline,
+from viewer.contexts import (
+    CompilePage,
+    CompilesPage,
+    Frame,
+    GraphPage,
+    GraphsPage,
+    LaunchPage,
+    OverviewPage,
+    ProblemsPage,
+    RecordShown,
+    RecordsPage,
+    StepPage,
+    StepsPage,
 )
+from viewer.highlight import LIMIT_CHARS, Line, highlight, language_of
+from viewer.queries.kernel_code import CONTEXT_LINES
+from viewer.queries.rows import LaunchDetail, Overview, RecordDetail, RunRow, Timeline
 
 if TYPE_CHECKING:
     from viewer.store.open import Trace
@@ -63,102 +62,6 @@ class Request:
 
     def text(self, name: str) -> str | None:
         return self.query.get(name) or None
-
-
-@dataclass(frozen=True)
-class OverviewPage:
-    overview: Overview
-
-
-@dataclass(frozen=True)
-class StepsPage:
-    runs: list[RunRow]
-    steps: list[StepRow]
-
-
-@dataclass(frozen=True)
-class LaunchPage:
-    """The side panel of a launch."""
-
-    launch: LaunchDetail
-    code_lines: list[tuple[int | None, Line]]
-    """The generated code: the wrapper's line number and its coloured pieces; no number where lines are left out."""
-
-
-@dataclass(frozen=True)
-class StepPage:
-    row: StepRow
-    steps: list[StepRow]
-    """Every step of the same log."""
-    timeline: Timeline
-    launch: LaunchPage | None
-    """What the panel shows; None: closed."""
-
-
-@dataclass(frozen=True)
-class GraphsPage:
-    graphs: list[GraphRow]
-    not_recorded: list[NotRecorded]
-
-
-@dataclass(frozen=True)
-class GraphPage:
-    detail: GraphDetail
-    not_recorded: list[NotRecorded]
-    site: int | None
-    """The launch site that the address points at."""
-
-
-@dataclass(frozen=True)
-class CompilesPage:
-    compiles: list[CompileRow]
-
-
-@dataclass(frozen=True)
-class CompilePage:
-    detail: CompileDetail
-
-
-@dataclass(frozen=True)
-class RecordsPage:
-    page: RecordPage
-    log: int | None
-    compile_id: str | None
-    kind: str | None
-    text: str | None
-
-
-@dataclass(frozen=True)
-class RecordShown:
-    detail: RecordDetail
-    text: str
-    """The payload as shown: JSON is indented."""
-    language: Language
-    plain: bool
-    """Too long to colour."""
-
-
-@dataclass(frozen=True)
-class ProblemsPage:
-    problems: list[Problem]
-    not_recorded: list[NotRecorded]
-    failed: list[CompileRow]
-    hook_failures: int | None
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What stands around every page: facts of the run above, damage and cost below."""
-
-    runs: list[RunRow]
-    facts: list[str]
-    skipped: int
-    not_recorded: int
-    recorder_cost: float | None
-    """Share of the run's wall time spent in the recorder."""
-    index_bytes: int
-    version: str
-    counts: Counts
 
 
 def frame(overview: Overview) -> Frame:
@@ -327,8 +230,6 @@ def record_page(trace: Trace, request: Request) -> RecordShown:
 
 def show_record(detail: RecordDetail) -> RecordShown:
     import orjson
-
-    from viewer.highlight import LIMIT_CHARS
 
     text = detail.payload or ""
     language = language_of(detail.row.event, detail.row.name, detail.row.encoding, text)

@@ -11,7 +11,7 @@ from viewer.queries.rows import SourceLine
 T = TypeVar("T")
 
 _DROPPED: dict[str, Any] = {"argv": [], "config": {}, "payload": None, "code_lines": [], "stack": []}
-_PATH = re.compile(r"""(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s/\\:'"<>|]+[/\\])+([^\s/\\:'"<>|]*)""")
+_PATH = re.compile(r"""(?:~|\.{1,2}|[A-Za-z]:)?[/\\]+(?:[^\s/\\:'"<>|]+[/\\])+([^\s/\\:'"<>|]*)""")
 
 
 def scrub(text: str) -> str:

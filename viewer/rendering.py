@@ -135,8 +135,7 @@ def flow_text(site: SiteRow) -> str:
     """``buf0, primals_3 → buf1``: what goes in and what comes out."""
     sides = {"in": ("in", "inout"), "out": ("out", "inout")}
     names = {
-        side: [row.buffer or row.name for row in site.arguments if row.role in roles]
-        for side, roles in sides.items()
+        side: [row.buffer or row.name for row in site.arguments if row.role in roles] for side, roles in sides.items()
     }
     return " → ".join(", ".join(dict.fromkeys(side)) or "∅" for side in names.values())
 
@@ -196,9 +195,7 @@ def code_html(text: str, language: Language, id_prefix: str = "L", first: int = 
     prefix = escape(id_prefix)
     out = []
     for number, line in enumerate(highlight(text, language), first):
-        pieces = [
-            f'<i class="{name}">{escape(value)}</i>' if name else str(escape(value)) for name, value in line
-        ]
+        pieces = [f'<i class="{name}">{escape(value)}</i>' if name else str(escape(value)) for name, value in line]
         out.append(
             f'<span class="line" id="{prefix}{number}"><a class="number" href="#{prefix}{number}">{number}</a>'
             f"<code>{''.join(pieces)}\n</code></span>"
@@ -248,9 +245,7 @@ def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Stri
         size = round(max(2.0, STRIP_HEIGHT * min(duration, cap) / cap), 1)
         label = str(slowest.step) if group == 1 and index % every == 0 else ""
         x = round(index * pitch, 2)
-        bars.append(
-            Bar(slowest, x, max(1.0, round(pitch - 2, 2)), size, duration > cap, len(members) - 1, label)
-        )
+        bars.append(Bar(slowest, x, max(1.0, round(pitch - 2, 2)), size, duration > cap, len(members) - 1, label))
     return Strip(bars, round(len(groups) * pitch, 1), median, max(steps, key=lambda step: step.duration_ns or 0))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from viewer import assets, pages, rendering
+from viewer import assets, contexts, pages, rendering
 from viewer.highlight import Line, highlight
 from viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
 from viewer.redaction import redact as without_secrets
@@ -33,14 +33,14 @@ class Contents:
     """What a report holds, and in plain words what it leaves out."""
 
     overview: Overview
-    problems: pages.ProblemsPage
+    problems: contexts.ProblemsPage
     steps: list[tuple[StepRow, Timeline]] = field(default_factory=list)
-    graphs: list[pages.GraphPage] = field(default_factory=list)
+    graphs: list[contexts.GraphPage] = field(default_factory=list)
     compiles: list[CompileDetail] = field(default_factory=list)
-    panels: list[list[pages.LaunchPage]] = field(default_factory=list)
+    panels: list[list[contexts.LaunchPage]] = field(default_factory=list)
     """Launches of one call in order; calls that do the same share them."""
-    calls: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """First launch of a call -> its panels and how many launches it has."""
+    calls: list[tuple[int, list[int]]] = field(default_factory=list)
+    """Of every call which panels describe it, and its launches."""
     left_out: list[str] = field(default_factory=list)
 
 
@@ -56,7 +56,7 @@ def render_report(trace: Trace, *, redact: bool = False) -> str:
     data = {
         "steps": [timeline for _, timeline in contents.steps],
         "panels": contents.panels,
-        "calls": [[first, *found] for first, found in contents.calls.items()],
+        "calls": contents.calls,
         "spans": {f"{detail.row.log} {detail.row.compile_id}": detail.spans for detail in contents.compiles},
         "wrappers": code,
     }
@@ -141,7 +141,7 @@ def collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timelin
                 contents.panels.append([pages.launch_page_of(trace, launch) for launch, _ in launches])
                 room -= len(launches)
             if key in known:
-                contents.calls[launches[0][0]] = (known[key], len(launches))
+                contents.calls.append((known[key], [launch for launch, _ in launches]))
             else:
                 missing += len(launches)
     if missing:
@@ -151,13 +151,12 @@ def collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timelin
 def launches_of_calls(timeline: Timeline) -> Iterable[tuple[CallRow, list[tuple[int, int]]]]:
     """Outermost calls with their launches (id, site), where the timeline holds each of them singly."""
     columns = timeline.launches
-    rows = zip(columns.launch, columns.site, columns.thread, columns.start_ns, columns.count, strict=True)
-    launches = sorted((launch, site, thread, timeline.window_start_ns + start, n) for launch, site, thread, start, n in rows)
+    starts = (timeline.window_start_ns + start for start in columns.start_ns)
+    launches = sorted(zip(columns.launch, columns.site, columns.thread, starts, columns.count, strict=True))
     for call in timeline.calls:
         end = call.start_ns + call.duration_ns
         inside = [row for row in launches if row[2] == call.thread and call.start_ns <= row[3] <= end]
-        single = all(row[4] == 1 for row in inside)
-        if call.depth == 0 and inside and single and inside[-1][0] - inside[0][0] == len(inside) - 1:
+        if call.depth == 0 and inside and all(row[4] == 1 for row in inside):
             yield call, [(launch, site) for launch, site, *_ in inside]
 
 

@@ -10,14 +10,15 @@ from viewer.errors import StepscopeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import uvicorn
+    from starlette.types import ASGIApp
+
     from viewer.store.open import Trace
 
 DEFAULT_PORT = 8686
 
 
-def serve(
-    trace: Trace, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print
-) -> None:
+def serve(trace: Trace, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print) -> None:
     """`port` 0: a free one. When the default port is taken a free one is used; any other stays as asked for."""
     import uvicorn
 
@@ -28,18 +29,23 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         say(f"stepscope dashboard: http://{shown}:{number}/  (Ctrl-C ends it)")
         say(f"from another machine: ssh -L {number}:{shown}:{number} {socket.gethostname()}")
-        config = uvicorn.Config(
-            create_app(trace),
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-        uvicorn.Server(config).run(sockets=[bound])
+        uvicorn.Server(configure(create_app(trace))).run(sockets=[bound])
+
+
+def configure(app: ASGIApp) -> uvicorn.Config:
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:

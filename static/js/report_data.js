@@ -16,18 +16,16 @@ export function parseRoute(hash) {
 
 /** The panel of a launch: the description of the same launch in a call that does the same, moved to this one. */
 export function launchOf({ panels, calls }, timeline, id) {
-  const found = calls.find(([first, , count]) => id >= first && id < first + count);
-  if (!found) return null;
-  const [first, index] = found;
-  const { launch: row, code_lines } = panels[index][id - first];
-  const shift = id - row.launch;
+  const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
+  if (!ids) return null;
+  const described = panels[index].map(({ launch }) => launch.launch);
+  const { launch: row, code_lines } = panels[index][ids.indexOf(id)];
   const columns = timeline.launches;
   const at = columns.launch.indexOf(id);
   const start = timeline.window_start_ns + columns.start_ns[at];
   const duration = columns.duration_ns[at];
-  const ids = columns.launch;
-  const [least, most] = [Math.min(...ids), Math.max(...ids)];
-  const move = (launch) => (launch === null ? null : launch + shift);
+  const [least, most] = [Math.min(...columns.launch), Math.max(...columns.launch)];
+  const move = (launch) => (launch === null ? null : ids[described.indexOf(launch)] ?? null);
   const moved = (rows, change) => Object.fromEntries(Object.entries(rows).map(([argument, value]) => [argument, change(value)]));
   return {
     launch: {
@@ -41,7 +39,7 @@ export function launchOf({ panels, calls }, timeline, id) {
       start_ns: start,
       step_offset_ns: start - timeline.start_ns,
       duration_ns: duration < 0 ? null : duration,
-      device_duration_ns: shift === 0 ? row.device_duration_ns : null,
+      device_duration_ns: row.launch === id ? row.device_duration_ns : null,
       previous: id > least ? id - 1 : null,
       next: id < most ? id + 1 : null,
       written_by: moved(row.written_by, move),

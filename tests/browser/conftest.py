@@ -1,0 +1,138 @@
+"""A real Chromium on a real server; anything it says on the console or asks of another machine fails the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+
+from tests.viewer import synthetic
+from viewer.app import create_app
+from viewer.server import listen
+from viewer.store.open import Trace, open_trace
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LOCAL = {"127.0.0.1", "localhost", ""}
+
+
+def chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("STEPSCOPE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    path = chromium()
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visit:
+    """A tab that remembers what went wrong in it."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        self.page.on("console", lambda message: self.complain(message.type, message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
+        self.page.on("request", lambda request: self.check(request.url))
+
+    def complain(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"}:
+            self.complaints.append(f"console {kind}: {text}")
+
+    def check(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"data", "blob", "file"} and parts.hostname not in LOCAL:
+            self.complaints.append(f"request to another machine: {url}")
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visit]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    found = Visit(context.new_page())
+    found.watch()
+    yield found
+    context.close()
+    assert not found.complaints
+
+
+@pytest.fixture
+def offline(browser: Browser) -> Iterator[Visit]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+    found = Visit(context.new_page())
+    found.watch()
+    yield found
+    context.close()
+    assert not found.complaints
+
+
+def record_demo(folder: Path) -> None:
+    code = "from viewer.cli import main; main()"
+    command = [sys.executable, "-c", code, "run", "--out", str(folder), "--", "-m", "tracer.demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session", params=["synthetic", "demo"])
+def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "synthetic":
+        synthetic.recorded(steps=4).write(folder / "recorded.log")
+    elif find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    else:
+        record_demo(folder)
+    with open_trace(folder) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def address(trace: Trace) -> Iterator[str]:
+    """Where the dashboard of the trace is served."""
+    with listen("127.0.0.1", 0) as bound:
+        config = uvicorn.Config(
+            create_app(trace), loop="asyncio", http="h11", ws="none", lifespan="off", log_level="error"
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + 20
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)

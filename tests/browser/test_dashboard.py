@@ -1,0 +1,170 @@
+"""From the overview to a launch, as a user goes, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Visit
+from viewer.rendering import timeline_height
+
+pytestmark = pytest.mark.browser
+
+
+def open_launch(visit: Visit, address: str) -> Any:
+    page = visit.page
+    page.goto(address)
+    page.locator("main .strip a").nth(1).click()
+    page.wait_for_url(re.compile(r"/steps/\d+"))
+    page.locator(".launch-list tbody tr").first.click()
+    page.locator("#panel h2").wait_for()
+    return page
+
+
+def test_from_the_overview_to_a_launch(visit: Visit, address: str) -> None:
+    page = open_launch(visit, address)
+    assert "launch=" in page.url
+    panel = page.locator("#panel")
+    assert panel.get_by_text(re.compile(r"launch 1 of \d+")).is_visible()
+    assert panel.locator("table.arguments tbody tr").count() > 0
+    assert panel.locator(".code .line").count() > 0
+    assert page.locator(".launch-list tr.chosen").count() == 1
+
+
+def test_keys_walk_through_launches_and_back_works(visit: Visit, address: str) -> None:
+    page = open_launch(visit, address)
+    page.keyboard.press("ArrowRight")
+    page.locator("#panel").get_by_text(re.compile(r"launch 2 of")).wait_for()
+    page.go_back()
+    page.locator("#panel").get_by_text(re.compile(r"launch 1 of")).wait_for()
+    page.keyboard.press("Escape")
+    assert page.locator("#panel").is_hidden()
+    assert "launch=" not in page.url
+
+
+def test_address_of_a_launch_opens_it_again(visit: Visit, address: str) -> None:
+    page = open_launch(visit, address)
+    title = page.locator("#panel h2").inner_text()
+    page.reload()
+    page.locator("#panel h2").wait_for()
+    assert page.locator("#panel h2").inner_text() == title
+
+
+def test_click_on_the_timeline_opens_a_launch(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/steps/1?log=0")
+    lane = page.evaluate(
+        """async () => {
+            const { layout, prepare } = await import("#js/timeline_model.js");
+            const { xOf } = await import("#js/timeline_draw.js");
+            const { timeline } = JSON.parse(document.getElementById("step-data").textContent);
+            const { lanes } = layout(timeline);
+            const lane = lanes.find(({ kind }) => kind === "launches");
+            const size = ({ start, end }) => end - start;
+            const longest = prepare(timeline).launches.get(lane.thread).sort((a, b) => size(b) - size(a))[0];
+            const width = document.querySelector(".timeline-box").clientWidth;
+            const middle = (longest.start + longest.end) / 2;
+            const x = xOf(middle, { start: 0, end: timeline.end_ns - timeline.start_ns }, width);
+            return { x, y: lane.y + lane.height / 2, kernel: longest.kernel };
+        }"""
+    )
+    box = page.locator(".timeline-box").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 1 + lane["x"], box["y"] + 1 + lane["y"])
+    assert page.locator(".tip strong").inner_text() == lane["kernel"]
+    page.mouse.down()
+    page.mouse.up()
+    page.locator("#panel h2").wait_for()
+    assert page.locator("#panel h2").inner_text() == lane["kernel"]
+
+
+def test_zoom_is_kept_in_the_address(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/steps/1?log=0")
+    before = page.locator(".view-span").inner_text()
+    page.keyboard.press("w")
+    page.wait_for_url(re.compile(r"from=\d+.*to=\d+"))
+    zoomed = page.locator(".view-span").inner_text()
+    assert zoomed != before
+    page.reload()
+    assert page.locator(".view-span").inner_text() == zoomed
+    page.keyboard.press("f")
+    assert page.locator(".view-span").inner_text() == before
+
+
+def test_room_for_the_timeline_is_kept_before_the_script_runs(visit: Visit, address: str, trace: Any) -> None:
+    from viewer.queries.steps import timeline
+
+    visit.page.goto(f"{address}/steps/1?log=0")
+    found = timeline(trace, 0, 1)
+    assert found is not None
+    assert visit.page.locator(".timeline-box canvas").first.evaluate(
+        "(canvas) => canvas.clientHeight"
+    ) == timeline_height(found)
+
+
+def test_kernel_filter_narrows_the_list(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/steps/1?log=0")
+    rows = page.locator(".launch-list tbody tr")
+    everything = rows.count()
+    page.locator(".kernel-filter").fill("extern")
+    page.locator(".list-count").get_by_text("match").wait_for()
+    assert 0 < rows.count() < everything
+    assert all("extern" in text for text in rows.locator("td:last-child").all_inner_texts())
+
+
+def test_every_link_of_every_section_leads_somewhere(visit: Visit, address: str) -> None:
+    page = visit.page
+    seen = set()
+    for path in (
+        "/",
+        "/steps",
+        "/steps/0",
+        "/graphs",
+        "/graphs/0",
+        "/compile",
+        "/compile/0_0",
+        "/records",
+        "/problems",
+    ):
+        page.goto(address + path)
+        for href in page.locator("a[href]").evaluate_all("(links) => links.map((a) => a.getAttribute('href'))"):
+            assert href.startswith(("/", "#"))
+            if href.startswith("/"):
+                seen.add(address + href.partition("#")[0])
+    addresses = sorted(href for href in seen if not href.endswith("/raw"))[:80]
+    for href in addresses:
+        assert page.request.get(href).status == 200, href
+
+
+def test_choice_of_theme_is_remembered(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.emulate_media(color_scheme="light")
+    page.goto(address)
+    page.locator("#theme-toggle").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.goto(f"{address}/graphs")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+
+
+def test_slash_jumps_to_the_search(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(address)
+    page.keyboard.press("/")
+    page.keyboard.type("code")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/records\?text=code"))
+    page.locator("table.records tbody tr a").first.click()
+    assert page.locator("h1").count() == 1
+
+
+def test_line_of_a_launch_site_is_marked_in_the_code(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/graphs/0")
+    link = page.locator("table.sites td.num a").first
+    number = link.inner_text()
+    link.click()
+    assert page.locator(".code .line:target .number").inner_text() == number

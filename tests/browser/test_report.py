@@ -1,0 +1,70 @@
+"""The report from the disk, with the network off."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import Visit
+from viewer.report import render_report
+from viewer.store.open import Trace
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def report(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path: Path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render_report(trace), "utf-8")
+    return path.as_uri()
+
+
+def test_from_the_overview_to_a_launch(offline: Visit, report: str) -> None:
+    page = offline.page
+    page.goto(report)
+    page.locator(".page.shown .strip a").nth(1).click()
+    page.locator(".page.shown .launch-list tbody tr").nth(1).click()
+    page.locator("#panel").get_by_text(re.compile(r"launch 2 of")).wait_for()
+    assert "launch=" in page.url
+    assert page.locator("#panel .code .line").count() > 0
+    page.keyboard.press("ArrowRight")
+    page.locator("#panel").get_by_text(re.compile(r"launch 3 of")).wait_for()
+    page.go_back()
+    page.locator("#panel").get_by_text(re.compile(r"launch 2 of")).wait_for()
+    page.go_back()
+    page.go_back()
+    assert page.locator(".page.shown").get_attribute("data-route") == "/"
+    assert page.locator("#panel").is_hidden()
+
+
+def test_every_section_can_be_reached(offline: Visit, report: str) -> None:
+    page = offline.page
+    page.goto(report)
+    for link in page.locator(".nav a").all():
+        link.click()
+        assert page.locator(".page.shown").count() == 1
+        assert page.locator(".page.shown h1").count() == 1
+
+
+def test_code_of_a_graph_is_unpacked_and_its_lines_are_linked(offline: Visit, report: str) -> None:
+    page = offline.page
+    page.goto(f"{report}#/graphs/0")
+    link = page.locator(".page.shown table.sites td.num a").first
+    number = link.inner_text()
+    link.click()
+    page.locator(".page.shown .code .marked .number").get_by_text(number, exact=True).wait_for()
+
+
+def test_what_is_not_in_the_report_says_so(offline: Visit, report: str) -> None:
+    offline.page.goto(f"{report}#/steps/999?log=0")
+    assert offline.page.get_by_text("Not in this report").is_visible()
+
+
+def test_summary_can_be_saved(offline: Visit, report: str) -> None:
+    page = offline.page
+    page.goto(report)
+    with page.expect_download() as waiting:
+        page.locator("#download").click()
+    assert Path(waiting.value.path()).read_text("utf-8").startswith('{"format":"stepscope-summary/1"')

@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+import { formatBytes, formatCount, formatNs, formatShape, formatTick, plural } from "../../static/js/format.js";
+
+const cases = JSON.parse(readFileSync(new URL("./format_cases.json", import.meta.url), "utf8"));
+
+for (const [name, format] of [["ns", formatNs], ["bytes", formatBytes], ["count", formatCount], ["shape", formatShape]]) {
+  test(`${name} as in Python`, () => {
+    for (const [value, expected] of cases[name]) assert.equal(format(value), expected);
+  });
+}
+
+test("plurals as in Python", () => {
+  for (const [value, noun, expected] of cases.plural) assert.equal(plural(value, noun), expected);
+});
+
+test("neighbouring ticks differ", () => {
+  assert.deepEqual([0, 500, 1000, 1500].map((ns) => formatTick(ns, 500)), ["0", "500 ns", "1.0 us", "1.5 us"]);
+  assert.equal(formatTick(12_300_000, 100_000), "12.3 ms");
+  assert.equal(formatTick(12_300_020, 20), "12.30002 ms");
+});

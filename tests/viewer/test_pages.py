@@ -1,0 +1,236 @@
+"""Every page, its JSON twin, and what keeps a hostile log from being more than text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.viewer import synthetic
+from tests.viewer.synthetic import LogBuilder
+from tests.viewer.web import Client
+from tracer import records as schema
+from viewer import assets, contexts, pages
+from viewer.store.open import Trace, open_trace
+
+Opened = Callable[[LogBuilder | bytes], Trace]
+
+PATHS = {
+    "/": contexts.OverviewPage,
+    "/steps": contexts.StepsPage,
+    "/steps/1?log=0&launch=5": contexts.StepPage,
+    "/graphs": contexts.GraphsPage,
+    "/graphs/0?site=1": contexts.GraphPage,
+    "/compile": contexts.CompilesPage,
+    "/compile/0_0?log=0": contexts.CompilePage,
+    "/records?text=graph": contexts.RecordsPage,
+    "/records/3": contexts.RecordShown,
+    "/problems": contexts.ProblemsPage,
+}
+JSON_PATHS = ["/summary.json", "/launches/5.json", "/steps/1/timeline.json?log=0&width=100"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with open_trace(synthetic.recorded().write(tmp_path_factory.mktemp("trace") / "recorded.log")) as trace:
+        yield Client(trace)
+
+
+def twin(path: str) -> str:
+    address, _, query = path.partition("?")
+    return f"{'/index' if address == '/' else address}.json?{query}"
+
+
+def policy(answer: httpx.Response) -> dict[str, str]:
+    parts = answer.headers["content-security-policy"].split("; ")
+    return {name: value for name, _, value in (part.partition(" ") for part in parts)}
+
+
+def test_every_page_has_a_case() -> None:
+    shown = {page.path for page in pages.PAGES}
+    asked = {re.sub(r"(?<=.)/\w+$", "/*", path.partition("?")[0]) for path in PATHS}
+    assert {re.sub(r"\{\w+\}", "*", path) for path in shown} == asked
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_page_is_shown(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.text.startswith("<!doctype html>")
+    assert answer.text.count("<h1") == 1
+
+
+@pytest.mark.parametrize(("path", "context"), PATHS.items())
+def test_twin_has_the_keys_of_the_context(client: Client, path: str, context: type) -> None:
+    answer = client.get(twin(path))
+    assert answer.status_code == 200
+    assert list(answer.json()) == [field.name for field in fields(context)]
+
+
+@pytest.mark.parametrize("path", [*PATHS, *map(twin, PATHS), *JSON_PATHS, "/nothing", "/static/js/page.js"])
+def test_every_answer_is_guarded(client: Client, path: str) -> None:
+    answer = client.get(path)
+    rules = policy(answer)
+    assert rules["default-src"] == "'none'"
+    assert "'unsafe-inline'" not in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_inline_scripts_are_data_or_the_hashed_import_map(client: Client, path: str) -> None:
+    answer = client.get(path)
+    for attributes, text in re.findall(r"<script([^>]*)>(.*?)</script>", answer.text, re.DOTALL):
+        if "src=" in attributes:
+            assert not text
+        elif "importmap" in attributes:
+            assert assets.csp_hash(text) in policy(answer)["script-src"]
+        else:
+            assert 'type="application/json"' in attributes
+    assert not re.search(r"<[^>]+\sstyle=", answer.text), "style attributes are refused by the policy"
+    assert not re.search(r"<[^>]+\son\w+=", answer.text)
+
+
+@pytest.mark.parametrize("path", JSON_PATHS)
+def test_json_answers(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_launch_address_leads_to_its_step(client: Client) -> None:
+    answer = client.get("/launches/5")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/steps/1?log=0&launch=5")
+
+
+MISSING = [
+    "/steps/99",
+    "/steps/x",
+    "/steps/-1",
+    "/steps/99999999999999999999",
+    "/steps/1?launch=777",
+    "/steps/1?log=4",
+    "/graphs/7",
+    "/launches/99999",
+    "/records/99999",
+    "/compile/9_9",
+    "/nothing",
+    "/static/../pyproject.toml",
+    "/static/js/none.js",
+]
+
+
+@pytest.mark.parametrize("path", MISSING)
+def test_missing_things_are_said_in_a_sentence(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("path", [path for path in MISSING if "?" not in path and "static" not in path])
+def test_missing_json_has_one_shape(client: Client, path: str) -> None:
+    answer = client.get(f"{path}.json")
+    assert answer.status_code == 404
+    assert set(answer.json()) == {"ok", "error"}
+    assert answer.json()["ok"] is False
+
+
+def test_other_methods_are_refused(client: Client) -> None:
+    assert client.get("/", method="POST").status_code in {404, 405}
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8686", "localhost.evil.example", "", "127.0.0.1.evil.example"]
+)
+def test_foreign_hosts_are_refused(client: Client, host: str) -> None:
+    answer = client.get("/", host=host)
+    assert answer.status_code == 400
+    assert "content-security-policy" in answer.headers
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9000", "127.0.0.1:1", "[::1]:8686", "[::1]"])
+def test_local_hosts_are_served_at_any_port(client: Client, host: str) -> None:
+    assert client.get("/problems", host=host).status_code == 200
+
+
+def test_raw_payload_is_a_download(client: Client) -> None:
+    found = client.get("/records.json?kind=inductor_output_code").json()["page"]["rows"]
+    answer = client.get(f"/records/{found[0]['record']}/raw")
+    assert answer.text.rstrip("\n") == synthetic.WRAPPER.rstrip("\n")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["content-disposition"].startswith("attachment")
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)>'\"&{{7*7}}‮"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    graph = synthetic.graph()
+    sites = [replace(site, kernel=HOSTILE, function="call", aten=[HOSTILE]) for site in graph.sites]
+    log = LogBuilder().record(synthetic.run(argv=[HOSTILE], devices=[HOSTILE]))
+    synthetic.compile_records(log, co_name=HOSTILE, co_filename=f"/src/{HOSTILE}", fail_reason=HOSTILE, fail_type="E")
+    log.artifact(HOSTILE, HOSTILE.encode(), "string")
+    log.record(replace(graph, sites=sites, wrapper_key=HOSTILE, functions=["call", "call"]))
+    start_ns = synthetic.MONOTONIC_NS
+    log.record(schema.Step(0, "start", None, "call", start_ns))
+    log.record(synthetic.calls(0, 0, start_ns)).record(schema.Step(0, "end", "train", "user", start_ns + 9_000))
+    log.raw(b"garbage " + HOSTILE.encode() + b"\n")
+    with open_trace(log.write(tmp_path_factory.mktemp("trace") / "hostile.log")) as trace:
+        yield Client(trace)
+
+
+HOSTILE_PATHS = ["/", "/steps", "/steps/0?launch=0", "/graphs", "/graphs/0", "/compile", "/compile/0_0", "/problems"]
+
+
+@pytest.mark.parametrize("path", [*HOSTILE_PATHS, "/records", f"/records?text={HOSTILE}&kind={HOSTILE}"])
+def test_log_text_stays_text(hostile: Client, path: str) -> None:
+    text = hostile.get(path).text
+    assert "<img" not in text
+    assert "</script><img" not in text
+    assert "49" not in re.findall(r"alert\(1\)[^\d]{0,40}?(49)", text)
+
+
+def test_javascript_links_are_not_made(hostile: Client) -> None:
+    for path in HOSTILE_PATHS:
+        hrefs = re.findall(r'href="([^"]*)"', hostile.get(path).text)
+        assert all(href.startswith(("/", "#", "data:image/svg+xml")) for href in hrefs)
+
+
+def test_assets_load_nothing_from_elsewhere() -> None:
+    files = [*assets.static_files().values(), *assets.folder("templates").rglob("*.html")]
+    for path in files:
+        text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://", text), path
+    assert len(files) > 20
+
+
+def test_every_script_is_in_the_import_map() -> None:
+    named = set()
+    for path in assets.script_modules().values():
+        named |= set(re.findall(r'from "(#[^"]+)"|import "(#[^"]+)"', path.read_text("utf-8")))
+    wanted = {name for pair in named for name in pair if name}
+    assert wanted <= set(assets.served_import_map()["imports"])
+
+
+def test_modules_stay_small() -> None:
+    for path in assets.script_modules().values():
+        assert len(path.read_text("utf-8").splitlines()) <= 300, path
+
+
+def test_static_files_lie_in_the_checkout_or_the_package() -> None:
+    assert (assets.folder("templates") / "frame.html").is_file()
+    assert Path(assets.static_files()["css/stepscope.css"]).is_file()
+
+
+def test_log_of_pytorch_alone_says_how_to_record_launches(opened: Opened) -> None:
+    log = synthetic.compile_records(LogBuilder())
+    client = Client(opened(log))
+    for path in ("/", "/steps"):
+        assert "stepscope run -- python train.py" in client.get(path).text
+    assert client.get("/index.json").json()["overview"]["counts"]["launches"] is None

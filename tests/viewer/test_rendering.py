@@ -1,0 +1,130 @@
+"""Numbers and source text as the pages show them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from viewer import rendering
+from viewer.highlight import LIMIT_CHARS, highlight, language_of
+from viewer.queries.rows import StepRow
+
+CASES = json.loads((Path(__file__).parents[1] / "js" / "format_cases.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("value", "expected"), CASES["ns"])
+def test_times(value: int | None, expected: str) -> None:
+    assert rendering.format_ns(value) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), CASES["bytes"])
+def test_bytes(value: int | None, expected: str) -> None:
+    assert rendering.format_bytes(value) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), CASES["count"])
+def test_counts(value: int | None, expected: str) -> None:
+    assert rendering.format_count(value) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), CASES["shape"])
+def test_shapes(value: Any, expected: str) -> None:
+    assert rendering.shape_text(value) == expected
+
+
+@pytest.mark.parametrize(("value", "noun", "expected"), CASES["plural"])
+def test_plurals(value: int, noun: str, expected: str) -> None:
+    assert rendering.plural(value, noun) == expected
+
+
+def test_unknown_is_a_dash_with_its_reason() -> None:
+    assert rendering.ns_html(None, 'the step has no "end"') == (
+        '<span class="unknown" title="the step has no &#34;end&#34;" '
+        'aria-label="unknown: the step has no &#34;end&#34;">–</span>'
+    )
+
+
+def test_code_is_escaped_and_numbered() -> None:
+    html = rendering.code_html("x = '<b>'\n\ny", "python", "L", 7)
+    assert "<b>" not in html
+    assert html.count('class="line"') == 3
+    assert 'id="L9"' in html
+
+
+@pytest.mark.parametrize("language", ["python", "cpp", "json", "text"])
+def test_highlighting_changes_no_character(language: Any) -> None:
+    text = "import x  # <é>\r\n\r\n  '''open\n  {\"a\": [1, 2]}\n\tend"
+    lines = highlight(text, language)
+    shown = "\n".join("".join(value for _, value in line) for line in lines)
+    assert shown == text.replace("\r\n", "\n")
+
+
+def test_kernels_inside_a_wrapper_are_coloured_as_what_they_are() -> None:
+    text = "k = async_compile.cpp_pybinding(['float*'], r'''\nvoid kernel(float* x) {}\n''')\nreturn k"
+    lines = highlight(text, "python")
+    assert ("k", "void") in lines[1]
+    assert ("k", "return") in lines[3]
+
+
+def test_long_text_is_plain() -> None:
+    lines = highlight("x = 1\n" * (LIMIT_CHARS // 6 + 1), "python")
+    assert all(len(line) == 1 and line[0][0] == "" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("event", "name", "encoding", "payload", "expected"),
+    [
+        ("artifact", "metrics", "json", "[1]", "json"),
+        ("compilation_metrics", None, None, '{"a": 1}', "json"),
+        ("dynamo_output_graph", None, None, "class GraphModule", "python"),
+        ("inductor_output_code", "/tmp/x.py", None, "import torch", "python"),
+        ("inductor_output_code", "/tmp/x.cpp", None, "int main", "cpp"),
+        ("dynamo_guards", None, None, "TREE_GUARD", "text"),
+    ],
+)
+def test_language_of_a_payload(event: str, name: str | None, encoding: str | None, payload: str, expected: str) -> None:
+    assert language_of(event, name, encoding, payload) == expected
+
+
+def step(number: int, duration_ns: int | None) -> StepRow:
+    return StepRow(0, number, "train", "optimizer", 0, duration_ns, duration_ns, 3, 1)
+
+
+def test_first_step_with_its_compile_does_not_flatten_the_others() -> None:
+    strip = rendering.steps_strip([step(0, 10_000_000), *(step(n, 1_000) for n in range(1, 6))])
+    assert strip is not None
+    assert [bar.capped for bar in strip.bars] == [True, *[False] * 5]
+    assert strip.bars[1].height == rendering.STRIP_HEIGHT / 4
+    assert strip.median_ns == 1_000
+
+
+def test_many_steps_share_bars() -> None:
+    strip = rendering.steps_strip([step(n, 5_000 if n == 777 else 1_000) for n in range(1_000)])
+    assert strip is not None
+    assert len(strip.bars) <= 320
+    assert any(bar.step.step == 777 for bar in strip.bars)
+
+
+def test_steps_without_an_end_have_no_strip() -> None:
+    assert rendering.steps_strip([step(0, None)]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "expected"),
+    [
+        (1_234, "launches", "1,234"),
+        (65_504.0, "largest", "6.55e+04"),
+        (4_000_000, "growth_bytes", "4.0 MB"),
+        (1_500, "duration_ns", "1.50 us"),
+        (None, "x", "–"),
+        (True, "x", "yes"),
+        ([0, 1], "values", "0, 1"),
+        ({"nan": 3}, "out", "nan 3"),
+        ("text", "x", "text"),
+    ],
+)
+def test_evidence(value: object, name: str, expected: str) -> None:
+    assert rendering.evidence_text(value, name) == expected

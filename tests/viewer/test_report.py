@@ -1,0 +1,112 @@
+"""The report: one file that needs nothing, and its redacted form."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.viewer import synthetic
+from tests.viewer.synthetic import LogBuilder
+from viewer import report
+from viewer.redaction import redact, scrub
+from viewer.report import render_report
+from viewer.store.open import Trace
+
+Opened = Callable[[LogBuilder | bytes], Trace]
+
+
+def data_of(html: str) -> dict[str, Any]:
+    found = re.search(r'id="report-data">([^<]*)<', html)
+    assert found
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
+    return data
+
+
+def test_report_needs_nothing_else(opened: Opened) -> None:
+    html = render_report(opened(synthetic.recorded()))
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", html)
+    assert not re.search(r'(?:src|href)="(?!data:|#)', html)
+    assert "default-src 'none'" in html
+    assert len(html.encode()) < 1_000_000
+
+
+def test_report_is_the_same_each_time(opened: Opened) -> None:
+    trace = opened(synthetic.recorded())
+    assert render_report(trace) == render_report(trace)
+
+
+def test_launches_of_equal_calls_share_their_description(opened: Opened) -> None:
+    data = data_of(render_report(opened(synthetic.recorded(steps=3))))
+    assert [len(panels) for panels in data["panels"]] == [4]
+    described = [launch for _, launches in data["calls"] for launch in launches]
+    shown = [launch for timeline in data["steps"] for launch in timeline["launches"]["launch"]]
+    assert sorted(described) == sorted(shown)
+
+
+def test_dynamic_calls_keep_their_own_shapes(opened: Opened) -> None:
+    log = LogBuilder().record(synthetic.run())
+    log.record(synthetic.graph(dynamic=True)).record(synthetic.tensors(0, 4)).record(synthetic.tensors(10, 6))
+    for call in (0, 10):
+        log.record(synthetic.calls(call, call // 10, synthetic.MONOTONIC_NS + call * 1_000))
+    data = data_of(render_report(opened(log)))
+    assert len(data["panels"]) == 2
+
+
+def test_report_says_what_it_leaves_out(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MOST_STEPS", 1)
+    monkeypatch.setattr(report, "MOST_PANELS", 0)
+    monkeypatch.setattr(report, "MOST_CODE_CHARS", 10)
+    html = render_report(opened(synthetic.recorded(steps=3)))
+    assert "2 of 3 steps" in html
+    assert "arguments and code of 4 launches" in html
+    assert "generated code of 1 graphs" in html
+
+
+def test_script_end_in_a_name_stays_data(opened: Opened) -> None:
+    log = LogBuilder().record(synthetic.run(argv=["</script><img src=x onerror=alert(1)>.py"]))
+    html = render_report(opened(log))
+    assert "<img" not in html
+
+
+def test_report_of_a_log_that_pytorch_wrote(opened: Opened) -> None:
+    html = render_report(opened(synthetic.compile_records(LogBuilder())))
+    assert "stepscope run -- python train.py" in html
+
+
+def test_redacted_report_holds_no_source_path_or_argument(opened: Opened) -> None:
+    trace = opened(synthetic.recorded(argv=["/home/someone/train.py", "--token", "hunter2"]))
+    open_text, text = (
+        html + json.dumps(data_of(html)) for html in (render_report(trace), render_report(trace, redact=True))
+    )
+    for secret in ("/src/model.py", "/src/", "hunter2", "y = (x @ w).relu()", "empty_strided_cpu", "someone"):
+        assert secret in open_text, secret
+        assert secret not in text, secret
+    assert "model.py" in text
+    assert "cpp_fused_relu_0" in text
+    assert "[4, 8]" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/home/a/b/model.py:12", "model.py:12"),
+        ("at C:\\Users\\a\\model.py line 3", "at model.py line 3"),
+        ("~/x/y.py and ./z/w.py", "y.py and w.py"),
+        ("\\\\host\\share\\dir\\w.py", "w.py"),
+        ("0/0 forward, 3/4", "0/0 forward, 3/4"),
+        ("triton_poi_fused_0", "triton_poi_fused_0"),
+    ],
+)
+def test_scrub_keeps_only_the_last_part_of_a_path(text: str, expected: str) -> None:
+    assert scrub(text) == expected
+
+
+def test_redact_keeps_numbers_of_metrics() -> None:
+    row = {"metrics": {"co_filename": "/a/b.py", "duration_us": 5}, "argv": ["x"], "code": "secret()"}
+    assert redact(row) == {"metrics": {"duration_us": 5}, "argv": [], "code": None}

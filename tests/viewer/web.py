@@ -1,0 +1,23 @@
+"""Asks the dashboard without a server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+
+from viewer.app import create_app
+from viewer.store.open import Trace
+
+
+class Client:
+    def __init__(self, trace: Trace) -> None:
+        self._app = create_app(trace)
+
+    def get(self, path: str, *, method: str = "GET", host: str = "127.0.0.1:8686") -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self._app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8686") as client:
+                return await client.request(method, path, headers={"host": host})
+
+        return asyncio.run(ask())

@@ -1,0 +1,119 @@
+"""What each page knows: one typed context per page, from which its HTML and its JSON twin are both made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewer.highlight import Language, Line
+from viewer.queries.rows import (
+    CompileDetail,
+    CompileRow,
+    Counts,
+    GraphDetail,
+    GraphRow,
+    LaunchDetail,
+    NotRecorded,
+    Overview,
+    Problem,
+    RecordDetail,
+    RecordPage,
+    RunRow,
+    StepRow,
+    Timeline,
+)
+
+
+@dataclass(frozen=True)
+class OverviewPage:
+    overview: Overview
+
+
+@dataclass(frozen=True)
+class StepsPage:
+    runs: list[RunRow]
+    steps: list[StepRow]
+
+
+@dataclass(frozen=True)
+class LaunchPage:
+    """The side panel of a launch."""
+
+    launch: LaunchDetail
+    code_lines: list[tuple[int | None, Line]]
+    """The generated code: the wrapper's line number and its coloured pieces; no number where lines are left out."""
+
+
+@dataclass(frozen=True)
+class StepPage:
+    row: StepRow
+    steps: list[StepRow]
+    """Every step of the same log."""
+    timeline: Timeline
+    launch: LaunchPage | None
+    """What the panel shows; None: closed."""
+
+
+@dataclass(frozen=True)
+class GraphsPage:
+    graphs: list[GraphRow]
+    not_recorded: list[NotRecorded]
+
+
+@dataclass(frozen=True)
+class GraphPage:
+    detail: GraphDetail
+    not_recorded: list[NotRecorded]
+    site: int | None
+    """The launch site that the address points at."""
+
+
+@dataclass(frozen=True)
+class CompilesPage:
+    compiles: list[CompileRow]
+
+
+@dataclass(frozen=True)
+class CompilePage:
+    detail: CompileDetail
+
+
+@dataclass(frozen=True)
+class RecordsPage:
+    page: RecordPage
+    log: int | None
+    compile_id: str | None
+    kind: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class RecordShown:
+    detail: RecordDetail
+    text: str
+    """The payload as shown: JSON is indented."""
+    language: Language
+    plain: bool
+    """Too long to colour."""
+
+
+@dataclass(frozen=True)
+class ProblemsPage:
+    problems: list[Problem]
+    not_recorded: list[NotRecorded]
+    failed: list[CompileRow]
+    hook_failures: int | None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around every page: facts of the run above, damage and cost below."""
+
+    runs: list[RunRow]
+    facts: list[str]
+    skipped: int
+    not_recorded: int
+    recorder_cost: float | None
+    """Share of the run's wall time spent in the recorder."""
+    index_bytes: int
+    version: str
+    counts: Counts
