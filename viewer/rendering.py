@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from markupsafe import Markup, escape
 
-from viewer import assets
+from viewer import assets, formats
+from viewer.formats import format_bytes, format_count, format_ns
 from viewer.highlight import Language, highlight
+from viewer.ingest.sources import cache_dir
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,54 +30,10 @@ STATUS_SIGNS = {
     "empty": "○",
     "fallback": "▽",
 }
-_TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
 
 
 def to_json(value: Any, **_: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-def format_ns(value: int | None) -> str:
-    """Three digits: 850 ns, 4.20 us, 12.3 ms, 1,234 s."""
-    if value is None:
-        return "–"
-    for size, unit in _TIME_UNITS:
-        scaled = value / size
-        if abs(scaled) < 999.5 or unit == "s":
-            break
-    if unit == "ns" or abs(scaled) >= 99.95:
-        return f"{scaled:,.0f} {unit}"
-    return f"{scaled:.{2 if abs(scaled) < 9.995 else 1}f} {unit}"
-
-
-def format_bytes(value: int | None) -> str:
-    """Powers of 1000 with one decimal: 512 B, 116.8 kB."""
-    if value is None:
-        return "–"
-    if abs(value) < 1000:
-        return f"{value} B"
-    scaled = value / 1000
-    for unit in ("kB", "MB", "GB"):
-        if abs(scaled) < 999.95:
-            return f"{scaled:.1f} {unit}"
-        scaled /= 1000
-    return f"{scaled:,.1f} TB"
-
-
-def format_count(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
-
-
-def plural(value: int, noun: str) -> str:
-    """1 launch, 2 launches, 2 graphs."""
-    if value == 1:
-        return f"1 {noun}"
-    ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
-    return f"{value:,} {noun}{ending}"
-
-
-def basename(path: str | None) -> str:
-    return (path or "–").replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def bytes_html(value: int | None, reason: str = "not recorded") -> Markup:
@@ -100,31 +58,6 @@ def unknown_html(reason: str) -> Markup:
 
 def known_html(value: object, reason: str = "not recorded") -> Markup:
     return unknown_html(reason) if value is None or value == "" else escape(value)
-
-
-def shape_text(sizes: object) -> str:
-    if not isinstance(sizes, (list, tuple)):
-        return "–" if sizes is None else str(sizes)
-    return "[" + ", ".join(str(size) for size in sizes) + "]"
-
-
-def evidence_text(value: object, name: str = "") -> str:
-    """A number of a finding's evidence, its unit taken from its name."""
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no"}.get(value, "–") if value is not None else "–"
-    if isinstance(value, int) and name.endswith("_ns"):
-        return format_ns(value)
-    if isinstance(value, int) and name.endswith("bytes"):
-        return format_bytes(value)
-    if isinstance(value, int):
-        return format_count(value)
-    if isinstance(value, float):
-        return f"{value:,.4g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(evidence_text(item, name) for item in value)
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {evidence_text(item, str(key))}" for key, item in value.items())
-    return str(value)
 
 
 def metric_text(value: object) -> str:
@@ -257,12 +190,14 @@ def distinct(stacks: list[list[SourceLine]]) -> list[SourceLine]:
 @cache
 def environment(root: str = "", redacted: bool = False) -> Environment:
     """`root` stands before every path: "" for served pages, "#" for the report, whose pages are fragments."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
     env = Environment(
         loader=FileSystemLoader(assets.folder("templates")),
         autoescape=True,
         undefined=StrictUndefined,
+        # Compiling templates is a fifth of a second of the first page.
+        bytecode_cache=FileSystemBytecodeCache(str(cache_dir())),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -274,12 +209,12 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         count=count_html,
         known=known_html,
         code=code_html,
-        basename=basename,
-        plural=plural,
-        plural_of=lambda values, noun: plural(len(values), noun),
+        basename=formats.basename,
+        plural=formats.plural,
+        plural_of=lambda values, noun: formats.plural(len(values), noun),
         ns_text=format_ns,
-        shape=shape_text,
-        evidence=evidence_text,
+        shape=formats.shape_text,
+        evidence=formats.evidence_text,
         metric=metric_text,
         compile_status=compile_status,
         compile_reason=compile_reason,

@@ -1,4 +1,4 @@
-// Numbers as text: the same rules as viewer/rendering.py, checked against the same cases.
+// Numbers as text: the same rules as viewer/formats.py, checked against the same cases.
 
 const TIME_UNITS = [[1, "ns"], [1e3, "us"], [1e6, "ms"], [1e9, "s"]];
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from viewer import rendering
+from viewer import formats, rendering
 from viewer.highlight import LIMIT_CHARS, highlight, language_of
 from viewer.queries.rows import StepRow
 
@@ -17,27 +17,27 @@ CASES = json.loads((Path(__file__).parents[1] / "js" / "format_cases.json").read
 
 @pytest.mark.parametrize(("value", "expected"), CASES["ns"])
 def test_times(value: int | None, expected: str) -> None:
-    assert rendering.format_ns(value) == expected
+    assert formats.format_ns(value) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), CASES["bytes"])
 def test_bytes(value: int | None, expected: str) -> None:
-    assert rendering.format_bytes(value) == expected
+    assert formats.format_bytes(value) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), CASES["count"])
 def test_counts(value: int | None, expected: str) -> None:
-    assert rendering.format_count(value) == expected
+    assert formats.format_count(value) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), CASES["shape"])
 def test_shapes(value: Any, expected: str) -> None:
-    assert rendering.shape_text(value) == expected
+    assert formats.shape_text(value) == expected
 
 
 @pytest.mark.parametrize(("value", "noun", "expected"), CASES["plural"])
 def test_plurals(value: int, noun: str, expected: str) -> None:
-    assert rendering.plural(value, noun) == expected
+    assert formats.plural(value, noun) == expected
 
 
 def test_unknown_is_a_dash_with_its_reason() -> None:
@@ -127,4 +127,4 @@ def test_steps_without_an_end_have_no_strip() -> None:
     ],
 )
 def test_evidence(value: object, name: str, expected: str) -> None:
-    assert rendering.evidence_text(value, name) == expected
+    assert formats.evidence_text(value, name) == expected

@@ -1,0 +1,73 @@
+"""Numbers as text; static/js/format.js says the same, checked against the same cases."""
+
+from __future__ import annotations
+
+_TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
+
+
+def format_ns(value: int | None) -> str:
+    """Three digits: 850 ns, 4.20 us, 12.3 ms, 1,234 s."""
+    if value is None:
+        return "–"
+    for size, unit in _TIME_UNITS:
+        scaled = value / size
+        if abs(scaled) < 999.5 or unit == "s":
+            break
+    if unit == "ns" or abs(scaled) >= 99.95:
+        return f"{scaled:,.0f} {unit}"
+    return f"{scaled:.{2 if abs(scaled) < 9.995 else 1}f} {unit}"
+
+
+def format_bytes(value: int | None) -> str:
+    """Powers of 1000 with one decimal: 512 B, 116.8 kB."""
+    if value is None:
+        return "–"
+    if abs(value) < 1000:
+        return f"{value} B"
+    scaled = value / 1000
+    for unit in ("kB", "MB", "GB"):
+        if abs(scaled) < 999.95:
+            return f"{scaled:.1f} {unit}"
+        scaled /= 1000
+    return f"{scaled:,.1f} TB"
+
+
+def format_count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def plural(value: int, noun: str) -> str:
+    """1 launch, 2 launches, 2 graphs."""
+    if value == 1:
+        return f"1 {noun}"
+    ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
+    return f"{value:,} {noun}{ending}"
+
+
+def basename(path: str | None) -> str:
+    return (path or "–").replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def shape_text(sizes: object) -> str:
+    if not isinstance(sizes, (list, tuple)):
+        return "–" if sizes is None else str(sizes)
+    return "[" + ", ".join(str(size) for size in sizes) + "]"
+
+
+def evidence_text(value: object, name: str = "") -> str:
+    """A number of a finding's evidence, its unit taken from its name."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no"}.get(value, "–") if value is not None else "–"
+    if isinstance(value, int) and name.endswith("_ns"):
+        return format_ns(value)
+    if isinstance(value, int) and name.endswith("bytes"):
+        return format_bytes(value)
+    if isinstance(value, int):
+        return format_count(value)
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(evidence_text(item, name) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {evidence_text(item, str(key))}" for key, item in value.items())
+    return str(value)
