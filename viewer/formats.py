@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
 
 
@@ -54,16 +56,18 @@ def shape_text(sizes: object) -> str:
     return "[" + ", ".join(str(size) for size in sizes) + "]"
 
 
+_NUMBERED = {"pid", "rank", "step", "launch", "graph", "line", "log", "thread"}
+"""Names, not amounts: their digits stay together."""
+
+
 def evidence_text(value: object, name: str = "") -> str:
     """A number of a finding's evidence, its unit taken from its name."""
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no"}.get(value, "–") if value is not None else "–"
-    if isinstance(value, int) and name.endswith("_ns"):
-        return format_ns(value)
-    if isinstance(value, int) and name.endswith("bytes"):
-        return format_bytes(value)
+    if value is None or value == [] or value == {}:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
-        return format_count(value)
+        return _amount(value, name)
     if isinstance(value, float):
         return f"{value:,.4g}"
     if isinstance(value, (list, tuple)):
@@ -71,3 +75,13 @@ def evidence_text(value: object, name: str = "") -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {evidence_text(item, str(key))}" for key, item in value.items())
     return str(value)
+
+
+def _amount(value: int, name: str) -> str:
+    if name.endswith("unix_ns"):
+        return f"{datetime.fromtimestamp(value / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    if name.endswith("_ns"):
+        return format_ns(value)
+    if name.endswith("bytes"):
+        return format_bytes(value)
+    return str(value) if name.split("_")[-1].removesuffix("s") in _NUMBERED else format_count(value)

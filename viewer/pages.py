@@ -131,6 +131,10 @@ def step_page(trace: Trace, request: Request) -> StepPage:
     row = next(row for row in steps if row.step == timeline.step)
     launch = request.number("launch")
     shown = None if launch is None else launch_page_of(trace, launch)
+    if shown is not None and (shown.launch.log, shown.launch.step) != (row.log, row.step):
+        raise NotThere(
+            f"Launch {launch} is not in step {row.step} but in step {shown.launch.step} of log {shown.launch.log}."
+        )
     return StepPage(row, steps, timeline, shown)
 
 
