@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -72,10 +73,14 @@ def _float(value: Any, path: str) -> Any:
 
 
 def _ints(value: Any, path: str) -> Any:
-    if type(value) is not list or not set(map(type, value)) <= {int}:
-        raise BadPayload(f"{path} is not a list of integers")
-    if value and not (min(value) in INT64 and max(value) in INT64):
-        raise BadPayload(f"{path} holds an integer of more than 64 bits")
+    """Lists of integers are the bulk of a log: the array's own check is the fastest there is."""
+    try:
+        if type(value) is list and array("q", value):
+            return value
+    except (TypeError, OverflowError):
+        pass
+    if value != []:
+        raise BadPayload(f"{path} is not a list of integers of 64 bits")
     return value
 
 

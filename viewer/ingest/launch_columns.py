@@ -2,55 +2,49 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import Calls, Launches, Step
-from viewer.ingest.damage import Damage
+from tracer.records import Launches, Step
 from viewer.ingest.decode import BadPayload
-from viewer.ingest.rows import Rows, as_column
+from viewer.ingest.rows import Column, Rows, as_column
 
 Ints = npt.NDArray[np.int64]
 _DEEPEST = 256
+_LAUNCH_COLUMNS = ("site", "start_ns", "host_duration_ns", "device_duration_ns")
 _CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
 
 
 class LaunchColumns:
     """Collects the batches of one log."""
 
-    def __init__(self, damage: Damage) -> None:
-        self._damage = damage
-        self._calls: dict[str, list[Ints]] = {name: [] for name in _CALL_COLUMNS}
+    def __init__(self) -> None:
+        self._calls = {name: array("q") for name in _CALL_COLUMNS}
         self._parents: list[int | None] = []
         self._states: list[str] = []
-        self._sites: list[Ints] = []
-        self._starts: list[Ints] = []
-        self._host: list[Ints] = []
-        self._device: list[Ints] = []
+        self._launches = {name: array("q") for name in _LAUNCH_COLUMNS}
 
-    def add(self, batch: Launches, line: int, byte: int) -> None:
+    def add(self, batch: Launches) -> None:
         """Take in a batch. Raises BadPayload when its columns do not fit together."""
-        calls, count = batch.calls, len(batch.calls.call)
-        if any(len(getattr(calls, column.name)) != count for column in fields(Calls)):
+        calls, count, rows = batch.calls, len(batch.calls.call), len(batch.site)
+        if any(len(getattr(calls, name)) != count for name in (*_CALL_COLUMNS, "parent", "state")):
             raise BadPayload("Launches.calls has columns of unequal length")
-        rows = len(batch.site)
-        device = batch.device_duration_ns
-        if len(batch.start_ns) != rows or len(batch.host_duration_ns) != rows or len(device or batch.site) != rows:
+        device = batch.device_duration_ns or [-1] * rows
+        if not len(batch.start_ns) == len(batch.host_duration_ns) == len(device) == rows:
             raise BadPayload("Launches has columns of unequal length")
-        if sum(calls.launches) != rows or any(number < 0 for number in calls.launches):
+        if sum(calls.launches) != rows or min(calls.launches, default=0) < 0:
             raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
-        for name in _CALL_COLUMNS:
-            self._calls[name].append(_ints(getattr(calls, name)))
+        for name, column in self._calls.items():
+            column.extend(getattr(calls, name))
         self._parents += calls.parent
         self._states += calls.state
-        owner = np.repeat(np.arange(count), self._calls["launches"][-1])
-        self._starts.append(_absolute(_ints(batch.start_ns), owner, self._calls["start_ns"][-1]))
-        self._sites.append(_ints(batch.site))
-        self._host.append(_ints(batch.host_duration_ns))
-        self._device.append(_ints(device) if device else np.full(rows, -1, dtype=np.int64))
+        for name, values in zip(
+            _LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.host_duration_ns, device), strict=True
+        ):
+            self._launches[name].extend(values)
 
     def finish(
         self,
@@ -62,50 +56,52 @@ class LaunchColumns:
         site_id: Callable[[int, int], int],
     ) -> None:
         """Add calls and launches, each sorted by step and start, and the steps they belong to."""
-        calls = {name: _concatenate(parts) for name, parts in self._calls.items()}
+        calls = {name: _ints(column) for name, column in self._calls.items()}
         count = len(calls["call"])
-        order = np.lexsort((calls["start_ns"], calls["step"]))
-        rank = np.empty(count, dtype=np.int64)
-        rank[order] = np.arange(count)
-        first_call = rows.new_id("calls", count)
-        parent = self._parent_positions(calls["call"])
-        owner = np.repeat(np.arange(count), calls["launches"])
         if count:
-            graphs = _map(calls["graph"], graph_id)
-            names = [
-                _function(functions.get(graph, []), function)
-                for graph, function in zip(calls["graph"].tolist(), calls["function"].tolist(), strict=True)
-            ]
-            parent_ids = np.ma.array(first_call + rank[np.maximum(parent, 0)], mask=parent < 0)
-            columns = {
-                "call": first_call + rank, "log": np.full(count, log), "local_call": calls["call"], "graph": graphs,
-                "function": as_column(names), "step": calls["step"], "thread": calls["thread"],
-                "parent": parent_ids, "depth": _depths(parent), "start_ns": calls["start_ns"],
-                "duration_ns": calls["duration_ns"], "launches": calls["launches"], "state": as_column(self._states),
-            }  # fmt: skip
+            order = np.lexsort((calls["start_ns"], calls["step"]))
+            rank = np.empty(count, dtype=np.int64)
+            rank[order] = np.arange(count)
+            ids = rank + rows.new_id("calls", count)
+            columns = self._call_columns(log, calls, ids, functions, graph_id)
             rows.add_columns("calls", {name: column[order] for name, column in columns.items()})
-        self._add_launches(rows, log, calls, owner, first_call + rank, site_id)
+            self._add_launches(rows, log, calls, ids, site_id)
         _add_steps(rows, log, steps, calls)
 
-    def _add_launches(
+    def _call_columns(
         self,
-        rows: Rows,
         log: int,
         calls: dict[str, Ints],
-        owner: Ints,
-        call_ids: Ints,
-        site_id: Callable[[int, int], int],
+        ids: Ints,
+        functions: Mapping[int, list[str]],
+        graph_id: Callable[[int], int],
+    ) -> dict[str, Column]:
+        parent = self._parent_positions(calls["call"])
+        names = [
+            _function(functions.get(graph, []), function)
+            for graph, function in zip(calls["graph"].tolist(), calls["function"].tolist(), strict=True)
+        ]
+        return {
+            "call": ids, "log": np.full(len(ids), log), "local_call": calls["call"],
+            "graph": _map(calls["graph"], graph_id), "function": as_column(names), "step": calls["step"],
+            "thread": calls["thread"], "parent": np.ma.array(ids[np.maximum(parent, 0)], mask=parent < 0),
+            "depth": _depths(parent), "start_ns": calls["start_ns"], "duration_ns": calls["duration_ns"],
+            "launches": calls["launches"], "state": as_column(self._states),
+        }  # fmt: skip
+
+    def _add_launches(
+        self, rows: Rows, log: int, calls: dict[str, Ints], call_ids: Ints, site_id: Callable[[int, int], int]
     ) -> None:
-        sites, starts = _concatenate(self._sites), _concatenate(self._starts)
+        sites, starts, host, device = (_ints(column) for column in self._launches.values())
         if not len(sites):
             return
+        owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
+        starts = _absolute(starts, owner, calls["start_ns"])
         step = calls["step"][owner]
-        pairs, where = np.unique(np.stack((calls["graph"][owner], sites)), axis=1, return_inverse=True)
-        ids = np.array([site_id(graph, site) for graph, site in pairs.T.tolist()], dtype=np.int64)
-        host, device = _concatenate(self._host), _concatenate(self._device)
         columns = {
-            "log": np.full(len(sites), log), "call": call_ids[owner], "site": ids[where.reshape(-1)], "step": step,
-            "thread": calls["thread"][owner], "start_ns": starts, "duration_ns": np.ma.array(host, mask=host < 0),
+            "log": np.full(len(sites), log), "call": call_ids[owner],
+            "site": _map_pairs(calls["graph"][owner], sites, site_id), "step": step, "thread": calls["thread"][owner],
+            "start_ns": starts, "duration_ns": np.ma.array(host, mask=host < 0),
             "device_duration_ns": np.ma.array(device, mask=device < 0),
         }  # fmt: skip
         order = np.lexsort((starts, step))
@@ -146,29 +142,31 @@ def _add_steps(rows: Rows, log: int, steps: Sequence[Step], calls: dict[str, Int
         )  # fmt: skip
 
 
-def _ints(values: list[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
-
-
-def _concatenate(parts: list[Ints]) -> Ints:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+def _ints(values: array[int]) -> Ints:
+    return np.frombuffer(values, dtype=np.int64) if values else np.empty(0, dtype=np.int64)
 
 
 def _absolute(relative: Ints, owner: Ints, call_start: Ints) -> Ints:
-    """Start times of a batch: each row counts from the row before it in its call, the first from the call's start."""
-    if not len(relative):
-        return relative
+    """Each row's start counts from the row before it in its call, the first from the call's start."""
     total = np.cumsum(relative)
-    is_first = np.r_[True, owner[1:] != owner[:-1]]
-    before = (total - relative)[is_first]
-    runs = np.cumsum(is_first) - 1
-    absolute: Ints = total - before[runs] + call_start[owner]
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    rows = np.diff(first, append=len(relative))
+    absolute: Ints = total - np.repeat((total - relative)[first], rows) + call_start[owner]
     return absolute
 
 
 def _map(values: Ints, to: Callable[[int], int]) -> Ints:
     unique, where = np.unique(values, return_inverse=True)
     return np.array([to(value) for value in unique.tolist()], dtype=np.int64)[where]
+
+
+def _map_pairs(left: Ints, right: Ints, to: Callable[[int, int], int]) -> Ints:
+    lefts, where_left = np.unique(left, return_inverse=True)
+    rights, where_right = np.unique(right, return_inverse=True)
+    return _map(
+        where_left * len(rights) + where_right,
+        lambda pair: to(int(lefts[pair // len(rights)]), int(rights[pair % len(rights)])),
+    )
 
 
 def _depths(parent: Ints) -> Ints:

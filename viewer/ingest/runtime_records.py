@@ -50,7 +50,7 @@ class RuntimeRecords:
         self.provenance: dict[int, Provenance] = {}
         self.tensors: list[Tensors] = []
         self.steps: list[Step] = []
-        self.columns = LaunchColumns(damage)
+        self.columns = LaunchColumns()
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
         self._graph_ids: dict[int, int] = {}
         self._site_ids: dict[tuple[int, int], int] = {}
@@ -95,7 +95,7 @@ class RuntimeRecords:
             case Step():
                 self.steps.append(value)
             case Launches():
-                self.columns.add(value, record.place.line, record.place.start)
+                self.columns.add(value)
             case Skipped():
                 self.not_recorded[value.what, value.why, value.graph] += 1
             case Failure():

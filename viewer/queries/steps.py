@@ -14,9 +14,11 @@ _WINDOW = (
 )
 _LAUNCHES = f"""
     WITH shown AS (
-        SELECT l.*, count(*) OVER (PARTITION BY l.thread) > 2 * $width
-                    AND l.duration_ns IS NOT NULL AND l.duration_ns < $pixel AS narrow
-        FROM launches l WHERE {_WINDOW}
+        SELECT l.*, crowded.thread IS NOT NULL AND coalesce(l.duration_ns < $pixel, false) AS narrow
+        FROM launches l LEFT JOIN (
+            SELECT l.thread FROM launches l WHERE {_WINDOW} GROUP BY l.thread HAVING count(*) > 2 * $width
+        ) crowded ON crowded.thread = l.thread
+        WHERE {_WINDOW}
     )
     SELECT launch, site, thread, start_ns - $start, coalesce(duration_ns, -1), 1 FROM shown WHERE NOT narrow
     UNION ALL
