@@ -33,8 +33,7 @@ _CALL_TREE = """
         UNION ALL
         SELECT c.call, down.below + 1 FROM calls c JOIN down ON c.parent = down.call WHERE down.below < 64
     )
-    SELECT l.launch, l.call, c.function, l.site FROM launches l JOIN down ON down.call = l.call
-    JOIN calls c ON c.call = l.call ORDER BY l.launch
+    SELECT c.call, c.function FROM calls c JOIN down ON down.call = c.call
 """
 _SHARED_SCOPE = ("call", "partition_")
 _SAME_STORAGE = ("reuse", "alias")
@@ -48,7 +47,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     (_, log, rank, step, thread, call, graph_id, site_id, start_ns, duration_ns, device_ns, first, of, step_ns) = row
     graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
     assert graph is not None
-    flow = _Flow(trace, graph_id, call)
+    flow = _Flow(trace, graph_id, call, first, first + of - 1)
     code = wrapper_code(trace, graph)
     part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
     return LaunchDetail(
@@ -90,16 +89,22 @@ class _Flow:
     """Which launches of a call, and of the calls inside it, write and read which buffers.
 
     Buffers are names of one function; the partitions of a graph share the names of `call`. A name that reuses or
-    aliases another stands for the same storage.
+    aliases another stands for the same storage. `first` and `last` are the launches of the step.
     """
 
-    def __init__(self, trace: Trace, graph: int, call: int) -> None:
+    def __init__(self, trace: Trace, graph: int, call: int, first: int, last: int) -> None:
         self._storage = _storages(memory_statements(trace, graph))
-        launches = sql.rows(trace, _CALL_TREE, [call])
-        arguments = _arguments_of(trace, sorted({site for _, _, _, site in launches}))
+        functions: dict[int, str] = dict(sql.rows(trace, _CALL_TREE, [call]))
+        launches = sql.rows(
+            trace,
+            "SELECT launch, call, site FROM launches WHERE launch BETWEEN ? AND ? AND list_contains(?, call)"
+            " ORDER BY launch",
+            [first, last, list(functions)],
+        )
+        arguments = _arguments_of(trace, sorted({site for _, _, site in launches}))
         self._uses = [
-            self._use(launch, "" if function.startswith(_SHARED_SCOPE) else f"{at}:", arguments[site])
-            for launch, at, function, site in launches
+            self._use(launch, "" if functions[at].startswith(_SHARED_SCOPE) else f"{at}:", arguments[site])
+            for launch, at, site in launches
         ]
 
     def _use(self, launch: int, scope: str, arguments: Sequence[tuple[int, str, str]]) -> _Use:

@@ -12,20 +12,21 @@ __all__ = ["launch_detail", "list_steps", "timeline"]
 _WINDOW = (
     "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"
 )
+_CROWDED = f"SELECT l.thread FROM launches l WHERE {_WINDOW} GROUP BY l.thread HAVING count(*) > 2 * $width"
+# A launch that is drawn by itself has a key of its own below zero, narrow neighbours share that of their pixel.
 _LAUNCHES = f"""
     WITH shown AS (
-        SELECT l.*, crowded.thread IS NOT NULL AND coalesce(l.duration_ns < $pixel, false) AS narrow
-        FROM launches l LEFT JOIN (
-            SELECT l.thread FROM launches l WHERE {_WINDOW} GROUP BY l.thread HAVING count(*) > 2 * $width
-        ) crowded ON crowded.thread = l.thread
-        WHERE {_WINDOW}
+        SELECT l.launch, l.thread, l.start_ns - $start AS since_ns, coalesce(l.duration_ns, -1) AS duration_ns,
+               CASE WHEN list_contains($crowded, l.thread) AND l.duration_ns < $pixel
+                    THEN (l.start_ns - $start) // $pixel ELSE -1 - l.launch END AS bin
+        FROM launches l WHERE {_WINDOW}
+    ), bins AS (
+        SELECT max_by(launch, duration_ns) AS launch, thread, min(since_ns) AS since_ns,
+               max(since_ns + duration_ns) - min(since_ns) AS duration_ns, count(*) AS launches
+        FROM shown GROUP BY thread, bin
     )
-    SELECT launch, site, thread, start_ns - $start, coalesce(duration_ns, -1), 1 FROM shown WHERE NOT narrow
-    UNION ALL
-    SELECT max_by(launch, duration_ns), max_by(site, duration_ns), thread, min(start_ns) - $start,
-           max(start_ns + duration_ns) - min(start_ns), count(*)
-    FROM shown WHERE narrow GROUP BY thread, (start_ns - $start) // $pixel
-    ORDER BY 3, 4
+    SELECT b.launch, l.site, b.thread, b.since_ns, b.duration_ns, b.launches
+    FROM bins b JOIN launches l ON l.launch = b.launch ORDER BY b.thread, b.since_ns, b.launch
 """
 _CALLS = """
     SELECT c.call, c.graph, g.compile_id, g.phase, c.function, c.parent, c.depth, c.thread, c.start_ns, c.duration_ns,
@@ -71,7 +72,8 @@ def timeline(
     stop, width = max(stop, start), max(width, 1)
     window = {"log": log, "start": start, "stop": stop}
     pixel = max(1, (stop - start) // width)
-    launches = sql.rows_named(trace, _LAUNCHES, {**window, "step": step, "width": width, "pixel": pixel})
+    crowded = [thread for (thread,) in sql.rows_named(trace, _CROWDED, {**window, "step": step, "width": width})]
+    launches = sql.rows_named(trace, _LAUNCHES, {**window, "step": step, "pixel": pixel, "crowded": crowded})
     columns = LaunchColumns(*([list(column) for column in zip(*launches, strict=True)] or [[] for _ in range(6)]))
     calls = sql.rows_named(trace, _CALLS, {**window, "step": step, "most": 4 * width})
     spans = sql.rows_named(trace, _SPANS, {**window, "most": 4 * width})
