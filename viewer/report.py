@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 16
 MOST_LAUNCHES = 20_000
 """In all timelines together."""
-MOST_PANELS = 240
+MOST_PANELS = 320
 """Launches described in full; the calls that repeat them share the description."""
 MOST_GRAPHS = 24
 MOST_COMPILES = 48
@@ -136,14 +136,12 @@ def collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timelin
         for call, launches in launches_of_calls(timeline):
             sites = tuple(site for _, site in launches)
             key = (call.graph, call.call if call.graph in dynamic else None, sites)
-            if key not in known and len(launches) <= room:
+            if key not in known:
                 known[key] = len(contents.panels)
-                contents.panels.append([pages.launch_page_of(trace, launch) for launch, _ in launches])
-                room -= len(launches)
-            if key in known:
-                contents.calls.append((known[key], [launch for launch, _ in launches]))
-            else:
-                missing += len(launches)
+                contents.panels.append([pages.launch_page_of(trace, launch) for launch, _ in launches[:room]])
+                room -= len(contents.panels[-1])
+            contents.calls.append((known[key], [launch for launch, _ in launches]))
+            missing += len(launches) - len(contents.panels[known[key]])
     if missing:
         contents.left_out.append(f"arguments and code of {missing:,} launches")
 

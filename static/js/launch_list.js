@@ -1,6 +1,6 @@
 // The launches in view as a table: the timeline for keyboards, screen readers and text search.
-import { h } from "#js/dom.js";
-import { formatNs, plural, thousands } from "#js/format.js";
+import { h, known } from "#js/dom.js";
+import { formatNs, formatTick, plural, thousands } from "#js/format.js";
 import { launchesIn } from "#js/timeline_model.js";
 
 const MOST = 500;
@@ -19,25 +19,26 @@ export function launchList(box, tally, { hrefOf, go }) {
     go(Number(row.dataset.launch));
   });
 
-  const rowOf = ({ launch, start, end, returned, kind, kernel, count }) =>
+  const rowOf = ({ launch, start, end, returned, kind, kernel, count }, digits) =>
     h(
       "tr",
       { "data-launch": launch, class: launch === selected ? "chosen" : null },
-      h("td", { class: "num" }, formatNs(Math.max(0, start))),
-      h("td", { class: "num" }, returned ? formatNs(end - start) : h("span", { class: "critical-text" }, "✖ no return")),
+      h("td", { class: "num" }, formatTick(Math.max(0, start), digits)),
+      h("td", { class: "num" }, hostTime(returned, end - start, count)),
       h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),
       h(
         "td",
         { class: "mono" },
         h("a", { href: hrefOf(launch) }, kernel),
-        count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} beside it`),
+        count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} within ${formatNs(end - start)}`),
       ),
     );
 
   return {
     show(data, view, matches, whole) {
       const { rows, total, left } = launchesIn(data, view, matches, MOST);
-      body.replaceChildren(...rows.map(rowOf));
+      const digits = 10 ** Math.floor(Math.log10((view.end - view.start) / 1000));
+      body.replaceChildren(...rows.map((row) => rowOf(row, digits)));
       tally.textContent = total === whole ? thousands(whole) : `${thousands(total)} of ${thousands(whole)}${matches ? " match" : " in view"}`;
       note.textContent = left ? `${plural(left, "more launch")} in view: zoom in, or narrow by kernel.` : rows.length ? "" : "No launch here.";
     },
@@ -46,4 +47,9 @@ export function launchList(box, tally, { hrefOf, go }) {
       for (const row of body.children) row.classList.toggle("chosen", Number(row.dataset.launch) === launch);
     },
   };
+}
+
+function hostTime(returned, duration, count) {
+  if (!returned) return h("span", { class: "critical-text" }, "✖ no return");
+  return count === 1 ? formatNs(duration) : known(null, "several launches, too short to show one by one: zoom in");
 }

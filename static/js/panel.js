@@ -11,7 +11,7 @@ export function launchPanel({ launch: row, code_lines: lines }, context) {
       "header",
       { class: "panel-head" },
       h("h2", { class: "mono" }, site.kernel),
-      h("button", { type: "button", class: "icon", title: "Close (Esc)", "aria-label": "Close", onclick: context.close }, "×"),
+      closeButton(context.close),
       h(
         "p",
         {},
@@ -33,6 +33,14 @@ export function launchPanel({ launch: row, code_lines: lines }, context) {
       h("a", { href: `${context.root}/graphs/${graph.graph}?site=${site.site}#site${site.local_site}` }, `graph ${graph.graph}`),
     ),
   ];
+}
+
+export function missingPanel(text, close) {
+  return [h("header", { class: "panel-head" }, h("h2", {}, "Not shown"), closeButton(close)), h("p", { class: "note" }, text)];
+}
+
+function closeButton(close) {
+  return h("button", { type: "button", class: "icon", title: "Close (Esc)", "aria-label": "Close", onclick: () => close() }, "×");
 }
 
 function section(title, content, aside = "") {

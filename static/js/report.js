@@ -55,6 +55,7 @@ function showStep(view, route, data) {
     step = mountStep(view, panel, timeline, {
       root: "#",
       window: null,
+      missing: "Arguments and code of this launch were left out to keep the report small; the trace has them.",
       launch: (id) => launchOf(data, timeline, id),
       hrefOf: (id) => `#${route.page}&launch=${id}`,
       remember({ launch }, push) {

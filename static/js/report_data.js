@@ -17,9 +17,10 @@ export function parseRoute(hash) {
 /** The panel of a launch: the description of the same launch in a call that does the same, moved to this one. */
 export function launchOf({ panels, calls }, timeline, id) {
   const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
-  if (!ids) return null;
+  const panel = ids && panels[index][ids.indexOf(id)];
+  if (!panel) return null;
+  const { launch: row, code_lines } = panel;
   const described = panels[index].map(({ launch }) => launch.launch);
-  const { launch: row, code_lines } = panels[index][ids.indexOf(id)];
   const columns = timeline.launches;
   const at = columns.launch.indexOf(id);
   const start = timeline.window_start_ns + columns.start_ns[at];

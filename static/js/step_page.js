@@ -10,8 +10,12 @@ const panel = document.getElementById("panel");
 const path = `/steps/${timeline.step}`;
 
 async function getJson(url) {
-  const answer = await fetch(url);
-  return answer.ok ? answer.json() : null;
+  try {
+    const answer = await fetch(url);
+    return answer.ok ? await answer.json() : null;
+  } catch {
+    return null; // The server was ended; what is on the page stays.
+  }
 }
 
 const query = (values) => new URLSearchParams({ log: timeline.log, ...values });
@@ -20,6 +24,7 @@ const timelineUrl = (values) => `${path}/timeline.json?${query(values)}`;
 const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
   root: "",
   window: (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width })),
+  missing: "The server gave no answer about this launch.",
   launch: (id) => getJson(`/launches/${id}.json`),
   hrefOf: (id) => `${path}?${query({ launch: id })}`,
   remember(changes, push) {

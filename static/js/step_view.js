@@ -2,14 +2,15 @@
 import { debounce, isTyping } from "#js/dom.js";
 import { formatNs } from "#js/format.js";
 import { launchList } from "#js/launch_list.js";
-import { launchPanel } from "#js/panel.js";
+import { launchPanel, missingPanel } from "#js/panel.js";
 import { TimelineView } from "#js/timeline.js";
 import { KINDS } from "#js/timeline_draw.js";
 import { kernelMatcher } from "#js/timeline_model.js";
 import { h } from "#js/dom.js";
 
 /**
- * `source`: root, window(start, end, width), launch(id), hrefOf(launch), remember({launch, from, to, kernels}, push).
+ * `source`: root, window(start, end, width), launch(id), hrefOf(launch), remember({launch, from, to, kernels}, push),
+ * missing (what to say when there is no launch to show).
  * Returns what the address can ask for.
  */
 export function mountStep(view, panel, timeline, source) {
@@ -39,7 +40,13 @@ export function mountStep(view, panel, timeline, source) {
     if (launch === null || launch === undefined) return;
     wanted = launch;
     const detail = await source.launch(launch);
-    if (wanted === launch && detail) show(detail, push);
+    if (wanted !== launch) return;
+    if (detail) show(detail, push);
+    else {
+      panel.replaceChildren(...missingPanel(source.missing, close));
+      panel.hidden = false;
+      list.select(launch);
+    }
   }
 
   function show(detail, push) {
@@ -85,7 +92,7 @@ export function mountStep(view, panel, timeline, source) {
     f: () => (chart.selected && !isFitted(chart) ? chart.fitTo(chart.selected.start, chart.selected.end) : chart.fit()),
     arrowleft: () => open(opened ? opened.previous : firstInView(chart)),
     arrowright: () => open(opened ? opened.next : firstInView(chart)),
-    escape: () => opened && close(),
+    escape: () => !panel.hidden && close(),
   };
   addEventListener("keydown", (event) => {
     const act = keys[event.key.toLowerCase()];

@@ -220,9 +220,9 @@ export class TimelineView {
 
 function launchLines({ kernel, kind, start, end, returned, count }) {
   const time = returned ? formatNs(end - start) : "did not return";
-  const lines = [kernel, `${kind} · ${time} · at ${formatNs(start)}`];
-  if (count > 1) lines.push(`the longest of ${plural(count, "launch")} here: zoom in`);
-  return lines;
+  const at = `at ${formatNs(start)}`;
+  if (count > 1) return [`${plural(count, "launch")} in ${time}`, at, `the longest: ${kernel}; zoom in for the others`];
+  return [kernel, `${kind} · ${time} · ${at}`];
 }
 
 function spanLines({ item, start, end }) {

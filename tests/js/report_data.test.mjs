@@ -32,4 +32,5 @@ test("a launch takes the description of the same launch in an equal call", () =>
 
 test("a launch that was left out has no description", () => {
   assert.equal(launchOf(data, timeline, 99), null);
+  assert.equal(launchOf({ panels: [panels[0].slice(0, 1)], calls: data.calls }, timeline, 16), null);
 });

@@ -65,6 +65,7 @@ def test_report_says_what_it_leaves_out(opened: Opened, monkeypatch: pytest.Monk
     html = render_report(opened(synthetic.recorded(steps=3)))
     assert "2 of 3 steps" in html
     assert "arguments and code of 4 launches" in html
+    assert data_of(html)["panels"] == [[]]
     assert "generated code of 1 graphs" in html
 
 
