@@ -38,7 +38,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(len(logs))
         return read_logs(logs)
 
-    monkeypatch.setattr("viewer.store.open.read_logs", counted)
+    monkeypatch.setattr("viewer.ingest.logs.read_logs", counted)
     return seen
 
 

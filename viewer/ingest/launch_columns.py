@@ -8,111 +8,90 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import Launches, Step
-from viewer.ingest.decode import BadPayload
-from viewer.ingest.rows import Column, Rows, as_column
+from tracer.records import Step
+from viewer.ingest.columns import Column, as_column
+from viewer.ingest.launch_batches import LaunchBatches
+from viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
 _DEEPEST = 256
-_LAUNCH_COLUMNS = ("site", "start_ns", "host_duration_ns", "device_duration_ns")
-_CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
 
 
-class LaunchColumns:
-    """Collects the batches of one log."""
+def add_launches(
+    batches: LaunchBatches,
+    rows: Rows,
+    log: int,
+    steps: Sequence[Step],
+    functions: Mapping[int, list[str]],
+    graph_id: Callable[[int], int],
+    site_id: Callable[[int, int], int],
+) -> None:
+    """Add calls and launches of one log, each sorted by step and start, and its steps."""
+    calls = {name: _ints(column) for name, column in batches.calls.items()}
+    count = len(calls["call"])
+    if count:
+        order = np.lexsort((calls["start_ns"], calls["step"]))
+        rank = np.empty(count, dtype=np.int64)
+        rank[order] = np.arange(count)
+        ids = rank + rows.new_id("calls", count)
+        columns = _call_columns(batches, log, calls, ids, functions, graph_id)
+        rows.add_columns("calls", {name: column[order] for name, column in columns.items()})
+        _add_launches(batches, rows, log, calls, ids, site_id)
+    _add_steps(rows, log, steps, calls)
 
-    def __init__(self) -> None:
-        self._calls = {name: array("q") for name in _CALL_COLUMNS}
-        self._parents: list[int | None] = []
-        self._states: list[str] = []
-        self._launches = {name: array("q") for name in _LAUNCH_COLUMNS}
 
-    def add(self, batch: Launches) -> None:
-        """Take in a batch. Raises BadPayload when its columns do not fit together."""
-        calls, count, rows = batch.calls, len(batch.calls.call), len(batch.site)
-        if any(len(getattr(calls, name)) != count for name in (*_CALL_COLUMNS, "parent", "state")):
-            raise BadPayload("Launches.calls has columns of unequal length")
-        device = batch.device_duration_ns or [-1] * rows
-        if not len(batch.start_ns) == len(batch.host_duration_ns) == len(device) == rows:
-            raise BadPayload("Launches has columns of unequal length")
-        if sum(calls.launches) != rows or min(calls.launches, default=0) < 0:
-            raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
-        for name, column in self._calls.items():
-            column.extend(getattr(calls, name))
-        self._parents += calls.parent
-        self._states += calls.state
-        for name, values in zip(
-            _LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.host_duration_ns, device), strict=True
-        ):
-            self._launches[name].extend(values)
+def _call_columns(
+    batches: LaunchBatches,
+    log: int,
+    calls: dict[str, Ints],
+    ids: Ints,
+    functions: Mapping[int, list[str]],
+    graph_id: Callable[[int], int],
+) -> dict[str, Column]:
+    parent = _parent_positions(calls["call"], batches.parents)
+    names = [
+        _function(functions.get(graph, []), function)
+        for graph, function in zip(calls["graph"].tolist(), calls["function"].tolist(), strict=True)
+    ]
+    return {
+        "call": ids, "log": np.full(len(ids), log), "local_call": calls["call"],
+        "graph": _map(calls["graph"], graph_id), "function": as_column(names), "step": calls["step"],
+        "thread": calls["thread"], "parent": np.ma.array(ids[np.maximum(parent, 0)], mask=parent < 0),
+        "depth": _depths(parent), "start_ns": calls["start_ns"], "duration_ns": calls["duration_ns"],
+        "launches": calls["launches"], "state": as_column(batches.states),
+    }  # fmt: skip
 
-    def finish(
-        self,
-        rows: Rows,
-        log: int,
-        steps: Sequence[Step],
-        functions: Mapping[int, list[str]],
-        graph_id: Callable[[int], int],
-        site_id: Callable[[int, int], int],
-    ) -> None:
-        """Add calls and launches, each sorted by step and start, and the steps they belong to."""
-        calls = {name: _ints(column) for name, column in self._calls.items()}
-        count = len(calls["call"])
-        if count:
-            order = np.lexsort((calls["start_ns"], calls["step"]))
-            rank = np.empty(count, dtype=np.int64)
-            rank[order] = np.arange(count)
-            ids = rank + rows.new_id("calls", count)
-            columns = self._call_columns(log, calls, ids, functions, graph_id)
-            rows.add_columns("calls", {name: column[order] for name, column in columns.items()})
-            self._add_launches(rows, log, calls, ids, site_id)
-        _add_steps(rows, log, steps, calls)
 
-    def _call_columns(
-        self,
-        log: int,
-        calls: dict[str, Ints],
-        ids: Ints,
-        functions: Mapping[int, list[str]],
-        graph_id: Callable[[int], int],
-    ) -> dict[str, Column]:
-        parent = self._parent_positions(calls["call"])
-        names = [
-            _function(functions.get(graph, []), function)
-            for graph, function in zip(calls["graph"].tolist(), calls["function"].tolist(), strict=True)
-        ]
-        return {
-            "call": ids, "log": np.full(len(ids), log), "local_call": calls["call"],
-            "graph": _map(calls["graph"], graph_id), "function": as_column(names), "step": calls["step"],
-            "thread": calls["thread"], "parent": np.ma.array(ids[np.maximum(parent, 0)], mask=parent < 0),
-            "depth": _depths(parent), "start_ns": calls["start_ns"], "duration_ns": calls["duration_ns"],
-            "launches": calls["launches"], "state": as_column(self._states),
-        }  # fmt: skip
+def _add_launches(
+    batches: LaunchBatches,
+    rows: Rows,
+    log: int,
+    calls: dict[str, Ints],
+    call_ids: Ints,
+    site_id: Callable[[int, int], int],
+) -> None:
+    sites, starts, host, device = (_ints(column) for column in batches.launches.values())
+    if not len(sites):
+        return
+    owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
+    starts = _absolute(starts, owner, calls["start_ns"])
+    step = calls["step"][owner]
+    columns = {
+        "log": np.full(len(sites), log), "call": call_ids[owner],
+        "site": _map_pairs(calls["graph"][owner], sites, site_id), "step": step, "thread": calls["thread"][owner],
+        "start_ns": starts, "duration_ns": np.ma.array(host, mask=host < 0),
+        "device_duration_ns": np.ma.array(device, mask=device < 0),
+    }  # fmt: skip
+    order = np.lexsort((starts, step))
+    launch = np.arange(len(sites)) + rows.new_id("launches", len(sites))
+    rows.add_columns("launches", {"launch": launch} | {name: column[order] for name, column in columns.items()})
 
-    def _add_launches(
-        self, rows: Rows, log: int, calls: dict[str, Ints], call_ids: Ints, site_id: Callable[[int, int], int]
-    ) -> None:
-        sites, starts, host, device = (_ints(column) for column in self._launches.values())
-        if not len(sites):
-            return
-        owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
-        starts = _absolute(starts, owner, calls["start_ns"])
-        step = calls["step"][owner]
-        columns = {
-            "log": np.full(len(sites), log), "call": call_ids[owner],
-            "site": _map_pairs(calls["graph"][owner], sites, site_id), "step": step, "thread": calls["thread"][owner],
-            "start_ns": starts, "duration_ns": np.ma.array(host, mask=host < 0),
-            "device_duration_ns": np.ma.array(device, mask=device < 0),
-        }  # fmt: skip
-        order = np.lexsort((starts, step))
-        launch = np.arange(len(sites)) + rows.new_id("launches", len(sites))
-        rows.add_columns("launches", {"launch": launch} | {name: column[order] for name, column in columns.items()})
 
-    def _parent_positions(self, call: Ints) -> Ints:
-        """For each call the position of its parent, -1 without one."""
-        position = {number: i for i, number in enumerate(call.tolist())}
-        found = [-1 if parent is None else position.get(parent, -1) for parent in self._parents]
-        return np.array(found, dtype=np.int64)
+def _parent_positions(call: Ints, parents: Sequence[int | None]) -> Ints:
+    """For each call the position of its parent, -1 without one."""
+    position = {number: i for i, number in enumerate(call.tolist())}
+    found = [-1 if parent is None else position.get(parent, -1) for parent in parents]
+    return np.array(found, dtype=np.int64)
 
 
 def _add_steps(rows: Rows, log: int, steps: Sequence[Step], calls: dict[str, Ints]) -> None:

@@ -27,7 +27,7 @@ from tracer.records import (
 from viewer.errors import StepscopeError
 from viewer.ingest.damage import Damage
 from viewer.ingest.decode import BadPayload, decode
-from viewer.ingest.launch_columns import LaunchColumns
+from viewer.ingest.launch_batches import LaunchBatches
 from viewer.ingest.lenient_json import dumps, int64, loads
 from viewer.ingest.reader import LogRecord
 from viewer.ingest.rows import Rows
@@ -50,7 +50,7 @@ class RuntimeRecords:
         self.provenance: dict[int, Provenance] = {}
         self.tensors: list[Tensors] = []
         self.steps: list[Step] = []
-        self.columns = LaunchColumns()
+        self.batches = LaunchBatches()
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
         self._graph_ids: dict[int, int] = {}
         self._site_ids: dict[tuple[int, int], int] = {}
@@ -95,7 +95,7 @@ class RuntimeRecords:
             case Step():
                 self.steps.append(value)
             case Launches():
-                self.columns.add(value)
+                self.batches.add(value)
             case Skipped():
                 self.not_recorded[value.what, value.why, value.graph] += 1
             case Failure():
@@ -120,7 +120,7 @@ class RuntimeRecords:
         for tensors in self.tensors:
             self._add_tensors(tensors)
         functions = {number: graph.functions for number, graph in self.graphs.items()}
-        self.columns.finish(self.rows, self.log, self.steps, functions, self.graph_id, self.site_id)
+        self.batches.finish(self.rows, self.log, self.steps, functions, self.graph_id, self.site_id)
         self._add_not_recorded()
         if self.overhead is not None:
             cost = self.overhead

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
-import tracer.log_format
-import tracer.records
 import viewer.ingest
+from tracer import log_format
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import Source
 
@@ -22,6 +22,8 @@ SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks: a small trace has many small tables, each of which takes a block for each column."""
+_FEW_ROWS = 5_000
+"""So many go in faster without numpy than it takes to import it."""
 _NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -31,15 +33,17 @@ _NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
 def index_key(sources: Sequence[Source]) -> str:
     """Changes with the logs' paths, sizes and times, with the schema, and with the code that reads logs."""
     digest = hashlib.sha256(f"{SCHEMA}\0{duckdb.__version__}".encode())
-    for code in [tracer.log_format.__file__, tracer.records.__file__, *_ingest_files()]:
-        digest.update(Path(code).read_bytes())
+    for code in _code_that_reads_logs():
+        digest.update(code.read_bytes())
     for source in sources:
         digest.update(f"\0{source.path}\0{source.size}\0{source.mtime_ns}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
-def _ingest_files() -> list[str]:
-    return sorted(str(path) for folder in viewer.ingest.__path__ for path in Path(folder).glob("*.py"))
+def _code_that_reads_logs() -> list[Path]:
+    grammar = Path(log_format.__file__)
+    ingest = sorted(path for folder in viewer.ingest.__path__ for path in Path(folder).glob("*.py"))
+    return [grammar, grammar.with_name("records.py"), *ingest]
 
 
 def open_index(index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
@@ -82,13 +86,34 @@ def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str) -> d
 def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Rows, block: int) -> None:
     connection.execute(f"ATTACH {_quoted(new)} AS building (BLOCK_SIZE {block}); USE building")
     connection.execute(f"BEGIN; {SCHEMA}")
-    for table, columns in rows.drain():
-        connection.register("new_rows", columns)
-        connection.execute(f"INSERT INTO {table} SELECT * FROM new_rows")
-        connection.unregister("new_rows")
-        connection.execute("INSERT INTO meta VALUES (?, ?)", [f"count:{table}", str(len(next(iter(columns.values()))))])
-    connection.execute("INSERT INTO meta VALUES ('key', ?)", [key])
+    counts = {table: len(found) for table, found in rows.tables.items()}
+    for table, found in rows.tables.items():
+        _insert(connection, table, found)
+    for table, parts in rows.columns.items():
+        from viewer.ingest.columns import joined
+
+        columns = joined(parts)
+        counts[table] = len(next(iter(columns.values())))
+        _insert_columns(connection, table, columns)
+    _insert(connection, "meta", [("key", key), *((f"count:{table}", str(count)) for table, count in counts.items())])
     connection.execute("COMMIT; USE memory; DETACH building")
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]]) -> None:
+    if len(rows) <= _FEW_ROWS:
+        appender = connection.appender(table)
+        appender.append_rows(rows)
+        appender.flush()
+    else:
+        from viewer.ingest.columns import columns_of
+
+        _insert_columns(connection, table, columns_of(rows))
+
+
+def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Any]) -> None:
+    connection.register("new_rows", columns)
+    connection.execute(f"INSERT INTO {table} SELECT * FROM new_rows")
+    connection.unregister("new_rows")
 
 
 def _quoted(path: Path) -> str:

@@ -13,7 +13,6 @@ from typing import BinaryIO
 import duckdb
 
 from tracer.log_format import decode_payload, decode_payload_crlf
-from viewer.ingest.logs import read_logs
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import STDIN, Source, cache_dir, find_logs
 from viewer.store.index import NAME, build_index, index_key, open_index
@@ -98,7 +97,9 @@ def open_trace(path: str | os.PathLike[str], *, index_dir: str | os.PathLike[str
     for index in _index_paths(path, key, index_dir):
         connection = open_index(index, key)
         if connection is None:
-            rows = rows or read_logs(sources)
+            from viewer.ingest import logs  # not needed to open an index that is there
+
+            rows = rows or logs.read_logs(sources)
             connection = build_index(index, key, rows, log_bytes)
         if connection is not None:
             return Trace(sources, connection, index)

@@ -1,0 +1,57 @@
+"""Collects batches of launches: compact, and without numpy, which a log without launches has no need of."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+
+from tracer.records import Launches, Step
+from viewer.ingest.decode import BadPayload
+from viewer.ingest.rows import Rows
+
+CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
+LAUNCH_COLUMNS = ("site", "start_ns", "host_duration_ns", "device_duration_ns")
+
+
+class LaunchBatches:
+    """Collects the batches of one log."""
+
+    def __init__(self) -> None:
+        self.calls = {name: array("q") for name in CALL_COLUMNS}
+        self.parents: list[int | None] = []
+        self.states: list[str] = []
+        self.launches = {name: array("q") for name in LAUNCH_COLUMNS}
+
+    def add(self, batch: Launches) -> None:
+        """Take in a batch. Raises BadPayload when its columns do not fit together."""
+        calls, count, rows = batch.calls, len(batch.calls.call), len(batch.site)
+        if any(len(getattr(calls, name)) != count for name in (*CALL_COLUMNS, "parent", "state")):
+            raise BadPayload("Launches.calls has columns of unequal length")
+        device = batch.device_duration_ns or [-1] * rows
+        if not len(batch.start_ns) == len(batch.host_duration_ns) == len(device) == rows:
+            raise BadPayload("Launches has columns of unequal length")
+        if sum(calls.launches) != rows or min(calls.launches, default=0) < 0:
+            raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
+        for name, column in self.calls.items():
+            column.extend(getattr(calls, name))
+        self.parents += calls.parent
+        self.states += calls.state
+        for name, values in zip(
+            LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.host_duration_ns, device), strict=True
+        ):
+            self.launches[name].extend(values)
+
+    def finish(
+        self,
+        rows: Rows,
+        log: int,
+        steps: Sequence[Step],
+        functions: Mapping[int, list[str]],
+        graph_id: Callable[[int], int],
+        site_id: Callable[[int, int], int],
+    ) -> None:
+        """Add calls and launches, each sorted by step and start, and the steps they belong to."""
+        if steps or self.parents:
+            from viewer.ingest.launch_columns import add_launches
+
+            add_launches(self, rows, log, steps, functions, graph_id, site_id)
