@@ -360,6 +360,7 @@ def _cost_of_a_launch() -> float:
     for _ in range(rounds):
         if look[0]:
             continue
-        rows += (0, now())
-        rows += (now(),)
+        rows.append(0)
+        rows.append(now())
+        rows.append(now())
     return (now() - started) / rounds

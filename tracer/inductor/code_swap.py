@@ -35,10 +35,11 @@ finally:
 BEFORE = """
 if _ss_look[{site}]:
     "stepscope hooks".before(_ss_call, {site}, _ss_values)
-_ss_rows += ({site}, _ss_now())
+_ss_rows.append({site})
+_ss_rows.append(_ss_now())
 """
 AFTER = """
-_ss_rows += (_ss_now(),)
+_ss_rows.append(_ss_now())
 """
 AFTER_OUTPUTS = """
 if _ss_look[{site}]:
