@@ -114,6 +114,12 @@ def test_restart_reasons_of_older_versions_are_graph_breaks(opened: Open) -> Non
     assert finding.title == "Graph break in forward (model.py:10): skip function graph_break in file x.py"
 
 
+@pytest.mark.parametrize("log", [LogBuilder(), recorded()])
+def test_other_reasons_to_restart_are_no_graph_breaks(opened: Open, log: LogBuilder) -> None:
+    reason = "<class 'torch._dynamo.exc.TensorifyScalarRestartAnalysis'>"
+    assert all_findings(opened(compile_records(log, 7, 0, restart_reasons=[reason]))) == []
+
+
 def test_a_failed_compile_is_a_warning(opened: Open) -> None:
     log = compile_records(
         LogBuilder(),

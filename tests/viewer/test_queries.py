@@ -113,6 +113,14 @@ def test_compile_spans_stand_on_the_monotonic_clock(opened: Open) -> None:
     assert abs(span.start_ns - (MONOTONIC_NS + 1_000_000_000)) < 1_000
 
 
+def test_a_step_without_launches(opened: Open) -> None:
+    log = LogBuilder().record(run()).record(Step(0, "start", None, "user", MONOTONIC_NS))
+    shown = timeline(opened(log.record(Step(0, "end", "train", "user", MONOTONIC_NS + 10))), 0, 0)
+    assert shown is not None
+    assert (shown.launches.launch, shown.calls, shown.threads, shown.sites) == ([], [], [], {})
+    assert (shown.total_launches, shown.end_ns - shown.start_ns) == (0, 10)
+
+
 def test_unknown_step_and_launch_are_none(opened: Open) -> None:
     trace = opened(recorded())
     assert timeline(trace, 0, 99) is None

@@ -46,6 +46,7 @@ def read_logs(sources: Sequence[Source]) -> Rows:
     rows, unknown = Rows(), Counter[str]()
     logs = [_read_log(number, source, rows, unknown) for number, source in enumerate(sources)]
     for log in logs:
+        log.torch.logs_breaks |= log.runtime.run is not None
         log.torch.finish(_inherited(log, logs))
         log.runtime.finish(log.torch.output_codes)
         _add_log(rows, log)

@@ -41,7 +41,8 @@ class TorchEvents:
         self.spans = Spans(log)
         self.output_codes: list[OutputCode] = []
         self.torch_version: str | None = None
-        self._break_artifacts = False
+        self.logs_breaks = False
+        """This version of PyTorch writes a record of each graph break; older ones only name reasons to restart."""
         self._events: Mapping[str, Callable[[LogRecord], None]] = {
             "str": self._string,
             "dynamo_start": self._dynamo_start,
@@ -77,10 +78,11 @@ class TorchEvents:
         tables = [self.strings, *inherited]
         for compile in self.compiles.values():
             stack = _resolve(compile, tables)
-            if not self._break_artifacts:
+            if not self.logs_breaks:
                 compile.events += [
                     ("graph_break", compile.metrics_records[-1], torch_text.graph_break(reason))
                     for reason in compile.restart_reasons
+                    if torch_text.may_be_graph_break(reason)
                 ]
             add_compile(self.rows, compile, stack, self._frame(compile, stack))
         self.rows.extend("spans", self.spans.rows)
@@ -168,7 +170,7 @@ class TorchEvents:
             self._compile(record).events.append(("recompile", record.record, full))
 
     def _graph_break(self, record: LogRecord) -> None:
-        self._break_artifacts = True
+        self.logs_breaks = True
         if record.compile_id is not None and record.payload is not None:
             cause = torch_text.graph_break(record.payload.decode("utf-8", "replace"))
             self._compile(record).events.append(("graph_break", record.record, cause))
@@ -180,7 +182,7 @@ class TorchEvents:
             compile.error, compile.error_record = _error_cause(body), record.record
 
     def _torch_version(self, record: LogRecord) -> None:
-        self._break_artifacts = True
+        self.logs_breaks = True
         payload = self._json_payload(record)
         self.torch_version = text(payload.get("pytorch_version")) if isinstance(payload, dict) else None
 

@@ -59,6 +59,11 @@ def graph_break(text: str) -> Cause:
     return Cause(headline(reason), reason, frame)
 
 
+def may_be_graph_break(restart_reason: str) -> bool:
+    """Dynamo also begins anew for analyses of its own, which it names by their exception's class."""
+    return "RestartAnalysis" not in restart_reason
+
+
 def failure(kind: str, reason: str, frame: UserFrame | None) -> Cause:
     text = _NOISE.sub("", reason).strip()
     return Cause(f"{kind}: {headline(text)}" if text else kind, text, frame)
