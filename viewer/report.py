@@ -24,7 +24,7 @@ MOST_LAUNCHES = 20_000
 MOST_PANELS = 320
 """Launches described in full; the calls that repeat them share the description."""
 MOST_GRAPHS = 24
-MOST_COMPILES = 48
+MOST_COMPILES = 32
 MOST_CODE_CHARS = 600_000
 
 
