@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from viewer.ingest.damage import REASONS
 from viewer.queries.rows import CompileRow, Finding, GraphRow, NotRecorded, Overview, Problem, RunRow, StepRow
 
 WIDTH = 100
@@ -125,7 +126,7 @@ def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
 def _problems(facts: Overview, problems: Sequence[Problem]) -> list[str]:
     if not facts.skipped:
         return []
-    lines = ["Damage  " + ", ".join(f"{count:,} {reason}" for reason, count in facts.skipped.items())]
+    lines = ["Damage", *(_cut(f"  {count:,} {reason}: {REASONS[reason]}") for reason, count in facts.skipped.items())]
     lines += [
         _cut(f"  {p.log}:{p.line if p.line is not None else UNKNOWN}  {p.reason}  {p.text}")
         for p in problems[:_MOST_ROWS]

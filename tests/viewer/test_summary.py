@@ -73,7 +73,7 @@ def test_text_of_a_healthy_run(opened: Open) -> None:
 def test_text_of_a_run_with_findings_and_damage(opened: Open) -> None:
     text = summary_text(opened(recorded(end=False).data + b"noise\n"))
     assert text.startswith("✖ The log has no end record: process 4711 ended in step 2")
-    assert "Damage  1 not_a_record" in text
+    assert "Damage\n  1 not_a_record: a line that is no record of a TORCH_TRACE log\n" in text
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 PLACES_KEPT = 1000
 TEXT_KEPT = 200
 
-REASONS = {
+REASONS: Mapping[str, str] = {
     "not_a_record": "a line that is no record of a TORCH_TRACE log",
     "broken_header": "the JSON of a record cannot be read; its payload is kept",
     "wrong_md5": "the payload is not what was written: its md5 differs; the record is kept",

@@ -125,7 +125,8 @@ def _read_payload(record: LogRecord, data: bytes | mmap.mmap, last: bool, damage
     raw = _without_blank_end(data[place.payload_start : place.end])
     record.payload_bytes = len(raw)
     as_crlf = raw.endswith(b"\r\n")
-    for record.crlf in (as_crlf, not as_crlf) if b"\r\n" in raw else (False,):
+    # What fits is found by the md5; where nothing fits, the last, likeliest reading stays.
+    for record.crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
         record.payload = decode_payload_crlf(raw) if record.crlf else decode_payload(raw)
         if digest is None or payload_digest(record.payload) == digest:
             if record.crlf:
