@@ -32,12 +32,14 @@ from tracer.records import (
     Record,
     Run,
     Skipped,
+    Steps,
     Tensors,
 )
 from tracer.runtime.launches import Call, to_batch
-from tracer.steps import StepTracker
+from tracer.steps import EndedStep, StepTracker
 
 FLUSH_NS = 250_000_000
+FLUSH_STEP_NS = 25_000_000
 FLUSH_CALLS = 4096
 FLUSH_LAUNCHES = 16_384
 
@@ -54,7 +56,8 @@ class Recorder:
     def __init__(self, config: TraceConfig) -> None:
         self.config = config
         self._writer = LogWriter(config.directory, _environment_number("RANK"))
-        self._steps = StepTracker(self._write, time.perf_counter_ns)
+        self._ended_steps: list[EndedStep] = []
+        self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._optimizer_hook: Any = None
@@ -108,7 +111,7 @@ class Recorder:
         """Mark the end of a step."""
         if self._running:
             self._steps.on_user()
-            self.flush()
+            self._flush_step()
 
     def __enter__(self) -> Recorder:
         return self.start()
@@ -169,6 +172,15 @@ class Recorder:
             self._flushed_ns = time.perf_counter_ns()
             if calls:
                 self._write(to_batch(calls))
+            if self._ended_steps:
+                columns = [list(column) for column in zip(*self._ended_steps, strict=True)]
+                self._ended_steps.clear()
+                self._write(Steps(*columns))
+
+    def _flush_step(self) -> None:
+        """Short steps share a batch: writing each one would cost them more than recording does."""
+        if time.perf_counter_ns() - self._flushed_ns > FLUSH_STEP_NS:
+            self.flush()
 
     # Attaching.
 
@@ -211,8 +223,8 @@ class Recorder:
             if self._hook is not None:
                 self._hook.detach()
             if self._begun:
-                self.flush()
                 self._steps.finish()
+                self.flush()
                 self._write_overhead()
                 self._write(End(reason, time.perf_counter_ns()))
         except Exception as error:
@@ -224,7 +236,8 @@ class Recorder:
         self._writer.abandon()
         self._writer = LogWriter(self.config.directory, self._writer.rank)
         self._lock = threading.RLock()
-        self._steps = StepTracker(self._write, time.perf_counter_ns)
+        self._ended_steps = []
+        self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._begun = False
         self._pending, self._pending_launches, self._launches, self._hook_ns = [], 0, 0, 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
@@ -244,7 +257,7 @@ class Recorder:
     def _on_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         try:
             self._steps.on_optimizer(id(optimizer))
-            self.flush()
+            self._flush_step()
         except Exception as error:
             self.failed("optimizer", error)
 

@@ -182,17 +182,17 @@ class Tensors:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A step starts or ends."""
+class Steps:
+    """A batch of steps that have ended, as columns. A step that has not is known by its calls."""
 
-    KIND: ClassVar[str] = "step"
+    KIND: ClassVar[str] = "steps"
 
-    step: int
-    event: Literal["start", "end"]
-    kind: Literal["train", "inference"] | None
-    by: Literal["user", "optimizer", "call"]
-    """What ended it: `tracer.step()`, an optimizer, or the next call of the step's first graph."""
-    monotonic_ns: int
+    step: list[int]
+    kind: list[Literal["train", "inference"]]
+    by: list[Literal["user", "optimizer", "call"]]
+    """What ended it: `tracer.step()`, an optimizer, or the next call of the step's first frame."""
+    start_ns: list[int]
+    end_ns: list[int]
 
 
 @dataclass(frozen=True)
@@ -276,9 +276,9 @@ class End:
     monotonic_ns: int
 
 
-Record = Run | Graph | Provenance | Tensors | Step | Launches | Skipped | Failure | Overhead | End
+Record = Run | Graph | Provenance | Tensors | Steps | Launches | Skipped | Failure | Overhead | End
 RECORD_TYPES: tuple[type[Record], ...] = (
-    Run, Graph, Provenance, Tensors, Step, Launches, Skipped, Failure, Overhead, End,
+    Run, Graph, Provenance, Tensors, Steps, Launches, Skipped, Failure, Overhead, End,
 )  # fmt: skip
 
 

@@ -11,18 +11,24 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal
-
-from tracer.records import Step
+from typing import Literal, NamedTuple
 
 Source = Literal["user", "optimizer", "call"]
 
 
-class StepTracker:
-    """Numbers steps from 0 and emits a record at each start and end. Safe to call from any thread."""
+class EndedStep(NamedTuple):
+    step: int
+    kind: Literal["train", "inference"]
+    by: Source
+    start_ns: int
+    end_ns: int
 
-    def __init__(self, emit: Callable[[Step], None], now: Callable[[], int]) -> None:
-        self._emit, self._now = emit, now
+
+class StepTracker:
+    """Numbers steps from 0 and hands on each one that has ended. Safe to call from any thread."""
+
+    def __init__(self, on_end: Callable[[EndedStep], None], now: Callable[[], int]) -> None:
+        self._on_end, self._now = on_end, now
         self._lock = threading.Lock()
         self._source: Source = "call"
         self._next = 0
@@ -32,7 +38,7 @@ class StepTracker:
         self._usual: Counter[object] | None = None
         """Calls of each frame in the last step that an optimizer began and ended."""
         self._trains = False
-        self._ended_ns = now()
+        self._started_ns = self._ended_ns = now()
         self._optimizer: int | None = None
 
     def on_call(self, frame: object, phase: str | None) -> int:
@@ -87,7 +93,7 @@ class StepTracker:
         self._open, self._next = self._next, self._next + 1
         self._opened_under = self._source
         self._frames, self._trains = Counter(), False
-        self._emit(Step(self._open, "start", None, self._source, since_ns or self._now()))
+        self._started_ns = since_ns or self._now()
 
     def _close(self, by: Source) -> None:
         if self._open is not None:
@@ -95,4 +101,5 @@ class StepTracker:
             if by == self._opened_under == "optimizer":
                 self._usual = self._frames
             self._ended_ns = self._now()
-            self._emit(Step(step, "end", "train" if self._trains else "inference", by, self._ended_ns))
+            kind: Literal["train", "inference"] = "train" if self._trains else "inference"
+            self._on_end(EndedStep(step, kind, by, self._started_ns, self._ended_ns))

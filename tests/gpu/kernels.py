@@ -14,7 +14,7 @@ except ImportError:  # a CPU build of torch brings no Triton
 
 if triton is not None:
 
-    @triton.jit
+    @triton.jit  # type: ignore[untyped-decorator]
     def double_kernel(source: Any, target: Any, n: Any, BLOCK: tl.constexpr) -> None:
         offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         mask = offsets < n

@@ -6,15 +6,14 @@ from itertools import count
 
 import pytest
 
-from tracer.records import Step
-from tracer.steps import StepTracker
+from tracer.steps import EndedStep, StepTracker
 
 
 class Steps:
     def __init__(self) -> None:
-        self.records: list[Step] = []
+        self.ended: list[EndedStep] = []
         self._clock = count(1)
-        self.tracker = StepTracker(self.records.append, lambda: next(self._clock))
+        self.tracker = StepTracker(self.ended.append, lambda: next(self._clock))
 
     def forward(self, frame: str = "0") -> int:
         return self.tracker.on_call(frame, "forward")
@@ -49,8 +48,7 @@ def test_training_without_optimizer_is_split_by_forward_calls(steps: Steps) -> N
 
 def test_an_optimizer_ends_the_step(steps: Steps) -> None:
     assert [steps.train() for _ in range(3)] == [0, 1, 2]
-    assert [r.by for r in steps.records if r.event == "end"] == ["optimizer"] * 3
-    assert all(r.kind == "train" for r in steps.records if r.event == "end")
+    assert [(ended.by, ended.kind) for ended in steps.ended] == [("optimizer", "train")] * 3
 
 
 def test_gradient_accumulation_is_one_step_once_the_optimizer_is_known(steps: Steps) -> None:
@@ -68,15 +66,13 @@ def test_with_two_optimizers_a_step_is_one_round(steps: Steps) -> None:
     for _ in range(3):
         steps.train("discriminator", optimizer=1)
         steps.train("generator", optimizer=2)
-    ends = [r for r in steps.records if r.event == "end"]
-    assert len(ends) == 3
+    assert len(steps.ended) == 3
 
 
 def test_evaluation_between_training_steps_is_split_by_its_calls(steps: Steps) -> None:
     steps.train()
     assert [steps.infer(), steps.infer(), steps.train()] == [1, 2, 3]
-    kinds = [r.kind for r in steps.records if r.event == "end"]
-    assert kinds == ["train", "inference", "inference", "train"]
+    assert [ended.kind for ended in steps.ended] == ["train", "inference", "inference", "train"]
 
 
 def test_the_users_own_mark_wins(steps: Steps) -> None:
@@ -89,13 +85,13 @@ def test_the_users_own_mark_wins(steps: Steps) -> None:
 def test_a_step_without_a_visible_call_lasts_from_the_end_of_the_one_before(steps: Steps) -> None:
     steps.train()
     steps.tracker.on_optimizer(1)
-    first_end, start, end = steps.records[-3:]
-    assert (start.step, end.step, end.kind) == (1, 1, "train")
-    assert start.monotonic_ns == first_end.monotonic_ns
+    first, second = steps.ended
+    assert (second.step, second.kind) == (1, "train")
+    assert second.start_ns == first.end_ns
 
 
 def test_the_open_step_ends_with_the_recording(steps: Steps) -> None:
     steps.infer()
     steps.tracker.finish()
     steps.tracker.finish()
-    assert [r.event for r in steps.records] == ["start", "end"]
+    assert len(steps.ended) == 1

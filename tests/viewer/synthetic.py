@@ -192,11 +192,10 @@ def recorded(steps: int = 3, end: bool = True, **run_changes: Any) -> LogBuilder
     log.record(graph()).record(provenance()).record(tensors())
     for step in range(steps):
         start_ns = MONOTONIC_NS + 1_000_000 + step * 10_000
-        log.record(schema.Step(step, "start", None, "call", start_ns))
         log.record(calls(10 * step, step, start_ns + 500))
         if step == 1:
             log.record(calls(10 * step + 5, step, start_ns + 600, thread=2))
-        log.record(schema.Step(step, "end", "inference", "user", start_ns + 5_000))
+        log.record(schema.Steps([step], ["inference"], ["user"], [start_ns], [start_ns + 5_000]))
     log.record(schema.Overhead(1_000, 1_000_000, 20_000, 4 * steps, 0))
     if end:
         log.record(schema.End("exit", MONOTONIC_NS + 2_000_000))

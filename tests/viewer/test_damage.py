@@ -189,7 +189,8 @@ BROKEN_PAYLOADS = [
     ("graph", orjson.dumps({**to_payload(graph()), "functions": "call"})),
     ("provenance", b'{"graph": 0, "frames": 3, "sites": []}'),
     ("tensors", b'{"graph": 0, "call": 0, "site": 0, "tensors": [{}]}'),
-    ("step", b'{"step": 9223372036854775808, "event": "start", "kind": null, "by": "user", "monotonic_ns": 1}'),
+    ("steps", b'{"step": [9223372036854775808], "kind": ["train"], "by": ["user"], "start_ns": [1], "end_ns": [2]}'),
+    ("steps", b'{"step": [1, 2], "kind": ["train"], "by": ["user"], "start_ns": [1], "end_ns": [2]}'),
     ("launches", b'{"calls": {}, "site": [], "start_ns": [], "host_duration_ns": []}'),
     ("skipped", b'{"what": 1, "why": null}'),
     ("overhead", b'{"hook_ns": 1.5}'),
@@ -244,7 +245,7 @@ def test_launches_of_a_lost_graph_are_kept(opened: Open) -> None:
 
 
 def test_a_step_whose_records_are_lost_begins_with_its_first_call(opened: Open) -> None:
-    data = recorded().data.replace(b'"stepscope_step"', b'"stepscope_ste_"')
+    data = recorded().data.replace(b'"stepscope_steps"', b'"stepscope_step_"')
     steps = list_steps(opened(data))
     assert [(row.step, row.launches, row.end_ns) for row in steps] == [(0, 4, None), (1, 8, None), (2, 4, None)]
 

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded
-from tracer.records import Calls, End, Failure, Skipped, Step
+from tracer.records import Calls, End, Failure, Skipped
 from viewer.findings import KINDS, all_findings
 from viewer.queries.compiles import list_compiles
 from viewer.queries.rows import Finding
@@ -181,7 +181,6 @@ def test_a_log_without_its_end_is_a_crash(opened: Open) -> None:
 
 def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
     log = recorded(steps=1, end=False, pid=2**22 + 5)
-    log.record(Step(1, "start", None, "call", MONOTONIC_NS + 2_000_000))
     batch = calls(50, 1, MONOTONIC_NS + 2_000_000)
     inner = {field: getattr(batch.calls, field)[1:] for field in Calls.__dataclass_fields__ if field != "KIND"}
     ended = Calls(**{**inner, "launches": [2], "state": ["raised"]})

@@ -178,8 +178,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     log.artifact(HOSTILE, HOSTILE.encode(), "string")
     log.record(replace(graph, sites=sites, wrapper_key=HOSTILE, functions=["call", "call"]))
     start_ns = synthetic.MONOTONIC_NS
-    log.record(schema.Step(0, "start", None, "call", start_ns))
-    log.record(synthetic.calls(0, 0, start_ns)).record(schema.Step(0, "end", "train", "user", start_ns + 9_000))
+    log.record(synthetic.calls(0, 0, start_ns))
+    log.record(schema.Steps([0], ["train"], ["user"], [start_ns], [start_ns + 9_000]))
     log.raw(b"garbage " + HOSTILE.encode() + b"\n")
     with open_trace(log.write(tmp_path_factory.mktemp("trace") / "hostile.log")) as trace:
         yield Client(trace)

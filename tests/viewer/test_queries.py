@@ -20,7 +20,7 @@ from tests.viewer.synthetic import (
     run,
     tensors,
 )
-from tracer.records import End, Skipped, Step
+from tracer.records import End, Skipped, Steps
 from viewer.queries.artifacts import list_records, record_detail
 from viewer.queries.compiles import compile_detail, list_compiles
 from viewer.queries.damage import not_recorded
@@ -103,9 +103,9 @@ def test_narrow_neighbours_are_merged_and_none_is_lost(opened: Open) -> None:
 
 def test_compile_spans_stand_on_the_monotonic_clock(opened: Open) -> None:
     log = recorded(steps=0, end=False)
-    log.record(Step(0, "start", None, "call", MONOTONIC_NS + 500_000_000))
     log.record(calls(0, 0, MONOTONIC_NS + 1_100_000_000))
-    log.record(Step(0, "end", None, "call", MONOTONIC_NS + 2_000_000_000)).record(End("exit", 0))
+    step = Steps([0], ["inference"], ["call"], [MONOTONIC_NS + 500_000_000], [MONOTONIC_NS + 2_000_000_000])
+    log.record(step).record(End("exit", 0))
     shown = timeline(opened(log), 0, 0)
     assert shown is not None
     (span,) = shown.spans
@@ -114,8 +114,8 @@ def test_compile_spans_stand_on_the_monotonic_clock(opened: Open) -> None:
 
 
 def test_a_step_without_launches(opened: Open) -> None:
-    log = LogBuilder().record(run()).record(Step(0, "start", None, "user", MONOTONIC_NS))
-    shown = timeline(opened(log.record(Step(0, "end", "train", "user", MONOTONIC_NS + 10))), 0, 0)
+    step = Steps([0], ["train"], ["user"], [MONOTONIC_NS], [MONOTONIC_NS + 10])
+    shown = timeline(opened(LogBuilder().record(run()).record(step)), 0, 0)
     assert shown is not None
     assert (shown.launches.launch, shown.calls, shown.threads, shown.sites) == ([], [], [], {})
     assert (shown.total_launches, shown.end_ns - shown.start_ns) == (0, 10)
@@ -232,8 +232,8 @@ def test_records_are_paged_and_narrowed(opened: Open) -> None:
     assert len(page.rows) == 2
     assert page.rows[0].record == 1
     assert page.total == sum(count for _, count in page.kinds)
-    only = list_records(trace, kind="stepscope_step")
-    assert (only.total, len(only.rows)) == (6, 6)
+    only = list_records(trace, kind="stepscope_steps")
+    assert (only.total, len(only.rows)) == (3, 3)
     assert only.kinds == page.kinds
     found = list_records(trace, text="CACHE_MISS")
     assert [row.name for row in found.rows] == ["fx_graph_cache_miss"]

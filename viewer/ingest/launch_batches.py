@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from tracer.records import Launches, Step
+from tracer.records import Launches, Steps
 from viewer.ingest.decode import BadPayload
 from viewer.ingest.rows import Rows
 
 CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
 LAUNCH_COLUMNS = ("site", "start_ns", "host_duration_ns", "device_duration_ns")
+
+
+class EndedStep(NamedTuple):
+    kind: str
+    by: str
+    start_ns: int
+    end_ns: int
+
+
+def ended_steps(batch: Steps) -> dict[int, EndedStep]:
+    """The steps of a batch by number. Raises BadPayload when its columns are not of one length."""
+    columns = (batch.kind, batch.by, batch.start_ns, batch.end_ns)
+    if any(len(column) != len(batch.step) for column in columns):
+        raise BadPayload("Steps has columns of unequal length")
+    return dict(zip(batch.step, map(EndedStep, *columns), strict=True))
 
 
 class LaunchBatches:
@@ -45,7 +61,7 @@ class LaunchBatches:
         self,
         rows: Rows,
         log: int,
-        steps: Sequence[Step],
+        steps: Mapping[int, EndedStep],
         functions: Mapping[int, list[str]],
         graph_id: Callable[[int], int],
         site_id: Callable[[int, int], int],

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import Step
 from viewer.ingest.columns import Column, as_column
-from viewer.ingest.launch_batches import LaunchBatches
+from viewer.ingest.launch_batches import EndedStep, LaunchBatches
 from viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
@@ -21,7 +20,7 @@ def add_launches(
     batches: LaunchBatches,
     rows: Rows,
     log: int,
-    steps: Sequence[Step],
+    steps: Mapping[int, EndedStep],
     functions: Mapping[int, list[str]],
     graph_id: Callable[[int], int],
     site_id: Callable[[int, int], int],
@@ -94,10 +93,8 @@ def _parent_positions(call: Ints, parents: Sequence[int | None]) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _add_steps(rows: Rows, log: int, steps: Sequence[Step], calls: dict[str, Ints]) -> None:
-    """Steps by their records; one whose record is lost starts with its first call."""
-    starts = {step.step: step for step in steps if step.event == "start"}
-    ends = {step.step: step for step in steps if step.event == "end"}
+def _add_steps(rows: Rows, log: int, steps: Mapping[int, EndedStep], calls: dict[str, Ints]) -> None:
+    """Steps that have ended, and those that are known by their calls alone: they start with the first one."""
     numbers, where, per_step = np.unique(calls["step"], return_inverse=True, return_counts=True)
     launches = np.bincount(where, weights=calls["launches"], minlength=len(numbers)).astype(np.int64)
     first = np.full(len(numbers), np.iinfo(np.int64).max)
@@ -108,17 +105,10 @@ def _add_steps(rows: Rows, log: int, steps: Sequence[Step], calls: dict[str, Int
             numbers.tolist(), first.tolist(), launches.tolist(), per_step.tolist(), strict=True
         )
     }
-    for number in sorted(starts.keys() | ends.keys() | seen.keys()):
-        start, end = starts.get(number), ends.get(number)
+    for number in sorted(steps.keys() | seen.keys()):
         first_ns, launched, called = seen.get(number, (None, 0, 0))
-        start_ns = start.monotonic_ns if start else first_ns
-        if start_ns is None and end is not None:
-            start_ns = end.monotonic_ns
-        known = end or start
-        rows.add(
-            "steps", log, number, known.kind if known else None, end.by if end else None, start_ns,
-            end.monotonic_ns if end else None, launched, called,
-        )  # fmt: skip
+        kind, by, start_ns, end_ns = steps.get(number, (None, None, first_ns, None))
+        rows.add("steps", log, number, kind, by, start_ns, end_ns, launched, called)
 
 
 def _ints(values: array[int]) -> Ints:

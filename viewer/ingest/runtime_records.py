@@ -21,13 +21,13 @@ from tracer.records import (
     Record,
     Run,
     Skipped,
-    Step,
+    Steps,
     Tensors,
 )
 from viewer.errors import StepscopeError
 from viewer.ingest.damage import Damage
 from viewer.ingest.decode import BadPayload, decode
-from viewer.ingest.launch_batches import LaunchBatches
+from viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps
 from viewer.ingest.lenient_json import dumps, int64, loads
 from viewer.ingest.reader import LogRecord
 from viewer.ingest.rows import Rows
@@ -49,7 +49,7 @@ class RuntimeRecords:
         self.graphs: dict[int, Graph] = {}
         self.provenance: dict[int, Provenance] = {}
         self.tensors: list[Tensors] = []
-        self.steps: list[Step] = []
+        self.steps: dict[int, EndedStep] = {}
         self.batches = LaunchBatches()
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
         self._graph_ids: dict[int, int] = {}
@@ -92,8 +92,8 @@ class RuntimeRecords:
                 self.provenance[value.graph] = value
             case Tensors():
                 self.tensors.append(value)
-            case Step():
-                self.steps.append(value)
+            case Steps():
+                self.steps.update(ended_steps(value))
             case Launches():
                 self.batches.add(value)
             case Skipped():
