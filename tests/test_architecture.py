@@ -60,11 +60,7 @@ def imports(name: str, path: Path) -> Iterator[str]:
 def layer(name: str) -> int:
     """Where `name` stands; a module that no layer names belongs beside inductor and runtime."""
     found = [index for index, row in enumerate(LAYERS) if name in row]
-    below = [
-        index
-        for index, row in enumerate(LAYERS)
-        if name.startswith(tuple(f"{p}." for p in row if p != "tracer"))
-    ]
+    below = [index for index, row in enumerate(LAYERS) if name.startswith(tuple(f"{p}." for p in row if p != "tracer"))]
     return (found or below or [DEFAULT_LAYER])[0]
 
 
@@ -78,9 +74,7 @@ def test_tracer_imports_go_one_way() -> None:
 
 
 def test_tracer_does_not_know_the_viewer() -> None:
-    wrong = [
-        name for name, path in modules("tracer") for to in imports(name, path) if to.split(".")[0] == "viewer"
-    ]
+    wrong = [name for name, path in modules("tracer") for to in imports(name, path) if to.split(".")[0] == "viewer"]
     assert not wrong
 
 
@@ -89,9 +83,7 @@ def test_viewer_uses_only_the_schema_of_the_tracer() -> None:
     for name, path in modules("viewer"):
         for imported in imports(name, path):
             top = imported.split(".")[0]
-            if top == "torch" or (
-                top == "tracer" and imported not in VIEWER_MAY_USE and name != VIEWER_JOINS
-            ):
+            if top == "torch" or (top == "tracer" and imported not in VIEWER_MAY_USE and name != VIEWER_JOINS):
                 wrong.append(f"{name} imports {imported}")
     assert not wrong
 
@@ -156,8 +148,7 @@ def test_sql_stays_in_queries_and_store() -> None:
     wrong = [
         name
         for name, path in modules("viewer")
-        if not name.startswith(("viewer.queries", "viewer.store"))
-        and re.search(r"\bSELECT\s", path.read_text("utf-8"))
+        if not name.startswith(("viewer.queries", "viewer.store")) and re.search(r"\bSELECT\s", path.read_text("utf-8"))
     ]
     assert not wrong
 

@@ -109,9 +109,9 @@ def changed_functions(module: ModuleType) -> Iterator[str]:
     compiled = {code.co_name: code for code in codes(fresh)}
     values = [*vars(module).values(), *vars(getattr(module, "Runner", object)).values()]
     for value in values:
-        if isinstance(value, FunctionType) and value.__code__.co_filename == str(path):
-            if value.__code__ != compiled[value.__name__]:
-                yield f"{module.__name__}.{value.__name__}"
+        of_this_file = isinstance(value, FunctionType) and value.__code__.co_filename == str(path)
+        if of_this_file and value.__code__ != compiled[value.__name__]:
+            yield f"{module.__name__}.{value.__name__}"
     if any("stepscope" in name for name in vars(module)):
         yield f"{module.__name__}: a name of the recorder is left"
 
