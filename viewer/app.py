@@ -61,19 +61,10 @@ class Dashboard:
 
         return endpoint
 
-    def twin(self, build: Callable[[Trace, pages.Request], Any]) -> Callable[[Request], Response]:
-        def endpoint(request: Request) -> Response:
-            with self._lock:
-                built = build(self.trace, asked(request))
-            return json_response(built)
-
-        return endpoint
-
-    def summary(self, request: Request) -> Response:
-        from viewer.summary import summary
-
+    def twin(self, build: Callable[[Trace, pages.Request], Any], request: Request) -> Response:
         with self._lock:
-            return json_response(summary(self.trace))
+            built = build(self.trace, asked(request))
+        return json_response(built)
 
     def raw(self, request: Request) -> Response:
         record = asked(request).id("record")
@@ -106,12 +97,16 @@ class Dashboard:
         with self._lock:
             return self.render("error.html", "", {"status": status, "message": message}, status)
 
+    def exception_handlers(self) -> dict[Any, Any]:
+        return {
+            NotThere: self.not_there,
+            HTTPException: self.not_there,
+            StepscopeError: self.unreadable,
+            Exception: self.failed,
+        }
+
     def routes(self) -> list[Route]:
-        routes = [Route("/summary.json", self.summary), Route("/static/{path:path}", static)]
-        routes += [Route(f"{path}.json", self.twin(build)) for path, build in pages.JSON_ONLY]
-        for page in pages.PAGES:
-            twin = "/index.json" if page.path == "/" else f"{page.path}.json"
-            routes.append(Route(twin, self.twin(page.build)))
+        routes = [Route("/static/{path:path}", static)]
         routes += [Route("/records/{record}/raw", self.raw), Route("/launches/{launch}", self.launch)]
         routes += [Route(page.path, self.page(page)) for page in pages.PAGES]
         return routes
@@ -164,6 +159,34 @@ def is_local(host: str) -> bool:
     return True
 
 
+class Twins:
+    """Sends `.json` addresses to the API, which is made soon after the first page, or by the first of them."""
+
+    def __init__(self, dashboard: Dashboard, pages_app: ASGIApp) -> None:
+        self._dashboard, self._pages = dashboard, pages_app
+        self._lock = threading.Lock()
+        self._api: ASGIApp | None = None
+        self._warming: threading.Thread | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if path.endswith(".json") and not path.startswith("/static/"):
+            await self.api()(scope, receive, send)
+            return
+        await self._pages(scope, receive, send)
+        if self._warming is None:
+            self._warming = threading.Thread(target=self.api, daemon=True)
+            self._warming.start()
+
+    def api(self) -> ASGIApp:
+        from viewer.api import create_api
+
+        with self._lock:
+            if self._api is None:
+                self._api = create_api(self._dashboard)
+            return self._api
+
+
 class Guard:
     """Refuses foreign Host headers, puts the security headers on every answer."""
 
@@ -190,15 +213,10 @@ class Guard:
 
 
 def create_app(trace: Trace) -> Guard:
-    # Starlette and not FastAPI: importing the latter alone takes longer than opening a log may.
+    """The pages of `trace`, and their JSON twins."""
     dashboard = Dashboard(trace)
     app = Starlette(
         routes=dashboard.routes(),
-        exception_handlers={
-            NotThere: dashboard.not_there,
-            HTTPException: dashboard.not_there,
-            StepscopeError: dashboard.unreadable,
-            Exception: dashboard.failed,
-        },
+        exception_handlers=dashboard.exception_handlers(),
     )
-    return Guard(app, security_headers(dashboard.import_map))
+    return Guard(Twins(dashboard, app), security_headers(dashboard.import_map))

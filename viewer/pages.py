@@ -254,6 +254,12 @@ def problems_page(trace: Trace, request: Request) -> ProblemsPage:
     return ProblemsPage(problems(trace), not_recorded(trace), failed, overview(trace).overhead.failures)
 
 
+def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:
+    from viewer.summary import summary
+
+    return summary(trace)
+
+
 @dataclass(frozen=True)
 class Page:
     """An address that has an HTML page and, with `.json` behind it, a twin."""
@@ -261,24 +267,49 @@ class Page:
     path: str
     template: str
     section: str
+    context: type
     build: Callable[[Trace, Request], Any]
+    query: tuple[str, ...] = ()
+    """What may stand behind the ``?``."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """An address that answers in JSON."""
+
+    path: str
+    context: type
+    build: Callable[[Trace, Request], Any]
+    query: tuple[str, ...] = ()
 
 
 PAGES = (
-    Page("/", "overview.html", "Overview", overview_page),
-    Page("/steps", "steps.html", "Steps", steps_page),
-    Page("/steps/{step}", "step.html", "Steps", step_page),
-    Page("/graphs", "graphs.html", "Graphs", graphs_page),
-    Page("/graphs/{graph}", "graph.html", "Graphs", graph_page),
-    Page("/compile", "compiles.html", "Compile", compiles_page),
-    Page("/compile/{compile_id}", "compile.html", "Compile", compile_page),
-    Page("/records", "records.html", "Records", records_page),
-    Page("/records/{record}", "record.html", "Records", record_page),
-    Page("/problems", "problems.html", "Problems", problems_page),
+    Page("/", "overview.html", "Overview", OverviewPage, overview_page),
+    Page("/steps", "steps.html", "Steps", StepsPage, steps_page, ("log",)),
+    Page("/steps/{step}", "step.html", "Steps", StepPage, step_page, ("log", "launch")),
+    Page("/graphs", "graphs.html", "Graphs", GraphsPage, graphs_page),
+    Page("/graphs/{graph}", "graph.html", "Graphs", GraphPage, graph_page, ("site",)),
+    Page("/compile", "compiles.html", "Compile", CompilesPage, compiles_page),
+    Page("/compile/{compile_id}", "compile.html", "Compile", CompilePage, compile_page, ("log",)),
+    Page(
+        "/records",
+        "records.html",
+        "Records",
+        RecordsPage,
+        records_page,
+        ("log", "compile_id", "kind", "text", "offset"),
+    ),
+    Page("/records/{record}", "record.html", "Records", RecordShown, record_page),
+    Page("/problems", "problems.html", "Problems", ProblemsPage, problems_page),
 )
-JSON_ONLY = (
-    ("/steps/{step}/timeline", timeline_page),
-    ("/launches/{launch}", launch_page),
+TWINS = (
+    Twin("/summary.json", dict, summary_answer),
+    Twin("/steps/{step}/timeline.json", Timeline, timeline_page, ("log", "start_ns", "end_ns", "width")),
+    Twin("/launches/{launch}.json", LaunchPage, launch_page),
+    *(
+        Twin("/index.json" if page.path == "/" else f"{page.path}.json", page.context, page.build, page.query)
+        for page in PAGES
+    ),
 )
 
 

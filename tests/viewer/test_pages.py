@@ -56,6 +56,14 @@ def test_every_page_has_a_case() -> None:
     assert {re.sub(r"\{\w+\}", "*", path) for path in shown} == asked
 
 
+def test_the_api_describes_every_twin(client: Client) -> None:
+    described = client.get("/openapi.json").json()["paths"]
+    assert set(described) == {twin.path for twin in pages.TWINS}
+    assert {twin(path.partition("?")[0]).rstrip("?") for path in ("/", "/steps", "/graphs")} <= set(described)
+    names = [parameter["name"] for parameter in described["/steps/{step}.json"]["get"]["parameters"]]
+    assert names == ["step", "log", "launch"]
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_page_is_shown(client: Client, path: str) -> None:
     answer = client.get(path)

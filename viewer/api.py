@@ -1,0 +1,57 @@
+"""The JSON twin of every page, as a FastAPI application that describes itself at /openapi.json.
+
+A twin is made from the same typed context as its page. FastAPI is imported here and nowhere else: that takes
+longer than opening a log may, so the first page does not wait for it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+
+from tracer._version import __version__
+from viewer import pages
+
+if TYPE_CHECKING:
+    from viewer.app import Dashboard
+
+
+def create_api(dashboard: Dashboard) -> FastAPI:
+    """The twins of `dashboard`'s pages."""
+    api = FastAPI(
+        title="stepscope",
+        version=__version__,
+        description="What a trace shows, page by page. Sizes in bytes, times in ns, unknown is null.",
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers=dashboard.exception_handlers(),
+    )
+    for twin in pages.TWINS:
+        _add(api, dashboard, twin)
+    return api
+
+
+def _add(api: FastAPI, dashboard: Dashboard, twin: pages.Twin) -> None:
+    def endpoint(request: Request) -> Response:
+        return dashboard.twin(twin.build, request)
+
+    api.add_api_route(
+        twin.path,
+        endpoint,
+        name=twin.path,
+        response_model=None,
+        response_class=Response,
+        responses={200: {"model": twin.context}},
+        openapi_extra={
+            "parameters": [
+                *_parameters("path", re.findall(r"\{(\w+)\}", twin.path), required=True),
+                *_parameters("query", twin.query, required=False),
+            ]
+        },
+    )
+
+
+def _parameters(where: str, names: Any, *, required: bool) -> list[dict[str, Any]]:
+    return [{"name": name, "in": where, "required": required, "schema": {"type": "string"}} for name in names]
