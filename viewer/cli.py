@@ -59,11 +59,16 @@ def serve(
     port: Annotated[int, typer.Option(help="0: a free one.")] = 8686,
 ) -> None:
     """Browse a trace on 127.0.0.1."""
-    from viewer.server import serve as serve_trace
+    from viewer.store.ahead import index_ahead
+
+    with index_ahead(trace):
+        from viewer import server
+
+        server.warm()
     from viewer.store.open import open_trace
 
     with open_trace(trace) as opened:
-        serve_trace(opened, port=port)
+        server.serve(opened, port=port)
 
 
 @app.command()

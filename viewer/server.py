@@ -32,6 +32,17 @@ def serve(trace: Trace, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: 
         uvicorn.Server(configure(create_app(trace))).run(sockets=[bound])
 
 
+def warm() -> None:
+    """Import what the first page needs."""
+    import uvicorn.server  # noqa: F401
+
+    from viewer import app, rendering  # noqa: F401
+    from viewer.queries import overview  # noqa: F401
+    from viewer.store import open  # noqa: F401
+
+    rendering.environment()
+
+
 def configure(app: ASGIApp) -> uvicorn.Config:
     import uvicorn
 

@@ -1,0 +1,38 @@
+"""Builds an index in a second process while this one gets ready to show it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def index_ahead(path: Path) -> Iterator[None]:
+    """While the block runs, the index of `path` is built on another core; afterwards `open_trace` finds it.
+
+    What goes wrong there goes wrong again, and is said, where the trace is opened. Does nothing for standard
+    input, and where a process cannot be forked.
+    """
+    if str(path) == "-" or not hasattr(os, "fork"):
+        yield
+        return
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        _build_and_leave(path)
+    try:
+        yield
+    finally:
+        os.waitpid(child, 0)
+
+
+def _build_and_leave(path: Path) -> None:
+    try:
+        from viewer.store.open import open_trace
+
+        open_trace(path).close()
+    finally:
+        os._exit(0)
