@@ -43,7 +43,9 @@ def payload_digest(payload: bytes) -> str:
 def encode_prefix(created: datetime, pid: int, path: str, line: int) -> bytes:
     """Everything before the JSON. `created` is local time; `path` loses what the grammar reserves."""
     safe_path = path.replace(":", "_").replace("\n", "_").replace("\r", "_")
-    return f"V{created:%m%d %H:%M:%S.%f} {pid} {safe_path}:{line}]".encode("utf-8", "surrogateescape")
+    c = created  # strftime would take ten times as long
+    time = f"{c.month:02}{c.day:02} {c.hour:02}:{c.minute:02}:{c.second:02}.{c.microsecond:06}"
+    return f"V{time} {pid} {safe_path}:{line}]".encode("utf-8", "surrogateescape")
 
 
 def encode_record(prefix: bytes, header: bytes, payload: bytes | None) -> bytes:

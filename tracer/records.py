@@ -224,9 +224,8 @@ class Launches:
     calls: Calls
     site: list[int]
     start_ns: list[int]
-    """Relative to the start of the row before it in the same call; the first row to the call's start."""
-    host_duration_ns: list[int]
-    """-1 for a launch that did not return."""
+    end_ns: list[int]
+    """When the launch returned to the host; -1: it did not."""
     device_duration_ns: list[int] | None = None
 
 

@@ -65,7 +65,7 @@ class Trace:
                 for site in batch["site"][row : row + count]:
                     yield step, graphs[graph], graphs[graph]["sites"][site]
                 row += count
-            assert row == len(batch["site"]) == len(batch["start_ns"]) == len(batch["host_duration_ns"])
+            assert row == len(batch["site"]) == len(batch["start_ns"]) == len(batch["end_ns"])
 
     def kernels_by_step(self) -> list[Counter[str]]:
         """Kernel -> launches, for each step; subgraph calls and copies launch no kernel of the wrapper."""

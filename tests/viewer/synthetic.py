@@ -167,8 +167,8 @@ def calls(first: int, step: int, start_ns: int, thread: int = 1, graph: int = 0)
             state=["ok", "ok"],
         ),
         site=[3, 0, 1, 2],
-        start_ns=[50, 100, 200, 300],
-        host_duration_ns=[100, 150, 90, 320],
+        start_ns=[start_ns + relative for relative in (750, 100, 300, 600)],
+        end_ns=[start_ns + relative for relative in (850, 250, 390, 920)],
     )
 
 

@@ -191,7 +191,7 @@ BROKEN_PAYLOADS = [
     ("tensors", b'{"graph": 0, "call": 0, "site": 0, "tensors": [{}]}'),
     ("steps", b'{"step": [9223372036854775808], "kind": ["train"], "by": ["user"], "start_ns": [1], "end_ns": [2]}'),
     ("steps", b'{"step": [1, 2], "kind": ["train"], "by": ["user"], "start_ns": [1], "end_ns": [2]}'),
-    ("launches", b'{"calls": {}, "site": [], "start_ns": [], "host_duration_ns": []}'),
+    ("launches", b'{"calls": {}, "site": [], "start_ns": [], "end_ns": []}'),
     ("skipped", b'{"what": 1, "why": null}'),
     ("overhead", b'{"hook_ns": 1.5}'),
     ("end", b"not json"),
@@ -213,7 +213,7 @@ def test_payloads_of_the_wrong_form(opened: Open, kind: str, payload: bytes) -> 
     [
         {"site": [0, 1]},
         {"start_ns": [1, 2, 3, 4.5]},
-        {"host_duration_ns": [None, 1, 2, 3]},
+        {"end_ns": [None, 1, 2, 3]},
         {"device_duration_ns": [1]},
         {"calls": {"launches": [2, 3]}},
         {"calls": {"launches": [-1, 5]}},

@@ -184,7 +184,7 @@ def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
     batch = calls(50, 1, MONOTONIC_NS + 2_000_000)
     inner = {field: getattr(batch.calls, field)[1:] for field in Calls.__dataclass_fields__ if field != "KIND"}
     ended = Calls(**{**inner, "launches": [2], "state": ["raised"]})
-    log.record(replace(batch, calls=ended, site=[0, 1], start_ns=[1, 2], host_duration_ns=[3, -1]))
+    log.record(replace(batch, calls=ended, site=[0, 1], start_ns=batch.start_ns[1:3], end_ns=[batch.end_ns[1], -1]))
     finding = only(opened(log))
     assert finding.title.endswith("ended in step 1, in launch 5 (cpp_fused_relu_0)")
     assert finding.evidence["launch_returned"] is False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from operator import sub
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -176,16 +175,11 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
 
 def to_batch(calls: Sequence[Call]) -> Launches:
     """The columns of finished calls."""
-    sites: list[int] = []
-    starts: list[int] = []
-    durations: list[int] = []
+    rows: list[int] = []
     for call in calls:
-        started, ended = call.rows[1::3], call.rows[2::3]
-        sites += call.rows[0::3]
-        starts += map(sub, started, [call.start_ns, *started])
-        durations += map(sub, ended, started)
-        if len(ended) < len(started):
-            durations.append(NO_END)
+        rows += call.rows
+        if len(call.rows) % 3:
+            rows.append(NO_END)
     return Launches(
         calls=Calls(
             call=[c.number for c in calls],
@@ -199,7 +193,7 @@ def to_batch(calls: Sequence[Call]) -> Launches:
             launches=[(len(c.rows) + 2) // 3 for c in calls],
             state=[c.state for c in calls],
         ),
-        site=sites,
-        start_ns=starts,
-        host_duration_ns=durations,
+        site=rows[0::3],
+        start_ns=rows[1::3],
+        end_ns=rows[2::3],
     )

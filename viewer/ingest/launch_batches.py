@@ -11,7 +11,7 @@ from viewer.ingest.decode import BadPayload
 from viewer.ingest.rows import Rows
 
 CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
-LAUNCH_COLUMNS = ("site", "start_ns", "host_duration_ns", "device_duration_ns")
+LAUNCH_COLUMNS = ("site", "start_ns", "end_ns", "device_duration_ns")
 
 
 class EndedStep(NamedTuple):
@@ -44,7 +44,7 @@ class LaunchBatches:
         if any(len(getattr(calls, name)) != count for name in (*CALL_COLUMNS, "parent", "state")):
             raise BadPayload("Launches.calls has columns of unequal length")
         device = batch.device_duration_ns or [-1] * rows
-        if not len(batch.start_ns) == len(batch.host_duration_ns) == len(device) == rows:
+        if not len(batch.start_ns) == len(batch.end_ns) == len(device) == rows:
             raise BadPayload("Launches has columns of unequal length")
         if sum(calls.launches) != rows or min(calls.launches, default=0) < 0:
             raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
@@ -52,9 +52,7 @@ class LaunchBatches:
             column.extend(getattr(calls, name))
         self.parents += calls.parent
         self.states += calls.state
-        for name, values in zip(
-            LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.host_duration_ns, device), strict=True
-        ):
+        for name, values in zip(LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.end_ns, device), strict=True):
             self.launches[name].extend(values)
 
     def finish(

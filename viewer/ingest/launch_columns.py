@@ -69,16 +69,15 @@ def _add_launches(
     call_ids: Ints,
     site_id: Callable[[int, int], int],
 ) -> None:
-    sites, starts, host, device = (_ints(column) for column in batches.launches.values())
+    sites, starts, ends, device = (_ints(column) for column in batches.launches.values())
     if not len(sites):
         return
     owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
-    starts = _absolute(starts, owner, calls["start_ns"])
     step = calls["step"][owner]
     columns = {
         "log": np.full(len(sites), log), "call": call_ids[owner],
         "site": _map_pairs(calls["graph"][owner], sites, site_id), "step": step, "thread": calls["thread"][owner],
-        "start_ns": starts, "duration_ns": np.ma.array(host, mask=host < 0),
+        "start_ns": starts, "duration_ns": np.ma.array(ends - starts, mask=ends < 0),
         "device_duration_ns": np.ma.array(device, mask=device < 0),
     }  # fmt: skip
     order = np.lexsort((starts, step))
@@ -113,15 +112,6 @@ def _add_steps(rows: Rows, log: int, steps: Mapping[int, EndedStep], calls: dict
 
 def _ints(values: array[int]) -> Ints:
     return np.frombuffer(values, dtype=np.int64) if values else np.empty(0, dtype=np.int64)
-
-
-def _absolute(relative: Ints, owner: Ints, call_start: Ints) -> Ints:
-    """Each row's start counts from the row before it in its call, the first from the call's start."""
-    total = np.cumsum(relative)
-    first = np.flatnonzero(np.diff(owner, prepend=-1))
-    rows = np.diff(first, append=len(relative))
-    absolute: Ints = total - np.repeat((total - relative)[first], rows) + call_start[owner]
-    return absolute
 
 
 def _map(values: Ints, to: Callable[[int], int]) -> Ints:
