@@ -1,121 +1,119 @@
-"""What recording launches costs on a training step: python -m tests.benchmarks.bench_launches [--device cuda]
+"""What recording launches costs a training step: ``python -m tests.benchmarks.bench_launches``.
 
-Unrecorded and recorded steps take turns in one process. Printed are ratios to the unrecorded step of the same
-run, of wall time and (on the CPU, where a neighbour's load moves wall times) of the process's own CPU time.
+One process compiles a transformer once and then takes turns of a few steps, so that a machine that grows slower or
+faster meanwhile does not count: steps as they were before recording, the same again, recorded steps. The turns
+exchange the code objects of the wrapper's functions, which is all that recording changes in them. A step is the
+forward and the backward pass and, where recorded, `tracer.step()`. The turns that are alike show the noise.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import torch
-from torch import nn
+from torch._inductor.codecache import PyCodeCache
 
 import tracer
+from tests.capture.logs import Trace
+from tests.programs.training import Transformer
 
-ROUNDS = 15
-STEPS = 20
-Sample = tuple[float, float]
-"""Wall and CPU seconds of a step."""
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    device = parser.parse_args().device
-    step = training_step(device)
-    for _ in range(5):
-        step()
-    with tempfile.TemporaryDirectory() as folder:
-        measure(step, device, Path(folder))
+TURNS, WARM_TURNS, STEPS = 150, 6, 4
+ORDERS = ("off", "again", "recorded"), ("recorded", "off", "again"), ("again", "recorded", "off")
 
 
-def training_step(device: str) -> Callable[[], None]:
-    """Forward, backward and optimizer of a transformer: a few milliseconds a step on either device."""
+def build() -> Callable[[], None]:
     torch.manual_seed(0)
-    torch.set_num_threads(1)
-    width, layers, dtype = (64, 2, torch.float32) if device == "cpu" else (512, 8, torch.bfloat16)
-    batch, length = (2, 32) if device == "cpu" else (8, 256)
-    blocks = [
-        nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True, dtype=dtype)
-        for _ in range(layers)
-    ]
-    model = nn.Sequential(*blocks).to(device)
+    model = Transformer(width=128, heads=4, layers=2, tokens=100)
+    ids, targets = torch.randint(0, 100, (4, 64)), torch.randint(0, 100, (4, 64))
     compiled = torch.compile(model)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    x = torch.randn(batch, length, width, device=device, dtype=dtype)
 
     def step() -> None:
-        optimizer.zero_grad()
-        compiled(x).float().square().mean().backward()
-        optimizer.step()
+        model.zero_grad(set_to_none=True)
+        compiled(ids, targets).backward()
 
     return step
 
 
-def measure(step: Callable[[], None], device: str, folder: Path) -> None:
-    off: list[Sample] = []
-    again: list[Sample] = []
-    on: list[Sample] = []
-    for number in range(ROUNDS):
-        off.append(timed(step, device))
-        with tracer.trace(folder / str(number)) as recorder:
-            step()  # describes the arguments of every launch site once
-            on.append(timed(step, device))
-        again.append(timed(step, device))
-    assert recorder.path is not None
-    launches, size = launches_of(recorder.path)
-    print(f"{device}, torch {torch.__version__}, Python {sys.version.split()[0]}")
-    print(f"step, unrecorded         {statistics.median(w for w, _ in off) * 1e3:8.3f} ms")
-    print(f"launches a step          {launches / (STEPS + 1):8.0f}")
-    show("recorded / unrecorded", on, off)
-    show("detached / unrecorded", again, off)
-    print(f"bytes a launch           {size / launches:8.1f}  (records of launches and steps)")
+def wrapper_functions() -> list[FunctionType]:
+    return [
+        value
+        for module in PyCodeCache.modules
+        for value in [*vars(module).values(), *vars(getattr(module, "Runner", object)).values()]
+        if isinstance(value, FunctionType) and value.__code__.co_filename == module.__file__
+    ]
 
 
-def timed(step: Callable[[], None], device: str) -> Sample:
-    synchronize(device)
-    wall, cpu = time.perf_counter(), time.process_time()
+def set_code(pairs: list[tuple[FunctionType, CodeType]]) -> None:
+    for function, code in pairs:
+        function.__code__ = code
+
+
+def timed_ms(step: Callable[[], None], ends_step: bool) -> float:
+    """Mean of the steps of a turn: what is written now and then counts with its share."""
+    start = time.perf_counter_ns()
     for _ in range(STEPS):
         step()
-    synchronize(device)
-    return (time.perf_counter() - wall) / STEPS, (time.process_time() - cpu) / STEPS
+        if ends_step:
+            tracer.step()
+    return (time.perf_counter_ns() - start) / 1e6 / STEPS
 
 
-def synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+def take_turns(step: Callable[[], None], folder: Path) -> dict[str, list[float]]:
+    functions = wrapper_functions()
+    original = [(function, function.__code__) for function in functions]
+    times: dict[str, list[float]] = {"off": [], "again": [], "recorded": []}
+    with tracer.trace(folder):
+        recorded = [(function, function.__code__) for function in functions]
+        for turn in range(TURNS + WARM_TURNS):
+            for way in ORDERS[turn % len(ORDERS)]:
+                set_code(recorded if way == "recorded" else original)
+                elapsed = timed_ms(step, way == "recorded")
+                if turn >= WARM_TURNS:
+                    times[way].append(elapsed)
+        set_code(recorded)  # as the recorder left it
+    return times
 
 
-def show(what: str, of: Sequence[Sample], to: Sequence[Sample]) -> None:
-    for name, index in (("wall", 0), ("CPU", 1)):
-        ratios = sorted(a[index] / b[index] for a, b in zip(of, to, strict=True))
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        best = min(a[index] for a in of) / min(b[index] for b in to)
-        print(f"{what}, {name:4} {middle:6.3f}  (quartiles {low:.3f} to {high:.3f}, best of each {best:.3f})")
+def report(name: str, values: list[float], unit: str) -> None:
+    low, middle, high = statistics.quantiles(values, n=4)
+    print(f"{name:<26}{middle:9.4f} {unit:<10} quartiles {low:.4f} .. {high:.4f}")
 
 
-def launches_of(path: Path) -> tuple[int, int]:
-    """Launches in a log, and the bytes of the records that hold them and their steps."""
-    import orjson
-
-    from tracer import log_format
-
-    data, launches, size = path.read_bytes(), 0, 0
-    for place in log_format.scan(data):
-        header = data[place.start : place.header_end]
-        if b'"stepscope_launches"' in header or b'"stepscope_steps"' in header:
-            size += place.end - place.start
-            payload = orjson.loads(log_format.decode_payload(data[place.payload_start : place.end]))
-            launches += len(payload.get("site", ()))
-    return launches, size
+def main() -> int:
+    torch.set_num_threads(1)
+    step = build()
+    for _ in range(WARM_TURNS):
+        step()
+    with tempfile.TemporaryDirectory() as folder:
+        times = take_turns(step, Path(folder))
+        trace = Trace(Path(folder))
+        log_bytes = sum(path.stat().st_size for path in trace.paths)
+    launches = sum(1 for _ in trace.launches())
+    batches = [record.payload or b"" for record in trace.records if record.artifact == "stepscope_launches"]
+    steps = (TURNS + WARM_TURNS) * STEPS
+    per_step = launches / steps
+    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
+    print(f"{TURNS} turns of {STEPS} steps, {per_step:.0f} launches a step\n")
+    report("not recorded", times["off"], "ms a step")
+    report("not recorded, again", times["again"], "ms a step")
+    report("recorded", times["recorded"], "ms a step")
+    print()
+    off, again, recorded = times["off"], times["again"], times["recorded"]
+    report("again / not recorded", [a / b for a, b in zip(again, off, strict=True)], "")
+    report("recorded / not recorded", [r / b for r, b in zip(recorded, off, strict=True)], "")
+    medians = statistics.median(recorded) / statistics.median([*off, *again])
+    extra_us = (statistics.median(recorded) - statistics.median([*off, *again])) * 1e3
+    print(f"ratio of the medians      {medians:9.4f}            {extra_us / per_step:.2f} us a launch")
+    print(f"\nbytes a launch, its batch  {sum(map(len, batches)) / launches:8.1f}")
+    print(f"bytes a launch, whole log  {log_bytes / launches:8.1f}   over {steps} steps")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

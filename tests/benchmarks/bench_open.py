@@ -1,7 +1,7 @@
-"""From the command line to the first page served, index built: python -m tests.benchmarks.bench_open [LOG]
+"""From the command line to the first page served: ``python -m tests.benchmarks.bench_open [LOG]``.
 
-The log is a plain TORCH_TRACE log of 3.6 MB unless one is named. Beside it stands the time of the bare imports
-that no opening can do without, so that figures of different machines can be compared.
+Each round starts `stepscope serve` on a log that has no index and asks for the first page until it comes. Without
+LOG it is the largest of the sample logs (STEPSCOPE_SAMPLES, or ``shared`` beside the checkout).
 """
 
 from __future__ import annotations
@@ -14,62 +14,66 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
-ROUNDS = 7
-SAMPLES = Path(os.environ.get("STEPSCOPE_SAMPLES", Path(__file__).resolve().parents[2].parent / "shared"))
-LOG = SAMPLES / "torch_trace_logs" / "multi_rank_logs" / "dedicated_log_torch_trace_rank_1.log"
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = "torch_trace_logs/multi_rank_logs/dedicated_log_torch_trace_rank_1.log"
+ROUNDS = 10
+GIVE_UP_S = 60
 
 
-def main() -> None:
-    log = Path(sys.argv[1]) if len(sys.argv) > 1 else LOG
-    if not log.exists():
-        sys.exit(f"{log} is not there: name a log, or set STEPSCOPE_SAMPLES to the folder that has torch_trace_logs")
-    print(f"{log.name}, {log.stat().st_size / 1e6:.1f} MB, {os.cpu_count()} cores")
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_page(port: int, server: subprocess.Popen[bytes]) -> int:
+    """Bytes of the first page; polls, because until the server listens there is nobody to wait for."""
+    end = time.monotonic() + GIVE_UP_S
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=GIVE_UP_S) as page:
+                return len(page.read())
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.005)
+    raise SystemExit("the server did not answer")
+
+
+def round_s(log: Path, cache: Path) -> tuple[float, int]:
+    """Seconds until the first page was there, and its size."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copy(log, folder))
-        cold = [first_page(copy, fresh=True) for _ in range(ROUNDS)]
-        warm = [first_page(copy, fresh=False) for _ in range(ROUNDS)]
-    imports = [wall([sys.executable, "-c", "import duckdb, jinja2, typer, uvicorn"]) for _ in range(ROUNDS)]
-    show("command to first page, index built", cold)
-    show("command to first page, index there", warm)
-    show("bare imports of duckdb, jinja2, typer, uvicorn", imports)
-    print(f"first page, index built / bare imports: {statistics.median(cold) / statistics.median(imports):.2f}")
-
-
-def first_page(log: Path, *, fresh: bool) -> float:
-    if fresh:
-        for index in log.parent.glob("*.duckdb"):
-            index.unlink()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", "from viewer.cli import main; main()", "serve", str(log), "--port", str(port)]
-    started = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        port = free_port()
+        stepscope = Path(sys.executable).parent / "stepscope"
+        command = [str(stepscope), "serve", str(copy), "--port", str(port)]
+        start = time.perf_counter()
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "XDG_CACHE_HOME": str(cache)})
         try:
-            while time.perf_counter() - started < 60:
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
-                        answer.read()
-                    return time.perf_counter() - started
-                except OSError:
-                    time.sleep(0.005)
+            size = wait_for_page(port, server)
+            return time.perf_counter() - start, size
         finally:
             server.terminate()
-    raise SystemExit(f"no page within 60 s from: {' '.join(command)}")
+            server.wait()
 
 
-def wall(command: list[str]) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, check=True)
-    return time.perf_counter() - started
-
-
-def show(what: str, seconds: list[float]) -> None:
-    print(f"{what:50} median {statistics.median(seconds):.2f} s, best {min(seconds):.2f} s")
+def main() -> int:
+    samples = Path(os.environ.get("STEPSCOPE_SAMPLES", ROOT.parent / "shared"))
+    log = Path(sys.argv[1]) if len(sys.argv) > 1 else samples / SAMPLE
+    if not log.exists():
+        print(f"{log} does not exist; name a log, or the folder of the sample logs in STEPSCOPE_SAMPLES")
+        return 0
+    with tempfile.TemporaryDirectory() as cache:
+        rounds = [round_s(log, Path(cache)) for _ in range(ROUNDS)]
+    times = [seconds for seconds, _ in rounds]
+    low, middle, high = statistics.quantiles(times, n=4)
+    print(f"{log.name}: {log.stat().st_size / 1e6:.1f} MB, first page {rounds[0][1] / 1e3:.0f} kB")
+    print(f"command line to first page   {middle:.2f} s   quartiles {low:.2f} .. {high:.2f}, worst {max(times):.2f}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
