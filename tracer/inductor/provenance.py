@@ -43,9 +43,7 @@ def from_stack_traces(
     table = _Frames()
     sites = []
     for site in graph.sites:
-        stacks = [parse_stack(text) for text in traces.get(site.handle or "", ())]
-        if site.handle is None:
-            stacks = [line_map_stack(path, site)]
+        stacks = [parse_stack(text) for text in traces.get(site.handle or "", ())] or [line_map_stack(path, site)]
         numbers = [table.stack(stack) for stack in stacks if stack]
         nodes = list(fx_nodes.get(site.handle or "", ()))
         if numbers or nodes:
