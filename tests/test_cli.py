@@ -41,7 +41,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "healthy.py").write_text(HEALTHY)
     result = stepscope("run", "--fresh-cache", "-o", "trace", "--", "healthy.py", cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert "stepscope summary trace" in result.stderr
+    assert "stepscope summary trace/stepscope_trace_rank_0_" in result.stderr
     return folder / "trace"
 
 
@@ -49,7 +49,7 @@ def test_the_demo_shows_its_run_and_says_how_to_go_on(demo: tuple[Path, str]) ->
     out, text = demo
     assert re.search(r"step 2: loss nan", text)
     assert "116 launches" in text
-    assert f"stepscope serve {out.name}" in text
+    assert f"stepscope serve {out.name}/stepscope_trace_rank_0_" in text
     assert out.joinpath("report.html").stat().st_size < 1_000_000
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from viewer.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from tracer.run import RunResult
+    from viewer.store.open import Trace as OpenedTrace
 
 app = typer.Typer(
     add_completion=False,
@@ -50,7 +54,16 @@ def run(
 ) -> None:
     """Run a program and record it: stepscope run -- python train.py --lr 1e-3"""
     result = _record(command, out, level, fresh_cache, provenance)
-    raise typer.Exit(result)
+    if result.logs:
+        trace = result.logs[0] if len(result.logs) == 1 else out
+        typer.echo(f"stepscope: {len(result.logs)} log(s) in {out}", err=True)
+        typer.echo(f"stepscope: read it with: stepscope summary {trace}   or: stepscope serve {trace}", err=True)
+    else:
+        typer.echo(
+            "stepscope: no log was written: nothing was compiled, or the program's Python has no stepscope installed",
+            err=True,
+        )
+    raise typer.Exit(result.exit_code)
 
 
 @app.command()
@@ -141,43 +154,30 @@ def demo(
 
     if find_spec("torch") is None:
         raise StepscopeError("the demo compiles a model and torch is not installed; pip install 'stepscope[capture]'")
-    exit_code = _record(["-m", "tracer.demo"], out, "launches", False, True, quiet=True)
-    if exit_code:
-        raise StepscopeError(f"the demo's training run ended with exit code {exit_code}; its output is above")
-    with open_trace(out) as opened:
+    result = _record(["-m", "tracer.demo"], out, "launches", fresh_cache=False, provenance=True)
+    if result.exit_code or not result.logs:
+        raise StepscopeError(f"the demo's training run ended with exit code {result.exit_code}; its output is above")
+    log = result.logs[-1]
+    with open_trace(log) as opened:
         typer.echo("\n" + summary_text(opened))
         _write_report(opened, out / "report.html", redact=False)
-    typer.echo(f"browse it: stepscope serve {out}")
+    typer.echo(f"browse it: stepscope serve {log}")
 
 
-def _record(
-    command: list[str], out: Path, level: str, fresh_cache: bool, provenance: bool, *, quiet: bool = False
-) -> int:
+def _record(command: list[str], out: Path, level: str, fresh_cache: bool, provenance: bool) -> RunResult:
     from tracer.config import ConfigError, TraceConfig
     from tracer.run import run as run_command
 
     try:
         config = TraceConfig(out, level=level, provenance=provenance)
-        result = run_command(command, config, fresh_cache=fresh_cache)
+        return run_command(command, config, fresh_cache=fresh_cache)
     except ConfigError as error:
         raise StepscopeError(str(error)) from None
     except OSError as error:
         raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
-    if quiet:
-        return result.exit_code
-    if result.logs:
-        places = ", ".join(str(path) for path in result.logs[-4:])
-        typer.echo(f"stepscope: {len(result.logs)} log(s) in {out}: {places}", err=True)
-        typer.echo(f"stepscope: read it with: stepscope summary {out}   or: stepscope serve {out}", err=True)
-    else:
-        typer.echo(
-            "stepscope: no log was written: nothing was compiled, or the program's Python has no stepscope installed",
-            err=True,
-        )
-    return result.exit_code
 
 
-def _write_report(opened, out: Path, redact: bool) -> None:  # type: ignore[no-untyped-def]
+def _write_report(opened: OpenedTrace, out: Path, redact: bool) -> None:
     from viewer.report import render_report
 
     html = render_report(opened, redact=redact)
