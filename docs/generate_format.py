@@ -52,11 +52,7 @@ def literals(tree: ast.Module) -> dict[str, str]:
 
 def constant(tree: ast.Module, name: str) -> object:
     for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id == name
-        ):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
             return ast.literal_eval(node.value)
     raise LookupError(name)
 
@@ -88,11 +84,7 @@ def fields(node: ast.ClassDef, aliases: dict[str, str]) -> list[tuple[str, str, 
 
 def kind(node: ast.ClassDef) -> str | None:
     for statement in node.body:
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and ast.unparse(statement.target) == "KIND"
-            and statement.value
-        ):
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "KIND" and statement.value:
             return str(ast.literal_eval(statement.value))
     return None
 
@@ -117,9 +109,7 @@ def render(source: str) -> str:
     aliases = literals(tree)
     rules = (ast.get_docstring(tree) or "").split("\n\n", 1)[-1].replace("``", "`")
     head = INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules)
-    return "\n".join(
-        [head, *(section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef))]
-    )
+    return "\n".join([head, *(section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef))])
 
 
 def main() -> int:
