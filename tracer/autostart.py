@@ -10,14 +10,14 @@ import logging
 import os
 import sys
 
-LOGGER = "torch.__trace"
-
 
 def autostart() -> None:
     """Wait for the first structured record of a compile if STEPSCOPE_TRACE is set; else do nothing. Never raises."""
     if not os.environ.get("STEPSCOPE_TRACE"):
         return
     try:
+        from tracer.inductor.structured_log import LOGGER
+
         logging.getLogger(LOGGER).addHandler(_Waiter(logging.DEBUG))
     except Exception as error:
         _say(error)
@@ -27,7 +27,7 @@ class _Waiter(logging.Handler):
     """Starts the recorder at the first structured record: a program that never compiles pays nothing."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        logging.getLogger(LOGGER).removeHandler(self)
+        logging.getLogger(record.name).removeHandler(self)
         try:
             from tracer.config import from_environment
             from tracer.recorder import Recorder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 import orjson
 
 from tracer import log_format
-from tracer.records import Record, artifact_name
+from tracer.records import Record, artifact_name, to_payload
 
 
 class LogWriter:
@@ -34,9 +35,11 @@ class LogWriter:
 
     def write(self, record: Record, envelope: dict[str, Any] | None = None) -> None:
         """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
-        self.write_artifact(
-            artifact_name(record), "json", orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS), envelope
-        )
+        try:
+            payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS)
+        except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
+            payload = json.dumps(to_payload(record), default=repr).encode()
+        self.write_artifact(artifact_name(record), "json", payload, envelope)
 
     def write_artifact(self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None) -> None:
         prefix = log_format.encode_prefix(datetime.now(), os.getpid(), "tracer/records.py", 1)

@@ -35,7 +35,7 @@ from tracer.records import (
     Steps,
     Tensors,
 )
-from tracer.runtime.launches import Call, to_batch
+from tracer.runtime.launches import Call, forget_parent_process, to_batch
 from tracer.steps import EndedStep, StepTracker
 
 FLUSH_NS = 250_000_000
@@ -110,8 +110,11 @@ class Recorder:
     def step(self) -> None:
         """Mark the end of a step."""
         if self._running:
-            self._steps.on_user()
-            self._flush_step()
+            try:
+                self._steps.on_user()
+                self._flush_step()
+            except Exception as error:
+                self.failed("step", error)
 
     def __enter__(self) -> Recorder:
         return self.start()
@@ -133,8 +136,11 @@ class Recorder:
         self._write(record)
 
     def skipped(self, record: Skipped) -> None:
+        """Every one is written down; of each `what` the first one is said."""
         self._write(record)
-        self._say(f"not recorded: {record.what}: {record.why}")
+        if record.what not in self._said:
+            self._said.add(record.what)
+            self._say(f"not recorded: {record.what}: {record.why}")
 
     def tensors(self, record: Tensors) -> None:
         self._write(record)
@@ -156,12 +162,13 @@ class Recorder:
             self._hook_ns += call.cost_ns + time.perf_counter_ns() - call.end_ns
 
     def failed(self, where: str, error: BaseException) -> None:
-        """A hook failed: count it, write it down the first time, say it once."""
-        count = self._failures[where] = self._failures.get(where, 0) + 1
-        if count == 1:
-            text = f"{type(error).__name__}: {error}"
-            self._say(f"the recorder's {where} hook failed ({text}); the program goes on without it")
-            self._write(Failure(where, text, count))
+        """A hook failed: count it, write it down the first time, say it once. Never raises."""
+        with suppress(Exception):
+            count = self._failures[where] = self._failures.get(where, 0) + 1
+            if count == 1:
+                text = f"{type(error).__name__}: {error}"
+                self._say(f"the recorder's {where} hook failed ({text}); the program goes on")
+                self._write(Failure(where, text, count))
 
     def flush(self) -> None:
         """Write the finished calls."""
@@ -172,21 +179,25 @@ class Recorder:
             self._flushed_ns = time.perf_counter_ns()
             if calls:
                 self._write(to_batch(calls))
-            if self._ended_steps:
-                columns = [list(column) for column in zip(*self._ended_steps, strict=True)]
-                self._ended_steps.clear()
-                self._write(Steps(*columns))
+            steps = self._ended_steps[:]
+            if steps:
+                del self._ended_steps[: len(steps)]  # another thread may have added one meanwhile
+                self._write(Steps(*(list(column) for column in zip(*steps, strict=True))))
 
     def _flush_step(self) -> None:
         """Short steps share a batch: writing each one would cost them more than recording does."""
-        if time.perf_counter_ns() - self._flushed_ns > FLUSH_STEP_NS:
+        started = time.perf_counter_ns()
+        if started - self._flushed_ns > FLUSH_STEP_NS:
             self.flush()
+            self._hook_ns += time.perf_counter_ns() - started
 
     # Attaching.
 
     def _attach(self) -> None:
         import torch
 
+        atexit.register(self._stop, "exit")
+        multiprocessing_util.register_after_fork(self, _end_with_the_process)
         reason = compat.unsupported_version(torch.__version__)
         if reason:
             self.skipped(Skipped("everything", reason))
@@ -196,12 +207,10 @@ class Recorder:
 
         self._optimizer_hook = register_optimizer_step_post_hook(self._on_optimizer)
         self._attach_inductor()
-        atexit.register(self._stop, "exit")
-        multiprocessing_util.register_after_fork(self, _end_with_the_process)
 
     def _attach_inductor(self) -> None:
         """Once Inductor is imported: a program that never compiles with it does not pay for it."""
-        if self._hook is not None or compat.loaded("torch._inductor.codecache", "PyCodeCache") is None:
+        if self._hook is not None or not compat.inductor_is_loaded():
             return
         with self._lock:
             if self._hook is None:
@@ -222,7 +231,7 @@ class Recorder:
         try:
             if self._hook is not None:
                 self._hook.detach()
-            if self._begun:
+            if self._begun or self._pending:  # a forked child has calls before it has a log
                 self._steps.finish()
                 self.flush()
                 self._write_overhead()
@@ -239,6 +248,7 @@ class Recorder:
         self._ended_steps = []
         self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._begun = False
+        self._failures = {}
         self._pending, self._pending_launches, self._launches, self._hook_ns = [], 0, 0, 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
 
@@ -338,6 +348,7 @@ def current() -> Recorder | None:
 def _after_fork_in_child() -> None:
     global _active_lock
     _active_lock = threading.Lock()
+    forget_parent_process()
     if _active is not None:
         _active._after_fork()
 
@@ -353,7 +364,7 @@ def _end_with_the_process(recorder: Recorder) -> None:
 
 def _devices(torch: Any) -> list[str]:
     devices = [f"cpu ({os.cpu_count()} cores)"]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # to ask more could start the driver, and a forked child could not use it then
         devices += [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
     return devices
 

@@ -190,7 +190,7 @@ class Steps:
     step: list[int]
     kind: list[Literal["train", "inference"]]
     by: list[Literal["user", "optimizer", "call"]]
-    """What ended it: `tracer.step()`, an optimizer, or the next call of the step's first frame."""
+    """What ended it: `tracer.step()`, an optimizer, or a call of a frame that had run in the step already."""
     start_ns: list[int]
     end_ns: list[int]
 
@@ -242,7 +242,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Failure:
-    """A hook of the recorder failed. It was switched off; the program went on."""
+    """A hook of the recorder failed for the first time; the program went on. `Overhead` counts every failure."""
 
     KIND: ClassVar[str] = "failure"
 

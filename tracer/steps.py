@@ -29,7 +29,7 @@ class StepTracker:
 
     def __init__(self, on_end: Callable[[EndedStep], None], now: Callable[[], int]) -> None:
         self._on_end, self._now = on_end, now
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may end a step or run a graph
         self._source: Source = "call"
         self._next = 0
         self._open: int | None = None
@@ -63,6 +63,8 @@ class StepTracker:
             self._source = "optimizer"
             if self._optimizer is None:
                 self._optimizer = optimizer
+            if optimizer != self._optimizer and self._is_another_program():
+                self._optimizer = optimizer
             if optimizer == self._optimizer:
                 if self._open is None:  # no call was seen, as in replays of a CUDA graph
                     self._begin(self._ended_ns)
@@ -88,6 +90,10 @@ class StepTracker:
         if self._source == "optimizer" and phase == "forward":
             return True
         return frame in self._frames
+
+    def _is_another_program(self) -> bool:
+        """Nothing that ran in this step is part of a usual one: training has gone on to another model."""
+        return bool(self._usual and self._frames and self._usual.keys().isdisjoint(self._frames))
 
     def _begin(self, since_ns: int | None = None) -> None:
         self._open, self._next = self._next, self._next + 1

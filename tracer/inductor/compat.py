@@ -50,6 +50,10 @@ def loaded(name: str, attribute: str) -> ModuleType | None:
     return module if module is not None and hasattr(module, attribute) else None
 
 
+def inductor_is_loaded() -> bool:
+    return loaded("torch._inductor.codecache", "PyCodeCache") is not None
+
+
 def current_compile_id() -> str | None:
     from torch._guards import CompileContext
 

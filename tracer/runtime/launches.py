@@ -39,6 +39,11 @@ _thread = _Thread()
 _call_numbers = count()
 
 
+def forget_parent_process() -> None:
+    """In a forked child: the thread that goes on has another number there."""
+    _thread.ident = threading.get_native_id()
+
+
 class Call:
     """One run of one function of a wrapper."""
 
