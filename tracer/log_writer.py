@@ -38,7 +38,7 @@ class LogWriter:
         try:
             payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS)
         except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
-            payload = json.dumps(to_payload(record), default=repr).encode()
+            payload = json.dumps(to_payload(record), ensure_ascii=False).encode("utf-8", "replace")
         self.write_artifact(artifact_name(record), "json", payload, envelope)
 
     def write_artifact(self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None) -> None:

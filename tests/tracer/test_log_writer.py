@@ -35,3 +35,10 @@ def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
     assert writer.path is not None
     assert len(logs.read(writer.path)["skipped"]) == 1
+
+
+def test_an_argument_that_is_not_utf_8_costs_no_record(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path, rank=None)
+    writer.write(Skipped("caf\udce9", "naïve"))
+    assert writer.path is not None
+    assert logs.read(writer.path)["skipped"] == [{"what": "caf?", "why": "naïve", "graph": None}]

@@ -95,3 +95,16 @@ def test_the_open_step_ends_with_the_recording(steps: Steps) -> None:
     steps.tracker.finish()
     steps.tracker.finish()
     assert len(steps.ended) == 1
+
+
+def test_training_that_goes_on_to_another_model_follows_its_optimizer(steps: Steps) -> None:
+    first = [steps.train("0", optimizer=1) for _ in range(3)]
+    second = [steps.train("1", optimizer=2) for _ in range(3)]
+    assert first + second == list(range(6))
+
+
+def test_a_signal_handler_may_end_a_step(steps: Steps) -> None:
+    tracker = StepTracker(lambda ended: tracker.on_user(), lambda: 1)
+    tracker.on_call("0", "forward")
+    tracker.on_user()
+    assert tracker.on_call("0", "forward") == 1

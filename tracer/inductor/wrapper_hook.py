@@ -18,23 +18,18 @@ from typing import Any, Protocol
 
 from tracer.inductor import code_swap, codegen_facts, compat, provenance
 from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.records import Graph, Provenance, Skipped, Tensors
-from tracer.runtime.launches import Call, GraphHooks
+from tracer.records import Graph, Provenance, Skipped
+from tracer.runtime import launches
 
 CPP_WRAPPER = "C++ wrapper: the launches happen inside the compiled library, out of Python's sight"
 UNKNOWN_STATEMENTS = 20
 
 
-class Sink(Protocol):
-    """What the hook needs of the recorder."""
+class Sink(launches.Sink, Protocol):
+    """What the hook and the hooks it puts in need of the recorder."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
-    def skipped(self, record: Skipped) -> None: ...
-    def finish(self, call: Call) -> None: ...
-    def tensors(self, record: Tensors) -> None: ...
-    def enter(self, frame: object, phase: str | None) -> int: ...
-    def failed(self, where: str, error: BaseException) -> None: ...
 
 
 @dataclass
@@ -86,6 +81,10 @@ class WrapperHook:
     def detach(self) -> None:
         """Take every hook out; the original code objects run again."""
         self._undo.close()
+        for waiting in self._waiting.values():
+            for entry in waiting:  # the traces never came
+                self._sink.provenance(provenance.from_stack_traces(entry.graph, {}, entry.fx_nodes, entry.path))
+        self._waiting.clear()
         while self._swaps:
             self._swaps.pop().restore()
 
@@ -140,7 +139,7 @@ class WrapperHook:
             sites=sites,
             memory=wrapper.memory,
         )
-        hooks = GraphHooks(self._sink, graph, _frame(graph), _capture_check(source))
+        hooks = launches.GraphHooks(self._sink, graph, _frame(graph), _capture_check(source))
         try:
             self._swaps.append(code_swap.swap(module, wrapper, path, hooks))
         except (code_swap.SwapError, ValueError, SyntaxError) as error:

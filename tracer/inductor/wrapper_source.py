@@ -199,7 +199,7 @@ class _FunctionReader:
         kernel: str = dotted(call.func) or _method(call) or "?"
         operator = None
         if kind == "copy":
-            arguments = self._method_arguments(call, kernel)
+            arguments = self._method_arguments(call)
             kernel = f"Tensor.{_method(call)}"
         else:
             kernel = kernel.removesuffix(".run") if kind in ("triton", "user_triton") else kernel
@@ -226,7 +226,7 @@ class _FunctionReader:
         )
         self.result.launches.append(Launch(site, statement, expressions, bound))
 
-    def _method_arguments(self, call: ast.Call, kernel: str) -> list[tuple[Argument, ast.expr]]:
+    def _method_arguments(self, call: ast.Call) -> list[tuple[Argument, ast.expr]]:
         assert isinstance(call.func, ast.Attribute)
         role: Role = "inout" if call.func.attr.endswith("_") else "in"
         receiver = call.func.value
