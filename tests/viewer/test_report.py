@@ -100,6 +100,11 @@ def test_redacted_report_holds_no_source_path_or_argument(opened: Opened) -> Non
         ("at C:\\Users\\a\\model.py line 3", "at model.py line 3"),
         ("~/x/y.py and ./z/w.py", "y.py and w.py"),
         ("\\\\host\\share\\dir\\w.py", "w.py"),
+        ("see src/secret/model.py:3", "see model.py:3"),
+        ("open '/home/Some One/x y.py' failed", "open 'x y.py' failed"),
+        ("file:///home/a/x.py", "x.py"),
+        ("0/0: self.n == 1  # if self.n > 3:  # train.py:5 in f", "0/0: self.n == 1"),
+        ("!0/4/0 and 1/0/2", "!0/4/0 and 1/0/2"),
         ("0/0 forward, 3/4", "0/0 forward, 3/4"),
         ("triton_poi_fused_0", "triton_poi_fused_0"),
     ],
@@ -111,3 +116,8 @@ def test_scrub_keeps_only_the_last_part_of_a_path(text: str, expected: str) -> N
 def test_redact_keeps_numbers_of_metrics() -> None:
     row = {"metrics": {"co_filename": "/a/b.py", "duration_us": 5}, "argv": ["x"], "code": "secret()"}
     assert redact(row) == {"metrics": {"duration_us": 5}, "argv": [], "code": None}
+
+
+def test_redact_keeps_addresses_and_compile_ids_and_drops_damaged_lines() -> None:
+    row = {"page": "/steps/3?log=0", "compile_ids": ["!0/4/0"], "file": "/home/Some One/x.py", "text": "key = 'k'"}
+    assert redact(row) == {"page": "/steps/3?log=0", "compile_ids": ["!0/4/0"], "file": "x.py", "text": ""}
