@@ -28,7 +28,7 @@ _FINDING_KEYS = (
 def summary(trace: Trace) -> dict[str, Any]:
     """The whole answer. Sizes in bytes, times in ns, unknown is None; keys are added over time, never renamed."""
     facts, snodes = overview(trace), snode_counts(trace)
-    cost = facts.overhead
+    cost, logs = facts.overhead, {run.log: PurePath(run.path).name for run in facts.runs}
     return {
         "format": FORMAT,
         "runs": [_run(run) for run in facts.runs],
@@ -38,10 +38,13 @@ def summary(trace: Trace) -> dict[str, Any]:
             "problems": [asdict(problem) for problem in problems(trace)],
             "not_recorded": [asdict(row) for row in facts.not_recorded],
         },
-        "findings": [_finding(finding) for finding in facts.findings],
-        "graphs": [_graph(graph, snodes.get(graph.graph)) for graph in facts.graphs],
+        "findings": [
+            _finding(finding) | {"log": logs.get(finding.log) if finding.log is not None else None}
+            for finding in facts.findings
+        ],
+        "graphs": [_graph(graph, snodes.get(graph.graph)) | {"log": logs.get(graph.log)} for graph in facts.graphs],
         "memory": {"peak_bytes": None, "peak_step": None, "peak_graph": None, "growth_bytes_per_step": None},
-        "compiles": [_compile(row) for row in list_compiles(trace)],
+        "compiles": [_compile(row) | {"log": logs.get(row.log)} for row in list_compiles(trace)],
         "overhead": {
             "hook_ns": cost.hook_ns,
             "stats_ns": cost.stats_ns,

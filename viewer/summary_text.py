@@ -115,7 +115,7 @@ def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
     header = ("compile", "frame", "status", "cache", "attempts", "time")
     rows = [
         (
-            c.compile_id, clean(c.frame or UNKNOWN)[:50], c.status, c.cache or UNKNOWN, str(c.attempts),
+            c.compile_id, _shortened(clean(c.frame or UNKNOWN), 50), c.status, c.cache or UNKNOWN, str(c.attempts),
             time(c.duration_ns),
         )
         for c in compiles
@@ -204,5 +204,8 @@ def clean(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    line = clean(line)
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+    return _shortened(clean(line), WIDTH)
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

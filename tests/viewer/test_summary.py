@@ -52,6 +52,19 @@ def test_unknown_is_null_and_never_zero(opened: Open) -> None:
     assert answer["overhead"] == dict.fromkeys(KEYS["overhead"].split())
 
 
+def test_rows_name_their_log_as_the_runs_do(opened: Open) -> None:
+    answer = summary(opened(recorded(end=False)))
+    names = [run["log"] for run in answer["runs"]]
+    for part in ("findings", "graphs", "compiles"):
+        assert {row["log"] for row in answer[part]} == set(names), part
+
+
+def test_a_long_frame_is_cut_with_a_sign(opened: Open) -> None:
+    text = summary_text(opened(compile_records(LogBuilder(), co_name="f" * 60)))
+    assert "f" * 49 + "…" in text
+    assert "f" * 50 not in text
+
+
 def test_facts_of_a_recorded_run(opened: Open) -> None:
     answer = summary(opened(recorded()))
     assert answer["findings"] == []
