@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from viewer import assets, formats
 from viewer.formats import format_bytes, format_count, format_ns
 from viewer.highlight import Language, highlight
+from viewer.ingest.damage import REASONS
 from viewer.ingest.sources import cache_dir
 
 if TYPE_CHECKING:
@@ -229,5 +230,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         flow=flow_text,
         compile_slug=lambda compile_id: compile_id.replace("/", "_"),
     )
-    env.globals.update(root=root, redacted=redacted, severity_signs=SEVERITY_SIGNS, status_signs=STATUS_SIGNS)
+    env.globals.update(
+        root=root, redacted=redacted, severity_signs=SEVERITY_SIGNS, status_signs=STATUS_SIGNS, damage_reasons=REASONS
+    )
     return env
