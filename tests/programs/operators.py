@@ -136,7 +136,7 @@ def collective() -> Step:
 
     @torch.compile
     def run(value: Tensor) -> Any:
-        total = collectives.all_reduce(value * 2, "sum", distributed.GroupMember.WORLD)  # type: ignore[arg-type]
+        total = collectives.all_reduce(value * 2, "sum", distributed.GroupMember.WORLD)
         return total @ value
 
     value = torch.randn(8, 8)
