@@ -18,10 +18,10 @@ _NAMES = {"page", "compile_id", "compile_ids", "graph_label"}
 """Have slashes and are no paths."""
 _QUOTED = re.compile(r"""(["'])(?:~|[A-Za-z]:)?[/\\][^"'\n]*[/\\]([^"'/\\\n]*)\1""")
 _PATH = re.compile(
-    r"""(?<![\w!/\\])(?:[A-Za-z][\w+.-]*:(?=//)|~|\.{1,2}|[A-Za-z]:)?[/\\]+(?:[^\s/\\:'"<>|]+[/\\])+([^\s/\\:'"<>|]*)"""
+    r"""(?<![\w!/\\])(?:[A-Za-z]{2,12}:(?=//)|~|\.{1,2}|[A-Za-z]:)?[/\\]+(?:[^\s/\\:'"<>|]+[/\\])+([^\s/\\:'"<>|]*)"""
 )
-_RELATIVE = re.compile(r"""(?<![\w!/])[A-Za-z_.][\w.+-]*/(?:[\w.+-]+/)*([\w.+-]*\.[A-Za-z]\w*)""")
-_QUOTED_CODE = re.compile(r"[ \t]+# .*")
+_RELATIVE = re.compile(r"""(?<![\w.+!/-])[A-Za-z_.][\w.+-]*/(?:[\w.+-]+/)*([\w.+-]*\.[A-Za-z]\w*)""")
+_QUOTED_CODE = re.compile(r"(?<![ \t])[ \t]+# .*")
 """Guards quote the line of source that made them behind a #."""
 
 
