@@ -171,7 +171,7 @@ class TensorMeta:
 
 @dataclass(frozen=True)
 class Tensors:
-    """Arguments of one launch site as they were seen. Sent for the first call, and again when a size changes."""
+    """Arguments of one launch site as they were seen. Sent for the first call, and again for sizes not seen before."""
 
     KIND: ClassVar[str] = "tensors"
 
@@ -271,7 +271,7 @@ class End:
 
     KIND: ClassVar[str] = "end"
 
-    reason: Literal["exit", "detach", "fork"]
+    reason: Literal["exit", "detach"]
     monotonic_ns: int
 
 

@@ -58,9 +58,10 @@ def run(
         trace = result.logs[0] if len(result.logs) == 1 else out
         typer.echo(f"stepscope: {len(result.logs)} log(s) in {out}", err=True)
         typer.echo(f"stepscope: read it with: stepscope summary {trace}   or: stepscope serve {trace}", err=True)
-    else:
+    elif level != "off":
         typer.echo(
-            "stepscope: no log was written: nothing was compiled, or the program's Python has no stepscope installed",
+            "stepscope: no log was written: nothing was compiled, or the program's Python has no stepscope installed, "
+            "or TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it from starting",
             err=True,
         )
     raise typer.Exit(result.exit_code)

@@ -94,7 +94,7 @@ def test_arguments_are_described_once_and_again_when_a_dynamic_size_changes() ->
         hooks = GraphHooks(sink, graph(dynamic), "0")
         for size in (4, 4, 8):
             call = hooks.begin(0)
-            if call.look[0]:
+            if call.look is not None and call.look[0]:
                 hooks.before(call, 0, (torch.zeros(size),))
                 hooks.after(call, 0, (None,))
             hooks.end(call)

@@ -33,7 +33,7 @@ finally:
     "stepscope hooks".end(_ss_call)
 """
 BEFORE = """
-if _ss_look[{site}]:
+if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".before(_ss_call, {site}, _ss_values)
 _ss_rows.append({site})
 _ss_rows.append(_ss_now())
@@ -42,7 +42,7 @@ AFTER = """
 _ss_rows.append(_ss_now())
 """
 AFTER_OUTPUTS = """
-if _ss_look[{site}]:
+if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".after(_ss_call, {site}, _ss_values)
 """
 
@@ -88,11 +88,9 @@ def swap(module: ModuleType, source: WrapperSource, path: str, hooks: Any) -> Sw
 
 
 def instrumented(source: WrapperSource) -> ast.Module:
-    """A copy of the wrapper's syntax tree with hooks."""
-    memo: dict[int, Any] = {}
-    tree = copy.deepcopy(source.tree, memo)
-    launches = {memo[id(launch.statement)]: launch for launch in source.launches}
-    for number, (_, function) in enumerate(wrapper_functions(tree)):
+    """The wrapper's syntax tree, with hooks put into it."""
+    launches = {launch.statement: launch for launch in source.launches}
+    for number, (_, function) in enumerate(wrapper_functions(source.tree)):
         _insert(function, launches)
         frame = ast.parse(FRAME.format(function=number)).body
         attempt = frame[1]
@@ -101,7 +99,7 @@ def instrumented(source: WrapperSource) -> ast.Module:
             _place(node, function.body[0])
         attempt.body += function.body
         function.body = frame
-    return tree
+    return source.tree
 
 
 def _insert(parent: ast.AST, launches: dict[ast.stmt, Launch]) -> None:

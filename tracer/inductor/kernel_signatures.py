@@ -42,12 +42,12 @@ def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition
     """The kernel that ``name = factory(...)`` defines, or None when the statement defines no kernel."""
     if factory in ("async_compile.cpp_pybinding", "async_compile.cpp"):
         return KernelDefinition(name, "cpp", _cpp_parameters(call))
+    if factory.split(".")[-1] in ("multi_kernel", "MultiKernelCall", "SizeHintMultiKernelCall"):
+        return KernelDefinition(name, "triton", None)
     if factory.startswith("async_compile."):
         source = _longest_string(call)
         kind: LaunchKind = "user_triton" if "user_autotune" in source else "triton"
         return KernelDefinition(name, kind, _triton_parameters(source))
-    if factory.split(".")[-1] in ("MultiKernelCall", "SizeHintMultiKernelCall"):
-        return KernelDefinition(name, "triton", None)
     return None
 
 

@@ -67,7 +67,11 @@ class WrapperHook:
         hook = self
 
         def load_by_key_path(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> ModuleType:
-            module: ModuleType = original.__func__(cls, key, path, *args, **kwargs)
+            try:
+                module: ModuleType = original.__func__(cls, key, path, *args, **kwargs)
+            except BaseException:
+                hook._codegen.take()  # they were this module's and must not become the next one's
+                raise
             hook.on_load(module, key, path, from_cache=False)
             return module
 

@@ -178,6 +178,7 @@ class _FunctionReader:
             return
         if isinstance(statement, ast.Assign):
             self._assignment(statement)
+        self._predicate(value, statement)
         self._leftovers(value, statement)
 
     def _launch_kind(self, call: ast.Call) -> LaunchKind | None:
@@ -209,7 +210,7 @@ class _FunctionReader:
             arguments = self._call_arguments(call, kernel, kind, operator, carried)
         bound = _bound_names(statement)
         expressions = [expression for _, expression in arguments]
-        outputs = [Argument(name=name, role="out", buffer=name) for name in bound]
+        outputs = [Argument(name=name, role="out", buffer=name.partition("[")[0]) for name in bound]
         source_nodes, aten, handle = self._comments(statement.lineno)
         site = LaunchSite(
             site=len(self.result.launches),
@@ -240,11 +241,13 @@ class _FunctionReader:
     ) -> list[tuple[Argument, ast.expr]]:
         parameters = self._parameters(kernel, kind, operator, carried)
         positional = parameters if parameters is not None else ()
+        # Of a generated kernel that cannot be read nothing says that it leaves an argument alone.
+        otherwise: Role = "inout" if parameters is None and kind in ("cpp", "triton", "user_triton") else "in"
         by_name = {p.name: p for p in positional if p.name}
         found: list[tuple[Argument, ast.expr]] = []
         for position, expression in enumerate(call.args):
             known = positional[position] if position < len(positional) else None
-            role: Role | None = known.role if known else "in"
+            role: Role | None = known.role if known else otherwise
             if role is not None:
                 found += self._flatten(expression, role, known.name if known else None)
         for keyword in call.keywords:
@@ -300,15 +303,14 @@ class _FunctionReader:
             if not SYMBOL.fullmatch(name):
                 self._memory(self._reuse_or_alias(statement), name, statement, of=value.id)
         elif isinstance(value, ast.Subscript) and isinstance(target, ast.Name):
-            self._memory("item", name, statement, of=buffer_of(value))
+            if not SYMBOL.fullmatch(name):
+                self._memory("item", name, statement, of=buffer_of(value))
         elif isinstance(value, ast.Constant) and value.value is None:
             self._memory("drop", name, statement)
         elif isinstance(value, ast.List):
             for member in value.elts:
                 if (buffer := buffer_of(member)) is not None:
                     self._memory("hold", name, statement, of=buffer)
-        elif call and _method(call) == "item":
-            self._predicate(value, statement)
 
     def _reuse_or_alias(self, statement: ast.stmt) -> MemoryEvent:
         return "reuse" if "# reuse" in self.lines[statement.lineno - 1] else "alias"

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from tracer.records import Calls, Graph, Launches, Skipped, TensorMeta, Tensors
 
 NO_END = -1
+MOST_SIZES = 256
+"""Of one launch site: a service with dynamic shapes may meet a new one with each request."""
 
 
 class Sink(Protocol):
@@ -52,13 +54,13 @@ class Call:
         "step", "thread",
     )  # fmt: skip
 
-    def __init__(self, graph: int, function: int, look: bytearray, parent: Call | None) -> None:
+    def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
         self.graph, self.function, self.parent = graph, function, parent
         self.number = next(_call_numbers)
         self.rows: list[int] = []
         """Flat: site, start, end of each launch; the end is missing where a launch raised."""
         self.look = look
-        """Per site: 1 while its arguments are to be looked at."""
+        """Per site: 1 while its arguments are to be looked at; None: none of them."""
         self.now = perf_counter_ns
         self.state = "ok"
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
@@ -77,13 +79,15 @@ class GraphHooks:
         self._captured = False
         self._look = bytearray(b"\x01" * len(graph.sites))
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
-        self._seen: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+        self._wanted: bytearray | None = self._look
+        """None once every site of a graph without dynamic sizes has been looked at."""
+        self._seen: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
 
     def begin(self, function: int) -> Call:
         entered = perf_counter_ns()
         stack = _thread.stack
         parent = stack[-1] if stack else None
-        call = Call(self._graph, function, self._look, parent)
+        call = Call(self._graph, function, self._wanted, parent)
         try:
             call.thread = _thread.ident
             call.step = parent.step if parent else self._sink.enter(self._frame, self._phase)
@@ -110,6 +114,8 @@ class GraphHooks:
             while stack and stack.pop() is not call:
                 pass
             self._sink.finish(call)
+            if call.look is not None and not self._dynamic and not any(call.look):
+                self._wanted = None
         except Exception as error:
             self._sink.failed("end", error)
 
@@ -117,26 +123,31 @@ class GraphHooks:
         """The arguments of a launch that is about to start."""
         self._record(call, site, values, 0)
         if not self._dynamic and self._outputs_from[site] == len(values):
-            call.look[site] = 0
+            self._look[site] = 0
 
     def after(self, call: Call, site: int, values: Sequence[object]) -> None:
         """What a launch statement has bound."""
         self._record(call, site, values, self._outputs_from[site])
         if not self._dynamic:
-            call.look[site] = 0
+            self._look[site] = 0
 
     def _record(self, call: Call, site: int, values: Sequence[object], first: int) -> None:
         started = perf_counter_ns()
         try:
-            signature = [_signature(value) for value in values]
-            if self._seen.get((site, first)) == signature:
+            signature = tuple(_signature(value) for value in values)
+            seen = self._seen.setdefault((site, first), set())
+            if signature in seen:
                 return
-            self._seen[site, first] = signature
+            seen.add(signature)
+            if len(seen) == MOST_SIZES:
+                self._look[site] = 0
+                why = f"its arguments have had {MOST_SIZES} different sizes; further ones are not written down"
+                self._sink.skipped(Skipped("sizes of a launch site", why, self._graph))
             tensors = [meta for n, value in enumerate(values) for meta in describe(first + n, value)]
             if tensors:
                 self._sink.tensors(Tensors(self._graph, call.number, site, tensors))
         except Exception as error:
-            call.look[site] = 0
+            self._look[site] = 0
             self._sink.failed("arguments", error)
         finally:
             call.cost_ns += perf_counter_ns() - started
