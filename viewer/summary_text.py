@@ -22,8 +22,8 @@ def render(facts: Overview, compiles: Sequence[CompileRow], problems: Sequence[P
     parts = [
         _verdict(facts),
         _runs(facts),
-        _steps(facts.steps),
-        _graphs(facts.graphs),
+        _steps(facts, facts.steps),
+        _graphs(facts, facts.graphs),
         _compiles(facts, compiles),
         _problems(facts, problems),
         _not_recorded(facts.not_recorded),
@@ -37,7 +37,7 @@ def _verdict(facts: Overview) -> list[str]:
         return [f"No findings in {_seen(facts)}."]
     lines = []
     for finding in facts.findings[:_MOST_FINDINGS]:
-        lines += _finding(finding)
+        lines += _finding(facts, finding)
     if len(facts.findings) > _MOST_FINDINGS:
         lines.append(f"  … and {len(facts.findings) - _MOST_FINDINGS:,} more findings")
     return lines
@@ -50,10 +50,11 @@ def _seen(facts: Overview) -> str:
     return f"{_count(counts.steps or 0, 'step')}, {_count(counts.launches, 'launch', 'launches')}"
 
 
-def _finding(finding: Finding) -> list[str]:
+def _finding(facts: Overview, finding: Finding) -> list[str]:
     sign = SIGNS[finding.severity]
+    where = f"log {finding.log}: " if len(facts.runs) > 1 and finding.log is not None else ""
     lines = textwrap.wrap(
-        clean(f"{sign} {finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"
+        clean(f"{sign} {where}{finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"
     )
     source = finding.source
     if source is not None:
@@ -63,7 +64,8 @@ def _finding(finding: Finding) -> list[str]:
 
 
 def _runs(facts: Overview) -> list[str]:
-    lines = [_cut(_run(run)) for run in facts.runs[:_MOST_ROWS]]
+    several = len(facts.runs) > 1
+    lines = [_cut((f"Log {run.log}  " if several else "") + _run(run)) for run in facts.runs[:_MOST_ROWS]]
     if len(facts.runs) > _MOST_ROWS:
         lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
     return lines + [line for note in facts.notes for line in textwrap.wrap(clean(note), WIDTH)]
@@ -79,7 +81,7 @@ def _run(run: RunRow) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _steps(steps: Sequence[StepRow]) -> list[str]:
+def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
     if not steps:
         return []
     header = ("step", "kind", "by", "time", "launches", "calls")
@@ -87,10 +89,10 @@ def _steps(steps: Sequence[StepRow]) -> list[str]:
         (str(s.step), s.kind or UNKNOWN, s.by or UNKNOWN, time(s.duration_ns), f"{s.launches:,}", f"{s.calls:,}")
         for s in steps
     ]
-    return [f"Steps  {len(steps):,}", *_table(header, rows, left=3)]
+    return [f"Steps  {len(steps):,}", *_by_log(facts, steps, header, rows, left=3)]
 
 
-def _graphs(graphs: Sequence[GraphRow]) -> list[str]:
+def _graphs(facts: Overview, graphs: Sequence[GraphRow]) -> list[str]:
     if not graphs:
         return []
     header = ("graph", "compile", "AOT id", "sites", "calls", "launches", "time")
@@ -101,7 +103,7 @@ def _graphs(graphs: Sequence[GraphRow]) -> list[str]:
         )
         for g in graphs
     ]  # fmt: skip
-    return [f"Graphs  {len(graphs):,}", *_table(header, rows, left=3)]
+    return [f"Graphs  {len(graphs):,}", *_by_log(facts, graphs, header, rows, left=3)]
 
 
 def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
@@ -120,7 +122,7 @@ def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
         )
         for c in compiles
     ]  # fmt: skip
-    return ["  ".join(part for part in title if part), *_table(header, rows, left=4)]
+    return ["  ".join(part for part in title if part), *_by_log(facts, compiles, header, rows, left=4)]
 
 
 def _problems(facts: Overview, problems: Sequence[Problem]) -> list[str]:
@@ -154,6 +156,19 @@ def _cost(facts: Overview) -> list[str]:
     if cost.failures:
         parts.append(_count(cost.failures, "failure"))
     return ["Recorder  " + ", ".join(parts)]
+
+
+def _by_log(
+    facts: Overview,
+    of: Sequence[StepRow | GraphRow | CompileRow],
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int,
+) -> list[str]:
+    """A table whose rows name their log where there are several."""
+    if len(facts.runs) < 2:
+        return _table(header, rows, left)
+    return _table(("log", *header), [(str(row.log), *cells) for row, cells in zip(of, rows, strict=True)], left + 1)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:

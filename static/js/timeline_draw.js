@@ -62,7 +62,8 @@ function drawAxis(ctx, { width, height, colours, view }) {
     ctx.fillStyle = colours["line-2"];
     ctx.fillRect(x, top, 1, height - top);
     ctx.fillStyle = colours.muted;
-    ctx.fillText(formatTick(value, step), x + 4, top + AXIS / 2);
+    const label = formatTick(value, step);
+    if (x + 4 + ctx.measureText(label).width <= width) ctx.fillText(label, x + 4, top + AXIS / 2);
   }
   ctx.fillStyle = colours.line;
   ctx.fillRect(0, top + AXIS, width, 1);

@@ -77,14 +77,14 @@ def recompile_reason(text: str) -> Cause:
 
 
 def headline(text: str) -> str:
-    """The first line that says something, its blanks made single, at most 300 characters."""
-    for line in text.split("\n"):
-        if line.strip():
-            short = _SPACES.sub(" ", line.strip())
-            if short[0] in "'\"" and short[0] == short[-1]:
-                short = short[1:-1]
-            return short if len(short) <= 300 else short[:299] + "…"
-    return ""
+    """The first line that says something, with the next where it ends in a colon; at most 300 characters."""
+    lines = [_SPACES.sub(" ", line.strip()) for line in text.split("\n") if line.strip()]
+    if not lines:
+        return ""
+    short = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    if short[0] in "'\"" and short[0] == short[-1]:
+        short = short[1:-1]
+    return short if len(short) <= 300 else short[:299] + "…"
 
 
 def aot_id(code: bytes) -> str | None:
