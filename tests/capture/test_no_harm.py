@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -36,26 +39,66 @@ def same(found):
 """
 
 
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 class Scripts:
-    """Runs scripts that share one compile cache."""
+    """Runs scripts that share one compile cache, each in a process of its own."""
 
-    def __init__(self, cache: Path) -> None:
-        self.cache = cache
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = clean_environment(folder / "cache", TORCHINDUCTOR_COMPILE_THREADS="1")
+        command = [sys.executable, "-m", "tests.capture.script_server"]
+        self._server = subprocess.Popen(
+            command, cwd=ROOT, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._answer() == "ready"
 
-    def run(
-        self, folder: Path, body: str, prelude: str = PRELUDE, **environment: str
-    ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-X", "faulthandler", "-c", prelude + textwrap.dedent(body), str(folder)]
-        env = clean_environment(self.cache, **environment)
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=150)
+    def _answer(self) -> str:
+        assert self._server.stdout is not None
+        return self._server.stdout.readline().strip()
+
+    def run(self, folder: Path, body: str, **environment: str) -> Done:
+        out, err = self.folder / "stdout", self.folder / "stderr"
+        request = {
+            "body": PRELUDE + textwrap.dedent(body),
+            "arguments": [str(folder)],
+            "environment": environment,
+            "stdout": str(out),
+            "stderr": str(err),
+        }
+        assert self._server.stdin is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        return Done(int(self._answer()), out.read_text(), err.read_text())
+
+    def run_alone(self, folder: Path, body: str, **environment: str) -> Done:
+        """Without anything loaded before, nor the prelude."""
+        command = [sys.executable, "-c", textwrap.dedent(body), str(folder)]
+        env = self.environment | environment
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=150)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
-    return Scripts(tmp_path_factory.mktemp("cache"))
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
+    server = Scripts(tmp_path_factory.mktemp("scripts"))
+    yield server
+    server.close()
 
 
-def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+def said(done: Done) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("stepscope:")]
 
 
@@ -83,6 +126,8 @@ def broken_hooks(scripts: Scripts, tmp_path_factory: pytest.TempPathFactory) -> 
         folder,
         f"""
         import importlib
+        import torch._functorch.config, torch._inductor.config
+        torch._functorch.config.enable_autograd_cache = torch._inductor.config.fx_graph_cache = False
         def broken(*args, **kwargs):
             raise RuntimeError("broken on purpose")
         for name in {HOOKS!r}:
@@ -107,7 +152,6 @@ def broken_hooks(scripts: Scripts, tmp_path_factory: pytest.TempPathFactory) -> 
             setattr(target, last, original)
             same(model(VALUE))
         """,
-        TORCHINDUCTOR_FORCE_DISABLE_CACHES="1",
     )
     assert done.returncode == 0, done.stderr
     out, said_of = (
@@ -205,7 +249,7 @@ def test_a_forked_child_has_a_log_of_its_own(scripts: Scripts, tmp_path: Path) -
     assert said(done) == []
     logs = sorted(tmp_path.glob("*.log"))
     assert len(logs) == 2
-    launches = {}
+    runs = []
     for log in logs:
         folder = tmp_path / log.stem
         folder.mkdir()
@@ -214,16 +258,19 @@ def test_a_forked_child_has_a_log_of_its_own(scripts: Scripts, tmp_path: Path) -
         (run,) = trace.of("run")
         assert f"_{run['pid']}_" in log.name
         assert len(trace.of("end")) == 1
-        calls = [len(batch["calls"]["call"]) for batch in trace.of("launches")]
-        launches[run["parent_pid"] == os.getpid()] = sum(calls)
-    assert launches == {True: 2, False: 2}
+        threads = {thread for batch in trace.of("launches") for thread in batch["calls"]["thread"]}
+        assert threads == {run["pid"]}, "the main thread's number is its own process's"
+        assert sum(len(batch["calls"]["call"]) for batch in trace.of("launches")) == 2
+        runs.append((run["pid"], run["parent_pid"]))
+    (first, second) = sorted(runs, key=lambda run: run[1])
+    assert first[0] == second[1], "one is the other's child"
 
 
 def test_each_of_two_processes_has_its_log(scripts: Scripts, tmp_path: Path) -> None:
-    body = "model(VALUE)"
-    for _ in range(2):
-        done = scripts.run(tmp_path, body, STEPSCOPE_TRACE=str(tmp_path))
-        assert done.returncode == 0, done.stderr
+    body = "import torch; torch.compile(lambda value: (value @ value).sin().sum(0))(torch.ones(8, 8))"
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(scripts.run_alone, tmp_path, body, STEPSCOPE_TRACE=str(tmp_path)) for _ in range(2)]
+    assert [done.result().returncode for done in both] == [0, 0], [done.result().stderr for done in both]
     trace = Trace(tmp_path)
     assert len(trace.paths) == 2
     assert len({run["pid"] for run in trace.of("run")}) == 2
@@ -395,7 +442,7 @@ def test_scheduler_nodes_are_known_however_early_recording_starts(
     scripts: Scripts, tmp_path: Path, before: str
 ) -> None:
     """`torch.compile` loads Inductor's modules bit by bit; the recorder may be attached before, between or after."""
-    done = scripts.run(
+    done = scripts.run_alone(
         tmp_path,
         f"""
         import sys, torch, tracer
@@ -403,7 +450,6 @@ def test_scheduler_nodes_are_known_however_early_recording_starts(
         with tracer.trace(sys.argv[1]):
             torch.compile(lambda value: (value @ value).sin().sum(0))(torch.ones(8, 8))
         """,
-        prelude="",
         TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "empty_cache"),
     )
     assert done.returncode == 0, done.stderr
