@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class CodegenTap:
         from torch._inductor.scheduler import Scheduler
 
         self._attached = True
+        import_module(USERS[0])  # the others, imported later, take the wrapped function from it
         for name in USERS:
             module = sys.modules.get(name)
             if module is not None and hasattr(module, TRACING):
