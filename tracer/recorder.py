@@ -205,7 +205,12 @@ class Recorder:
         self._tap.attach()
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        self._optimizer_hook = register_optimizer_step_post_hook(self._on_optimizer)
+        def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+            # Dynamo traces through the hooks of an optimizer that is compiled; this is all that it may see of ours.
+            if not torch.compiler.is_compiling():
+                self._on_optimizer(optimizer)
+
+        self._optimizer_hook = register_optimizer_step_post_hook(after_step)
         self._attach_inductor()
 
     def _attach_inductor(self) -> None:
@@ -264,7 +269,7 @@ class Recorder:
             self._hook.on_stack_traces(orjson.loads(payload))
         self._check_writer()
 
-    def _on_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _on_optimizer(self, optimizer: Any) -> None:
         try:
             self._steps.on_optimizer(id(optimizer))
             self._flush_step()
