@@ -131,7 +131,8 @@ def test_a_failed_compile_is_a_warning(opened: Open) -> None:
     trace = opened(log)
     finding = only(trace)
     assert (finding.kind, finding.severity) == ("compile_failure", "warning")
-    assert finding.title == "Compiling forward (model.py:10) failed: BackendCompilerFailed: backend='b' raised: RuntimeError: broken"
+    cause = "BackendCompilerFailed: backend='b' raised: RuntimeError: broken"
+    assert finding.title == f"Compiling forward (model.py:10) failed: {cause}"
     assert finding.source is not None
     assert finding.source.line == 13
     assert [row.status for row in list_compiles(trace)] == ["failed"]
