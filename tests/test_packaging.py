@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import tarfile
 import zipfile
 from pathlib import Path
@@ -35,9 +36,13 @@ def test_the_wheel_has_the_licence_and_no_tests(wheel: list[str]) -> None:
     assert tops - {"tracer", "viewer"} == {top for top in tops if top.endswith(".dist-info")}
 
 
-def test_an_editable_install_has_no_copies(tmp_path: Path) -> None:
-    (path,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["editable"])
-    assert [name for name in zipfile.ZipFile(path).namelist() if name.startswith("viewer/")] == []
+@pytest.mark.parametrize(("version", "copies"), [("standard", True), ("editable", False)])
+def test_only_an_install_that_is_not_editable_gets_copies(version: str, copies: bool) -> None:
+    scope = runpy.run_path(str(ROOT / "static" / "hatch_build.py"))
+    hook = scope["CustomBuildHook"](str(ROOT), {}, None, None, "", "wheel")
+    build_data: dict[str, dict[str, str]] = {"force_include": {}}
+    hook.initialize(version, build_data)
+    assert bool(build_data["force_include"]) == copies
 
 
 def test_the_source_distribution_can_be_built_and_tested(tmp_path: Path) -> None:
