@@ -10,13 +10,15 @@ Unknown is ``None``, never 0. Readers ignore fields they do not know.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 FORMAT_VERSION = 1
 ARTIFACT_PREFIX = "stepscope_"
 
 LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"]
 Role = Literal["in", "out", "inout"]
+Moment = Literal["before", "after"]
+Held = Literal["input", "written", "uninitialised"]
 MemoryEvent = Literal["allocate", "pool", "pool_member", "reuse", "alias", "item", "free", "drop", "hold", "read"]
 
 
@@ -47,6 +49,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Version:
+    """Names the value row of one version of a buffer, within one call."""
+
+    site: int
+    argument: int
+    moment: Moment
+    """``after`` the launch that wrote it; ``before`` the first launch that uses an input."""
+
+
+@dataclass(frozen=True)
 class Argument:
     """One argument of a launch site that may be a tensor."""
 
@@ -57,6 +69,12 @@ class Argument:
     """The buffer behind the expression, e.g. ``buf3``; None for an expression without one."""
     parameter: str | None = None
     """Name of the kernel's own parameter (``in_ptr0``, ``self``, ``out``), where known."""
+    storage: str | None = None
+    """The allocation or graph input whose memory it is; aliases, views and reuses lead to one name."""
+    held: Held | None = None
+    """What that memory holds when the launch begins; None: not known (a form that is not followed)."""
+    version: Version | None = None
+    """Where the statistics of what it holds stand: each version of a buffer is read once. None: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +185,8 @@ class TensorMeta:
     storage_bytes: int | None
     item: int | None = None
     """Position within a list argument."""
+    storage: int | None = None
+    """Address of the storage: arguments of one launch with the same one share memory."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +232,8 @@ class Calls:
     launches: list[int]
     """How many rows of the batch's `site` belong to it."""
     state: list[str]
-    """``ok``; ``raised`` (an exception left it; its last launch did not return); ``captured`` (CUDA graph)."""
+    """``ok``; ``raised`` (an exception left it; its last launch did not return); ``captured`` (recorded into a CUDA
+    graph: nothing ran yet); ``replayed`` (by a CUDA graph: its launches carry the times of the whole replay)."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +247,109 @@ class Launches:
     start_ns: list[int]
     end_ns: list[int]
     """When the launch returned to the host; -1: it did not."""
-    device_duration_ns: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """Times on the device of launches, as columns. They come later than the launches: nothing waits for the device."""
+
+    KIND: ClassVar[str] = "device_times"
+
+    call: list[int]
+    launch: list[int]
+    """Position of the launch within its call, from 0."""
+    duration_ns: list[int]
+    how: Literal["events", "timestamps"]
+    """``events`` around the launch; ``timestamps`` of the statistics before and after it, gaps included."""
+
+
+@dataclass(frozen=True)
+class ValueLayout:
+    """What the value rows of a call are about, as columns; calls that run alike share a layout."""
+
+    KIND: ClassVar[str] = "value_layout"
+
+    layout: int
+    graph: int
+    site: list[int]
+    argument: list[int]
+    moment: list[Moment]
+    item: list[int | None]
+    """Position within a list argument."""
+    part: list[str | None]
+    """Which part of the tensor: ``real``, ``imag``, ``values``, the name of a subclass's inner tensor; None: all."""
+    dtype: list[str]
+    numel: list[int]
+    looked_at: list[int]
+    """Elements that the statistics are over; fewer than `numel`: a strided sample."""
+    skipped: list[str | None]
+    """Why the row has no statistics; None: it has."""
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A column that is 0 (or, where it says so, unknown) in most rows: the others."""
+
+    row: list[int]
+    value: list[int]
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Rows whose smallest and largest value `Values.min` and `Values.max` cannot hold: integers, float64."""
+
+    row: list[int]
+    min: list[Any]
+    max: list[Any]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Statistics of tensors, as columns; the rows of a call follow one another in the order of its layout.
+
+    Over the finite elements: `min`, `max`, `mean`, `std` (unbiased); None where there are none. Floats carry
+    7 significant digits, mean and std 5. L2 norm and largest magnitude follow from these.
+    """
+
+    KIND: ClassVar[str] = "values"
+
+    call: list[int]
+    layout: list[int]
+    """Per call."""
+    min: list[float | None]
+    max: list[float | None]
+    mean: list[float | None]
+    std: list[float | None]
+    nan: Sparse
+    positive_infinity: Sparse
+    negative_infinity: Sparse
+    zero: Sparse
+    near_overflow: Sparse
+    """Finite values in the top two binades of a 16- or 8-bit floating-point type."""
+    subnormal: Sparse
+    first_bad: Sparse
+    """Flat index of the first NaN or infinity; no row: every element is finite."""
+    exact: Exact
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """A tensor was written to a file beside the log."""
+
+    KIND: ClassVar[str] = "saved_tensor"
+
+    call: int
+    site: int
+    argument: int
+    item: int | None
+    moment: Moment
+    file: str
+    """Relative to the folder of the log."""
+    dtype: str
+    size: list[int]
+    tensor_bytes: int
+    sha256: str
+    """Of the file."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +386,8 @@ class Overhead:
     log_bytes: int
     launches: int
     failures: int
+    stats_ns: int | None = None
+    """The part of `hook_ns` that reading tensors took on the host; None: no tensor was read."""
 
 
 @dataclass(frozen=True)
@@ -275,10 +400,11 @@ class End:
     monotonic_ns: int
 
 
-Record = Run | Graph | Provenance | Tensors | Steps | Launches | Skipped | Failure | Overhead | End
-RECORD_TYPES: tuple[type[Record], ...] = (
-    Run, Graph, Provenance, Tensors, Steps, Launches, Skipped, Failure, Overhead, End,
+Record = (
+    Run | Graph | Provenance | Tensors | Steps | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
+    | Skipped | Failure | Overhead | End
 )  # fmt: skip
+RECORD_TYPES: tuple[type[Record], ...] = get_args(Record)
 
 
 def artifact_name(record: Record) -> str:

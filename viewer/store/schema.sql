@@ -66,12 +66,15 @@ CREATE TABLE sites (
     stacks VARCHAR                   -- JSON list of stacks, each a list of {file, line, function, code}
 );
 CREATE TABLE arguments (
-    site BIGINT, argument BIGINT, name VARCHAR, role VARCHAR, buffer VARCHAR, parameter VARCHAR
+    site BIGINT, argument BIGINT, name VARCHAR, role VARCHAR, buffer VARCHAR, parameter VARCHAR,
+    storage VARCHAR, held VARCHAR,   -- input, written, uninitialised; NULL: not known
+    version_site BIGINT,             -- id in the index; NULL: its value stands nowhere
+    version_argument BIGINT, version_moment VARCHAR
 );
 CREATE TABLE tensors (               -- what the arguments were at run time
     site BIGINT, log BIGINT, local_call BIGINT, argument BIGINT, item BIGINT, dtype VARCHAR,
     size VARCHAR, stride VARCHAR,    -- JSON lists
-    device VARCHAR, storage_offset BIGINT, storage_bytes BIGINT
+    device VARCHAR, storage_offset BIGINT, storage_bytes BIGINT, storage_address BIGINT
 );
 CREATE TABLE memory_statements (
     graph BIGINT, event VARCHAR, buffer VARCHAR, function VARCHAR, line BIGINT, of_buffer VARCHAR
@@ -89,10 +92,28 @@ CREATE TABLE calls (
 CREATE TABLE launches (
     launch BIGINT, log BIGINT, call BIGINT, site BIGINT, step BIGINT, thread BIGINT,
     start_ns BIGINT, duration_ns BIGINT,      -- host time; duration NULL: the launch did not return
-    device_duration_ns BIGINT
+    device_duration_ns BIGINT        -- NULL: not measured
+);
+-- Statistics of a tensor before or after a launch. Each version of a buffer is read once: `arguments.version_*`
+-- says where the row of what a launch read stands. Over the finite elements: min, max, mean, std, l2, largest.
+CREATE TABLE value_rows (
+    value BIGINT,                    -- ids follow (log, step, launch)
+    log BIGINT, launch BIGINT, call BIGINT, step BIGINT, site BIGINT, argument BIGINT,
+    item BIGINT, part VARCHAR, moment VARCHAR,                -- before, after
+    dtype VARCHAR, numel BIGINT, looked_at BIGINT,            -- looked_at < numel: a strided sample
+    skipped VARCHAR,                 -- why there are no statistics; then everything below is NULL
+    nan BIGINT, positive_infinity BIGINT, negative_infinity BIGINT, zero BIGINT,
+    near_overflow BIGINT, subnormal BIGINT,
+    min DOUBLE, max DOUBLE, exact_min VARCHAR, exact_max VARCHAR, -- exact_*: where a DOUBLE cannot hold it
+    mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,       -- l2 of a sample is of the sample
+    first_bad BIGINT                 -- flat index of the first NaN or infinity
+);
+CREATE TABLE saved_tensors (
+    tensor BIGINT, log BIGINT, launch BIGINT, site BIGINT, argument BIGINT, item BIGINT, moment VARCHAR,
+    file VARCHAR, dtype VARCHAR, size VARCHAR, tensor_bytes BIGINT, sha256 VARCHAR
 );
 CREATE TABLE spans (                 -- compile-time spans from chromium events
     log BIGINT, name VARCHAR, compile_id VARCHAR, thread BIGINT, depth BIGINT,
     start_unix_ns BIGINT, duration_ns BIGINT
 );
-CREATE TABLE overhead (log BIGINT, hook_ns BIGINT, wall_ns BIGINT, log_bytes BIGINT, launches BIGINT, failures BIGINT);
+CREATE TABLE overhead (log BIGINT, hook_ns BIGINT, wall_ns BIGINT, log_bytes BIGINT, launches BIGINT, failures BIGINT, stats_ns BIGINT);
