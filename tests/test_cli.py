@@ -13,6 +13,8 @@ from typing import Any
 import orjson
 import pytest
 
+from tracer.config import TraceConfig
+
 HEALTHY = """\
 import torch
 torch.set_num_threads(1)
@@ -144,3 +146,65 @@ def test_a_setting_that_cannot_be_is_said_and_the_program_runs(tmp_path: Path) -
     assert result.stdout == "2.0\n"
     assert result.stderr.count("stepscope:") == 1
     assert "loud" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--level", "loud"),
+        ("--steps", "5:3"),
+        ("--every", "two"),
+        ("--max-bytes-per-tensor", "4Q"),
+        ("--save-quota", "x"),
+    ],
+)
+def test_a_bad_setting_is_one_sentence_that_names_its_option(tmp_path: Path, option: str, value: str) -> None:
+    result = stepscope("run", option, value, "--", "-c", "print('ran')", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"stepscope: {option} is {value!r}")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_the_options_reach_the_program(tmp_path: Path) -> None:
+    program = "from tracer.config import from_environment; print(from_environment())"
+    options = [
+        "--level",
+        "save",
+        "--kernels",
+        "a*,b",
+        "--args",
+        "out",
+        "--steps",
+        "3:5",
+        "--every",
+        "2",
+        "--verify-before",
+    ]
+    options += ["--max-bytes-per-tensor", "64MiB", "--save-quota", "5M", "--no-provenance", "-o", str(tmp_path)]
+    result = stepscope("run", *options, "--", "-c", program, cwd=tmp_path)
+    wanted = TraceConfig(tmp_path, "save", False, ("a*", "b"), ("out",), (3, 5), 2, 64 << 20, True, 5_000_000)
+    assert result.stdout == f"{wanted}\n"
+
+
+def test_tensors_are_saved_listed_and_loaded(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(HEALTHY)
+    options = ["--level", "save", "--steps", "1", "--fresh-cache", "-o", "t"]
+    recorded = stepscope("run", *options, "--", "program.py", cwd=tmp_path)
+    assert recorded.returncode == 0, recorded.stderr
+    listed = stepscope("tensor", "t", cwd=tmp_path)
+    rows = [line.split() for line in listed.stdout.splitlines()[1:]]
+    assert rows, listed.stderr
+    assert {row[1] for row in rows} == {"1"}
+    assert all(row[-1] == "present" for row in rows)
+    last = rows[-1][0]
+    assert ": present" in stepscope("tensor", "t", last, cwd=tmp_path).stdout
+    copied = stepscope("tensor", "t", last, "-o", "x.pt", cwd=tmp_path)
+    assert copied.returncode == 0, copied.stderr
+    load = "import torch; print(torch.load('x.pt', weights_only=True).tolist() == [[8.0] * 8] * 8)"
+    loaded = subprocess.run([sys.executable, "-c", load], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert loaded.stdout == "True\n"
+    again = stepscope("tensor", "t", last, "-o", "x.pt", cwd=tmp_path)
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert stepscope("tensor", "t", last, "-o", "x.pt", "--force", cwd=tmp_path).returncode == 0
+    assert stepscope("tensor", "t", "999", cwd=tmp_path).returncode == 2

@@ -4,32 +4,73 @@
         train()
 
 `tracer.step()` marks the end of a step; without it steps are found from optimizers, else from the calls.
+`tracer.configure()` changes what is recorded while the program runs.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from tracer._version import __version__
-from tracer.config import ConfigError, TraceConfig
+from tracer.config import ConfigError, TraceConfig, changed, make_config
 
 if TYPE_CHECKING:
     from tracer.recorder import Recorder
 
-__all__ = ["ConfigError", "TraceConfig", "__version__", "step", "trace"]
+__all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "step", "trace"]
 
 
-def trace(directory: str | os.PathLike[str], *, level: str = "launches", provenance: bool = True) -> Recorder:
+def trace(
+    directory: str | os.PathLike[str],
+    *,
+    level: str = "launches",
+    provenance: bool = True,
+    kernels: str | Sequence[str] = (),
+    args: str | Sequence[str] = (),
+    steps: str | tuple[int, int | None] | None = None,
+    every: int = 1,
+    max_bytes_per_tensor: int | str | None = None,
+    verify_before: bool = False,
+    save_quota_bytes: int | str = 1_000_000_000,
+) -> Recorder:
     """A recorder of this process's compiled programs: a context manager, or `start()` and `stop()`.
 
-    The log goes to a new file in `directory`, made when the first record is written. Raises ConfigError for a
-    level that does not exist.
+    The log goes to a new file in `directory`, made when the first record is written. The settings are those of
+    `TraceConfig`; text is taken as `stepscope run` takes it (``steps="3:5"``, ``max_bytes_per_tensor="4M"``,
+    ``kernels="triton_*,extern_kernels.mm"``). Raises ConfigError for a value that cannot be.
     """
     from tracer.recorder import Recorder
 
-    return Recorder(TraceConfig(Path(directory), level=level, provenance=provenance))
+    config = make_config(
+        directory,
+        level=level,
+        provenance=provenance,
+        kernels=kernels,
+        args=args,
+        steps=steps,
+        every=every,
+        max_bytes_per_tensor=max_bytes_per_tensor,
+        verify_before=verify_before,
+        save_quota_bytes=save_quota_bytes,
+    )
+    return Recorder(config)
+
+
+def configure(**changes: Any) -> bool:
+    """Change settings of the recording that runs; takes the keywords of `trace`. Nothing is compiled again.
+
+    False, and nothing else, when nothing is recorded. Raises ConfigError for a setting that does not exist, a value
+    that cannot be, and for `directory` and `provenance`, which cannot be changed; then nothing has changed.
+    """
+    from tracer.recorder import current
+
+    recorder = current()
+    if recorder is None:
+        return False
+    recorder.configure(changed(recorder.config, **changes))
+    return True
 
 
 def step() -> None:

@@ -36,9 +36,10 @@ class LogWriter:
     def write(self, record: Record, envelope: dict[str, Any] | None = None) -> None:
         """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
         try:
-            payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS)
+            payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
         except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
-            payload = json.dumps(to_payload(record), ensure_ascii=False).encode("utf-8", "replace")
+            text = json.dumps(to_payload(record), ensure_ascii=False, default=lambda array: array.tolist())
+            payload = text.encode("utf-8", "replace")
         self.write_artifact(artifact_name(record), "json", payload, envelope)
 
     def write_artifact(self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None) -> None:

@@ -31,11 +31,15 @@ from tracer.records import (
     Provenance,
     Record,
     Run,
+    SavedTensor,
     Skipped,
     Steps,
     Tensors,
 )
+from tracer.runtime.device_times import EventTimer
 from tracer.runtime.launches import Call, forget_parent_process, to_batch
+from tracer.runtime.save import TensorSaver, tensors_folder
+from tracer.runtime.value_batches import ValueBatches
 from tracer.steps import EndedStep, StepTracker
 
 FLUSH_NS = 250_000_000
@@ -67,6 +71,11 @@ class Recorder:
         self._graphs: list[tuple[Graph, str | None]] = []
         self._failures: dict[str, int] = {}
         self._said: set[str] = set()
+        self._unsaved: set[str] = set()
+        self.timer = EventTimer()
+        self._values = ValueBatches()
+        self._saver: TensorSaver | None = None
+        self._stats_ns: int | None = None
         self._pending: list[Call] = []
         self._pending_launches = 0
         self._launches = 0
@@ -116,6 +125,17 @@ class Recorder:
             except Exception as error:
                 self.failed("step", error)
 
+    def configure(self, config: TraceConfig) -> None:
+        """Record what `config` asks for from the next call of each graph on; nothing is compiled again."""
+        self.config = config
+        try:
+            if self._saver is not None:
+                self._saver.quota_bytes = config.save_quota_bytes
+            if self._hook is not None:
+                self._hook.configure(config)
+        except Exception as error:
+            self.failed("configure", error)
+
     def __enter__(self) -> Recorder:
         return self.start()
 
@@ -145,12 +165,32 @@ class Recorder:
     def tensors(self, record: Tensors) -> None:
         self._write(record)
 
+    def saver(self) -> TensorSaver:
+        with self._lock:
+            if self._saver is None:
+                self._begin()
+                self._saver = TensorSaver(tensors_folder(self._log()), self.config.save_quota_bytes)
+            return self._saver
+
+    def saved(self, record: SavedTensor) -> None:
+        self._write(record)
+
+    def not_saved(self, why: str) -> None:
+        if why not in self._unsaved:
+            self._unsaved.add(why)
+            self.skipped(Skipped("saved tensors", why))
+
     def enter(self, frame: object, phase: str | None) -> int:
         return self._steps.on_call(frame, phase)
 
     def finish(self, call: Call) -> None:
+        if self.config.level == "off":
+            return
         with self._lock:
             self._pending.append(call)
+            if call.readings:
+                self._values.add(call)
+                self._stats_ns = (self._stats_ns or 0) + call.stats_ns
             self._pending_launches += (len(call.rows) + 2) // 3
             due = (
                 call.end_ns - self._flushed_ns > FLUSH_NS
@@ -159,7 +199,7 @@ class Recorder:
             )
             if due:
                 self.flush()
-            self._hook_ns += call.cost_ns + time.perf_counter_ns() - call.end_ns
+            self._hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
 
     def failed(self, where: str, error: BaseException) -> None:
         """A hook failed: count it, write it down the first time, say it once. Never raises."""
@@ -170,8 +210,8 @@ class Recorder:
                 self._say(f"the recorder's {where} hook failed ({text}); the program goes on")
                 self._write(Failure(where, text, count))
 
-    def flush(self) -> None:
-        """Write the finished calls."""
+    def flush(self, wait: bool = False) -> None:
+        """Write the finished calls, and the values that have come back from their device; with `wait` all of them."""
         with self._lock:
             calls, self._pending = self._pending, []
             self._launches += self._pending_launches
@@ -179,6 +219,8 @@ class Recorder:
             self._flushed_ns = time.perf_counter_ns()
             if calls:
                 self._write(to_batch(calls))
+            for record in [*self._values.take(wait), *self.timer.take()]:
+                self._write(record)
             steps = self._ended_steps[:]
             if steps:
                 del self._ended_steps[: len(steps)]  # another thread may have added one meanwhile
@@ -219,8 +261,8 @@ class Recorder:
             return
         with self._lock:
             if self._hook is None:
-                self._hook = WrapperHook(self)
-                self._hook.attach(self.config.provenance)
+                self._hook = WrapperHook(self, self.config)
+                self._hook.attach()
 
     def _stop(self, reason: Any) -> None:
         global _active
@@ -238,7 +280,7 @@ class Recorder:
                 self._hook.detach()
             if self._begun or self._pending:  # a forked child has calls before it has a log
                 self._steps.finish()
-                self.flush()
+                self.flush(wait=True)
                 self._write_overhead()
                 self._write(End(reason, time.perf_counter_ns()))
         except Exception as error:
@@ -253,6 +295,11 @@ class Recorder:
         self._ended_steps = []
         self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._begun = False
+        self._values.again()
+        self._stats_ns = None
+        if self._saver is not None:
+            self._begin()
+            self._saver.after_fork(tensors_folder(self._log()))
         self._failures = {}
         self._pending, self._pending_launches, self._launches, self._hook_ns = [], 0, 0, 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
@@ -299,6 +346,9 @@ class Recorder:
             name = f"stepscope_output_code_{record.graph}"
             self._writer.write_artifact(name, "string", source.encode())
 
+    def _log(self) -> Path:
+        return self._writer.path or self.config.directory / "stepscope_trace.log"
+
     def _write_overhead(self) -> None:
         self._write(
             Overhead(
@@ -307,6 +357,7 @@ class Recorder:
                 log_bytes=self._writer.bytes_written,
                 launches=self._launches,
                 failures=sum(self._failures.values()),
+                stats_ns=self._stats_ns,
             )
         )
 

@@ -56,6 +56,8 @@ class Version:
     argument: int
     moment: Moment
     """``after`` the launch that wrote it; ``before`` the first launch that uses an input."""
+    item: int | None = None
+    """Which member, where that launch returned several tensors as one."""
 
 
 @dataclass(frozen=True)

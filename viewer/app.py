@@ -14,8 +14,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from viewer import assets, contexts, pages, rendering
+from viewer.addresses import NotThere
+from viewer.addresses import Request as Asked
 from viewer.errors import StepscopeError
-from viewer.pages import NotThere, Page
+from viewer.pages import Page
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -61,7 +63,7 @@ class Dashboard:
 
         return endpoint
 
-    def twin(self, build: Callable[[Trace, pages.Request], Any], request: Request) -> Response:
+    def twin(self, build: Callable[[Trace, Asked], Any], request: Request) -> Response:
         with self._lock:
             built = build(self.trace, asked(request))
         return json_response(built)
@@ -112,8 +114,8 @@ class Dashboard:
         return routes
 
 
-def asked(request: Request) -> pages.Request:
-    return pages.Request(request.path_params, request.query_params)
+def asked(request: Request) -> Asked:
+    return Asked(request.path_params, request.query_params)
 
 
 def json_response(value: Any, status: int = 200) -> Response:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,7 +45,45 @@ def main() -> None:
 def run(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="script.py, -m module, or any command.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the logs.")] = Path("stepscope_trace"),
-    level: Annotated[str, typer.Option(help="off or launches.")] = "launches",
+    level: Annotated[
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="off; launches: names, arguments, times; values: and statistics of the tensors before and after each "
+            "launch; save: and the tensors themselves, as .pt files.",
+        ),
+    ] = "launches",
+    kernels: Annotated[
+        str, typer.Option(metavar="GLOBS", help="values, save: kernels with such names only; commas between globs.")
+    ] = "",
+    args: Annotated[
+        str, typer.Option(metavar="GLOBS", help="values, save: arguments with such names only; commas between globs.")
+    ] = "",
+    steps: Annotated[
+        str,
+        typer.Option(
+            metavar="FIRST:STOP",
+            help="values, save: these steps only. 3:5 is 3 and 4, as in Python; 3: is 3 and all later; 3 that one.",
+        ),
+    ] = "",
+    every: Annotated[
+        str, typer.Option(metavar="N", help="values, save: every N-th step only, from the first of --steps on.")
+    ] = "1",
+    max_bytes_per_tensor: Annotated[
+        str,
+        typer.Option(
+            metavar="BYTES",
+            help="Of a larger tensor the statistics are over a strided sample, marked as one. 4M, 64MiB, 1GB, or "
+            "bytes; k, M, G are powers of 1000, Ki, Mi, Gi of 1024.",
+        ),
+    ] = "",
+    verify_before: Annotated[
+        bool,
+        typer.Option("--verify-before", help="Read tensors again before each launch: finds writes no launch made."),
+    ] = False,
+    save_quota: Annotated[
+        str, typer.Option(metavar="BYTES", help="save: most bytes of .pt files that one process writes.")
+    ] = "1GB",
     fresh_cache: Annotated[
         bool, typer.Option("--fresh-cache", help="Compile into an empty cache that is removed afterwards.")
     ] = False,
@@ -53,7 +92,12 @@ def run(
     ] = True,
 ) -> None:
     """Run a program and record it: stepscope run -- python train.py --lr 1e-3"""
-    result = _record(command, out, level, fresh_cache, provenance)
+    settings = {
+        "level": level, "kernels": kernels, "args": args, "steps": steps or None, "every": every,
+        "max_bytes_per_tensor": max_bytes_per_tensor or None, "verify_before": verify_before,
+        "save_quota_bytes": save_quota, "provenance": provenance,
+    }  # fmt: skip
+    result = _record(command, out, fresh_cache, settings)
     if result.logs:
         trace = result.logs[0] if len(result.logs) == 1 else out
         typer.echo(f"stepscope: {len(result.logs)} log(s) in {out}", err=True)
@@ -144,6 +188,31 @@ def report(
 
 
 @app.command()
+def tensor(
+    trace: Trace,
+    tensor_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="Number of a saved tensor. Without it: a list of them.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Copy the .pt file here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Tensors that --level save wrote: list them, say what one is, or copy its file for torch.load."""
+    from viewer import tensor as tensors
+    from viewer.store.open import open_trace
+
+    if tensor_id is None and out is not None:
+        raise StepscopeError("-o needs the ID of a tensor; `stepscope tensor TRACE` lists them.")
+    with open_trace(trace) as opened:
+        if tensor_id is None:
+            typer.echo(tensors.tensor_list(opened))
+        elif out is None:
+            typer.echo(tensors.tensor_text(opened, tensor_id))
+        else:
+            size = tensors.copy_tensor(opened, tensor_id, out, force=force)
+            typer.echo(f"{out} ({size:,} bytes); load it with: torch.load({str(out)!r}, weights_only=True)")
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trace and the report.")] = Path("demo"),
 ) -> None:
@@ -155,7 +224,7 @@ def demo(
 
     if find_spec("torch") is None:
         raise StepscopeError("the demo compiles a model and torch is not installed; pip install 'stepscope[capture]'")
-    result = _record(["-m", "tracer.demo"], out, "launches", fresh_cache=False, provenance=True)
+    result = _record(["-m", "tracer.demo"], out, fresh_cache=False, settings={})
     if result.exit_code or not result.logs:
         raise StepscopeError(f"the demo's training run ended with exit code {result.exit_code}; its output is above")
     log = result.logs[-1]
@@ -165,15 +234,16 @@ def demo(
     typer.echo(f"browse it: stepscope serve {log}")
 
 
-def _record(command: list[str], out: Path, level: str, fresh_cache: bool, provenance: bool) -> RunResult:
-    from tracer.config import ConfigError, TraceConfig
+def _record(command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any]) -> RunResult:
+    from tracer.config import ConfigError, make_config, option_of
     from tracer.run import run as run_command
 
     try:
-        config = TraceConfig(out, level=level, provenance=provenance)
-        return run_command(command, config, fresh_cache=fresh_cache)
+        config = make_config(out, **settings)
     except ConfigError as error:
-        raise StepscopeError(str(error)) from None
+        raise StepscopeError(f"{option_of(error.setting)} {error.problem}") from None
+    try:
+        return run_command(command, config, fresh_cache=fresh_cache)
     except OSError as error:
         raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
 

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 
 from viewer.highlight import Language, Line
 from viewer.queries.rows import (
+    BufferDetail,
+    BufferRow,
     CompileDetail,
     CompileRow,
     Counts,
     GraphDetail,
     GraphRow,
+    HeatMap,
+    KernelDetail,
+    KernelRow,
     LaunchDetail,
     NotRecorded,
     Overview,
@@ -18,8 +23,10 @@ from viewer.queries.rows import (
     RecordDetail,
     RecordPage,
     RunRow,
+    SiteRow,
     StepRow,
     Timeline,
+    ValueCurve,
 )
 
 
@@ -68,6 +75,77 @@ class GraphPage:
 
 
 @dataclass(frozen=True)
+class BuffersPage:
+    graph: GraphRow
+    buffers: list[BufferRow]
+
+
+@dataclass(frozen=True)
+class BufferPage:
+    detail: BufferDetail
+    log: int
+
+
+@dataclass(frozen=True)
+class KernelsPage:
+    kernels: list[KernelRow]
+
+
+@dataclass(frozen=True)
+class KernelPage:
+    detail: KernelDetail
+
+
+@dataclass(frozen=True)
+class WorstSite:
+    """A row of the heat map in words."""
+
+    site: int
+    kernel: str
+    graph: int
+    health: str
+    cells: int
+    """Steps in which it was that bad."""
+    first_step: int
+    first_launch: int
+
+
+@dataclass(frozen=True)
+class ValuesPage:
+    heat: HeatMap
+    worst: list[WorstSite]
+    """Sites that had anything worse than zeros, worst first."""
+    runs: list[RunRow]
+    recorded: bool
+    """Whether any cell has a value."""
+
+
+@dataclass(frozen=True)
+class CurveLink:
+    """Another curve: what stands in its address, and the argument that it is of."""
+
+    site: int
+    argument: int
+    item: int | None
+    part: str | None
+    moment: str
+    name: str
+    shown_as: str
+    """``before`` or ``after`` the launch: a value is often read after the launch before."""
+
+
+@dataclass(frozen=True)
+class CurvePage:
+    curve: ValueCurve
+    statistic: str
+    """The one to begin with."""
+    site: SiteRow
+    graph: GraphRow
+    others: list[CurveLink]
+    """Of the arguments of the same launch."""
+
+
+@dataclass(frozen=True)
 class CompilesPage:
     compiles: list[CompileRow]
 
@@ -105,6 +183,13 @@ class ProblemsPage:
 
 
 @dataclass(frozen=True)
+class FindingLink:
+    title: str
+    severity: str
+    page: str
+
+
+@dataclass(frozen=True)
 class Frame:
     """What stands around every page: facts of the run above, damage and cost below."""
 
@@ -117,3 +202,5 @@ class Frame:
     index_bytes: int
     version: str
     counts: Counts
+    findings: list[FindingLink]
+    """In the order of the overview: where the keys [ and ] lead."""

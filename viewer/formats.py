@@ -38,6 +38,27 @@ def format_count(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
+def format_value(value: float | None) -> str:
+    """An element of a tensor: whole numbers with thousands, others with four digits."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    if size < 1e12 and value == int(value):
+        return f"{int(value):,}"
+    if not 1e-3 <= size < 1e7:
+        digits, _, power = f"{value:.3e}".partition("e")
+        digits = digits.rstrip("0").rstrip(".")
+        return f"{digits}e{int(power)}"
+    whole, _, fraction = f"{value:,.{max(0, 3 - _power(size))}f}".partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def _power(size: float) -> int:
+    """Of ten, after rounding to four digits: 9.9999 has that of 10."""
+    return int(f"{size:.3e}".partition("e")[2])
+
+
 def plural(value: int, noun: str) -> str:
     """1 launch, 2 launches, 2 graphs."""
     if value == 1:

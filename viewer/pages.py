@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from viewer import value_pages
+from viewer.addresses import NotThere, Request
 from viewer.contexts import (
+    BufferPage,
+    BuffersPage,
     CompilePage,
     CompilesPage,
+    CurvePage,
+    FindingLink,
     Frame,
     GraphPage,
     GraphsPage,
+    KernelPage,
+    KernelsPage,
     LaunchPage,
     OverviewPage,
     ProblemsPage,
@@ -19,6 +27,7 @@ from viewer.contexts import (
     RecordsPage,
     StepPage,
     StepsPage,
+    ValuesPage,
 )
 from viewer.highlight import LIMIT_CHARS, Line, highlight, language_of
 from viewer.queries.kernel_code import CONTEXT_LINES
@@ -28,40 +37,11 @@ if TYPE_CHECKING:
     from viewer.store.open import Trace
 
 RECORDS_PER_PAGE = 200
+MOST_FINDING_LINKS = 200
 GAP = "…"
 """The line that stands for what `kernel_code.cut` leaves out."""
 FULL_WIDTH = 1600
 """Bins of the first picture of a step: about one per pixel of a wide screen."""
-
-
-class NotThere(Exception):
-    """The address names something that this trace does not hold; the message is for the reader."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What an address says: parts of its path and its query."""
-
-    path: Mapping[str, str]
-    query: Mapping[str, str]
-
-    def number(self, name: str, default: int | None = None) -> int | None:
-        text = self.path.get(name, self.query.get(name, ""))
-        if not text:
-            return default
-        # More digits than any id has; int() refuses very long ones with a ValueError of its own.
-        if not text.lstrip("-").isdecimal() or len(text) > 20 or "-" in text[1:]:
-            raise NotThere(f"“{text[:40]}” is not a number: {name} must be one.")
-        return int(text)
-
-    def id(self, name: str) -> int:
-        number = self.number(name)
-        if number is None or not 0 <= number < 1 << 62:
-            raise NotThere(f"This address needs a {name} number.")
-        return number
-
-    def text(self, name: str) -> str | None:
-        return self.query.get(name) or None
 
 
 def frame(overview: Overview) -> Frame:
@@ -78,6 +58,7 @@ def frame(overview: Overview) -> Frame:
         index_bytes=overview.index_bytes,
         version=__version__,
         counts=overview.counts,
+        findings=[FindingLink(row.title, row.severity, row.page) for row in overview.findings[:MOST_FINDING_LINKS]],
     )
 
 
@@ -289,6 +270,12 @@ PAGES = (
     Page("/steps/{step}", "step.html", "Steps", StepPage, step_page, ("log", "launch")),
     Page("/graphs", "graphs.html", "Graphs", GraphsPage, graphs_page),
     Page("/graphs/{graph}", "graph.html", "Graphs", GraphPage, graph_page, ("site",)),
+    Page("/graphs/{graph}/buffers", "buffers.html", "Graphs", BuffersPage, value_pages.buffers_page),
+    Page("/graphs/{graph}/buffers/{buffer}", "buffer.html", "Graphs", BufferPage, value_pages.buffer_page),
+    Page("/kernels", "kernels.html", "Kernels", KernelsPage, value_pages.kernels_page),
+    Page("/kernels/{kernel}", "kernel.html", "Kernels", KernelPage, value_pages.kernel_page),
+    Page("/values", "values.html", "Values", ValuesPage, value_pages.values_page, ("log",)),
+    Page("/curves", "curve.html", "Values", CurvePage, value_pages.curve_page, value_pages.CURVE_QUERY),
     Page("/compile", "compiles.html", "Compile", CompilesPage, compiles_page),
     Page("/compile/{compile_id}", "compile.html", "Compile", CompilePage, compile_page, ("log",)),
     Page(

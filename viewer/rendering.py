@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import orjson
 from markupsafe import Markup, escape
 
 from viewer import assets, formats
+from viewer.addresses import slug
 from viewer.formats import format_bytes, format_count, format_ns
 from viewer.highlight import Language, highlight
 from viewer.ingest.damage import REASONS
@@ -19,9 +20,38 @@ from viewer.ingest.sources import cache_dir
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from viewer.queries.rows import CompileRow, RunRow, SiteRow, SourceLine, Span, StepRow, Timeline
+    from viewer.queries.rows import (
+        BufferDetail,
+        CompileRow,
+        KernelArgument,
+        RunRow,
+        SiteRow,
+        SourceLine,
+        Span,
+        Spread,
+        StepRow,
+        Timeline,
+    )
 
 SEVERITY_SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
+HEALTH_SIGNS = {
+    "nan": ("✖", "NaN"),
+    "positive_infinity": ("▲", "+inf"),
+    "negative_infinity": ("▼", "−inf"),
+    "extreme": ("◆", "extreme"),
+    "zero": ("0", "all zero"),
+    "finite": ("", "finite"),
+    "not_recorded": ("", "not recorded"),
+}
+"""Class -> its sign and its name; static/js/health.js says the same."""
+STATISTIC_NAMES = {
+    "nan": "NaN",
+    "positive_infinity": "+inf",
+    "negative_infinity": "−inf",
+    "l2": "L2",
+    "near_overflow": "near overflow",
+}
+COUNTED = {"nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal"}
 STATUS_SIGNS = {
     "ok": "●",
     "graph break": "◐",
@@ -61,6 +91,37 @@ def known_html(value: object, reason: str = "not recorded") -> Markup:
     return unknown_html(reason) if value is None or value == "" else escape(value)
 
 
+def value_html(value: float | None, reason: str = "not recorded") -> Markup:
+    """An element of a tensor, exactly on hover."""
+    if value is None:
+        return unknown_html(reason)
+    return Markup('<span title="{}">{}</span>').format(repr(value), formats.format_value(value))
+
+
+def spread_text(spread: Spread) -> str:
+    """``0.1 … 65,504``, or the one value that it always had."""
+    low, high = (
+        formats.format_value(end) if isinstance(end, int | float) else formats.shape_text(end)
+        for end in (spread.low, spread.high)
+    )
+    return low if low == high else f"{low} … {high}"
+
+
+def curve_query(row: Any) -> str:
+    """What stands in the address of a curve, in the order in which static/js/value_lines.js writes it."""
+    return query_text({name: getattr(row, name) for name in ("site", "argument", "item", "part", "moment")})
+
+
+def curve_of(row: KernelArgument, site: SiteRow) -> str:
+    """The curve of an argument; of a list its first item, of a complex tensor its real part."""
+    tensors = next((other.tensors for other in site.arguments if other.argument == row.argument), [])
+    first = tensors[0] if tensors else {}
+    part = "real" if str(first.get("dtype", "")).startswith("complex") else None
+    return query_text({
+        "site": row.site, "argument": row.argument, "item": first.get("item"), "part": part, "moment": row.moment,
+    })  # fmt: skip
+
+
 def metric_text(value: object) -> str:
     return value if isinstance(value, str) else to_json(value)
 
@@ -72,6 +133,23 @@ def flow_text(site: SiteRow) -> str:
         side: [row.buffer or row.name for row in site.arguments if row.role in roles] for side, roles in sides.items()
     }
     return " → ".join(", ".join(dict.fromkeys(side)) or "∅" for side in names.values())
+
+
+def plotted(detail: BufferDetail) -> BufferDetail:
+    """What the plot of a buffer is drawn from."""
+    return replace(detail, sites=[], memory=[])
+
+
+def is_rows(value: object) -> bool:
+    """Evidence that is a table: shown only when asked for."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def touches_text(site: SiteRow, buffer: str) -> str:
+    """Whether a launch site reads or writes a buffer; the names of a reused storage differ from launch to launch."""
+    roles = {row.role for row in site.arguments if buffer in (row.buffer, row.storage)}
+    reads, writes = roles & {"in", "inout"}, roles & {"out", "inout"}
+    return " and ".join(word for word, does in (("reads", reads), ("writes", writes)) if does) or "uses"
 
 
 def compile_status(row: CompileRow) -> str:
@@ -106,7 +184,7 @@ def pretty(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
 
 
-AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, GAP_PX, MINIMAP_PX = 22, 16, 20, 34, 6, 30
+AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, HEALTH_PX, GAP_PX, MINIMAP_PX = 22, 16, 20, 34, 14, 6, 30
 
 
 def timeline_height(timeline: Timeline) -> int:
@@ -115,6 +193,7 @@ def timeline_height(timeline: Timeline) -> int:
     for thread in timeline.threads:
         depths = [call.depth for call in timeline.calls if call.thread == thread]
         height += GAP_PX + LAUNCH_PX + (CALL_PX * (1 + max(depths)) if depths else 0)
+        height += HEALTH_PX if timeline.launches.health else 0
     return height
 
 
@@ -209,6 +288,13 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         bytes=bytes_html,
         count=count_html,
         known=known_html,
+        value=value_html,
+        value_text=formats.format_value,
+        spread=spread_text,
+        slug=slug,
+        curve_query=curve_query,
+        curve_of=curve_of,
+        plotted=plotted,
         code=code_html,
         basename=formats.basename,
         plural=formats.plural,
@@ -216,6 +302,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         ns_text=format_ns,
         shape=formats.shape_text,
         evidence=formats.evidence_text,
+        is_rows=is_rows,
         metric=metric_text,
         compile_status=compile_status,
         compile_reason=compile_reason,
@@ -228,9 +315,18 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         steps_strip=steps_strip,
         distinct=distinct,
         flow=flow_text,
+        touches=touches_text,
+        sentences=lambda value: " · ".join([value] if isinstance(value, str) else map(str, value)),
         compile_slug=lambda compile_id: compile_id.replace("/", "_"),
     )
     env.globals.update(
-        root=root, redacted=redacted, severity_signs=SEVERITY_SIGNS, status_signs=STATUS_SIGNS, damage_reasons=REASONS
+        root=root,
+        redacted=redacted,
+        severity_signs=SEVERITY_SIGNS,
+        status_signs=STATUS_SIGNS,
+        health_signs=HEALTH_SIGNS,
+        statistic_names=STATISTIC_NAMES,
+        counted=COUNTED,
+        damage_reasons=REASONS,
     )
     return env

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from viewer import assets, contexts, pages, rendering
+from viewer import assets, contexts, pages, rendering, report_values
+from viewer.addresses import Request
 from viewer.highlight import Line, highlight
 from viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
 from viewer.redaction import redact as without_secrets
@@ -41,6 +42,7 @@ class Contents:
     """Launches of one call in order; calls that do the same share them."""
     calls: list[tuple[int, list[int]]] = field(default_factory=list)
     """Of every call which panels describe it, and its launches."""
+    values: report_values.Values = field(default_factory=report_values.Values)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -55,7 +57,9 @@ def render_report(trace: Trace, *, redact: bool = False) -> str:
     code = wrappers([page.detail for page in contents.graphs], contents.left_out)
     data = {
         "steps": [timeline for _, timeline in contents.steps],
-        "panels": contents.panels,
+        "panels": [[without_values(page) for page in panels] for panels in contents.panels],
+        "values": contents.values.launches if contents.values.recorded else None,
+        "plots": report_values.plots(contents.values),
         "calls": contents.calls,
         "spans": {f"{detail.row.log} {detail.row.compile_id}": detail.spans for detail in contents.compiles},
         "wrappers": code,
@@ -74,6 +78,11 @@ def render_report(trace: Trace, *, redact: bool = False) -> str:
     )
 
 
+def without_values(page: contexts.LaunchPage) -> contexts.LaunchPage:
+    """Calls share panels, but not their values: those stand apart, by launch."""
+    return replace(page, launch=replace(page.launch, values=[]))
+
+
 def packed(data: Any) -> str:
     raw = rendering.to_json(data).encode()
     return base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode()
@@ -84,17 +93,22 @@ def collect(trace: Trace) -> Contents:
     from viewer.queries.graphs import list_graphs
     from viewer.queries.overview import overview
 
-    asked = pages.Request({}, {})
+    asked = Request({}, {})
     contents = Contents(overview(trace), pages.problems_page(trace, asked))
     collect_steps(trace, contents)
     graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))
     compiles = list_compiles(trace)
     for row in sorted(graphs[:MOST_GRAPHS], key=lambda row: row.graph):
-        contents.graphs.append(pages.graph_page(trace, pages.Request({"graph": str(row.graph)}, {})))
+        contents.graphs.append(pages.graph_page(trace, Request({"graph": str(row.graph)}, {})))
     for compiled in compiles[:MOST_COMPILES]:
         detail = compile_detail(trace, compiled.log, compiled.compile_id)
         if detail is not None:
             contents.compiles.append(detail)
+    described = (page for panels in contents.panels for page in panels)
+    contents.values = report_values.collect(trace, contents.overview.findings, described)
+    say_left_out(contents, len(contents.values.rows), len(contents.values.kernels), "kernels")
+    if contents.values.recorded:
+        contents.left_out.append("values of most launches, versions of most buffers")
     say_left_out(contents, len(contents.overview.steps), len(contents.steps), "steps")
     say_left_out(contents, len(graphs), len(contents.graphs), "graphs")
     say_left_out(contents, len(compiles), len(contents.compiles), "compiles")

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from viewer.queries.compiles import list_compiles
-from viewer.queries.damage import problems
+from viewer.queries.damage import inside_kernels, problems
 from viewer.queries.overview import overview
 from viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow
 from viewer.queries.snodes import snode_counts
@@ -36,7 +36,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "ingest": {
             "skipped": facts.skipped,
             "problems": [asdict(problem) for problem in problems(trace)],
-            "not_recorded": [asdict(row) for row in facts.not_recorded],
+            "not_recorded": [asdict(row) for row in (*facts.not_recorded, *inside_kernels(trace))],
         },
         "findings": [
             _finding(finding) | {"log": logs.get(finding.log) if finding.log is not None else None}

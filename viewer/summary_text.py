@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from viewer.ingest.damage import REASONS
 from viewer.queries.rows import CompileRow, Finding, GraphRow, NotRecorded, Overview, Problem, RunRow, StepRow
@@ -47,7 +48,8 @@ def _seen(facts: Overview) -> str:
     counts = facts.counts
     if counts.launches is None:
         return f"{_count(facts.compile_count, 'compile')} ({counts.records:,} records)"
-    return f"{_count(counts.steps or 0, 'step')}, {_count(counts.launches, 'launch', 'launches')}"
+    seen = f"{_count(counts.steps or 0, 'step')}, {_count(counts.launches, 'launch', 'launches')}"
+    return seen if counts.value_rows is None else f"{seen}, {_count(counts.value_rows, 'value')} read"
 
 
 def _finding(facts: Overview, finding: Finding) -> list[str]:
@@ -60,7 +62,22 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
     if source is not None:
         code = f"  {source.code.strip()}" if source.code else ""
         lines.append(_cut(f"  {source.file}:{source.line}{code}"))
-    return lines
+    return lines + (_proof(finding.evidence) if finding.kind == "nonfinite" else [])
+
+
+def _proof(evidence: Mapping[str, Any]) -> list[str]:
+    """What the launch read and wrote, and what the infinity that it grew from was made of."""
+    lines = [f"  {side}: {'; '.join(evidence[side])}" for side in ("in", "out") if evidence[side]]
+    origin = evidence["chain"][0] if len(evidence["chain"]) > 1 else None
+    if origin is not None:
+        lines.append(f"  from launch {origin['ordinal']}: {origin['kernel']}: out: {origin['out']}")
+        if origin.get("in"):
+            lines.append(f"  from launch {origin['ordinal']}: in: {'; '.join(origin['in'])}")
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(clean(line), WIDTH, subsequent_indent="      ", max_lines=2, placeholder=" …")
+    ]
 
 
 def _runs(facts: Overview) -> list[str]:
@@ -153,6 +170,8 @@ def _cost(facts: Overview) -> list[str]:
         parts.append(f"{size(cost.log_bytes)} of log")
     if cost.bytes_per_launch is not None:
         parts.append(f"{cost.bytes_per_launch:.0f} B a launch")
+    if cost.stats_ns is not None:
+        parts.append(f"{_count(facts.counts.value_rows or 0, 'value')} read in {time(cost.stats_ns)}")
     if cost.failures:
         parts.append(_count(cost.failures, "failure"))
     return ["Recorder  " + ", ".join(parts)]

@@ -37,6 +37,25 @@ export function formatCount(value) {
   return value === null || value === undefined ? "–" : thousands(value);
 }
 
+/** An element of a tensor: whole numbers with thousands, others with four digits. */
+export function formatValue(value) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  if (size < 1e12 && Number.isInteger(value)) return thousands(value);
+  const [digits, power] = value.toExponential(3).split("e").map(Number);
+  if (size < 1e-3 || size >= 1e7) return `${digits}e${power}`;
+  const text = value.toFixed(Math.max(0, 3 - power));
+  return thousands(text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+}
+
+/** A name as one part of a path, as viewer/addresses.py has it. */
+export function slugOf(name) {
+  const quoted = encodeURIComponent(name).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
+  const text = quoted.replaceAll("~", "~7E").replaceAll("%", "~");
+  if (name.endsWith(".json") || /^\.+$/.test(name)) return text.replaceAll(".", "~2E");
+  return text || "~";
+}
+
 export function plural(value, noun) {
   const ending = /(ch|sh|s|x)$/.test(noun) ? "es" : "s";
   return value === 1 ? `1 ${noun}` : `${thousands(value)} ${noun}${ending}`;

@@ -2,16 +2,17 @@
 import { h, known } from "#js/dom.js";
 import { formatNs, formatTick, plural, thousands } from "#js/format.js";
 import { launchesIn } from "#js/timeline_model.js";
+import { healthBadge } from "#js/value_lines.js";
 
 const MOST = 500;
 
-/** `hrefOf(launch)` is where a row leads; `go(launch)` opens it here. */
-export function launchList(box, tally, { hrefOf, go }) {
+/** `hrefOf(launch)` is where a row leads; `go(launch)` opens it here; `withHealth`: values were recorded. */
+export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
   let selected = null;
   const body = h("tbody");
   const note = h("p", { class: "note" });
-  const head = ["start", "host time", "kind", "kernel"].map((name, index) => h("th", { class: index < 2 ? "num" : null }, name));
-  box.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
+  const head = ["start", "host time", "kind", ...(withHealth ? ["worst output"] : []), "kernel"].map((name, index) => h("th", { class: index < 2 ? "num" : null }, name));
+  box.replaceChildren(h("div", { class: "scroll" }, h("table", { class: withHealth ? "launches with-health" : "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr");
     if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -19,13 +20,14 @@ export function launchList(box, tally, { hrefOf, go }) {
     go(Number(row.dataset.launch));
   });
 
-  const rowOf = ({ launch, start, end, returned, kind, kernel, count }, digits) =>
+  const rowOf = ({ launch, start, end, returned, kind, kernel, count, health }, digits) =>
     h(
       "tr",
       { "data-launch": launch, class: launch === selected ? "chosen" : null },
       h("td", { class: "num" }, formatTick(Math.max(0, start), digits)),
       h("td", { class: "num" }, hostTime(returned, end - start, count)),
       h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),
+      withHealth && h("td", {}, healthBadge(health)),
       h(
         "td",
         { class: "mono" },

@@ -1,5 +1,6 @@
 // What every page has: theme, keys, the jump box.
 import { isTyping } from "#js/dom.js";
+import { nextFinding } from "#js/finding_keys.js";
 
 const root = document.documentElement;
 const keys = document.getElementById("keys");
@@ -26,6 +27,8 @@ addEventListener("keydown", (event) => {
   else if (event.key === "?") keys.showModal();
   else if (event.key === ",") step("prev");
   else if (event.key === ".") step("next");
+  else if (event.key === "[") goToFinding(-1);
+  else if (event.key === "]") goToFinding(1);
   else return;
   event.preventDefault();
 });
@@ -37,4 +40,44 @@ function step(direction) {
       return;
     }
   }
+}
+
+const FINDING = "stepscope-finding";
+
+/** To the finding after or before the one whose page this is; several can share a page, so the last one is kept. */
+function goToFinding(direction) {
+  const links = [...document.querySelectorAll("#finding-links a")];
+  if (!links.length) return say("No findings in this trace.");
+  const last = Number(recall() ?? -1);
+  const index = nextFinding(links.map((link) => link.href), location.href, last, direction);
+  if (index === null) return say(direction > 0 ? "This is the last finding." : "This is the first finding.");
+  keep(index);
+  if (links[index].href === location.href) say(`Finding ${index + 1} of ${links.length}: ${links[index].textContent}`);
+  else location.href = links[index].href;
+}
+
+function recall() {
+  try {
+    return sessionStorage.getItem(FINDING);
+  } catch {
+    return null;
+  }
+}
+
+function keep(index) {
+  try {
+    sessionStorage.setItem(FINDING, index);
+  } catch {
+    // Forbidden storage: findings that share a page count as one.
+  }
+}
+
+let quiet = 0;
+
+function say(text) {
+  const box = document.getElementById("said");
+  box.textContent = text;
+  box.hidden = false;
+  clearTimeout(quiet);
+  quiet = setTimeout(() => (box.hidden = true), 2500);
 }

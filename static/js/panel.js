@@ -1,7 +1,9 @@
 // The side panel of a launch, from the data of /launches/N.json.
 import { codeBlock } from "#js/code.js";
+import { copy } from "#js/copy.js";
 import { h, known } from "#js/dom.js";
-import { basename, formatCount, formatNs, formatShape, plural } from "#js/format.js";
+import { basename, formatCount, formatNs, plural, slugOf } from "#js/format.js";
+import { argumentTable } from "#js/panel_arguments.js";
 
 /** `context`: root (what stands before paths), go(launch), close(). */
 export function launchPanel({ launch: row, code_lines: lines }, context) {
@@ -10,7 +12,7 @@ export function launchPanel({ launch: row, code_lines: lines }, context) {
     h(
       "header",
       { class: "panel-head" },
-      h("h2", { class: "mono" }, site.kernel),
+      h("h2", { class: "mono" }, h("a", { href: `${context.root}/kernels/${slugOf(site.kernel)}`, title: "All launches of this kernel" }, site.kernel)),
       closeButton(context.close),
       h(
         "p",
@@ -92,59 +94,6 @@ function stackOf(stack) {
   return [...last, h("details", {}, h("summary", {}, plural(stack.length - 1, "caller")), ...stack.slice(0, -1).reverse().flatMap(line))];
 }
 
-function argumentTable(row, context) {
-  const { arguments: rows } = row.site;
-  if (!rows.length) return h("p", { class: "note" }, "No tensor goes in or out.");
-  const head = ["role", "name", "dtype, shape, stride, device"].map((name) => h("th", {}, name));
-  const body = rows.map((argument) => argumentRow(row, argument, context));
-  return h("div", { class: "scroll" }, h("table", { class: "arguments" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...body)));
-}
-
-function argumentRow(row, argument, context) {
-  const tensors = argument.tensors.map((tensor) =>
-    h(
-      "div",
-      {},
-      known(tensor.dtype),
-      h("span", { class: "mono" }, ` ${formatShape(tensor.size)}`),
-      h("span", { class: "dim" }, h("span", { class: "mono", title: "stride" }, ` ${formatShape(tensor.stride)}`), ` ${tensor.device ?? ""}`),
-    ),
-  );
-  const name = h("code", { title: argument.name }, argument.buffer ?? argument.name);
-  return h(
-    "tr",
-    {},
-    h("td", {}, h("span", { class: `role role-${argument.role}` }, argument.role)),
-    h("td", {}, name, argument.parameter && h("div", { class: "dim" }, argument.parameter)),
-    h("td", {}, ...(tensors.length ? tensors : [h("span", { class: "dim" }, "never seen at run time")]), flow(row, argument, context)),
-  );
-}
-
-/** Who wrote what comes in, who reads what goes out; launches by their place in the step. */
-function flow(row, { argument, role }, context) {
-  const to = (launch, text = "") => {
-    const href = `${context.root}/steps/${row.step}?log=${row.log}&launch=${launch}`;
-    const onclick = (event) => {
-      event.preventDefault();
-      context.go(launch);
-    };
-    return h("a", { href, onclick }, `${text}${formatCount(row.ordinal + launch - row.launch)}`);
-  };
-  const found = [];
-  if (role !== "out") {
-    const writer = row.written_by[argument] ?? null;
-    if (writer === null) found.push(h("span", { class: "dim" }, "no writer in this call"));
-    else found.push(to(writer, "written by ▸ "));
-  }
-  if (role !== "in") {
-    const [first, ...others] = row.read_by[argument] ?? [];
-    if (first === undefined) found.push(h("span", { class: "dim" }, "no later reader in this call"));
-    else found.push(to(first, "read by ▸ "), ...others.slice(0, 8).map((reader) => to(reader)));
-    if (others.length > 8) found.push(h("span", { class: "dim" }, `+${others.length - 8}`));
-  }
-  return h("div", { class: "links" }, ...found);
-}
-
 function fxNodes({ fx_nodes: nodes, aten }) {
   const names = nodes.length ? nodes : aten;
   if (!names.length) return h("p", { class: "note" }, "The log names no FX node for this kernel.");
@@ -170,16 +119,4 @@ function link(row) {
   const url = new URL(location.href);
   if (url.protocol !== "file:") url.search = `?log=${row.log}&launch=${row.launch}`;
   return url.href;
-}
-
-async function copy(event, text) {
-  const button = event.currentTarget;
-  const said = button.textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "The browser refused";
-  }
-  setTimeout(() => (button.textContent = said), 1500);
 }

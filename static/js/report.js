@@ -4,8 +4,9 @@ import { makeResizable } from "#js/panel_width.js";
 import { launchOf, parseRoute } from "#js/report_data.js";
 import { mountSpans } from "#js/spans_view.js";
 import { mountStep } from "#js/step_view.js";
+import { mountPlot } from "#js/value_plots.js";
 
-const pages = new Map([...document.querySelectorAll(".page")].map((page) => [page.dataset.route, page]));
+const pages = new Map([...document.querySelectorAll(".page")].map((page) => [parseRoute(`#${page.dataset.route}`).page, page]));
 const panel = document.getElementById("panel");
 const mounted = new Map();
 const loading = unpack(document.getElementById("report-data").textContent);
@@ -35,6 +36,7 @@ async function fill(page, route) {
     const lines = data.wrappers[box.dataset.graph];
     box.append(lines ? codeBlock(lines, { prefix: `${route.page}#L` }) : "Left out of this report.");
   }
+  for (const box of page.querySelectorAll("[data-plot]:empty")) mountPlot(box, data.plots[route.page], { root: "#" });
   const view = page.querySelector(".step-view");
   if (view) showStep(view, route, data);
   else reveal(page, route);

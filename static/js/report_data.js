@@ -6,16 +6,23 @@ export function parseRoute(hash) {
   const [path, query = ""] = address.split("?");
   const asked = new URLSearchParams(query);
   const launch = asked.get("launch");
-  const perLog = /^\/(steps|compile)\/./.test(path);
   return {
-    page: perLog ? `${path}?log=${asked.get("log") ?? 0}` : path || "/",
+    page: pageOf(path, asked),
     launch: launch === null ? null : Number(launch),
     place: place ?? (asked.has("site") ? `site${asked.get("site")}` : null),
   };
 }
 
+const CURVE = ["site", "argument", "item", "part", "moment"];
+
+/** The address of a page without what only changes its state. */
+function pageOf(path, asked) {
+  if (path === "/curves") return `/curves?${new URLSearchParams(CURVE.filter((name) => asked.has(name)).map((name) => [name, asked.get(name)]))}`;
+  return path === "/values" || /^\/(steps|compile)\/./.test(path) ? `${path}?log=${asked.get("log") ?? 0}` : path || "/";
+}
+
 /** The panel of a launch: the description of the same launch in a call that does the same, moved to this one. */
-export function launchOf({ panels, calls }, timeline, id) {
+export function launchOf({ panels, calls, values }, timeline, id) {
   const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
   const panel = ids && panels[index][ids.indexOf(id)];
   if (!panel) return null;
@@ -44,6 +51,7 @@ export function launchOf({ panels, calls }, timeline, id) {
       previous: id > least ? id - 1 : null,
       next: id < most ? id + 1 : null,
       written_by: moved(row.written_by, move),
+      values: values ? values[id] ?? null : [],
       read_by: moved(row.read_by, (readers) => readers.map(move)),
     },
     code_lines,

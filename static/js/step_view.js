@@ -1,12 +1,13 @@
 // A step on the page: timeline, list and panel, joined. Served page and report differ only in their `source`.
-import { debounce, isTyping } from "#js/dom.js";
+import { debounce, h, isTyping } from "#js/dom.js";
 import { formatNs } from "#js/format.js";
+import { HEALTH } from "#js/health.js";
 import { launchList } from "#js/launch_list.js";
 import { launchPanel, missingPanel } from "#js/panel.js";
 import { TimelineView } from "#js/timeline.js";
 import { KINDS } from "#js/timeline_draw.js";
 import { kernelMatcher } from "#js/timeline_model.js";
-import { h } from "#js/dom.js";
+import { healthBadge } from "#js/value_lines.js";
 
 /**
  * `source`: root, window(start, end, width), launch(id), hrefOf(launch), remember({launch, from, to, kernels}, push),
@@ -22,7 +23,7 @@ export function mountStep(view, panel, timeline, source) {
 
   const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), 80);
   const rememberView = debounce(() => source.remember(viewState(chart), false), 250);
-  const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch) });
+  const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length) });
   const chart = new TimelineView(find(".timeline-box"), timeline, {
     fetchWindow: source.window,
     onSelect: (launch) => open(launch),
@@ -130,7 +131,9 @@ function firstInView({ data, view }) {
   return rows.sort((a, b) => a.start - b.start)[0]?.launch ?? null;
 }
 
-function legend({ sites }) {
+function legend({ sites, launches }) {
   const present = new Set(Object.values(sites).map(({ kind }) => kind));
-  return KINDS.filter((kind) => present.has(kind)).map((kind) => h("li", {}, h("span", { class: `kind kind-${kind}` }, kind)));
+  const kinds = KINDS.filter((kind) => present.has(kind)).map((kind) => h("li", {}, h("span", { class: `kind kind-${kind}` }, kind)));
+  const classes = new Set(launches.health ?? []);
+  return [...kinds, ...HEALTH.filter((_, index) => classes.has(index)).map((name) => h("li", {}, healthBadge(name)))];
 }

@@ -1,6 +1,8 @@
 // The timeline on the page: sizes, pointer, wheel, and windows fetched when the picture needs finer data.
+import { onTheme } from "#js/colours.js";
 import { debounce, h } from "#js/dom.js";
 import { formatNs, formatTick, plural } from "#js/format.js";
+import { NAMES } from "#js/health.js";
 import { GUTTER, drawPointer, drawTimeline, nsOf, themeColours } from "#js/timeline_draw.js";
 import { MINIMAP, clamp, intervalsOf, layout, missingWindow, pan, pick, prepare, reveal, zoom } from "#js/timeline_model.js";
 
@@ -39,12 +41,10 @@ export class TimelineView {
   }
 
   listen() {
-    const recolour = () => {
+    onTheme(() => {
       this.colours = themeColours(this.box);
       this.draw();
-    };
-    document.documentElement.addEventListener("themechange", recolour);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+    });
     const target = this.overlay;
     target.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
     target.addEventListener("pointerdown", (event) => this.onDown(event));
@@ -180,7 +180,7 @@ export class TimelineView {
     this.drag = null;
     if (!drag || drag.moved || drag.minimap) return;
     const found = this.under(event.offsetX, event.offsetY);
-    if (found?.lane.kind === "launches") this.options.onSelect?.(found.interval.launch);
+    if (found && hasLaunches(found.lane)) this.options.onSelect?.(found.interval.launch);
   }
 
   leave() {
@@ -201,7 +201,7 @@ export class TimelineView {
     drawPointer(this.overlay.getContext("2d"), { ...this.geometry(), x: pointer?.x ?? null, label });
     const found = pointer && !this.drag?.moved && this.under(pointer.x, pointer.y);
     this.tip.hidden = !found;
-    this.overlay.classList.toggle("pointing", found?.lane.kind === "launches");
+    this.overlay.classList.toggle("pointing", Boolean(found) && hasLaunches(found.lane));
     if (found) this.showTip(found);
   }
 
@@ -210,12 +210,17 @@ export class TimelineView {
   }
 
   showTip({ lane, interval }) {
-    const lines = lane.kind === "launches" ? launchLines(interval) : spanLines(interval);
+    const lines = hasLaunches(lane) ? launchLines(interval) : spanLines(interval);
+    if (lane.kind === "health") lines.push(`worst output: ${NAMES[interval.health]}`);
     this.tip.replaceChildren(...lines.map((line, index) => h(index ? "div" : "strong", {}, line)));
     const { x, y } = this.pointer;
     const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);
     this.tip.style.transform = `translate(${Math.max(0, left)}px, ${y + 18}px)`;
   }
+}
+
+function hasLaunches({ kind }) {
+  return kind === "launches" || kind === "health";
 }
 
 function launchLines({ kernel, kind, start, end, returned, count }) {

@@ -1,24 +1,15 @@
 // The picture of the timeline on a 2D canvas. Draws what it is given; keeps nothing.
+import { coloursOf } from "#js/colours.js";
 import { formatTick } from "#js/format.js";
-import { AXIS, GAP, MINIMAP, firstAt, intervalsOf, ticks } from "#js/timeline_model.js";
+import { HEALTH_COLOURS, drawClass } from "#js/health_draw.js";
+import { AXIS, GAP, MINIMAP, firstAt, healthStrip, intervalsOf, ticks } from "#js/timeline_model.js";
 
 export const GUTTER = 64;
 export const KINDS = ["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"];
 const NAMES = ["bg", "bg-2", "line", "line-2", "text", "muted", "accent", "critical", "bar-text", "span", "call"];
 
-/** Colours of the theme as the canvas wants them; `light-dark()` is resolved by a probe element. */
 export function themeColours(element) {
-  const probe = document.createElement("span");
-  probe.hidden = true;
-  element.append(probe);
-  const colours = {};
-  for (const name of [...NAMES, ...KINDS.map((kind) => `kind-${kind}`)]) {
-    probe.style.color = `var(--${name})`;
-    colours[name] = getComputedStyle(probe).color;
-  }
-  colours.font = getComputedStyle(element).fontFamily;
-  probe.remove();
-  return colours;
+  return coloursOf(element, [...NAMES, ...HEALTH_COLOURS, ...KINDS.map((kind) => `kind-${kind}`)]);
 }
 
 export function xOf(ns, view, width) {
@@ -46,6 +37,7 @@ export function drawTimeline(ctx, picture) {
     ctx.rect(GUTTER, lane.y, width - GUTTER, lane.height);
     ctx.clip();
     if (lane.kind === "launches") drawLaunches(ctx, picture, lane);
+    else if (lane.kind === "health") drawHealth(ctx, picture, lane);
     else drawSpans(ctx, picture, lane);
     ctx.restore();
   }
@@ -140,6 +132,14 @@ function drawLaunches(ctx, { data, view, width, colours, matches }, lane) {
     if (launch.count === 1) drawName(ctx, launch.kernel, left, size, lane, colours, launch.returned ? "bar-text" : "text");
   }
   ctx.globalAlpha = 1;
+}
+
+function drawHealth(ctx, { data, view, width, colours }, lane) {
+  const parts = healthStrip(intervalsOf(data, lane), view, (ns) => xOf(ns, view, width), GUTTER, width);
+  for (const { from, to, health } of parts) {
+    const gap = to - from > 4 ? 1 : 0;
+    drawClass(ctx, health, from, lane.y + 1, to - from - gap, lane.height - 2, colours);
+  }
 }
 
 const widths = new Map();

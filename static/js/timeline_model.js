@@ -1,6 +1,7 @@
 // The timeline without a screen: lanes, views, what is under a point. All times are ns from the start of the step.
+import { HEALTH, worse } from "#js/health.js";
 
-export const AXIS = 22, SPAN = 16, CALL = 20, LAUNCH = 34, GAP = 6, MINIMAP = 30;
+export const AXIS = 22, SPAN = 16, CALL = 20, LAUNCH = 34, STRIP = 14, GAP = 6, MINIMAP = 30;
 const SHORTEST_VIEW = 200;
 
 /** Rows of the picture from top to bottom; viewer/rendering.py adds up the same heights. */
@@ -23,6 +24,7 @@ export function layout(timeline) {
       add({ kind: "calls", thread, depth, height: CALL, label: depth ? "" : "graph" });
     }
     add({ kind: "launches", thread, height: LAUNCH, label: timeline.threads.length > 1 ? `cpu ${index}` : "cpu" });
+    if (timeline.launches.health?.length) add({ kind: "health", thread, height: STRIP, label: index ? "" : "health" });
     y += GAP;
   });
   return { lanes, height: y };
@@ -46,6 +48,7 @@ export function prepare(timeline) {
     const returned = duration >= 0;
     rows.get(columns.thread[index])?.push({
       launch, site, kernel, kind, start, returned, count: columns.count[index], end: returned ? start + duration : end,
+      health: HEALTH[columns.health?.[index]] ?? "not_recorded",
     });
   });
   for (const row of rows.values()) row.sort(byStart);
@@ -64,9 +67,28 @@ function interval(item, start, duration) {
 }
 
 export function intervalsOf(data, lane) {
-  if (lane.kind === "launches") return data.launches.get(lane.thread) ?? [];
+  if (lane.kind === "launches" || lane.kind === "health") return data.launches.get(lane.thread) ?? [];
   if (lane.kind === "spans") return data.spans.filter(({ item }) => item.depth === lane.depth);
   return data.calls.filter(({ item }) => item.depth === lane.depth && item.thread === lane.thread);
+}
+
+/**
+ * What the health strip shows of `intervals` in view: each as long as it runs and no other begins; those that share a
+ * pixel are shown as the worst of them. `at(ns)` is the place in pixels, `left` and `right` are the ends of the strip.
+ */
+export function healthStrip(intervals, view, at, left, right) {
+  const parts = [];
+  for (let index = Math.max(0, firstAt(intervals, view.start) - 1); index < intervals.length; index++) {
+    const { start, end, health } = intervals[index];
+    if (start > view.end) break;
+    const until = Math.min(end, Math.max(intervals[index + 1]?.start ?? end, start));
+    const [from, to] = [Math.max(left, Math.floor(at(start))), Math.min(right, Math.floor(at(until)))];
+    if (to < left) continue;
+    const last = parts.at(-1);
+    if (last && from < last.from + 1) Object.assign(last, { health: worse(last.health, health), to: Math.max(last.to, to) });
+    else parts.push({ from, to: Math.max(to, from + 1), health });
+  }
+  return parts;
 }
 
 /** Index of the first interval that ends at or after `ns`; intervals of a lane do not overlap. */

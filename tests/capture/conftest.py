@@ -1,4 +1,4 @@
-"""The corpus is run three times for a whole test session, each time in one process of its own."""
+"""The corpus is run four times for a whole test session, each time in one process of its own."""
 
 from __future__ import annotations
 
@@ -81,6 +81,12 @@ class Corpus:
     @cached_property
     def cold(self) -> Runs:
         return self._run("recorded", "cold")
+
+    @cached_property
+    def values(self) -> Runs:
+        """Recorded with values, and each argument read again before each launch."""
+        assert self.cold
+        return self._run("values", "values")
 
     @cached_property
     def warm(self) -> Runs:

@@ -1,6 +1,6 @@
 """Runs programs of the corpus in this process and leaves behind what the tests compare.
 
-    python -m tests.capture.drive recorded|reference FOLDER NAME...
+    python -m tests.capture.drive recorded|values|reference FOLDER NAME...
 
 For each program FOLDER gets NAME.pt (the tensors of every step), NAME.json (see `Outcome`) and, when
 recorded, the log in NAME/. The recorder is attached for each program anew; the reference run counts launches instead.
@@ -54,15 +54,19 @@ def main() -> int:
             torch._dynamo.reset()
             PyCodeCache.cache_clear()
             torch.manual_seed(0)
-            (recorded if mode == "recorded" else reference)(corpus[name], folder, outcome)
+            if mode == "reference":
+                reference(corpus[name], folder, outcome)
+            else:
+                recorded(corpus[name], folder, outcome, mode == "values")
         except Exception:
             outcome.error = traceback.format_exc()
         (folder / f"{name}.json").write_text(json.dumps(asdict(outcome)))
     return 0
 
 
-def recorded(program: Program, folder: Path, outcome: Outcome) -> None:
-    with tracer.trace(folder / program.name):
+def recorded(program: Program, folder: Path, outcome: Outcome, with_values: bool) -> None:
+    level = "values" if with_values else "launches"
+    with tracer.trace(folder / program.name, level=level, verify_before=with_values):
         run(program, folder, tracer.step)
     for module in wrappers():
         keep_source(module, outcome)

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tracer.inductor.wrapper_hook import operator_schema
+from tracer.inductor.operators import operator_schema
 from tracer.inductor.wrapper_source import Launch, WrapperSource, analyse
 
 HEADER = """\

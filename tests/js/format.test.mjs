@@ -1,11 +1,16 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { formatBytes, formatCount, formatNs, formatShape, formatTick, plural } from "../../static/js/format.js";
+import { formatBytes, formatCount, formatNs, formatShape, formatTick, formatValue, plural, slugOf } from "../../static/js/format.js";
 
 const cases = JSON.parse(readFileSync(new URL("./format_cases.json", import.meta.url), "utf8"));
 
-for (const [name, format] of [["ns", formatNs], ["bytes", formatBytes], ["count", formatCount], ["shape", formatShape]]) {
+const formats = [
+  ["ns", formatNs], ["bytes", formatBytes], ["count", formatCount],
+  ["shape", formatShape], ["value", formatValue], ["slug", slugOf],
+];
+
+for (const [name, format] of formats) {
   test(`${name} as in Python`, () => {
     for (const [value, expected] of cases[name]) assert.equal(format(value), expected);
   });

@@ -8,6 +8,9 @@ test("addresses of a report", () => {
   assert.deepEqual(parseRoute("#/steps/3?launch=7"), { page: "/steps/3?log=0", launch: 7, place: null });
   assert.deepEqual(parseRoute("#/steps/3?log=2&launch=7").page, "/steps/3?log=2");
   assert.deepEqual(parseRoute("#/graphs/1#L12"), { page: "/graphs/1", launch: null, place: "L12" });
+  assert.equal(parseRoute("#/values").page, "/values?log=0");
+  assert.equal(parseRoute("#/kernels/a~2Fb").page, "/kernels/a~2Fb");
+  assert.equal(parseRoute("#/curves?moment=after&site=1&argument=2&statistic=mean").page, "/curves?site=1&argument=2&moment=after");
   assert.deepEqual(parseRoute("#/compile/0_0?log=0#artifacts").place, "artifacts");
 });
 
@@ -28,6 +31,13 @@ test("a launch takes the description of the same launch in an equal call", () =>
   assert.deepEqual([launch.step_offset_ns, launch.duration_ns, launch.device_duration_ns], [300, null, null]);
   assert.deepEqual([launch.previous, launch.next], [15, null]);
   assert.deepEqual(launchOf(data, timeline, 14).launch.read_by, { 0: [16] });
+});
+
+test("values are those of the launch itself, never of the one that it shares a description with", () => {
+  const values = { 14: ["of 14"] };
+  assert.deepEqual(launchOf({ ...data, values }, timeline, 14).launch.values, ["of 14"]);
+  assert.equal(launchOf({ ...data, values }, timeline, 16).launch.values, null);
+  assert.deepEqual(launchOf({ ...data, values: null }, timeline, 14).launch.values, []);
 });
 
 test("a launch that was left out has no description", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import {
-  AXIS, CALL, GAP, LAUNCH, MINIMAP, SPAN, clamp, kernelMatcher, launchesIn, layout, missingWindow, pan, pick, prepare, reveal, ticks, zoom,
+  AXIS, CALL, GAP, LAUNCH, MINIMAP, SPAN, STRIP, clamp, healthStrip, kernelMatcher, launchesIn, layout, missingWindow, pan, pick, prepare, reveal, ticks, zoom,
 } from "../../static/js/timeline_model.js";
 
 const ORIGIN = 5_000_000_000;
@@ -25,6 +25,26 @@ test("lanes stand below each other and add up", () => {
   assert.deepEqual(lanes.map(({ kind }) => kind), ["spans", "spans", "calls", "launches", "launches"]);
   assert.equal(height, AXIS + MINIMAP + GAP + 2 * SPAN + GAP + CALL + LAUNCH + GAP + LAUNCH + GAP);
   lanes.slice(1).forEach((lane, index) => assert.ok(lane.y >= lanes[index].y + lanes[index].height));
+});
+
+test("the health strip stands below the launches, and only where values were recorded", () => {
+  const recorded = timeline();
+  recorded.launches.health = [5, 0, -1];
+  const { lanes, height } = layout(recorded);
+  assert.deepEqual(lanes.map(({ kind }) => kind), ["calls", "launches", "health"]);
+  assert.equal(height, layout(timeline()).height + STRIP);
+  assert.deepEqual(prepare(recorded).launches.get(7).map(({ health }) => health), ["finite", "nan", "not_recorded"]);
+});
+
+test("launches that share a pixel show the worst of them", () => {
+  const row = [
+    { start: 0, end: 40, health: "finite" }, { start: 50, end: 90, health: "nan" }, { start: 95, end: 99, health: "finite" },
+    { start: 500, end: 900, health: "zero" }, { start: 600, end: 650, health: "extreme" },
+  ];
+  const parts = healthStrip(row, bounds, (ns) => ns / 100, 0, 100);
+  assert.deepEqual(parts.map(({ from, health }) => [from, health]), [[0, "nan"], [5, "zero"], [6, "extreme"]]);
+  assert.ok(parts.every(({ from, to }) => to > from));
+  assert.deepEqual(healthStrip(row, { start: 400, end: 450 }, (ns) => ns - 400, 0, 100), []);
 });
 
 test("a launch that did not return lasts to the end of the step", () => {

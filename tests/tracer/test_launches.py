@@ -6,6 +6,7 @@ import torch
 
 from tracer.records import Argument, Calls, Graph, LaunchSite, Skipped, Tensors
 from tracer.runtime import launches
+from tracer.runtime.device_times import EventTimer
 from tracer.runtime.launches import Call, GraphHooks, describe, to_batch
 
 
@@ -17,6 +18,8 @@ class Sink:
 
     def finish(self, call: Call) -> None:
         self.calls.append(call)
+
+    timer = EventTimer()
 
     def tensors(self, record: Tensors) -> None:
         self.seen.append(record)

@@ -214,7 +214,6 @@ def test_payloads_of_the_wrong_form(opened: Open, kind: str, payload: bytes) -> 
         {"site": [0, 1]},
         {"start_ns": [1, 2, 3, 4.5]},
         {"end_ns": [None, 1, 2, 3]},
-        {"device_duration_ns": [1]},
         {"calls": {"launches": [2, 3]}},
         {"calls": {"launches": [-1, 5]}},
         {"calls": {"call": [1]}},

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from viewer import formats, rendering
+from viewer import addresses, formats, rendering
 from viewer.highlight import LIMIT_CHARS, highlight, language_of
 from viewer.queries.rows import StepRow
 
@@ -38,6 +38,17 @@ def test_shapes(value: Any, expected: str) -> None:
 @pytest.mark.parametrize(("value", "noun", "expected"), CASES["plural"])
 def test_plurals(value: int, noun: str, expected: str) -> None:
     assert formats.plural(value, noun) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), CASES["value"])
+def test_values(value: float | None, expected: str) -> None:
+    assert formats.format_value(value) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), CASES["slug"])
+def test_names_in_addresses(name: str, expected: str) -> None:
+    assert addresses.slug(name) == expected
+    assert addresses.unslug(expected) == name
 
 
 def test_unknown_is_a_dash_with_its_reason() -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import copy
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from tracer.inductor.versions import ReadPoint
 from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
 
 HOOKS = "stepscope hooks"
@@ -21,11 +23,13 @@ changes, and a call that is running when the hooks are taken out still has them.
 
 # What the hooks look like in a wrapper. Python's compiler makes the code; the names cannot clash with Inductor's.
 FRAME = """
-_ss_call = "stepscope hooks".begin({function})
+_ss_call = "stepscope hooks".begin({function}, {plan})
 try:
     _ss_rows = _ss_call.rows
     _ss_look = _ss_call.look
     _ss_now = _ss_call.now
+    _ss_read = _ss_call.read
+    _ss_mark = _ss_call.mark
 except BaseException:
     _ss_call.raised()
     raise
@@ -44,6 +48,14 @@ _ss_rows.append(_ss_now())
 AFTER_OUTPUTS = """
 if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".after(_ss_call, {site}, _ss_values)
+"""
+MARK = """
+if _ss_mark is not None:
+    _ss_mark()
+"""
+READ = """
+if _ss_read is not None:
+    _ss_read(_ss_call, {point}, _ss_values)
 """
 
 
@@ -65,12 +77,37 @@ class Swap:
                 function.__code__ = code
 
 
-def swap(module: ModuleType, source: WrapperSource, path: str, hooks: Any) -> Swap:
-    """Put `hooks` into the functions of `module`, whose source was read as `source`.
+def swap(
+    module: ModuleType, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint] = (), plan: int = 0
+) -> Swap:
+    """Put `hooks` into the functions of `module`, whose source was read as `source`; its syntax tree is used up.
 
+    The hooks are told `plan` at the begin of each call, and the index into `points` at each reading.
     Raises SwapError, with nothing changed, when a function of the source is not in the module as it stands there.
     """
-    code = compile(instrumented(source), path, "exec", dont_inherit=True)
+    pairs = _pairs(module, source, path, hooks, points, plan)
+    result = Swap([(weakref.ref(function), function.__code__) for function, _ in pairs])
+    for function, replacement in pairs:
+        function.__code__ = replacement
+    return result
+
+
+def swap_again(
+    module: ModuleType, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
+) -> None:
+    """Put other hooks into functions that carry some; the `Swap` of the first time still takes them out.
+
+    Calls that are running end with the hooks they began with. Raises SwapError, with nothing changed.
+    """
+    for function, replacement in _pairs(module, source, path, hooks, points, plan):
+        function.__code__ = replacement
+
+
+def _pairs(
+    module: ModuleType, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
+) -> list[tuple[FunctionType, CodeType]]:
+    """The functions of a module and the code they are to have."""
+    code = compile(instrumented(source, points, plan), path, "exec", dont_inherit=True)
     pairs = []
     for name in source.functions:
         function = _resolve(module, name)
@@ -81,18 +118,15 @@ def swap(module: ModuleType, source: WrapperSource, path: str, hooks: Any) -> Sw
             raise SwapError(f"{name} is a closure")
         constants = tuple(hooks if constant == HOOKS else constant for constant in replacement.co_consts)
         pairs.append((function, replacement.replace(co_consts=constants)))
-    result = Swap([(weakref.ref(function), function.__code__) for function, _ in pairs])
-    for function, replacement in pairs:
-        function.__code__ = replacement
-    return result
+    return pairs
 
 
-def instrumented(source: WrapperSource) -> ast.Module:
+def instrumented(source: WrapperSource, points: Sequence[ReadPoint] = (), plan: int = 0) -> ast.Module:
     """The wrapper's syntax tree, with hooks put into it."""
-    launches = {launch.statement: launch for launch in source.launches}
+    hooks = _Hooks(source, points)
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
-        _insert(function, launches)
-        frame = ast.parse(FRAME.format(function=number)).body
+        hooks.insert(function)
+        frame = ast.parse(FRAME.format(function=number, plan=plan)).body
         attempt = frame[1]
         assert isinstance(attempt, ast.Try)
         for node in frame:
@@ -102,21 +136,48 @@ def instrumented(source: WrapperSource) -> ast.Module:
     return source.tree
 
 
-def _insert(parent: ast.AST, launches: dict[ast.stmt, Launch]) -> None:
-    """Surround each launch below `parent` with its hooks."""
-    for field in ("body", "orelse", "finalbody"):
-        block = getattr(parent, field, None)
-        if not isinstance(block, list):
-            continue
-        result: list[ast.stmt] = []
-        for statement in block:
-            _insert(statement, launches)
-            launch = launches.get(statement)
-            result += _with_hooks(statement, launch) if launch else [statement]
-        setattr(parent, field, result)
+class _Hooks:
+    """The statements that go before and after those of a wrapper."""
+
+    def __init__(self, source: WrapperSource, points: Sequence[ReadPoint]) -> None:
+        self.launches = {launch.statement: launch for launch in source.launches}
+        self.is_cuda = source.is_cuda
+        self.reads: dict[tuple[ast.stmt, str], list[ast.stmt]] = {}
+        for number, point in enumerate(points):
+            expressions = [read.expression for read in point.reads]
+            hook = _hook(READ.format(point=number), expressions, point.statement)
+            self.reads.setdefault((point.statement, point.place), []).extend(hook)
+
+    def insert(self, parent: ast.AST) -> None:
+        """Surround each launch and each place of reading below `parent` with its hooks."""
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(parent, field, None)
+            if not isinstance(block, list):
+                continue
+            result: list[ast.stmt] = []
+            for statement in block:
+                self.insert(statement)
+                result += self._surrounded(statement)
+            setattr(parent, field, result)
+
+    def _surrounded(self, statement: ast.stmt) -> list[ast.stmt]:
+        launch = self.launches.get(statement)
+        reads = self.reads.get((statement, "before"), [])
+        then = self.reads.get((statement, "after"), [])
+        if launch is None:
+            return [*reads, statement, *then]
+        before, core, after = _with_hooks(statement, launch)
+        if self.is_cuda:
+            before = [*_hook(MARK, [], statement), *before]
+            last = len(after) - isinstance(statement, ast.Return)
+            after[last:last] = _hook(MARK, [], statement)
+        if isinstance(statement, ast.Return):
+            return [*reads, *before, core, *after[:-1], *then, after[-1]]
+        return [*reads, *before, core, *after, *then]
 
 
-def _with_hooks(statement: ast.stmt, launch: Launch) -> list[ast.stmt]:
+def _with_hooks(statement: ast.stmt, launch: Launch) -> tuple[list[ast.stmt], ast.stmt, list[ast.stmt]]:
+    """What goes before a launch, the launch, what goes after it."""
     site = launch.site.site
     before = _hook(BEFORE.format(site=site), launch.expressions, statement)
     after = _hook(AFTER, [], statement)
@@ -127,11 +188,11 @@ def _with_hooks(statement: ast.stmt, launch: Launch) -> list[ast.stmt]:
         _place(result, statement)
         _place(leave, statement)
         result.value = statement.value
-        return [*before, result, *after, leave]
+        return before, result, [*after, leave]
     if launch.bound:
         outputs = [ast.parse(name, mode="eval").body for name in launch.bound]
         after += _hook(AFTER_OUTPUTS.format(site=site), outputs, statement)
-    return [*before, statement, *after]
+    return before, statement, after
 
 
 def _hook(text: str, expressions: list[ast.expr], at: ast.stmt) -> list[ast.stmt]:

@@ -15,6 +15,9 @@ torch._inductor.config.trace.provenance_tracking_level      2.11, 2.13
 torch.utils._config_module.ConfigModule._config, ._is_default  2.11, 2.13
 torch._guards.CompileContext.current_compile_id             2.11, 2.13
 torch._logging.structured.INTERN_TABLE                      2.11, 2.13
+torch.cuda._sleep                                           2.11, 2.13
+torch.utils._python_dispatch._disable_current_modes         2.11, 2.13
+torch._C.DisableTorchFunction                               2.11, 2.13
 logger ``torch.__trace``, record fields `metadata`, `payload`  2.11, 2.13
 =========================================================  ============================================
 """
@@ -31,6 +34,8 @@ from typing import Any
 OLDEST = (2, 9)
 CONFIG_MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 
+DEVICE_CYCLES_PER_NS = 1.7
+
 
 def unsupported_version(version: str) -> str | None:
     """Why this torch cannot be recorded, or None when it can."""
@@ -42,6 +47,14 @@ def unsupported_version(version: str) -> str | None:
     if number < OLDEST:
         return f"torch {version} is older than {OLDEST[0]}.{OLDEST[1]}, the oldest that stepscope records"
     return None
+
+
+def delay_device(duration_ns: int) -> None:
+    """Keep the current CUDA stream busy for about so long; the host does not wait."""
+    import torch
+
+    if duration_ns > 0:
+        torch.cuda._sleep(int(duration_ns * DEVICE_CYCLES_PER_NS))  # type: ignore[no-untyped-call]
 
 
 def loaded(name: str, attribute: str) -> ModuleType | None:

@@ -6,6 +6,7 @@ Triton kernels and templates too, which have no `call`.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import weakref
 from collections.abc import Callable
@@ -14,22 +15,39 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.inductor import code_swap, codegen_facts, compat, provenance
+from tracer.inductor.operators import operator_schema
+from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.records import Graph, Provenance, Skipped
-from tracer.runtime import launches
+from tracer.records import Argument, Graph, Provenance, Skipped
+from tracer.runtime import launches, values
+
+if TYPE_CHECKING:
+    from tracer.config import TraceConfig
+    from tracer.runtime.save import TensorSaver
 
 CPP_WRAPPER = "C++ wrapper: the launches happen inside the compiled library, out of Python's sight"
 UNKNOWN_STATEMENTS = 20
 
 
-class Sink(launches.Sink, Protocol):
+class Sink(launches.Sink, values.Sink, Protocol):
     """What the hook and the hooks it puts in need of the recorder."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
+    def saver(self) -> TensorSaver: ...
+
+
+@dataclass
+class _Instrumented:
+    """A wrapper that carries hooks: what it takes to put in others."""
+
+    module: weakref.ref[ModuleType]
+    path: str
+    digest: str
+    hooks: launches.GraphHooks
 
 
 @dataclass
@@ -44,8 +62,9 @@ class _Waiting:
 class WrapperHook:
     """Instruments wrapper modules as they are loaded, and those that are loaded already."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self, sink: Sink, config: TraceConfig) -> None:
+        self._sink, self._config = sink, config
+        self._instrumented: list[_Instrumented] = []
         self._codegen = codegen_facts.CodegenTap(sink.failed)
         self._swaps: list[code_swap.Swap] = []
         self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
@@ -53,10 +72,10 @@ class WrapperHook:
         self._waiting: dict[int, list[_Waiting]] = {}
         self._undo = ExitStack()
 
-    def attach(self, with_provenance: bool) -> None:
+    def attach(self) -> None:
         from torch._inductor import codecache
 
-        if with_provenance:
+        if self._config.provenance:
             self._undo.enter_context(
                 compat.default_setting("torch._inductor.config", "trace.provenance_tracking_level", 1)
             )
@@ -81,6 +100,43 @@ class WrapperHook:
             path = getattr(module, "__file__", None)
             if path:
                 self.on_load(module, Path(path).stem, path, from_cache=True)
+
+    def configure(self, config: TraceConfig) -> None:
+        """Read what `config` asks for from now on; calls that are running end as they began."""
+        self._config = config
+        alive = [(entry, module) for entry in self._instrumented if (module := entry.module()) is not None]
+        self._instrumented = [entry for entry, _ in alive]
+        for entry, module in alive:
+            try:
+                text = Path(entry.path).read_bytes()
+                if _digest(text) != entry.digest:
+                    raise OSError(f"{entry.path} is not the file that was loaded")
+                wrapper = analyse(text.decode(), operator_schema)
+                points = self._plan(wrapper, entry.hooks)
+                code_swap.swap_again(module, wrapper, entry.path, entry.hooks, points, len(entry.hooks.plans) - 1)
+            except (OSError, code_swap.SwapError) as error:
+                self._sink.failed("configure", error)
+
+    def _plan(self, wrapper: WrapperSource, hooks: launches.GraphHooks) -> list[ReadPoint]:
+        """The places to read at; the hooks learn the same plan."""
+        config = self._config
+        if config.level not in ("values", "save"):
+            hooks.plans.append(None)
+            return []
+        saves = config.level == "save"
+        points = follow(
+            wrapper,
+            lambda site, argument: config.wants_kernel(site.kernel) and config.wants_argument(*_names(argument)),
+            again=config.verify_before or saves,
+            deferred=wrapper.is_cuda and not saves,
+        ).points
+        save = values.Save(self._sink.saver(), self._sink) if saves else None
+        places = [
+            values.Place([_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save)
+            for point in points
+        ]
+        hooks.plans.append(values.Plan(places, config, self._sink))
+        return points
 
     def detach(self) -> None:
         """Take every hook out; the original code objects run again."""
@@ -130,7 +186,7 @@ class WrapperHook:
             facts = codegen_facts.read_sidecar(key) or []
         elif facts:
             self._keep(key, facts, number)
-        sites, fx_nodes = codegen_facts.match(wrapper.sites, facts)
+        sites, fx_nodes = codegen_facts.match(follow(wrapper).sites, facts)
         graph = Graph(
             graph=number,
             wrapper_key=key,
@@ -143,9 +199,13 @@ class WrapperHook:
             sites=sites,
             memory=wrapper.memory,
         )
-        hooks = launches.GraphHooks(self._sink, graph, _frame(graph), _capture_check(source))
+        hooks = launches.GraphHooks(self._sink, graph, _frame(graph), _capture_check(wrapper))
+        points = self._plan(wrapper, hooks)
         try:
-            self._swaps.append(code_swap.swap(module, wrapper, path, hooks))
+            self._swaps.append(code_swap.swap(module, wrapper, path, hooks, points, len(hooks.plans) - 1))
+            self._instrumented.append(
+                _Instrumented(weakref.ref(module), path, _digest(source.encode()), hooks),
+            )
         except (code_swap.SwapError, ValueError, SyntaxError) as error:
             self._report(replace(graph, sites=[], not_recorded=f"the hooks do not fit: {error}"), source)
             return
@@ -172,21 +232,20 @@ class WrapperHook:
             self._sink.skipped(Skipped("a statement of the wrapper", f"its form is not known: {text}", number))
 
 
-def operator_schema(name: str) -> list[tuple[str, bool]] | None:
-    """Parameters of a torch operator with whether it writes them, from its schema; None when it has none."""
-    import torch
+def _planned(wrapper: WrapperSource, read: Read) -> values.Planned:
+    launch = wrapper.launches[read.site].site
+    argument = launch.arguments[read.argument]
+    return values.Planned(
+        read.site, read.argument, read.moment, launch.kernel, argument.buffer or argument.name, read.is_fixed
+    )
 
-    found: Any = torch.ops
-    parts = name.removeprefix("torch.ops.").replace("inductor_ops.", "inductor.").split(".")
-    try:
-        for part in parts:
-            found = getattr(found, part.removeprefix("_quantized") or part)
-        schema = getattr(found, "_schema", None)
-        if schema is None:
-            schema = getattr(found, found.overloads()[0])._schema
-    except (AttributeError, IndexError, RuntimeError):
-        return None
-    return [(a.name, a.alias_info is not None and a.alias_info.is_write) for a in schema.arguments]
+
+def _names(argument: Argument) -> tuple[str, ...]:
+    return tuple(name for name in (argument.name, argument.buffer, argument.parameter) if name)
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
 
 
 def _is_wrapper(source: str) -> bool:
@@ -208,8 +267,8 @@ def _frame(graph: Graph) -> object:
     return graph.compile_id.rpartition("/")[0] if graph.compile_id else ("graph", graph.graph)
 
 
-def _capture_check(source: str) -> Callable[[], bool] | None:
-    if "torch.cuda" not in source and "device='cuda" not in source:
+def _capture_check(wrapper: WrapperSource) -> Callable[[], bool] | None:
+    if not wrapper.is_cuda:
         return None
     import torch
 

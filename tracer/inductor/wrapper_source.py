@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
+from tracer.inductor.operators import SchemaLookup
 from tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
-
-SchemaLookup = Callable[[str], "Sequence[tuple[str, bool]] | None"]
-"""Dotted operator name -> (parameter name, is written) in order, or None when it is not known."""
 
 NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
@@ -42,6 +40,8 @@ class Launch:
     expressions: list[ast.expr]
     """One for each of `site.arguments` but the trailing ones the statement itself binds."""
     bound: list[str]
+    view_of: int | None = None
+    """The argument whose memory the bound names share; None: they have memory of their own."""
 
 
 @dataclass
@@ -51,10 +51,13 @@ class WrapperSource:
     """Qualified names of the functions that hold launches or memory statements, e.g. ``Runner.call``."""
     launches: list[Launch] = field(default_factory=list)
     memory: list[MemoryStatement] = field(default_factory=list)
+    events: dict[ast.stmt, list[Launch | MemoryStatement]] = field(default_factory=dict)
+    """The same by statement."""
     unknown: list[str] = field(default_factory=list)
     """Calls that are neither a launch nor known to be harmless, as ``function:line: text``."""
     dynamic: bool = False
     cpp_wrapper: bool = False
+    is_cuda: bool = False
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
 
     @property
@@ -67,6 +70,7 @@ def analyse(source: str, schema: SchemaLookup = lambda name: None) -> WrapperSou
     found = re.match(r"# AOT ID: \['([^']*)'\]", source)
     tree = ast.parse(source)
     result = WrapperSource(aot_id=found[1] if found else None, tree=tree)
+    result.is_cuda = "torch.cuda" in source or "device='cuda" in source
     result.cpp_wrapper = "CppWrapperCodeCache" in source or "inductor_entry" in source
     kernels = dict(_kernel_definitions(tree))
     functions = list(wrapper_functions(tree))
@@ -225,7 +229,16 @@ class _FunctionReader:
             source_nodes=source_nodes,
             aten=aten,
         )
-        self.result.launches.append(Launch(site, statement, expressions, bound))
+        launch = Launch(site, statement, expressions, bound, self._view_of(site))
+        self.result.launches.append(launch)
+        self.result.events.setdefault(statement, []).append(launch)
+
+    def _view_of(self, site: LaunchSite) -> int | None:
+        schema = self.schema(site.operator or site.kernel) if site.kind in ("fallback", "collective") else None
+        shared = schema.view_of if schema is not None else None
+        if shared is None:
+            return None
+        return next((n for n, argument in enumerate(site.arguments) if argument.parameter == shared), None)
 
     def _method_arguments(self, call: ast.Call) -> list[tuple[Argument, ast.expr]]:
         assert isinstance(call.func, ast.Attribute)
@@ -270,7 +283,7 @@ class _FunctionReader:
         if schema is None:
             return None
         lead = (Parameter(None, "in"),) * (carried + 1) if carried is not None else ()
-        return lead + tuple(Parameter(name, "inout" if written else "in") for name, written in schema)
+        return lead + tuple(Parameter(name, "inout" if written else "in") for name, written in schema.parameters)
 
     def _flatten(self, expression: ast.expr, role: Role, parameter: str | None) -> list[tuple[Argument, ast.expr]]:
         """Arguments that may be tensors; the members of a list one by one."""
@@ -337,7 +350,9 @@ class _FunctionReader:
                 self.result.unknown.append(f"{self.function}:{statement.lineno}: {text[:120]}")
 
     def _memory(self, event: MemoryEvent, buffer: str, statement: ast.stmt, of: str | None = None) -> None:
-        self.result.memory.append(MemoryStatement(event, buffer, self.function, statement.lineno, of))
+        found = MemoryStatement(event, buffer, self.function, statement.lineno, of)
+        self.result.memory.append(found)
+        self.result.events.setdefault(statement, []).append(found)
 
     def _comments(self, line: int) -> tuple[list[str], list[str], str | None]:
         """FX nodes, operators and debug handle from the comments right above `line` (from 1)."""

@@ -10,9 +10,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.records import Calls, Graph, Launches, Skipped, TensorMeta, Tensors
+
+if TYPE_CHECKING:
+    from tracer.runtime.device_times import EventTimer
+    from tracer.runtime.values import Plan, Reading
 
 NO_END = -1
 MOST_SIZES = 256
@@ -21,6 +25,8 @@ MOST_SIZES = 256
 
 class Sink(Protocol):
     """What the hooks need of the recorder."""
+
+    timer: EventTimer
 
     def finish(self, call: Call) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
@@ -50,8 +56,8 @@ class Call:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "cost_ns", "end_ns", "function", "graph", "look", "now", "number", "parent", "rows", "start_ns", "state",
-        "step", "thread",
+        "cost_ns", "end_ns", "function", "graph", "look", "mark", "now", "number", "parent", "read", "readings", "rows",
+        "start_ns", "state", "stats_ns", "step", "thread",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -62,7 +68,13 @@ class Call:
         self.look = look
         """Per site: 1 while its arguments are to be looked at; None: none of them."""
         self.now = perf_counter_ns
+        self.read: Callable[[Call, int, Sequence[object]], None] | None = None
+        """Reads tensors at a place of the wrapper; None: not in this call."""
+        self.readings: list[Reading] = []
+        self.mark: Callable[[], None] | None = None
+        """Times the device before and after each launch; None: not in this call."""
         self.state = "ok"
+        self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
 
     def raised(self) -> None:
@@ -73,6 +85,8 @@ class GraphHooks:
     """The hooks of one loaded wrapper. Nothing here raises into the program that runs it."""
 
     def __init__(self, sink: Sink, graph: Graph, frame: object, is_capturing: Callable[[], bool] | None = None) -> None:
+        self.plans: list[Plan | None] = [None]
+        """What the code of the wrapper names by its index; code that still runs may name an old one."""
         self._sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic = graph.graph, graph.dynamic
         self._is_capturing = is_capturing
@@ -83,7 +97,7 @@ class GraphHooks:
         """None once every site of a graph without dynamic sizes has been looked at."""
         self._seen: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
 
-    def begin(self, function: int) -> Call:
+    def begin(self, function: int, plan: int = 0) -> Call:
         entered = perf_counter_ns()
         stack = _thread.stack
         parent = stack[-1] if stack else None
@@ -91,9 +105,15 @@ class GraphHooks:
         try:
             call.thread = _thread.ident
             call.step = parent.step if parent else self._sink.enter(self._frame, self._phase)
-            if self._is_capturing is not None and self._is_capturing():
-                call.state = "captured"
-                self._say_replays()
+            reads = self.plans[plan]
+            if reads is not None and reads.wants_step(call.step):
+                call.read = reads.read
+            if self._is_capturing is not None:
+                if self._is_capturing():
+                    call.state = "captured"
+                    self._say_replays()
+                else:
+                    call.mark = self._sink.timer.wanted(call)
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
@@ -114,6 +134,8 @@ class GraphHooks:
             while stack and stack.pop() is not call:
                 pass
             self._sink.finish(call)
+            if self._is_capturing is not None:
+                self._sink.timer.ended(call)
             if call.look is not None and not self._dynamic and not any(call.look):
                 self._wanted = None
         except Exception as error:
@@ -175,8 +197,9 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
     try:
         stride, offset = [int(s) for s in value.stride()], int(value.storage_offset())
         storage_bytes: int | None = value.untyped_storage().nbytes()
+        address: int | None = value.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):  # sparse, meta and wrapper subclasses have no strided storage
-        stride, offset, storage_bytes = [], 0, None
+        stride, offset, storage_bytes, address = [], 0, None, None
     yield TensorMeta(
         argument,
         str(value.dtype).removeprefix("torch."),
@@ -186,6 +209,7 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
         offset,
         storage_bytes,
         item,
+        address,
     )
 
 

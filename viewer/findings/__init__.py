@@ -6,23 +6,31 @@ from collections.abc import Callable
 
 from viewer.findings import (
     cache_bypass,
+    changed_without_writer,
     compile_failure,
     crash,
     graph_break,
+    nonfinite,
     not_recorded,
     recompile,
     recompile_limit,
+    storage_overlap,
+    uninitialised_read,
 )
 from viewer.findings.evidence import Evidence, Timed
 from viewer.queries.rows import Finding
 from viewer.store.open import Trace
 
 _FINDERS: dict[str, Callable[[Evidence], list[Timed]]] = {
+    "nonfinite": nonfinite.find,
+    "uninitialised_read": uninitialised_read.find,
+    "storage_overlap": storage_overlap.find,
+    "changed_without_writer": changed_without_writer.find,
     "crash": crash.find,
-    "compile_failure": compile_failure.find,
     "recompile_limit": recompile_limit.find,
     "recompile": recompile.find,
     "graph_break": graph_break.find,
+    "compile_failure": compile_failure.find,
     "cache_bypass": cache_bypass.find,
     "not_recorded": not_recorded.find,
 }

@@ -24,6 +24,9 @@ REASONS: Mapping[str, str] = {
     "empty_file": "a log without a single byte",
     "not_a_log": "a file with the name of a log that holds no record",
     "not_read": "a log that could not be read",
+    "unknown_layout": "values whose layout does not stand before them; they are kept where it comes later",
+    "unknown_launch": "values or times of launches that are not in the log; they are left out",
+    "broken_values": "values that do not fit their layout, or are there twice; they are left out",
     "unknown_graph": "launches of a graph whose own record is missing; they are kept",
 }
 

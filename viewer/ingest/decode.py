@@ -38,7 +38,7 @@ def _check_of(hint: Any) -> Check:
     if origin is Literal:
         return _scalar(str)
     if origin is list:
-        return _ints if arguments[0] is int else _list(_check_of(arguments[0]))
+        return _FAST_LISTS.get(arguments[0]) or _list(_check_of(arguments[0]))
     if origin is dict:
         return _scalar(dict)
     if is_dataclass(hint) and isinstance(hint, type):
@@ -84,6 +84,13 @@ def _ints(value: Any, path: str) -> Any:
     return value
 
 
+def _numbers(value: Any, path: str) -> Any:
+    """Lists of numbers and None, the bulk of a log with values."""
+    if type(value) is not list or not _NUMBERS.issuperset(map(type, value)):
+        raise BadPayload(f"{path} is not a list of numbers")
+    return value
+
+
 def _list(item: Check) -> Check:
     def check(value: Any, path: str) -> Any:
         if type(value) is not list:
@@ -119,4 +126,6 @@ def _record(cls: type) -> Check:
     return check
 
 
+_NUMBERS = frozenset((int, float, type(None)))
+_FAST_LISTS: Mapping[Any, Check] = {int: _ints, float | None: _numbers}
 _NAMES = {str: "a text", bool: "true or false", dict: "an object"}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from tracer.records import Launches, Steps
+from tracer.records import DeviceTimes, Launches, Steps
 from viewer.ingest.decode import BadPayload
 from viewer.ingest.rows import Rows
 
+if TYPE_CHECKING:
+    from viewer.ingest.launch_columns import Places
+
 CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
-LAUNCH_COLUMNS = ("site", "start_ns", "end_ns", "device_duration_ns")
+LAUNCH_COLUMNS = ("site", "start_ns", "end_ns")
 
 
 class EndedStep(NamedTuple):
@@ -43,8 +46,7 @@ class LaunchBatches:
         calls, count, rows = batch.calls, len(batch.calls.call), len(batch.site)
         if any(len(getattr(calls, name)) != count for name in (*CALL_COLUMNS, "parent", "state")):
             raise BadPayload("Launches.calls has columns of unequal length")
-        device = batch.device_duration_ns or [-1] * rows
-        if not len(batch.start_ns) == len(batch.end_ns) == len(device) == rows:
+        if not len(batch.start_ns) == len(batch.end_ns) == rows:
             raise BadPayload("Launches has columns of unequal length")
         if sum(calls.launches) != rows or min(calls.launches, default=0) < 0:
             raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
@@ -52,7 +54,7 @@ class LaunchBatches:
             column.extend(getattr(calls, name))
         self.parents += calls.parent
         self.states += calls.state
-        for name, values in zip(LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.end_ns, device), strict=True):
+        for name, values in zip(LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.end_ns), strict=True):
             self.launches[name].extend(values)
 
     def finish(
@@ -63,9 +65,14 @@ class LaunchBatches:
         functions: Mapping[int, list[str]],
         graph_id: Callable[[int], int],
         site_id: Callable[[int, int], int],
-    ) -> None:
-        """Add calls and launches, each sorted by step and start, and the steps they belong to."""
-        if steps or self.parents:
-            from viewer.ingest.launch_columns import add_launches
+        times: Sequence[DeviceTimes] = (),
+    ) -> tuple[Places | None, int]:
+        """Add calls and launches, each sorted by step and start, and the steps they belong to.
 
-            add_launches(self, rows, log, steps, functions, graph_id, site_id)
+        Returns where they are, and how many of the `times` on the device belong to no launch.
+        """
+        if not steps and not self.parents:
+            return None, sum(len(batch.call) for batch in times)
+        from viewer.ingest.launch_columns import add_launches
+
+        return add_launches(self, rows, log, steps, functions, graph_id, site_id, times)

@@ -4,16 +4,59 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from tracer.records import DeviceTimes
 from viewer.ingest.columns import Column, as_column
 from viewer.ingest.launch_batches import EndedStep, LaunchBatches
 from viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
 _DEEPEST = 256
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where launches are: the calls of a log by position, and its launches in the order in which they were sent."""
+
+    position: dict[int, int]
+    """Number of a call in the log -> its position."""
+    graph: Ints
+    """Of each call, as the log numbers graphs."""
+    first: Ints
+    """The first launch of each call."""
+    count: Ints
+    """How many launches each call has."""
+    launch_owner: Ints
+    """Position of its call."""
+    launch_local_site: Ints
+    launch_id: Ints
+    launch_call: Ints
+    launch_step: Ints
+    launch_site: Ints
+
+    @cached_property
+    def _by_site(self) -> tuple[Ints, Ints, int]:
+        """Keys of call and site in order, the launch of each, and what the site is multiplied with."""
+        sites = int(self.launch_local_site.max(initial=0)) + 1
+        key = self.launch_owner * sites + self.launch_local_site
+        order = np.argsort(key, kind="stable")
+        return key[order], order, sites
+
+    def launches(self, call: Ints, site: Ints, occurrence: Ints) -> Ints:
+        """The launch of each call (a position), local site and occurrence; -1 where there is none."""
+        keys, order, sites = self._by_site
+        if not len(keys):
+            return np.full(len(call), -1, dtype=np.int64)
+        fits = (call >= 0) & (site >= 0) & (site < sites)
+        key = np.where(fits, call * sites + np.where(fits, site, 0), -1)
+        at = np.searchsorted(keys, key) + occurrence
+        inside = np.minimum(at, len(keys) - 1)
+        return np.where((at < len(keys)) & (keys[inside] == key), order[inside], -1)
 
 
 def add_launches(
@@ -24,10 +67,15 @@ def add_launches(
     functions: Mapping[int, list[str]],
     graph_id: Callable[[int], int],
     site_id: Callable[[int, int], int],
-) -> None:
-    """Add calls and launches of one log, each sorted by step and start, and its steps."""
+    times: Sequence[DeviceTimes] = (),
+) -> tuple[Places | None, int]:
+    """Add calls and launches of one log, each sorted by step and start, and its steps.
+
+    Returns where they are, and how many of the `times` on the device belong to no launch.
+    """
     calls = {name: _ints(column) for name, column in batches.calls.items()}
     count = len(calls["call"])
+    places, lost = None, sum(len(batch.call) for batch in times)
     if count:
         order = np.lexsort((calls["start_ns"], calls["step"]))
         rank = np.empty(count, dtype=np.int64)
@@ -35,8 +83,9 @@ def add_launches(
         ids = rank + rows.new_id("calls", count)
         columns = _call_columns(batches, log, calls, ids, functions, graph_id)
         rows.add_columns("calls", {name: column[order] for name, column in columns.items()})
-        _add_launches(batches, rows, log, calls, ids, site_id)
+        places, lost = _add_launches(batches, rows, log, calls, ids, site_id, times)
     _add_steps(rows, log, steps, calls)
+    return places, lost
 
 
 def _call_columns(
@@ -68,21 +117,49 @@ def _add_launches(
     calls: dict[str, Ints],
     call_ids: Ints,
     site_id: Callable[[int, int], int],
-) -> None:
-    sites, starts, ends, device = (_ints(column) for column in batches.launches.values())
-    if not len(sites):
-        return
+    times: Sequence[DeviceTimes],
+) -> tuple[Places, int]:
+    sites, starts, ends = (_ints(column) for column in batches.launches.values())
     owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
     step = calls["step"][owner]
+    order = np.lexsort((starts, step))
+    ids = np.empty(len(sites), dtype=np.int64)
+    ids[order] = np.arange(len(sites)) + rows.new_id("launches", len(sites))
+    places = Places(
+        position={number: i for i, number in enumerate(calls["call"].tolist())},
+        graph=calls["graph"],
+        first=np.cumsum(calls["launches"]) - calls["launches"],
+        count=calls["launches"],
+        launch_owner=owner,
+        launch_local_site=sites,
+        launch_id=ids,
+        launch_call=call_ids[owner],
+        launch_step=step,
+        launch_site=_map_pairs(calls["graph"][owner], sites, site_id),
+    )
+    device, lost = _device_times(places, times)
     columns = {
-        "log": np.full(len(sites), log), "call": call_ids[owner],
-        "site": _map_pairs(calls["graph"][owner], sites, site_id), "step": step, "thread": calls["thread"][owner],
-        "start_ns": starts, "duration_ns": np.ma.array(ends - starts, mask=ends < 0),
+        "launch": ids, "log": np.full(len(sites), log), "call": places.launch_call, "site": places.launch_site,
+        "step": step, "thread": calls["thread"][owner], "start_ns": starts,
+        "duration_ns": np.ma.array(ends - starts, mask=ends < 0),
         "device_duration_ns": np.ma.array(device, mask=device < 0),
     }  # fmt: skip
-    order = np.lexsort((starts, step))
-    launch = np.arange(len(sites)) + rows.new_id("launches", len(sites))
-    rows.add_columns("launches", {"launch": launch} | {name: column[order] for name, column in columns.items()})
+    if len(sites):
+        rows.add_columns("launches", {name: column[order] for name, column in columns.items()})
+    return places, lost
+
+
+def _device_times(places: Places, times: Sequence[DeviceTimes]) -> tuple[Ints, int]:
+    """Time on the device of each launch, -1 where it was not measured, and how many times are of no launch."""
+    device = np.full(len(places.launch_id), -1, dtype=np.int64)
+    lost = 0
+    for batch in times:
+        call = np.array([places.position.get(call, -1) for call in batch.call], dtype=np.int64)
+        launch, duration = (np.array(column, dtype=np.int64) for column in (batch.launch, batch.duration_ns))
+        fits = (call >= 0) & (launch >= 0) & (launch < places.count[call]) & (duration >= 0)
+        device[places.first[call[fits]] + launch[fits]] = duration[fits]
+        lost += int((~fits).sum())
+    return device, lost
 
 
 def _parent_positions(call: Ints, parents: Sequence[int | None]) -> Ints:

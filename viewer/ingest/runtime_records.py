@@ -11,6 +11,8 @@ from tracer.records import (
     ARTIFACT_PREFIX,
     FORMAT_VERSION,
     RECORD_TYPES,
+    Argument,
+    DeviceTimes,
     End,
     Failure,
     Graph,
@@ -20,9 +22,12 @@ from tracer.records import (
     Provenance,
     Record,
     Run,
+    SavedTensor,
     Skipped,
     Steps,
     Tensors,
+    ValueLayout,
+    Values,
 )
 from viewer.errors import StepscopeError
 from viewer.ingest.damage import Damage
@@ -32,6 +37,7 @@ from viewer.ingest.lenient_json import dumps, int64, loads
 from viewer.ingest.reader import LogRecord
 from viewer.ingest.rows import Rows
 from viewer.ingest.torch_events import OutputCode
+from viewer.ingest.value_batches import Place, ValueBatches
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
 _LOST = "its graph record is missing or broken"
@@ -51,6 +57,7 @@ class RuntimeRecords:
         self.tensors: list[Tensors] = []
         self.steps: dict[int, EndedStep] = {}
         self.batches = LaunchBatches()
+        self.values = ValueBatches(damage)
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
         self._graph_ids: dict[int, int] = {}
         self._site_ids: dict[tuple[int, int], int] = {}
@@ -81,7 +88,7 @@ class RuntimeRecords:
                 f"this stepscope reads up to {FORMAT_VERSION}: upgrade stepscope."
             )
 
-    def _take(self, value: Record, record: LogRecord, payload: dict[str, Any]) -> None:
+    def _take(self, value: Record, record: LogRecord, payload: dict[str, Any]) -> None:  # noqa: C901
         match value:
             case Run():
                 if self.run is None:
@@ -96,6 +103,8 @@ class RuntimeRecords:
                 self.steps.update(ended_steps(value))
             case Launches():
                 self.batches.add(value)
+            case DeviceTimes() | ValueLayout() | Values() | SavedTensor():
+                self.values.take(value, Place(record.place.line, record.place.start))
             case Skipped():
                 self.not_recorded[value.what, value.why, value.graph] += 1
             case Failure():
@@ -120,13 +129,19 @@ class RuntimeRecords:
         for tensors in self.tensors:
             self._add_tensors(tensors)
         functions = {number: graph.functions for number, graph in self.graphs.items()}
-        self.batches.finish(self.rows, self.log, self.steps, functions, self.graph_id, self.site_id)
+        places, lost = self.batches.finish(
+            self.rows, self.log, self.steps, functions, self.graph_id, self.site_id, self.values.device_times
+        )
+        if lost:
+            self.damage.add("unknown_launch", f"{lost:,} times on the device of launches that are not in the log")
+        self.values.finish(self.rows, self.log, places)
         self._add_not_recorded()
         if self.overhead is not None:
             cost = self.overhead
             self.rows.add(
-                "overhead", self.log, cost.hook_ns, cost.wall_ns, cost.log_bytes, cost.launches, cost.failures
-            )
+                "overhead", self.log, cost.hook_ns, cost.wall_ns, cost.log_bytes, cost.launches, cost.failures,
+                cost.stats_ns,
+            )  # fmt: skip
 
     def graph_id(self, number: int) -> int:
         """Id in the index; a graph whose record is lost gets a row that says so."""
@@ -175,14 +190,17 @@ class RuntimeRecords:
             ((graph_id, m.event, m.buffer, m.function, m.line, m.of) for m in graph.memory),
         )
         stacks, nodes = _provenance(self.provenance.get(graph.graph))
-        for site in graph.sites:
-            if (graph.graph, site.site) not in self._site_ids:
-                self._add_site(graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, []))
+        new = {site.site: site for site in reversed(graph.sites) if (graph.graph, site.site) not in self._site_ids}
+        sites = [site for site in graph.sites if new.get(site.site) is site]
+        for site in sites:  # arguments name sites that come later
+            self._site_ids[graph.graph, site.site] = self.rows.new_id("sites")
+        for site in sites:
+            self._add_site(graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, []))
 
     def _add_site(
         self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[Any]], nodes: list[str]
     ) -> None:
-        site_id = self._site_ids[number, site.site] = self.rows.new_id("sites")
+        site_id = self._site_ids[number, site.site]
         self.rows.add(
             "sites", site_id, graph_id, self.log, site.site, site.function, site.line, site.kernel, site.kind,
             site.operator, site.handle, None if site.snodes is None else dumps(site.snodes), dumps(site.outputs),
@@ -190,8 +208,19 @@ class RuntimeRecords:
         )  # fmt: skip
         self.rows.extend(
             "arguments",
-            ((site_id, i, a.name, a.role, a.buffer, a.parameter) for i, a in enumerate(site.arguments)),
+            (
+                (site_id, i, a.name, a.role, a.buffer, a.parameter, a.storage, a.held, *self._version(number, a))
+                for i, a in enumerate(site.arguments)
+            ),
         )
+
+    def _version(self, number: int, argument: Argument) -> tuple[int | None, int | None, str | None, int | None]:
+        """Where the value row of what an argument held stands; a site that is not in the graph is none."""
+        version = argument.version
+        site = None if version is None else self._site_ids.get((number, version.site))
+        if version is None or site is None:
+            return None, None, None, None
+        return site, version.argument, version.moment, version.item
 
     def _add_code(self, code: OutputCode, not_recorded: str | None) -> None:
         """A graph of which only the generated code is known."""
@@ -208,7 +237,7 @@ class RuntimeRecords:
             "tensors",
             (
                 (site_id, self.log, seen.call, t.argument, t.item, t.dtype, dumps(t.size), dumps(t.stride),
-                 t.device, t.offset, t.storage_bytes)
+                 t.device, t.offset, t.storage_bytes, t.storage)
                 for t in seen.tensors
             ),
         )  # fmt: skip

@@ -6,7 +6,10 @@ from pathlib import PurePath
 
 from viewer.queries import sql
 from viewer.queries.rows import NotRecorded, Problem
+from viewer.queries.values import has_values
 from viewer.store.open import Trace
+
+SEEN_AT_BUFFERS = "Values are seen at buffers only: what is born and masked inside one fused kernel cannot be seen."
 
 
 def problems(trace: Trace) -> list[Problem]:
@@ -31,3 +34,8 @@ def not_recorded(trace: Trace) -> list[NotRecorded]:
         trace, "SELECT what, why, log, graph, count FROM not_recorded ORDER BY log, graph NULLS FIRST, what, why"
     )
     return [NotRecorded(*row) for row in found]
+
+
+def inside_kernels(trace: Trace) -> list[NotRecorded]:
+    """What no recording of values can show; nothing where none were recorded."""
+    return [NotRecorded("values inside a kernel", SEEN_AT_BUFFERS, None, None, 1)] if has_values(trace) else []

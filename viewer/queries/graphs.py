@@ -58,6 +58,11 @@ def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
     return GraphDetail(row, site_rows(trace, sites), memory_statements(trace, graph), wrapper_code(trace, row))
 
 
+def graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
+    """``0/0 forward``."""
+    return " ".join(part for part in (compile_id or f"graph {graph}", phase) if part)
+
+
 def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
     """The generated wrapper's source; None when the log does not hold it."""
     if graph.output_code is None:
@@ -92,13 +97,13 @@ def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultd
     tensors = _tensors(trace, sites, call)
     found = sql.rows(
         trace,
-        "SELECT site, argument, name, role, buffer, parameter FROM arguments WHERE list_contains($1, site)"
-        " ORDER BY site, argument",
+        "SELECT site, argument, name, role, buffer, parameter, storage, held FROM arguments"
+        " WHERE list_contains($1, site) ORDER BY site, argument",
         [list(sites)],
     )
     rows: defaultdict[int, list[ArgumentRow]] = defaultdict(list)
     for site, argument, *rest in found:
-        rows[site].append(ArgumentRow(*[argument, *rest, tensors[site, argument]]))
+        rows[site].append(ArgumentRow(*[argument, *rest[:4], tensors[site, argument], *rest[4:]]))
     return rows
 
 
@@ -109,7 +114,8 @@ def _tensors(
     found = sql.rows(
         trace,
         """
-        SELECT site, argument, item, dtype, size, stride, device, storage_offset, storage_bytes FROM tensors
+        SELECT site, argument, item, dtype, size, stride, device, storage_offset, storage_bytes, storage_address
+        FROM tensors
         WHERE list_contains($1, site)
           AND ($2 IS NULL OR local_call <= (SELECT local_call FROM calls WHERE call = $2))
         QUALIFY local_call = max(local_call) OVER (PARTITION BY site, argument)
@@ -118,10 +124,10 @@ def _tensors(
         [list(sites), call],
     )
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for site, argument, item, dtype, size, stride, device, offset, storage_bytes in found:
+    for site, argument, item, dtype, size, stride, device, offset, storage_bytes, address in found:
         tensor = {
             "item": item, "dtype": dtype, "size": sql.json_value(size), "stride": sql.json_value(stride),
-            "device": device, "offset": offset, "storage_bytes": storage_bytes,
+            "device": device, "offset": offset, "storage_bytes": storage_bytes, "storage": address,
         }  # fmt: skip
         rows[site, argument].append(tensor)
     return rows

@@ -10,6 +10,7 @@ from viewer.queries import sql
 from viewer.queries.graphs import graph_row, memory_statements, site_rows, wrapper_code
 from viewer.queries.kernel_code import cut
 from viewer.queries.rows import LaunchDetail, MemoryStatementRow
+from viewer.queries.values import call_tree, has_values, launch_values
 from viewer.store.open import Trace
 
 _LAUNCH = """
@@ -21,19 +22,6 @@ _LAUNCH = """
             AND step = (SELECT step FROM launches WHERE launch = $1)) first ON true
     LEFT JOIN steps s ON s.log = l.log AND s.step = l.step
     WHERE l.launch = $1
-"""
-_CALL_TREE = """
-    WITH RECURSIVE up AS (
-        SELECT call, parent, graph, 0 AS above FROM calls WHERE call = $1
-        UNION ALL
-        SELECT p.call, p.parent, p.graph, up.above + 1 FROM calls p JOIN up ON p.call = up.parent AND p.graph = up.graph
-        WHERE up.above < 64
-    ), down AS (
-        SELECT call, 0 AS below FROM up WHERE above = (SELECT max(above) FROM up)
-        UNION ALL
-        SELECT c.call, down.below + 1 FROM calls c JOIN down ON c.parent = down.call WHERE down.below < 64
-    )
-    SELECT c.call, c.function FROM calls c JOIN down ON down.call = c.call
 """
 _SHARED_SCOPE = ("call", "partition_")
 _SAME_STORAGE = ("reuse", "alias")
@@ -71,6 +59,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         read_by=flow.read_by(launch),
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
+        values=launch_values(trace, launch, call, site_id, site.arguments) if has_values(trace) else [],
     )
 
 
@@ -94,7 +83,7 @@ class _Flow:
 
     def __init__(self, trace: Trace, graph: int, call: int, first: int, last: int) -> None:
         self._storage = _storages(memory_statements(trace, graph))
-        functions: dict[int, str] = dict(sql.rows(trace, _CALL_TREE, [call]))
+        functions = call_tree(trace, call)
         launches = sql.rows(
             trace,
             "SELECT launch, call, site FROM launches WHERE launch BETWEEN ? AND ? AND list_contains(?, call)"

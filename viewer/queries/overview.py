@@ -5,12 +5,14 @@ from __future__ import annotations
 from viewer.findings import all_findings
 from viewer.ingest.known_events import UNKNOWN_EVENT
 from viewer.queries import sql
-from viewer.queries.damage import not_recorded, problem_counts
+from viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded, problem_counts
 from viewer.queries.graphs import list_graphs
 from viewer.queries.rows import Counts, OverheadRow, Overview, RunRow
 from viewer.queries.runs import list_runs
 from viewer.queries.steps import list_steps
 from viewer.store.open import Trace
+
+_LEVELS_WITH_VALUES = ("values", "save")
 
 
 def overview(trace: Trace) -> Overview:
@@ -45,9 +47,10 @@ def _meta(trace: Trace) -> dict[str, str]:
 def _counts(meta: dict[str, str], runs: list[RunRow]) -> Counts:
     """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote."""
     recorded = any(run.level is not None for run in runs)
-    logs, records, compiles, graphs, sites, launches, steps = (
+    with_values = any(run.level in _LEVELS_WITH_VALUES for run in runs)
+    logs, records, compiles, graphs, sites, launches, steps, values = (
         int(meta.get(f"count:{table}", 0))
-        for table in ("logs", "records", "compiles", "graphs", "sites", "launches", "steps")
+        for table in ("logs", "records", "compiles", "graphs", "sites", "launches", "steps", "value_rows")
     )
     return Counts(
         logs=logs,
@@ -56,7 +59,7 @@ def _counts(meta: dict[str, str], runs: list[RunRow]) -> Counts:
         graphs=graphs,
         launch_sites=sites if recorded else None,
         launches=launches if recorded else None,
-        value_rows=None,
+        value_rows=values if values or with_values else None,
         steps=steps if recorded else None,
         lifetime_events=None,
     )
@@ -67,7 +70,7 @@ def _overhead(trace: Trace, launches: int) -> OverheadRow:
     records."""
     found = sql.row(
         trace,
-        "SELECT sum(hook_ns), NULL, sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",
+        "SELECT sum(hook_ns), sum(stats_ns), sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",
     )
     hook_ns, stats_ns, wall_ns, log_bytes, failures = found or (None,) * 5
     batches = (
@@ -80,7 +83,7 @@ def _overhead(trace: Trace, launches: int) -> OverheadRow:
 
 
 def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
-    notes = []
+    notes = [SEEN_AT_BUFFERS] if int(meta.get("count:value_rows", 0)) else []
     plain = [run for run in runs if run.level is None]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch alone wrote this trace: it shows compiles, and has no steps or launches.")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from viewer.queries import sql
+from viewer.queries.graphs import graph_label
 from viewer.queries.launches import launch_detail
 from viewer.queries.rows import CallRow, LaunchColumns, Span, StepRow, Timeline
+from viewer.queries.values import HEALTH_INDEX, has_values
 from viewer.store.open import Trace
 
 __all__ = ["launch_detail", "list_steps", "timeline"]
@@ -15,17 +17,21 @@ _WINDOW = (
 _CROWDED = f"SELECT l.thread FROM launches l WHERE {_WINDOW} GROUP BY l.thread HAVING count(*) > 2 * $width"
 # A launch that is drawn by itself has a key of its own below zero, narrow neighbours share that of their pixel.
 _LAUNCHES = f"""
-    WITH shown AS (
-        SELECT l.launch, l.thread, l.start_ns - $start AS since_ns, coalesce(l.duration_ns, -1) AS duration_ns,
+    WITH health AS (
+        SELECT v.launch, min({HEALTH_INDEX}) AS worst FROM value_rows v
+        WHERE v.log = $log AND v.step = $step AND v.moment = 'after' GROUP BY v.launch
+    ), shown AS (
+        SELECT l.launch, l.thread, h.worst, l.start_ns - $start AS since_ns, coalesce(l.duration_ns, -1) AS duration_ns,
                CASE WHEN list_contains($crowded, l.thread) AND l.duration_ns < $pixel
                     THEN (l.start_ns - $start) // $pixel ELSE -1 - l.launch END AS bin
-        FROM launches l WHERE {_WINDOW}
+        FROM launches l LEFT JOIN health h ON h.launch = l.launch WHERE {_WINDOW}
     ), bins AS (
         SELECT max_by(launch, duration_ns) AS launch, thread, min(since_ns) AS since_ns,
-               max(since_ns + duration_ns) - min(since_ns) AS duration_ns, count(*) AS launches
+               max(since_ns + duration_ns) - min(since_ns) AS duration_ns, count(*) AS launches,
+               coalesce(min(worst), -1) AS worst
         FROM shown GROUP BY thread, bin
     )
-    SELECT b.launch, l.site, b.thread, b.since_ns, b.duration_ns, b.launches
+    SELECT b.launch, l.site, b.thread, b.since_ns, b.duration_ns, b.launches, b.worst
     FROM bins b JOIN launches l ON l.launch = b.launch ORDER BY b.thread, b.since_ns, b.launch
 """
 _CALLS = """
@@ -74,7 +80,9 @@ def timeline(
     pixel = max(1, (stop - start) // width)
     crowded = [thread for (thread,) in sql.rows_named(trace, _CROWDED, {**window, "step": step, "width": width})]
     launches = sql.rows_named(trace, _LAUNCHES, {**window, "step": step, "pixel": pixel, "crowded": crowded})
-    columns = LaunchColumns(*([list(column) for column in zip(*launches, strict=True)] or [[] for _ in range(6)]))
+    columns = LaunchColumns(*([list(column) for column in zip(*launches, strict=True)] or [[] for _ in range(7)]))
+    if not has_values(trace):
+        columns.health.clear()
     calls = sql.rows_named(trace, _CALLS, {**window, "step": step, "most": 4 * width})
     spans = sql.rows_named(trace, _SPANS, {**window, "most": 4 * width})
     return Timeline(
@@ -121,12 +129,7 @@ def _sites(trace: Trace, sites: set[int]) -> dict[int, dict[str, str]]:
     return {site: {"kernel": kernel, "kind": kind} for site, kernel, kind in found}
 
 
-def _graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
-    """``0/0 forward``."""
-    return " ".join(part for part in (compile_id or f"graph {graph}", phase) if part)
-
-
 def _call(row: sql.Row) -> CallRow:
     call, graph, compile_id, phase, function, *rest = row
-    label = _graph_label(graph, compile_id, phase)
+    label = graph_label(graph, compile_id, phase)
     return CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)

@@ -69,7 +69,8 @@ CREATE TABLE arguments (
     site BIGINT, argument BIGINT, name VARCHAR, role VARCHAR, buffer VARCHAR, parameter VARCHAR,
     storage VARCHAR, held VARCHAR,   -- input, written, uninitialised; NULL: not known
     version_site BIGINT,             -- id in the index; NULL: its value stands nowhere
-    version_argument BIGINT, version_moment VARCHAR
+    version_argument BIGINT, version_moment VARCHAR,
+    version_item BIGINT              -- NULL: all of it
 );
 CREATE TABLE tensors (               -- what the arguments were at run time
     site BIGINT, log BIGINT, local_call BIGINT, argument BIGINT, item BIGINT, dtype VARCHAR,

@@ -1,0 +1,13 @@
+// Text to the clipboard; the button says how it went.
+
+export async function copy(event, text) {
+  const button = event.currentTarget;
+  const said = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "The browser refused";
+  }
+  setTimeout(() => (button.textContent = said), 1500);
+}

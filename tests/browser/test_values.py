@@ -1,0 +1,143 @@
+"""Values in a real browser: the panel's strips, plots and the heat map with mouse and keys, also in a report."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from tests.browser.conftest import Visit
+from tests.viewer import value_log
+from viewer.app import create_app
+from viewer.report import render_report
+from viewer.server import listen
+from viewer.store.open import Trace, open_trace
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    with open_trace(value_log.recorded(8).write(tmp_path_factory.mktemp("values") / "values.log")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def served(values: Trace) -> Iterator[str]:
+    with listen("127.0.0.1", 0) as bound:
+        config = uvicorn.Config(
+            create_app(values), loop="asyncio", http="h11", ws="none", lifespan="off", log_level="error"
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + 20
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)
+
+
+def test_panel_shows_before_and_after(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/steps/5?log=0&launch=21")
+    lines = page.locator("#panel .value-line")
+    lines.first.wait_for()
+    assert lines.locator(".when").all_inner_texts() == ["before", "after"]
+    part = lines.nth(1).locator(".part.v-nan")
+    assert part.get_attribute("data-count") == "7"
+    assert part.evaluate("(part) => part.clientWidth") >= 12
+    page.locator("#panel").get_by_text("NaN 7").wait_for()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#panel .value-strip.uninitialised").wait_for()
+    page.locator("#panel a.curve-link").last.click()
+    page.wait_for_url(re.compile(r"/curves\?site=0&argument=2&moment=after"))
+
+
+def test_one_element_of_many_stays_visible(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/steps/5?log=0&launch=21")
+    widths = page.evaluate(
+        """async () => {
+            const { strip } = await import("#js/value_lines.js");
+            const row = { skipped: null, numel: 1e9, looked_at: 1e9, nan: 1, positive_infinity: 1, zero: 1, subnormal: 1 };
+            const box = strip(row);
+            document.querySelector("#panel").append(box);
+            return [...box.children].map((part) => part.getBoundingClientRect().width);
+        }"""
+    )
+    assert len(widths) == 5
+    assert min(widths) >= 3
+    assert widths[0] > 100
+
+
+def test_heat_map_reads_cells_and_opens_them(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/values")
+    picture = page.locator(".heat-picture")
+    picture.focus()
+    for key in ["ArrowRight", "ArrowDown", *["ArrowRight"] * 5]:
+        page.keyboard.press(key)
+    tip = page.locator(".heat-box .tip")
+    assert "step 5 · NaN" in tip.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/steps/5\?log=0&launch=21"))
+
+
+def test_plot_is_read_by_keys_and_mouse_and_opens_launches(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/graphs/0/buffers/buf0")
+    picture = page.locator(".plot .picture")
+    picture.focus()
+    page.keyboard.press("End")
+    tip = page.locator(".plot .tip")
+    assert "step 7 · launch 29" in tip.inner_text()
+    assert "NaN 7" in tip.inner_text()
+    page.keyboard.press("Home")
+    assert "largest 64" in tip.inner_text()
+    page.locator(".log-switch input").uncheck()
+    box = page.locator(".plot").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] - 18, box["y"] + 100)
+    page.wait_for_url(re.compile(r"/steps/7\?log=0&launch=29"))
+
+
+def test_chosen_statistic_is_kept_in_the_address(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/curves?site=0&argument=2&moment=after")
+    page.get_by_role("button", name="mean", exact=True).click()
+    page.wait_for_url(re.compile("statistic=mean"))
+    page.reload()
+    assert page.get_by_role("button", name="mean", exact=True).get_attribute("aria-pressed") == "true"
+
+
+def test_brackets_walk_through_findings(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/graphs")
+    hrefs = page.locator("#finding-links a").evaluate_all("(links) => links.map((link) => link.href)")
+    page.keyboard.press("]")
+    page.wait_for_url(hrefs[0])
+    page.keyboard.press("[")
+    page.locator("#said").get_by_text("This is the first finding.").wait_for()
+
+
+def test_report_shows_values_from_the_disk(offline: Visit, values: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render_report(values), "utf-8")
+    page = offline.page
+    page.goto(f"{path.as_uri()}#/steps/5?log=0&launch=21")
+    page.locator("#panel .part.v-nan").wait_for()
+    page.locator("#panel .arguments td a code", has_text="buf1").click()
+    page.locator(".page.shown .plot .picture").focus()
+    page.keyboard.press("End")
+    assert "step 7" in page.locator(".page.shown .plot .tip").inner_text()
+    page.keyboard.press("Enter")
+    page.locator("#panel h2").get_by_text("cpp_fused_relu_0").wait_for()
+    page.goto(f"{path.as_uri()}#/values?log=0")
+    page.locator(".page.shown .heat-picture").wait_for()

@@ -1,0 +1,222 @@
+"""Which version of a buffer each argument holds, and where each version is read."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from tracer.inductor.operators import operator_schema
+from tracer.inductor.versions import Followed, follow
+from tracer.inductor.wrapper_source import WrapperSource, analyse
+
+KERNELS = "\n".join(
+    f"cpp_{name} = async_compile.cpp_pybinding({types!r}, r''' extern \"C\" void kernel({parameters}) {{}} ''')"
+    for name, types, parameters in (
+        ("map", ["const float*", "float*"], "const float* in_ptr0, float* out_ptr0"),
+        ("add", ["const float*", "const float*", "float*"], "const float* in_ptr0, const float* in_ptr1, float* out_ptr0"),
+        ("inplace", ["float*", "const float*"], "float* in_out_ptr0, const float* in_ptr0"),
+    )
+)  # fmt: skip
+
+
+def wrapper(body: str) -> WrapperSource:
+    source = f"# AOT ID: ['0_inference']\n{KERNELS}\ndef call(args):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
+    return analyse(source, operator_schema)
+
+
+def held(followed: Followed, site: int, argument: int) -> tuple[object, ...]:
+    found = followed.sites[site].arguments[argument]
+    version = found.version
+    return found.storage, found.held, (version.site, version.argument, version.moment) if version else None
+
+
+def reads(followed: Followed) -> list[tuple[int, int, str]]:
+    return [(read.site, read.argument, read.moment) for point in followed.points for read in point.reads]
+
+
+CHAIN = """
+    arg0_1, = args
+    args.clear()
+    assert_size_stride(arg0_1, (4, 8), (8, 1))
+    buf0 = empty_strided_cpu((4, 8), (8, 1), torch.float32)
+    cpp_map(arg0_1, buf0)
+    buf1 = empty_strided_cpu((4, 8), (8, 1), torch.float32)
+    cpp_add(arg0_1, buf0, buf1)
+    del arg0_1
+    del buf0
+    return (buf1, )
+"""
+
+
+def test_each_version_is_read_once() -> None:
+    found = follow(wrapper(CHAIN))
+    assert reads(found) == [(0, 0, "before"), (0, 1, "after"), (1, 2, "after")]
+    assert held(found, 0, 0) == ("arg0_1", "input", (0, 0, "before"))
+    assert held(found, 1, 0) == ("arg0_1", "input", (0, 0, "before"))
+    assert held(found, 1, 1) == ("buf0", "written", (0, 1, "after"))
+
+
+def test_memory_that_nobody_has_written_has_no_version() -> None:
+    found = follow(wrapper(CHAIN))
+    assert held(found, 0, 1) == ("buf0", "uninitialised", None)
+    found = follow(wrapper("buf0 = empty_strided_cpu((4,), (1,), torch.float32)\ncpp_map(buf0, buf0)"))
+    assert held(found, 0, 0) == ("buf0", "uninitialised", None)
+    assert reads(found) == [(0, 1, "after")]
+
+
+def test_a_reuse_leads_to_the_same_storage() -> None:
+    body = """
+    buf0 = empty_strided_cpu((4, 8), (8, 1), torch.float32)
+    cpp_map(arg0_1, buf0)
+    buf1 = reinterpret_tensor(buf0, (8, 4), (4, 1), 0); del buf0  # reuse
+    cpp_inplace(buf1, arg1_1)
+    cpp_map(buf1, arg2_1)
+    """
+    found = follow(wrapper(body))
+    assert held(found, 1, 0) == ("buf0", "written", (0, 1, "after"))
+    assert held(found, 2, 0) == ("buf0", "written", (1, 0, "after"))
+    assert reads(found) == [(0, 0, "before"), (0, 1, "after"), (1, 1, "before"), (1, 0, "after"), (2, 1, "after")]
+
+
+def test_a_part_that_nobody_wrote_as_such_is_read_before_its_first_use() -> None:
+    body = """
+    buf2 = empty_strided_cpu((8, 8), (8, 1), torch.float32)
+    buf0 = reinterpret_tensor(buf2, (4, 8), (8, 1), 0)  # alias
+    cpp_map(arg0_1, buf0)
+    buf1 = reinterpret_tensor(buf2, (4, 8), (8, 1), 32)  # alias
+    cpp_map(arg0_1, buf1)
+    cpp_map(buf2, arg1_1)
+    cpp_map(buf2, arg1_1)
+    """
+    found = follow(wrapper(body))
+    assert held(found, 2, 0) == ("buf2", "written", (2, 0, "before"))
+    assert held(found, 3, 0) == ("buf2", "written", (2, 0, "before"))
+
+
+def test_members_of_a_pool_are_storages_of_their_own() -> None:
+    body = """
+    pool0 = empty_strided_cpu((64, ), (1, ), torch.uint8)
+    buf0 = alloc_from_pool(pool0, 0, torch.float32, (4, ), (1, ))
+    cpp_map(arg0_1, buf0)
+    buf1 = alloc_from_pool(pool0, 16, torch.float32, (4, ), (1, ))
+    cpp_map(buf0, buf1)
+    cpp_map(buf0, arg1_1)
+    """
+    found = follow(wrapper(body))
+    assert held(found, 1, 1) == ("buf1", "uninitialised", None)
+    assert held(found, 2, 0) == ("buf0", "written", (0, 1, "after"))
+
+
+def test_members_of_what_a_launch_returned() -> None:
+    body = """
+    buf0 = torch.ops.aten.sort.default(arg0_1)
+    buf1 = buf0[0]
+    buf2 = buf0[1]
+    del buf0
+    cpp_map(buf1, arg1_1)
+    cpp_map(buf2, arg1_1)
+    """
+    found = follow(wrapper(body))
+    version = found.sites[1].arguments[0].version
+    assert version is not None
+    assert (version.site, version.moment, version.item) == (0, "after", 0)
+    version = found.sites[2].arguments[0].version
+    assert version is not None
+    assert version.item == 1
+
+
+def test_a_view_that_an_operator_returns_shares_the_storage() -> None:
+    body = """
+    buf0 = torch.ops.aten.view_as_real.default(arg0_1)
+    cpp_inplace(buf0, arg1_1)
+    cpp_map(arg0_1, arg2_1)
+    """
+    found = follow(wrapper(body))
+    assert found.sites[0].arguments[-1].storage == "arg0_1"
+    assert held(found, 1, 0) == ("arg0_1", "input", (1, 0, "before"))
+    assert held(found, 2, 0) == ("arg0_1", "written", (2, 0, "before"))
+
+
+def test_a_mutated_argument_of_an_operator_is_read_after_it() -> None:
+    found = follow(wrapper("aten.index_put_(arg0_1, [arg1_1], arg2_1, False)\ncpp_map(arg0_1, arg3_1)"))
+    assert (0, 0, "after") in reads(found)
+    assert held(found, 1, 0) == ("arg0_1", "written", (0, 0, "after"))
+
+
+def test_what_a_collective_writes_is_read_when_it_was_waited_for() -> None:
+    body = """
+    buf0 = torch.ops._c10d_functional.all_reduce_.default(arg0_1, 'sum', '0')
+    cpp_map(arg1_1, arg2_1)
+    torch.ops._c10d_functional.wait_tensor.default(arg0_1)
+    cpp_map(arg0_1, arg2_1)
+    """
+    found = follow(wrapper(body))
+    assert (0, 0, "after") not in reads(found)
+    assert held(found, 3, 0) == ("arg0_1", "written", (2, 0, "after"))
+
+
+def test_what_a_branch_leaves_is_read_again() -> None:
+    body = """
+    cpp_map(arg0_1, arg1_1)
+    if arg2_1.item():
+        cpp_map(arg0_1, arg1_1)
+    cpp_map(arg1_1, arg3_1)
+    """
+    found = follow(wrapper(body))
+    assert held(found, 2, 0) == ("arg1_1", "written", (2, 0, "before"))
+
+
+def test_only_what_is_wanted_is_read_and_what_its_writer_did_not_show_is_read_before() -> None:
+    found = follow(wrapper(CHAIN), lambda site, argument: site.kernel == "cpp_add")
+    assert reads(found) == [(1, 0, "before"), (1, 1, "before"), (1, 2, "after")]
+
+
+def test_again_reads_before_every_launch() -> None:
+    found = follow(wrapper(CHAIN), again=True)
+    assert [read for read in reads(found) if read[2] == "before"] == [
+        (0, 0, "before"),
+        (1, 0, "before"),
+        (1, 1, "before"),
+    ]
+    assert held(found, 1, 1) == ("buf0", "written", (0, 1, "after"))
+
+
+def test_deferred_readings_wait_until_something_would_change() -> None:
+    found = follow(wrapper(CHAIN), deferred=True)
+    assert [len(point.reads) for point in found.points] == [3]
+    assert sorted(reads(found)) == sorted(reads(follow(wrapper(CHAIN))))
+    freed = wrapper(CHAIN)
+    point = follow(freed, deferred=True).points[0]
+    assert point.place == "before"
+    assert point.statement.lineno == _line(freed, "del arg0_1")
+
+
+@pytest.mark.parametrize(
+    "writer", ["cpp_inplace(buf0, arg1_1)", "aten.index_put_(buf0, [arg1_1], arg2_1, False)", "buf0.copy_(arg1_1)"]
+)
+def test_deferred_readings_come_before_the_next_writer(writer: str) -> None:
+    body = f"buf0 = empty_strided_cpu((4, ), (1, ), torch.float32)\ncpp_map(arg0_1, buf0)\n{writer}\nreturn (buf0, )"
+    source = wrapper(body)
+    found = follow(source, deferred=True)
+    first = next(
+        point for point in found.points if (0, 1, "after") in [(r.site, r.argument, r.moment) for r in point.reads]
+    )
+    assert first.place == "before"
+    assert first.statement.lineno == _line(source, writer)
+    assert (1, 0, "after") in reads(found)
+
+
+def test_sizes_that_vary_are_looked_at_in_each_call() -> None:
+    fixed = follow(wrapper(CHAIN)).points
+    assert [read.is_fixed for point in fixed for read in point.reads] == [True, True, True]
+    body = "s0 = arg0_1\nbuf0 = empty_strided_cpu((s0, 8), (8, 1), torch.float32)\ncpp_map(arg1_1, buf0)"
+    varying = follow(wrapper(body)).points
+    assert not any(read.is_fixed for point in varying for read in point.reads)
+
+
+def _line(source: WrapperSource, text: str) -> int:
+    return next(
+        node.lineno for node in ast.walk(source.tree) if isinstance(node, ast.stmt) and ast.unparse(node) == text
+    )

@@ -1,0 +1,220 @@
+"""The pages about values: what they show, what they say when there is nothing, and names that are no plain names."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.viewer import synthetic, value_log
+from tests.viewer.synthetic import LogBuilder
+from tests.viewer.web import Client
+from viewer import contexts, rendering, report_values
+from viewer.addresses import slug
+from viewer.queries.rows import HEALTH, Counts, Finding, HeatMap, Spread
+from viewer.report import render_report
+from viewer.store.open import Trace, open_trace
+from viewer.value_pages import worst_sites
+
+Opened = Callable[[LogBuilder | bytes], Trace]
+
+HOSTILE = "</script><img src=x onerror=alert(1)>'\"&/..%2F?#{{7*7}} ✖‮"
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    with open_trace(value_log.recorded(8).write(tmp_path_factory.mktemp("trace") / "values.log")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(trace: Trace) -> Client:
+    return Client(trace)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    names = {"kernel": HOSTILE, "buffer": HOSTILE, "mm": "a/b.json"}
+    log = value_log.recorded(8, names=names)
+    with open_trace(log.write(tmp_path_factory.mktemp("trace") / "hostile.log")) as opened:
+        yield Client(opened)
+
+
+def test_kernel_page_says_what_varies_and_what_never_does(client: Client) -> None:
+    text = re.sub(r"<[^>]+>|\s+", " ", client.get("/kernels/extern_kernels.mm").text)
+    text = re.sub(" +", " ", text)
+    assert "max 64 … 65,504" in text
+    assert "no NaN, −inf, zero, subnormal" in text
+    assert "Launches 8" in text
+
+
+def test_buffer_page_shows_versions_with_their_numbers(client: Client) -> None:
+    html = client.get("/graphs/0/buffers/buf0").text
+    assert 'data-plot="buffer"' in html
+    assert "65,504" in html
+    assert "[1, 1]" in html, "the first infinity, as an index"
+    assert '/steps/5?log=0&amp;launch=20"' in html
+
+
+def test_page_data_holds_only_what_is_drawn(client: Client) -> None:
+    found = re.search(r'id="page-data">(.*?)</script>', client.get("/graphs/0/buffers/buf0").text, re.DOTALL)
+    assert found
+    assert json.loads(found[1])["buffer"]["sites"] == []
+    assert client.get("/graphs/0/buffers/buf0.json").json()["detail"]["sites"]
+
+
+def test_values_page_lists_the_worst_first(client: Client) -> None:
+    worst = client.get("/values.json").json()["worst"]
+    assert [(row["kernel"], row["health"], row["first_step"], row["cells"]) for row in worst] == [
+        ("cpp_fused_relu_0", "nan", 5, 3),
+        ("extern_kernels.mm", "positive_infinity", 5, 3),
+    ]
+
+
+def test_curve_begins_with_the_statistic_of_the_address(client: Client) -> None:
+    asked = "/curves.json?site=0&argument=2&moment=after"
+    assert client.get(asked).json()["statistic"] == "largest"
+    assert client.get(f"{asked}&statistic=mean").json()["statistic"] == "mean"
+    assert client.get(f"{asked}&statistic=nothing").json()["statistic"] == "largest"
+    shown = client.get(asked).json()
+    assert [(row["name"], row["shown_as"]) for row in shown["others"]] == [
+        ("arg0_1", "before"),
+        ("arg1_1", "before"),
+        ("buf0", "after"),
+    ]
+    assert shown["curve"]["limit"] == value_log.LIMIT
+
+
+@pytest.mark.parametrize("path", ["/kernels/extern_kernels.mm", "/graphs/0/buffers/buf0", "/values"])
+def test_without_values_the_pages_say_how_to_record_them(opened: Opened, path: str) -> None:
+    client = Client(opened(synthetic.recorded()))
+    assert "stepscope run --level values -- python train.py" in client.get(path).text
+
+
+def test_a_run_that_was_asked_for_values_is_not_told_to_ask_for_them(opened: Opened) -> None:
+    text = Client(opened(synthetic.recorded(level="values"))).get("/values").text
+    assert "--level values" not in text
+    assert "/problems#not-recorded" in text
+
+
+def test_hostile_names_have_pages_and_stay_text(hostile: Client) -> None:
+    paths = [f"/kernels/{slug(HOSTILE)}", f"/graphs/0/buffers/{slug(HOSTILE)}", f"/kernels/{slug('a/b.json')}"]
+    for path in [*paths, "/kernels", "/graphs/0/buffers", "/values", "/curves?site=0&argument=2", "/graphs/0", "/"]:
+        answer = hostile.get(path)
+        assert answer.status_code == 200, path
+        assert "<img" not in answer.text
+        assert "{{7*7}}" in answer.text or "49" not in answer.text
+    assert hostile.get(f"{paths[0]}.json").json()["detail"]["row"]["kernel"] == HOSTILE
+    assert hostile.get(f"{paths[1]}.json").json()["detail"]["row"]["buffer"] == HOSTILE
+
+
+def test_every_link_of_the_pages_leads_somewhere(hostile: Client) -> None:
+    seen: set[str] = set()
+    for path in ("/kernels", "/graphs/0/buffers", "/values", "/curves?site=0&argument=2", f"/kernels/{slug(HOSTILE)}"):
+        seen |= set(re.findall(r'href="(/[^"#]*)', hostile.get(path).text))
+    for href in sorted(seen):
+        if not href.startswith("/static"):
+            assert hostile.get(href.replace("&amp;", "&")).status_code in {200, 303}, href
+
+
+def heat(**changes: Any) -> HeatMap:
+    row = HeatMap(0, [], [7, 8, 9], ["a", "b", "c"], [0, 0, 0], [0, 1, 2], list(HEALTH), [], [], 3)
+    return replace(
+        row, cells=[[5, 5, 4], [5, 3, 0], [-1, 1, 1]], launches=[[0, 3, 6], [1, 4, 7], [-1, 5, 8]], **changes
+    )
+
+
+def test_worst_sites_of_a_hand_made_map() -> None:
+    found = worst_sites(heat())
+    assert [(row.site, row.health, row.first_step, row.first_launch, row.cells) for row in found] == [
+        (8, "nan", 2, 7, 1),
+        (9, "positive_infinity", 1, 5, 2),
+    ]
+
+
+def test_a_large_map_keeps_its_worst_columns() -> None:
+    steps = list(range(1000))
+    cells = [[0 if step in (3, 777) else 5 for step in steps] for _ in range(100)]
+    wide = HeatMap(0, [], list(range(100)), ["k"] * 100, [0] * 100, steps, list(HEALTH), cells, cells, 1000)
+    small = report_values.narrowed(wide, 4_000)
+    assert {3, 777} <= set(small.steps)
+    assert len(small.steps) <= 42
+    assert all(len(row) == len(small.steps) for row in (*small.cells, *small.launches))
+    assert report_values.narrowed(heat(), 4_000) == heat()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.1, 65504.0, "0.1 … 65,504"),
+        (0, 0, "0"),
+        ([4, 8], [6, 8], "[4, 8] … [6, 8]"),
+        (None, None, "–"),
+        (True, True, "1"),
+    ],
+)
+def test_spreads(low: object, high: object, expected: str) -> None:
+    assert rendering.spread_text(Spread("x", low, high, 2)) == expected
+
+
+def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
+    from viewer.queries.overview import overview
+
+    evidence = {
+        "in": ["buf16 finite", "<b>"],
+        "out": ["NaN 4,992 of 8,192"],
+        "inside": "Nothing inside can be seen.",
+        "step": 2,
+    }
+    finding = Finding("nonfinite", "critical", "NaN made", "rule", evidence, "/steps/2?log=0")
+    shown = replace(overview(trace), findings=[finding])
+    template = rendering.environment().get_template("overview.html")
+    html = template.render(overview=shown, frame=frame(shown.counts), section="Overview", import_map="")
+    assert "buf16 finite · &lt;b&gt;" in html
+    assert "NaN 4,992 of 8,192" in html
+    assert "Nothing inside can be seen." in html
+    assert html.count("Nothing inside") == 1
+    assert '<ol id="finding-links" hidden><li><a href="/x">title</a></li></ol>' in html
+
+
+def frame(counts: Counts) -> contexts.Frame:
+    link = contexts.FindingLink("title", "critical", "/x")
+    return contexts.Frame([], ["train.py"], 0, 0, None, 0, "0", counts, [link])
+
+
+def data_of(html: str) -> dict[str, Any]:
+    found = re.search(r'id="report-data">([^<]*)<', html)
+    assert found
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
+    return data
+
+
+def test_report_holds_values_of_found_launches_and_their_plots(trace: Trace) -> None:
+    html = render_report(trace)
+    data = data_of(html)
+    assert {"20", "21"} & set(data["values"])
+    assert all(not page["launch"]["values"] for panels in data["panels"] for page in panels)
+    assert {"/values?log=0", "/graphs/0/buffers/buf0", "/curves?site=0&argument=2&moment=after"} <= set(data["plots"])
+    for route in data["plots"]:
+        assert f'data-route="{route.replace("&", "&amp;")}"' in html
+    assert len(html) < 600_000
+
+
+def test_report_without_values_says_so(opened: Opened) -> None:
+    html = render_report(opened(synthetic.recorded()))
+    assert data_of(html)["values"] is None
+    assert 'data-route="/values?log=0"' in html
+    assert "stepscope run --level values" in html
+
+
+def test_report_of_hostile_names(tmp_path: Any) -> None:
+    log = value_log.recorded(8, names={"kernel": HOSTILE, "buffer": HOSTILE})
+    with open_trace(log.write(tmp_path / "hostile.log")) as opened:
+        for redacted in (False, True):
+            assert "<img" not in render_report(opened, redact=redacted)

@@ -1,0 +1,46 @@
+"""Schemas of torch operators: which parameters they write, and which results are views of a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class OperatorSchema(NamedTuple):
+    parameters: tuple[tuple[str, bool], ...]
+    """(name, is written), in order."""
+    view_of: str | None = None
+    """The parameter whose memory all results share; None: results have memory of their own."""
+
+
+SchemaLookup = Callable[[str], "OperatorSchema | None"]
+"""Dotted operator name -> its schema, or None when it is not known."""
+
+
+def operator_schema(name: str) -> OperatorSchema | None:
+    """The schema of an operator that this torch knows."""
+    import torch
+
+    found: Any = torch.ops
+    parts = name.removeprefix("torch.ops.").replace("inductor_ops.", "inductor.").split(".")
+    try:
+        for part in parts:
+            found = getattr(found, part.removeprefix("_quantized") or part)
+        schema = getattr(found, "_schema", None)
+        if schema is None:
+            schema = getattr(found, found.overloads()[0])._schema
+    except (AttributeError, IndexError, RuntimeError):
+        return None
+    parameters = tuple((a.name, a.alias_info is not None and a.alias_info.is_write) for a in schema.arguments)
+    return OperatorSchema(parameters, _view_of(schema))
+
+
+def _view_of(schema: Any) -> str | None:
+    """As ``Tensor(a) self`` and ``-> Tensor(a)`` say it."""
+    shared = [result.alias_info.before_set for result in schema.returns if result.alias_info is not None]
+    if not shared or len(shared) != len(schema.returns):
+        return None
+    for argument in schema.arguments:
+        if argument.alias_info is not None and argument.alias_info.before_set == shared[0]:
+            return str(argument.name)
+    return None

@@ -1,0 +1,120 @@
+"""Private names of torch that statistics of tensors need: Inductor's C++ toolchain, and how to leave modes alone.
+
+Of torch: torch._inductor.cpp_builder.CppBuilder, .CppTorchOptions, torch._inductor.runtime.cache_dir_utils.cache_dir
+(2.9 to 2.13); torch._C.DisableTorchFunction, ._DisableTorchDispatch, ._is_torch_function_mode_enabled;
+torch._subclasses.fake_tensor.FakeTensor; torch._is_functional_tensor; torch._C._functorch; Tensor._values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+# Inductor turns loop vectorisation off (its own code is vectorised by hand) and contraction too; -O2 compiles in half
+# the time of -O3. Unsafe mathematics, which a program may have switched on, would lose NaNs.
+FLAGS = (
+    "-O2",
+    "-ftree-vectorize",
+    "-ffp-contract=fast",
+    "-fno-trapping-math",
+    "-fno-finite-math-only",
+    "-fno-unsafe-math-optimizations",
+)
+MOST_SECONDS = 120
+
+
+def build_library(source: str) -> Path:
+    """A shared library of C++ `source`, from Inductor's cache directory or compiled now.
+
+    Processes and threads may build at the same time: each compiles aside and the last one's file stays. Raises
+    OSError, RuntimeError or an error of Inductor's search for a compiler.
+    """
+    folder = _cache_folder()
+    key = hashlib.sha256(f"{source}\0{_command('i', 'o', '.')[0]}\0{_processor()}".encode()).hexdigest()[:32]
+    library = folder / f"{key}.so"
+    if library.exists():
+        return library
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        path = Path(scratch, "stats.cpp")
+        path.write_text(source, "utf-8")
+        command, built = _command(str(path), "stats", scratch)
+        done = subprocess.run(
+            shlex.split(command), cwd=scratch, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"the C++ compiler failed: {done.stderr.strip()[-400:]}")
+        os.replace(built, library)
+    return library
+
+
+def _command(source: str, name: str, folder: str) -> tuple[str, str]:
+    """The command line that compiles `source`, and the file that it makes.
+
+    It is run here and not by `CppBuilder.build`, which counts its time as the program's compilation.
+    """
+    from torch._inductor.cpp_builder import CppBuilder, CppTorchOptions
+
+    options = CppTorchOptions(include_pytorch=False, warning_all=False, extra_flags=FLAGS)
+    builder = CppBuilder(name=name, sources=source, BuildOption=options, output_dir=folder)
+    return builder.get_command_line(), builder.get_target_file_path()
+
+
+def _cache_folder() -> Path:
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    variable = "TORCHINDUCTOR_CACHE_DIR"
+    before = os.environ.get(variable)
+    folder = Path(cache_dir(), "stepscope")
+    if before is None:  # cache_dir sets it, for the program's children to inherit
+        os.environ.pop(variable, None)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _processor() -> str:
+    """What code for the processor of this machine must not be run without, as a cache may be shared by machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+
+
+function_mode_active: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
+"""Whether a TorchFunctionMode, such as ``with torch.device(...)``, would see each attribute of a tensor."""
+
+
+def without_torch_function() -> torch._C.DisableTorchFunction:
+    """Within it no ``__torch_function__`` of a subclass or mode runs."""
+    return torch._C.DisableTorchFunction()
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Within it no mode or subclass of the program sees an operation, and autograd records none."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
+
+
+def is_fake(value: torch.Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def stands_for_another(value: torch.Tensor) -> bool:
+    """Whether `value` is a wrapper of a trace (functionalisation) or of a transform (vmap, grad)."""
+    return bool(torch._is_functional_tensor(value) or torch._C._functorch.is_functorch_wrapped_tensor(value))
+
+
+def stored_values(value: torch.Tensor) -> torch.Tensor:
+    """The values of a sparse COO tensor as they are stored, coalesced or not."""
+    return value._values()

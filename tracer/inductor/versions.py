@@ -1,0 +1,373 @@
+"""Buffer versions: what the memory of each argument holds, and where each version of it is to be read.
+
+Pure: follows the statements of a wrapper by the storage they touch. An allocation or a graph input is a storage;
+aliases, views and reuses lead to the same one; members of a pool are storages of their own, for the memory planner
+(torch/_inductor/codegen/memory_planning.py) never overlays two that live at once. A version is read once, after
+its writer; an input before its first use; a part of a storage that nobody wrote as such before the launch that
+reads it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal
+
+from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted, wrapper_functions
+from tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
+
+WHOLE = "whole"
+MOST_AT_ONCE = 16
+"""Tensors of one reading that waits for others."""
+
+Wanted = Callable[[LaunchSite, Argument], bool]
+
+
+@dataclass(frozen=True)
+class Read:
+    """One argument to be read."""
+
+    site: int
+    argument: int
+    moment: Moment
+    expression: ast.expr
+    is_fixed: bool
+    """Its size cannot vary from call to call: the wrapper allocates it, or checks it, with constants."""
+
+
+@dataclass(frozen=True)
+class ReadPoint:
+    """What is read at one place of a wrapper."""
+
+    statement: ast.stmt
+    place: Literal["before", "after"]
+    reads: tuple[Read, ...]
+
+
+@dataclass
+class Followed:
+    sites: list[LaunchSite]
+    """The launch sites of the wrapper, with `storage`, `held` and `version` of their arguments."""
+    points: list[ReadPoint]
+
+
+@dataclass(eq=False)
+class _Storage:
+    name: str
+    held: Held | None
+    rows: dict[str, Version] = field(default_factory=dict)
+    """Where what it holds now stands, by the part of it that was read."""
+    is_fixed: bool = False
+
+
+@dataclass
+class _View:
+    """What a name means."""
+
+    storage: _Storage
+    extent: str = WHOLE
+
+
+def follow(
+    source: WrapperSource,
+    wanted: Wanted = lambda site, argument: True,
+    *,
+    again: bool = False,
+    deferred: bool = False,
+) -> Followed:
+    """Follow the buffers of `source`; read the arguments that are `wanted`.
+
+    With `again` every argument is read before each launch too. With `deferred` readings wait for each other as
+    long as no statement writes, frees or renames what they read, so that one reading may serve several launches;
+    that is right only where reading and launches are in one order of their own, as on a CUDA stream.
+    """
+    result = Followed(list(source.sites), [])
+    functions = [node for _, node in wrapper_functions(source.tree)]
+    for node in functions:
+        _Follower(source, result, wanted, again, deferred).function(node.body)
+    return result
+
+
+class _Follower:
+    """Follows one function, statement by statement."""
+
+    def __init__(self, source: WrapperSource, result: Followed, wanted: Wanted, again: bool, deferred: bool) -> None:
+        self.source, self.result, self.wanted = source, result, wanted
+        self.again, self.deferred = again, deferred
+        self.names: dict[str, _View] = {}
+        self.lists: dict[str, list[_Storage]] = {}
+        self.pending: list[tuple[Read, _Storage]] = []
+
+    def function(self, body: list[ast.stmt]) -> None:
+        self._block(body)
+        if body:
+            self._flush(body[-1], "after")
+
+    def _block(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            if isinstance(statement, (ast.If, ast.While, ast.For, ast.Try)):
+                self._branches(statement)
+            elif isinstance(statement, ast.With):
+                self._with(statement)
+            else:
+                self._statement(statement)
+
+    def _with(self, statement: ast.With) -> None:
+        changes_stream = any("stream" in ast.unparse(item.context_expr) for item in statement.items)
+        if changes_stream:
+            self._flush(statement, "before")
+        self._block(statement.body)
+        if changes_stream and statement.body:
+            self._flush(statement.body[-1], "after")
+
+    def _branches(self, statement: ast.If | ast.While | ast.For | ast.Try) -> None:
+        """What a block that may run never or often leaves behind is not known from its text."""
+        self._flush(statement, "before")
+        self._forget_rows()
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(statement, name, None)
+            if block:
+                self._block(block)
+                self._flush(block[-1], "after")
+                self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        for view in self.names.values():
+            view.storage.rows.clear()
+
+    def _statement(self, statement: ast.stmt) -> None:
+        self._sizes(statement)
+        events = self.source.events.get(statement, [])
+        for event in events:
+            if isinstance(event, Launch):
+                self._launch(event, statement)
+            else:
+                self._memory(event, statement)
+        if isinstance(statement, ast.Return) and not any(isinstance(event, Launch) for event in events):
+            self._flush(statement, "before")
+
+    # Names.
+
+    def _view(self, name: str) -> _View:
+        """What `name` means; one that nothing has bound is an input of the function."""
+        if name not in self.names:
+            self.names[name] = _View(_Storage(name, "input"))
+        return self.names[name]
+
+    def _seen(self, expression: ast.expr) -> _View | None:
+        """The storage that an argument looks at, and which part of it."""
+        text = ast.unparse(expression)
+        if text in self.names:
+            return self.names[text]
+        name = buffer_of(expression)
+        if name is None:
+            return None
+        view = self._view(name)
+        if isinstance(expression, ast.Call) and dotted(expression.func) == "reinterpret_tensor":
+            return _View(view.storage, _extent(expression.args[1], expression.args[3:4]))
+        return view if isinstance(expression, ast.Name) else _View(view.storage, text)
+
+    def _sizes(self, statement: ast.stmt) -> None:
+        """``assert_size_stride(buf, size, stride)`` says how large a tensor is that came from elsewhere."""
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
+            name = ast.unparse(call.args[0])
+            view = self._view(name)
+            is_constant = not any(isinstance(node, ast.Name) for part in call.args[1:3] for node in ast.walk(part))
+            view.storage.is_fixed |= is_constant and view.storage.held == "input"
+            if view.extent == WHOLE:
+                view.extent = _extent(call.args[1], [])
+                if WHOLE in view.storage.rows:
+                    view.storage.rows[view.extent] = view.storage.rows.pop(WHOLE)
+
+    def _memory(self, event: MemoryStatement, statement: ast.stmt) -> None:
+        name, of = event.buffer, event.of
+        if event.event in ("allocate", "pool", "pool_member"):
+            self._rebind(name, statement)
+            self.names[name] = _allocated(name, statement)
+        elif event.event in ("reuse", "alias") and of is not None:
+            value = statement.value if isinstance(statement, ast.Assign) else None
+            view = self._seen(value) if value is not None else self._view(of)
+            self._rebind(name, statement)
+            if view is not None:
+                self.names[name] = view
+        elif event.event == "item" and isinstance(statement, ast.Assign):
+            self._rebind(name, statement)
+            self.names[name] = self._member(name, statement.value)
+        elif event.event == "hold" and of is not None:
+            self._hold(event, statement)
+        elif event.event in ("free", "drop"):
+            self._rebind(name, statement)
+            self.names.pop(name, None)
+
+    def _rebind(self, name: str, statement: ast.stmt) -> None:
+        """`name` will mean something else: what waits to be read through it is read first."""
+        if any(name in _names(read.expression) for read, _ in self.pending):
+            self._flush(statement, "before")
+
+    def _member(self, name: str, value: ast.expr) -> _View:
+        """``buf1 = buf0[0]``: a member of what a launch returned, or of a list."""
+        text = ast.unparse(value)
+        if text not in self.names:
+            whole = self.names.get(buffer_of(value) or "")
+            storage = _Storage(name, "written")
+            index = value.slice if isinstance(value, ast.Subscript) else None
+            if whole is not None and isinstance(index, ast.Constant) and isinstance(index.value, int):
+                rows = whole.storage.rows
+                storage.rows = {extent: replace(row, item=index.value) for extent, row in rows.items()}
+            self.names[text] = _View(storage)
+        return self.names[text]
+
+    def _hold(self, event: MemoryStatement, statement: ast.stmt) -> None:
+        view = self._view(event.of or "")
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Subscript):
+            self.names[ast.unparse(target)] = view
+        self.lists.setdefault(event.buffer, []).append(view.storage)
+
+    # Launches.
+
+    def _launch(self, launch: Launch, statement: ast.stmt) -> None:
+        site = launch.site
+        if site.kind == "subgraph":
+            self._subgraph(launch, statement)
+            return
+        in_flight = site.kind == "collective" and "wait_tensor" not in site.kernel
+        views = [self._seen(expression) for expression in launch.expressions]
+        self._rebound(launch, statement)
+        written = {id(v.storage) for v, a in zip(views, site.arguments, strict=False) if v and a.role != "in"}
+        if any(id(storage) in written for _, storage in self.pending):
+            self._flush(statement, "before")
+        facts = self._before(launch, views, statement)
+        if any(id(storage) in written for _, storage in self.pending):
+            self._flush(statement, "before")
+        facts += self._after(launch, views, statement, in_flight)
+        self.result.sites[site.site] = replace(self.result.sites[site.site], arguments=facts)
+
+    def _rebound(self, launch: Launch, statement: ast.stmt) -> None:
+        for name in launch.bound:
+            self._rebind(name, statement)
+
+    def _subgraph(self, launch: Launch, statement: ast.stmt) -> None:
+        """Its own launches are followed in its own function; it may write everything that it is given."""
+        self._flush(statement, "before")
+        facts = []
+        for expression, argument in zip(launch.expressions, launch.site.arguments, strict=False):
+            view = self._seen(expression)
+            given = self.lists.get(argument.buffer or "", [])
+            for storage in [*given, *([view.storage] if view else [])]:
+                storage.rows.clear()
+            facts.append(argument)
+        for name, argument in zip(launch.bound, launch.site.arguments[len(launch.expressions) :], strict=True):
+            self.names[name] = _View(_Storage(name, "written"))
+            facts.append(replace(argument, storage=name))
+        self.result.sites[launch.site.site] = replace(self.result.sites[launch.site.site], arguments=facts)
+
+    def _before(self, launch: Launch, views: list[_View | None], statement: ast.stmt) -> list[Argument]:
+        facts = []
+        for number, (view, argument) in enumerate(zip(views, launch.site.arguments, strict=False)):
+            if view is None:
+                facts.append(argument)
+                continue
+            storage = view.storage
+            version = None
+            if argument.role != "out" and storage.held in ("input", "written"):
+                version = storage.rows.get(view.extent)
+                if (version is None or self.again) and self.wanted(launch.site, argument):
+                    row = Version(launch.site.site, number, "before")
+                    self._read(row, launch.expressions[number], storage, statement, "before")
+                    version = version or row
+                    storage.rows[view.extent] = version
+            facts.append(replace(argument, storage=storage.name, held=storage.held, version=version))
+        return facts
+
+    def _after(self, launch: Launch, views: list[_View | None], statement: ast.stmt, in_flight: bool) -> list[Argument]:
+        site, given = launch.site, len(launch.expressions)
+        is_wait = site.kind == "collective" and not in_flight
+        for number, (view, argument) in enumerate(zip(views, site.arguments, strict=False)):
+            if view is not None and (argument.role != "in" or is_wait):
+                self._written(view, Version(site.site, number, "after"), launch.expressions[number], launch,
+                              statement, in_flight)  # fmt: skip
+        facts = []
+        shared = views[launch.view_of] if launch.view_of is not None and launch.view_of < given else None
+        for number, name in enumerate(launch.bound, given):
+            if shared is not None:
+                self.names[name] = _View(shared.storage, f"{name}, a view")
+                facts.append(replace(site.arguments[number], storage=shared.storage.name))
+                continue
+            view = self.names[name] = _View(_Storage(name, "written"))
+            expression = ast.parse(name, mode="eval").body
+            self._written(view, Version(site.site, number, "after"), expression, launch, statement, in_flight)
+            facts.append(replace(site.arguments[number], storage=name))
+        return facts
+
+    def _written(
+        self, view: _View, row: Version, expression: ast.expr, launch: Launch, statement: ast.stmt, in_flight: bool
+    ) -> None:
+        storage = view.storage
+        storage.rows.clear()
+        storage.held = None if in_flight else "written"
+        if not in_flight and self.wanted(launch.site, launch.site.arguments[row.argument]):
+            self._read(row, expression, storage, statement, "after")
+            storage.rows[view.extent] = row
+
+    # Reading.
+
+    def _read(
+        self,
+        row: Version,
+        expression: ast.expr,
+        storage: _Storage,
+        statement: ast.stmt,
+        place: Literal["before", "after"],
+    ) -> None:
+        if isinstance(expression, ast.Constant):  # an expression that must not be evaluated twice
+            return
+        read = Read(row.site, row.argument, row.moment, expression, storage.is_fixed)
+        if self.deferred and len(self.pending) >= MOST_AT_ONCE:
+            self._flush(statement, "before")
+        self.pending.append((read, storage))
+        if not self.deferred:
+            self._flush(statement, place)
+
+    def _flush(self, statement: ast.stmt, place: Literal["before", "after"]) -> None:
+        """Read what waits, at this place."""
+        reads = tuple(read for read, _ in self.pending)
+        self.pending.clear()
+        last = self.result.points[-1] if self.result.points else None
+        if reads and last is not None and last.statement is statement and last.place == place:
+            self.result.points[-1] = ReadPoint(statement, place, last.reads + reads)
+        elif reads:
+            self.result.points.append(ReadPoint(statement, place, reads))
+
+
+def _allocated(name: str, statement: ast.stmt) -> _View:
+    call = statement.value if isinstance(statement, ast.Assign) else None
+    while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
+        call = call.args[0]
+    if not isinstance(call, ast.Call) or not call.args:
+        return _View(_Storage(name, "uninitialised"))
+    function = dotted(call.func) or ""
+    held: Held = "written" if function.endswith("zeros") else "uninitialised"
+    is_pool = function == "alloc_from_pool"
+    size = call.args[3] if is_pool and len(call.args) > 3 else call.args[0]
+    is_fixed = not is_pool and not any(isinstance(node, ast.Name) for a in call.args[:2] for node in ast.walk(a))
+    return _View(_Storage(name, held, is_fixed=is_fixed), _extent(size, []))
+
+
+def _extent(size: ast.expr, offset: list[ast.expr]) -> str:
+    """Part of a storage: two of the same extent hold the same elements, in whatever order."""
+    numbers = [member.value for member in getattr(size, "elts", []) if isinstance(member, ast.Constant)]
+    is_constant = isinstance(size, (ast.Tuple, ast.List)) and len(numbers) == len(size.elts)
+    elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_constant else ast.unparse(size)
+    start = ast.unparse(offset[0]) if offset else "0"
+    return f"{elements} from {start}"
+
+
+def _names(expression: ast.expr) -> Iterator[str]:
+    yield ast.unparse(expression)
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Name):
+            yield node.id

@@ -1,0 +1,134 @@
+"""Statistics of tensors on the CPU: one call of compiled C++ per reading."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, get_num_threads
+
+from tracer.inductor.stats_toolchain import build_library, function_mode_active, without_torch_function
+from tracer.runtime.stats import ROW
+from tracer.runtime.stats.dtypes import KINDS, tables
+from tracer.runtime.stats.layout import Layout, layout_of
+
+SOURCE = Path(__file__).with_name("cpu_kernel.cpp")
+BIG = 256 * 1024
+"""Elements from which a tensor is shared among OpenMP threads: below, waking them takes longer."""
+KEEPS_GIL = 128 * 1024
+"""Bytes read in about 10 µs: giving the interpreter's lock away and taking it back could take longer."""
+_building = threading.Lock()
+
+
+class ToolchainError(RuntimeError):
+    """No C++ compiler that makes a library for this process."""
+
+
+class Kernel:
+    """The compiled library; see ``stepscope_stats`` at the end of cpu_kernel.cpp."""
+
+    def __init__(self) -> None:
+        path = str(build_library(SOURCE.read_text("utf-8")))
+        self.with_gil = ctypes.PyDLL(path).stepscope_stats
+        self.without_gil = ctypes.CDLL(path).stepscope_stats
+        self.tables = tables()
+
+
+def kernel() -> Kernel:
+    """Compiled at the first call, seconds where no cache has it. Raises ToolchainError, at each call the same."""
+    with _building:
+        found = _kernel_or_reason()
+    if isinstance(found, str):
+        raise ToolchainError(found)
+    return found
+
+
+@cache
+def _kernel_or_reason() -> Kernel | str:
+    try:
+        return Kernel()
+    except Exception as error:
+        return f"statistics are not compiled: {type(error).__name__}: {error}"
+
+
+class _Reader(ctypes.Structure):
+    """`Reader` of cpu_kernel.cpp."""
+
+    _fields_ = (
+        ("descs", ctypes.POINTER(ctypes.c_int64)),
+        ("starts", ctypes.POINTER(ctypes.c_int64)),
+        ("tensors", ctypes.c_int64),
+        ("tables", ctypes.c_void_p),
+        ("big", ctypes.c_int64),
+    )
+
+
+class CpuBlock:
+    """Rows that are there already."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, buffer: Any) -> None:
+        self._buffer = buffer
+
+    def rows(self) -> npt.NDArray[Any]:
+        return np.frombuffer(self._buffer, ROW)
+
+    def wait(self) -> npt.NDArray[Any]:
+        return self.rows()
+
+
+class CpuReader:
+    """Reads tensors of fixed dtype, size and stride; any number of threads may call it at once.
+
+    A tensor whose memory has been freed since (``storage.resize_(0)``) gives a row of nothing: no counts, NaN.
+    Raises ToolchainError where the kernel cannot be compiled and KeyError for a dtype that cannot be read.
+    """
+
+    looked_at: list[int]
+
+    def __init__(self, tensors: Sequence[Tensor], most_bytes: int) -> None:
+        found = kernel()
+        layouts = [layout_of(tensor, most_bytes) for tensor in tensors]
+        kinds = [KINDS[tensor.dtype] for tensor in tensors]
+        self.looked_at = [at.count * at.weight * kind.values for at, kind in zip(layouts, kinds, strict=True)]
+        numbers: list[int] = []
+        starts = []
+        for kind, at in zip(kinds, layouts, strict=True):
+            starts.append(len(numbers))
+            numbers += descriptor(kind.code, max(kind.table, 0), at)
+        n = len(layouts)
+        self._rows = ctypes.c_char * (n * ROW.itemsize)
+        self._pack = struct.Struct(f"{n}P").pack
+        self._tables = found.tables
+        self._reader = _Reader(
+            (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * n)(*starts), n, found.tables.ctypes.data, BIG
+        )
+        self._address = ctypes.byref(self._reader)
+        self._has_big = any(at.count >= BIG for at in layouts)
+        size = sum(at.count * tensor.itemsize for at, tensor in zip(layouts, tensors, strict=True))
+        self._read = found.with_gil if size <= KEEPS_GIL else found.without_gil
+
+    def __call__(self, tensors: Sequence[Tensor]) -> CpuBlock:
+        if function_mode_active():
+            with without_torch_function():
+                addresses = [tensor.data_ptr() for tensor in tensors]
+        else:
+            addresses = [tensor.data_ptr() for tensor in tensors]
+        rows = self._rows()
+        self._read(self._address, self._pack(*addresses), get_num_threads() if self._has_big else 1, rows)
+        return CpuBlock(rows)
+
+
+def descriptor(code: int, table: int, at: Layout) -> list[int]:
+    """A tensor as the kernel reads it: the fields of `Field` in cpu_kernel.cpp, then the pairs."""
+    is_ordered = at.weight == 1 and at.memory == at.logical
+    fields = [code, at.count, at.step, at.weight, int(is_ordered), len(at.memory), len(at.logical), table]
+    return [*fields, *(number for pair in (*at.memory, *at.logical) for number in pair)]

@@ -1,0 +1,165 @@
+"""Statistics of CUDA tensors: one launch for all tensors of a reading; the results come with the arena's next flush."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tracer.inductor.device_launch import Launcher, capturing_of
+from tracer.runtime.stats import cuda_rows
+from tracer.runtime.stats.arena import (
+    EAGER_ROWS,
+    Arena,
+    ReadBlock,
+    SkippedBlock,
+    arena_of,
+    arenas,
+    watch_captures,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["CudaReader", "arena_of", "arenas", "unreadable", "watch_captures"]
+
+SIZES = 1, 4, 16
+"""How many tensors the kernels take."""
+PROGRAMS_PER_MULTIPROCESSOR = 4
+"""As many as run at a time."""
+MOST_REGISTERS = 64
+"""Of a thread: four programs fit on a multiprocessor, and what is in flight then fills the bandwidth."""
+NOT_LOADED = "its kernel was not loaded before the capture of a CUDA graph"
+
+_launchers: dict[tuple[int, int, bool], Launcher] = {}
+
+
+class _Group(NamedTuple):
+    """Tensors of one launch."""
+
+    first: int
+    size: int
+    takes: int
+    has_views: bool
+    programs: int
+    table: list[int]
+    """`cuda_rows.view_table` of each of them; empty where all are contiguous."""
+    rest: tuple[int, ...]
+    """What the kernel takes after the addresses."""
+
+
+def unreadable(tensor: Tensor) -> str | None:
+    """Why `CudaReader` cannot read a tensor; None: it can."""
+    if _name(tensor) not in cuda_rows.KINDS:
+        return f"{_name(tensor)}: not read on CUDA"
+    if cuda_rows.view_table(tensor.shape, tensor.stride()) is None:
+        return f"more than {cuda_rows.DIMENSIONS} dimensions that are not contiguous"
+    return None
+
+
+class CudaReader:
+    """Reads tensors of one device like those it was made for: same dtype, size and stride. Keeps no tensor."""
+
+    def __init__(self, tensors: Sequence[Tensor], most_bytes: int | None = None) -> None:
+        """A tensor that `unreadable` names is not looked at. Raises ValueError for more tensors than an arena takes."""
+        if len(tensors) > EAGER_ROWS:
+            raise ValueError(f"more than {EAGER_ROWS} tensors")
+        import torch
+
+        self.looked_at: list[int] = []
+        self._device = tensors[0].device.index
+        self._has_many_devices = torch.cuda.device_count() > 1
+        self._arena: Arena | None = None
+        self._is_capturing: Callable[[], bool] = capturing_of()
+        self._launchers: list[Launcher] = []
+        self._addresses: list[int] = []
+        most = torch.cuda.get_device_properties(self._device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
+        self._groups = [
+            self._group(tensors[first : first + SIZES[-1]], first, most_bytes, most)
+            for first in range(0, len(tensors), SIZES[-1])
+        ]
+        self._only: tuple[Launcher, int, int, tuple[Any, ...]] | None = None
+        self._load()
+
+    def __call__(self, tensors: Sequence[Tensor]) -> ReadBlock:
+        """Starts the reading on the current stream."""
+        arena = self._arena
+        if arena is None and (arena := self._load()) is None:
+            return SkippedBlock(len(self.looked_at), NOT_LOADED)
+        if self._has_many_devices:
+            import torch
+
+            with torch.cuda.device(self._device):
+                return self._start(arena, tensors)
+        return self._start(arena, tensors)
+
+    def _start(self, arena: Arena, tensors: Sequence[Tensor]) -> ReadBlock:
+        if self._only is not None:
+            launcher, programs, table, rest = self._only
+            return arena.read_one(launcher, programs, len(tensors), table, [t.data_ptr() for t in tensors], rest)
+        launches = []
+        for launcher, group, table in zip(self._launchers, self._groups, self._addresses, strict=True):
+            if group.programs:
+                chosen = tensors[group.first : group.first + group.size]
+                arguments = (table, *[t.data_ptr() for t in chosen], *group.rest, *launcher.tail)
+                launches.append((launcher, group.programs, group.first, arguments))
+        return arena.read(launches, len(self.looked_at))
+
+    def _group(self, tensors: Sequence[Tensor], first: int, most_bytes: int | None, most: int) -> _Group:
+        numels: list[int] = []
+        plans: list[int] = []
+        tables: list[list[int]] = []
+        start = 0
+        for tensor in tensors:
+            can_read = unreadable(tensor) is None
+            kind, size = cuda_rows.KINDS.get(_name(tensor), (0, 1))
+            numel = tensor.numel() if can_read else 0
+            form, table = cuda_rows.view_table(tensor.shape, tensor.stride()) or (0, [])
+            step = cuda_rows.sample_step(numel, size, most_bytes)
+            count, per = cuda_rows.programs(numel, size, step, most)
+            numels.append(numel)
+            plans.append(cuda_rows.plan(kind, size, form, start, per, step))
+            tables.append(table or [0] * (3 * cuda_rows.DIMENSIONS))
+            looked_at = cuda_rows.sampled_units(numel, size, step) * cuda_rows.UNIT // size if step > 1 else numel
+            self.looked_at.append(looked_at)
+            start += count
+        has_views = any(any(table) for table in tables)
+        takes = next(n for n in SIZES if n >= len(tensors))
+        padding = takes - len(tensors)
+        numels += [0] * padding
+        plans += [cuda_rows.plan(0, 1, 0, 0x7FFFFF, 1, 1)] * padding
+        table = [number for table in tables for number in table] if has_views else []
+        return _Group(first, len(tensors), takes, has_views, start, table, (*[0] * padding, *numels, *plans))
+
+    def _load(self) -> Arena | None:
+        """Compiles and loads what the launches need, unless a capture runs: then that would end it."""
+        if self._is_capturing() and not all(
+            (self._device, group.takes, False) in _launchers and not group.has_views for group in self._groups
+        ):
+            return None
+        arena = arena_of(self._device)
+        self._launchers = [_launcher(self._device, group.takes, group.has_views) for group in self._groups]
+        self._addresses = [arena.tables.address(group.table) if group.has_views else 0 for group in self._groups]
+        if len(self._groups) == 1 and self._groups[0].programs:
+            only, launcher = self._groups[0], self._launchers[0]
+            self._only = launcher, only.programs, self._addresses[0], (*only.rest, *launcher.tail)
+        self._arena = arena
+        return arena
+
+
+def _launcher(device: int, takes: int, has_views: bool) -> Launcher:
+    key = device, takes, has_views
+    if key not in _launchers:
+        import torch
+
+        from tracer.runtime.stats import cuda_kernel
+
+        constants = {"VIEWS": has_views, "PACKED": torch.cuda.get_device_capability(device) >= (9, 0)}
+        with torch.cuda.device(device):
+            _launchers[key] = Launcher(
+                getattr(cuda_kernel, f"read{takes}"), constants, num_warps=cuda_rows.WARPS, maxnreg=MOST_REGISTERS
+            )
+    return _launchers[key]
+
+
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,416 @@
+"""Triton kernels: `read1`, `read4` and `read16` add the statistics of so many tensors to rows of an arena.
+
+A tensor is cut into units of 8 KiB that start at a multiple of 16 bytes; a program reads a run of units, one more
+program (part 0) what stands before and after them. A run of float32, bfloat16 or float16 is first read by `_fast`;
+a run with NaN, infinity or a value near overflow, and everything else, by `_exact`.
+
+Sums are kept about a number near the mean, since squares of the values themselves would cancel.
+
+Sources: NVIDIA, "Parallel Thread Execution ISA" (set, min, max, add, fence, globaltimer); for the three accumulators of
+squares of float64 J. L. Blue, "A portable Fortran program to find the Euclidean norm of a vector", ACM TOMS 4 (1978).
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
+
+from __future__ import annotations
+
+import triton
+from triton import language as tl
+
+from tracer.runtime.stats import cuda_rows as layout
+from tracer.runtime.stats.cuda_elements import limits, order, raw, value
+
+F32, BF16, F16 = tl.constexpr(layout.F32), tl.constexpr(layout.BF16), tl.constexpr(layout.F16)
+F64 = tl.constexpr(layout.F64)
+ROW_WORDS, UNIT_LOG = tl.constexpr(layout.ROW_WORDS), tl.constexpr(layout.UNIT_LOG)
+COUNT_BITS, DIMENSIONS = tl.constexpr(layout.COUNT_BITS), tl.constexpr(layout.DIMENSIONS)
+PERMUTED, STRIDED = tl.constexpr(layout.PERMUTED), tl.constexpr(layout.STRIDED)
+BIG, SHRINK, GROW = tl.constexpr(2.0**400), tl.constexpr(2.0**-600), tl.constexpr(2.0**600)
+WARPS = layout.WARPS
+TILE, LANE_BITS = tl.constexpr(512), tl.constexpr(10)  # a lane sees at most MOST_UNITS * UNIT / TILE elements
+INFINITY = tl.constexpr(float("inf"))
+MOST, LEAST = tl.constexpr(2**63 - 1), tl.constexpr(-(2**63))
+
+
+@triton.jit
+def _now():
+    return tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
+
+
+@triton.jit
+def _merge_fast(s0, q0, n0, x0, z0, t0, s1, q1, n1, x1, z1, t1):
+    return s0 + s1, q0 + q1, tl.minimum(n0, n1), tl.maximum(x0, x1), z0 + z1, t0 + t1
+
+
+@triton.jit
+def _merge_exact(s0, q0, n0, x0, a0, b0, f0, s1, q1, n1, x1, a1, b1, f1):
+    return s0 + s1, q0 + q1, tl.minimum(n0, n1), tl.maximum(x0, x1), a0 + a1, b0 + b1, tl.minimum(f0, f1)
+
+
+@triton.jit
+def _merge_sums(a0, b0, c0, a1, b1, c1):
+    return a0 + a1, b0 + b1, c0 + c1
+
+
+@triton.jit
+def _count(x, low, high, zeros, smalls, KIND: tl.constexpr, PACKED: tl.constexpr):
+    """Minimum, maximum, zeros, and values below the smallest normal one (zeros too), lane by lane.
+
+    Packed counts are floating-point numbers of the same type, which are exact up to 256 (bfloat16).
+    """
+    if PACKED and KIND == BF16:
+        low, high, zeros, smalls = tl.inline_asm_elementwise(
+            """{ .reg .b32 t, z, n; mov.b32 z, 0; mov.b32 n, 0x00800080;
+            min.bf16x2 $0, $4, $5; max.bf16x2 $1, $4, $6;
+            set.eq.bf16x2.bf16x2 t, $4, z; add.rn.bf16x2 $2, t, $7;
+            abs.bf16x2 t, $4; set.lt.bf16x2.bf16x2 t, t, n; add.rn.bf16x2 $3, t, $8; }""",
+            "=&r,=&r,=&r,=&r,r,r,r,r,r",
+            [x, low, high, zeros, smalls],
+            dtype=(tl.bfloat16, tl.bfloat16, tl.bfloat16, tl.bfloat16),
+            is_pure=True,
+            pack=2,
+        )
+    elif PACKED and KIND == F16:
+        low, high, zeros, smalls = tl.inline_asm_elementwise(
+            """{ .reg .b32 t, z, n; mov.b32 z, 0; mov.b32 n, 0x04000400;
+            min.f16x2 $0, $4, $5; max.f16x2 $1, $4, $6;
+            set.eq.f16x2.f16x2 t, $4, z; add.rn.f16x2 $2, t, $7;
+            abs.f16x2 t, $4; set.lt.f16x2.f16x2 t, t, n; add.rn.f16x2 $3, t, $8; }""",
+            "=&r,=&r,=&r,=&r,r,r,r,r,r",
+            [x, low, high, zeros, smalls],
+            dtype=(tl.float16, tl.float16, tl.float16, tl.float16),
+            is_pure=True,
+            pack=2,
+        )
+    else:
+        value = x.to(tl.float32)
+        low = tl.minimum(low, value)
+        high = tl.maximum(high, value)
+        zeros += (value == 0).to(tl.float32)
+        normal: tl.constexpr = 2.0**-14 if KIND == F16 else 2.0**-126
+        smalls += (tl.abs(value) < normal).to(tl.float32)
+    return low, high, zeros, smalls
+
+
+@triton.jit
+def _fast(address, units, step, KIND: tl.constexpr, PACKED: tl.constexpr):
+    """Reads `units` units, every `step`-th one, from `address`, a multiple of 16."""
+    element: tl.constexpr = tl.float32 if KIND == F32 else (tl.bfloat16 if KIND == BF16 else tl.float16)
+    LANES: tl.constexpr = 1024 if KIND == F32 else 2048
+    counter: tl.constexpr = element if PACKED else tl.float32
+    here = tl.multiple_of(address.to(tl.pointer_type(element)), 16) + tl.arange(0, LANES)
+    a = tl.load(here)
+    b = tl.load(here + LANES)
+    middle = tl.sum(a.to(tl.float32) + b.to(tl.float32), 0) * (0.5 / LANES)
+    s = tl.zeros((LANES,), tl.float32)
+    q = tl.zeros((LANES,), tl.float32)
+    low = tl.full((LANES,), INFINITY, counter)
+    high = tl.full((LANES,), -INFINITY, counter)
+    zeros = tl.zeros((LANES,), counter)
+    smalls = tl.zeros((LANES,), counter)
+    jump = step * (2 * LANES)
+    for unit in range(units):
+        there = here + tl.minimum(unit + 1, units - 1) * jump
+        next_a = tl.load(there)
+        next_b = tl.load(there + LANES)
+        d = a.to(tl.float32) - middle
+        s += d
+        q += d * d
+        low, high, zeros, smalls = _count(a, low, high, zeros, smalls, KIND, PACKED)
+        d = b.to(tl.float32) - middle
+        s += d
+        q += d * d
+        low, high, zeros, smalls = _count(b, low, high, zeros, smalls, KIND, PACKED)
+        a = next_a
+        b = next_b
+    s_, q_, low_, high_, zeros_, smalls_ = tl.reduce(
+        (s, q, low.to(tl.float32), high.to(tl.float32), zeros.to(tl.float32), smalls.to(tl.float32)), 0, _merge_fast
+    )
+    near: tl.constexpr = INFINITY if KIND == F32 else (2.0**126 if KIND == BF16 else 2.0**14)
+    # A range this narrow about the mean has squares that float32 cannot hold.
+    wide_enough = (high_ == low_) | (high_ - low_ > 1e-14)
+    plain = (tl.abs(s_) < INFINITY) & (q_ < INFINITY) & (high_ < near) & (-low_ < near) & wide_enough
+    return plain, middle, s_, q_, low_, high_, zeros_, smalls_
+
+
+@triton.jit
+def _places(index, table):
+    """Offset in memory and flat logical index of the elements `index` of a view (`cuda_rows.view_table`)."""
+    rest = index
+    offset = tl.zeros_like(index)
+    logical = tl.zeros_like(index)
+    for dimension in tl.static_range(DIMENSIONS):
+        entry = table + 3 * (DIMENSIONS - 1 - dimension)
+        size = tl.load(entry)
+        coordinate = rest % size
+        rest = rest // size
+        offset += coordinate * tl.load(entry + 1)
+        logical += coordinate * tl.load(entry + 2)
+    return offset, logical
+
+
+@triton.jit
+def _exact(
+    address, plan, table, amount, head, gap, first_unit, step, unit_log, zero_point, VIEWS: tl.constexpr,
+    WIDE: tl.constexpr,
+):  # fmt: skip
+    """Reads `amount` elements: of part 0 (`first_unit` below 0) or from a unit on; float64 sums about `zero_point`."""
+    kind = (plan & 31).to(tl.int32)
+    size_log = ((plan >> 5) & 3).to(tl.int32)
+    form = ((plan >> 7) & 3).to(tl.int32)
+    near, normal = limits(kind)
+    s = tl.zeros((TILE,), tl.float64)
+    q = tl.zeros((TILE,), tl.float64)
+    sb = tl.zeros((TILE,), tl.float64)
+    qb = tl.zeros((TILE,), tl.float64)
+    qs = tl.zeros((TILE,), tl.float64)
+    low = tl.full((TILE,), MOST, tl.int64)
+    high = tl.full((TILE,), LEAST, tl.int64)
+    bad_counts = tl.zeros((TILE,), tl.int32)
+    other_counts = tl.zeros((TILE,), tl.int32)
+    first = tl.full((TILE,), MOST, tl.int64)
+    lane = tl.arange(0, TILE).to(tl.int64)
+    for start in range(0, amount, TILE):
+        i = start + lane
+        inside = i < amount
+        j = (tl.maximum(first_unit, 0) << unit_log) + i
+        in_unit = head + (((j >> unit_log) * step) << unit_log) + (j & ((1 << unit_log) - 1))
+        index = tl.where(first_unit < 0, i + tl.where(i >= head, gap, 0), in_unit)
+        offset = index
+        logical = index
+        if VIEWS:  # noqa: SIM102 (the compiler knows one, the device the other)
+            if form != 0:
+                placed, logical = _places(tl.where(inside, index, 0), table)
+                offset = tl.where(form == STRIDED, placed, index)
+        x, rank = value(raw(address, size_log, offset, inside), kind, size_log)
+        size = tl.abs(x)
+        finite = inside & (size < INFINITY)
+        bad = inside & (finite == 0)
+        first = tl.minimum(first, tl.where(bad, logical, MOST))
+        is_minus = tl.where(bad & (x < 0), 1 << (2 * LANE_BITS), 0)
+        bad_counts += tl.where(bad & (x != x), 1, tl.where(bad & (x > 0), 1 << LANE_BITS, is_minus))
+        is_small = tl.where(finite & (size > 0) & (size < normal), 1 << (2 * LANE_BITS), 0)
+        other_counts += tl.where(finite & (size == 0), 1, tl.where(finite & (size >= near), 1 << LANE_BITS, is_small))
+        low = tl.where(finite, tl.minimum(low, rank), low)
+        high = tl.where(finite, tl.maximum(high, rank), high)
+        d = tl.where(finite, x - zero_point, 0.0)
+        if WIDE:
+            quarter = tl.where(finite, x * 0.25 - zero_point * 0.25, 0.0)
+            is_big = tl.abs(quarter) > BIG
+            big = tl.where(is_big, quarter * (SHRINK * 4.0), 0.0)
+            d = tl.where(is_big, 0.0, d)
+            is_tiny = tl.abs(quarter) < 1 / BIG
+            tiny = tl.where(is_tiny, d * GROW, 0.0)
+            sb += big
+            qb += big * big
+            qs += tiny * tiny
+            q += tl.where(is_tiny, 0.0, d * d)
+        else:
+            q += d * d
+        s += d
+    s_, q_, low_, high_, bad_, other_, first_ = tl.reduce(
+        (s, q, low, high, _widened(bad_counts), _widened(other_counts), first), 0, _merge_exact
+    )
+    if WIDE:
+        sb_, qb_, qs_ = tl.reduce((sb, qb, qs), 0, _merge_sums)
+    else:
+        sb_ = tl.full((), 0.0, tl.float64)
+        qb_ = sb_
+        qs_ = sb_
+    return s_, q_, sb_, qb_, qs_, low_, high_, bad_, other_, first_
+
+
+@triton.jit
+def _widened(counts):
+    """Three counts of a lane as three counts of a program."""
+    field: tl.constexpr = (1 << LANE_BITS) - 1
+    wide = counts.to(tl.int64)
+    middle = ((wide >> LANE_BITS) & field) << COUNT_BITS
+    return (wide & field) | middle | ((wide >> (2 * LANE_BITS)) << (2 * COUNT_BITS))
+
+
+@triton.jit
+def _add_count(row, word, counts, FIELD: tl.constexpr):
+    count = (counts >> (FIELD * COUNT_BITS)) & ((1 << COUNT_BITS) - 1)
+    tl.atomic_add(row + word, count, mask=count != 0, sem="relaxed")
+
+
+@triton.jit
+def _read(
+    slots, table, address, numel, plan, index, program, VIEWS: tl.constexpr, PACKED: tl.constexpr
+):  # fmt: skip
+    """One program's part of one tensor. `cuda_rows` says what a row and a plan consist of."""
+    begin = _now()
+    kind = (plan & 31).to(tl.int32)
+    size_log = (plan >> 5) & 3
+    form = (plan >> 7) & 3
+    part = program - ((plan >> 9) & 0x7FFFFF)
+    per = (plan >> 32) & 0xFFFF
+    step = (plan >> 48) & 0x7FFF
+    unit_log = UNIT_LOG - size_log
+    head = tl.where(form == STRIDED, 0, ((0 - address) & 15) >> size_log)
+    head = tl.minimum(head, numel)
+    units = (numel - head) >> unit_log
+    units = tl.where(step > 1, ((numel >> unit_log) - 1) // step, units)
+    gap = units << unit_log
+    first_unit = (part - 1) * per
+    mine = tl.maximum(tl.minimum(per, units - first_unit), 0)
+    amount = tl.where(part > 0, mine << unit_log, tl.where(step > 1, 0, numel - gap))
+    first_unit = tl.where(part > 0, first_unit, -1)
+    x0, _order0 = value(raw(address, size_log.to(tl.int32), 0, True), kind, size_log.to(tl.int32))
+    zero_point = tl.where(tl.abs(x0) < INFINITY, x0, 0.0)
+
+    s = tl.full((), 0.0, tl.float64)
+    q = tl.full((), 0.0, tl.float64)
+    sb = tl.full((), 0.0, tl.float64)
+    qb = tl.full((), 0.0, tl.float64)
+    qs = tl.full((), 0.0, tl.float64)
+    low = tl.full((), MOST, tl.int64)
+    high = tl.full((), LEAST, tl.int64)
+    bad_counts = tl.full((), 0, tl.int64)
+    other_counts = tl.full((), 0, tl.int64)
+    first = tl.full((), MOST, tl.int64)
+    plain = False
+    if (part > 0) & (kind < F64) & (form != STRIDED) & (mine > 0):
+        start = address + ((head + ((first_unit * step) << unit_log)) << size_log)
+        count = mine.to(tl.int32)
+        if kind == F32:
+            plain, middle, s4, q4, low4, high4, zeros, smalls = _fast(start, count, step, F32, PACKED)
+        elif kind == BF16:
+            plain, middle, s4, q4, low4, high4, zeros, smalls = _fast(start, count, step, BF16, PACKED)
+        else:
+            plain, middle, s4, q4, low4, high4, zeros, smalls = _fast(start, count, step, F16, PACKED)
+        if plain:
+            away = middle.to(tl.float64) - zero_point
+            s = s4.to(tl.float64) + away * amount
+            q = q4.to(tl.float64) + away * (2 * s4.to(tl.float64) + away * amount)
+            low = order(low4.to(tl.float64))
+            high = order(high4.to(tl.float64))
+            other_counts = zeros.to(tl.int64) | ((smalls - zeros).to(tl.int64) << (2 * COUNT_BITS))
+    if (plain == 0) & (amount > 0):
+        entries = (table + index * (24 * DIMENSIONS)).to(tl.pointer_type(tl.int64))
+        if kind == F64:
+            s, q, sb, qb, qs, low, high, bad_counts, other_counts, first = _exact(
+                address, plan, entries, amount, head, gap, first_unit, step, unit_log, zero_point, VIEWS, True
+            )
+        else:
+            s, q, sb, qb, qs, low, high, bad_counts, other_counts, first = _exact(
+                address, plan, entries, amount, head, gap, first_unit, step, unit_log, zero_point, VIEWS, False
+            )
+
+    _add_row(
+        slots + index * (8 * ROW_WORDS), kind, part, tl.where(step > 1, gap, numel), zero_point, amount, s, q, sb, qb,
+        qs, low, high, bad_counts, other_counts, first, begin,
+    )  # fmt: skip
+
+
+@triton.jit
+def _add_row(
+    base, kind, part, looked_at, zero_point, amount, s, q, sb, qb, qs, low, high, bad_counts, other_counts, first, begin
+):  # fmt: skip
+    row = base.to(tl.pointer_type(tl.int64))
+    sums = base.to(tl.pointer_type(tl.float64))
+    orders = base.to(tl.pointer_type(tl.uint64))
+    if part == 0:
+        tl.store(sums + 5, zero_point)
+        tl.store(row + 15, (looked_at << 8) | kind)
+    if amount > 0:
+        tl.atomic_add(sums, s, sem="relaxed")
+        tl.atomic_add(sums + 1, q, sem="relaxed")
+        # Zero is what a row begins with: so the greatest of complements stands for the least.
+        tl.atomic_max(orders + 12, (high ^ LEAST).to(tl.uint64), sem="relaxed")
+        tl.atomic_max(orders + 13, (low ^ MOST).to(tl.uint64), sem="relaxed")
+    if kind == F64:
+        tl.atomic_add(sums + 2, sb, mask=sb != 0, sem="relaxed")
+        tl.atomic_add(sums + 3, qb, mask=qb != 0, sem="relaxed")
+        tl.atomic_add(sums + 4, qs, mask=qs != 0, sem="relaxed")
+    if bad_counts != 0:
+        _add_count(row, 6, bad_counts, 0)
+        _add_count(row, 7, bad_counts, 1)
+        _add_count(row, 8, bad_counts, 2)
+        tl.atomic_max(orders + 14, (MOST - first).to(tl.uint64), sem="relaxed")
+    if other_counts != 0:
+        _add_count(row, 9, other_counts, 0)
+        _add_count(row, 10, other_counts, 1)
+        _add_count(row, 11, other_counts, 2)
+    tl.atomic_max(orders + 16, (MOST - begin).to(tl.uint64), sem="relaxed")
+    tl.atomic_max(orders + 17, _now().to(tl.uint64), sem="relaxed")
+
+
+@triton.jit
+def _pick(program, new_address, new_numel, new_plan, new_index, address, numel, plan, index):
+    """The new tensor if this program is not one of those before its first one."""
+    is_new = program >= ((new_plan >> 9) & 0x7FFFFF)
+    address = tl.where(is_new, new_address, address)
+    return (
+        address,
+        tl.where(is_new, new_numel, numel),
+        tl.where(is_new, new_plan, plan),
+        tl.where(is_new, new_index, index),
+    )
+
+
+@triton.jit(do_not_specialize=list(range(5)))
+def read1(
+    slots: tl.int64, table: tl.int64,
+    a0: tl.int64,
+    n0: tl.int64,
+    p0: tl.int64,
+    VIEWS: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    index = tl.zeros_like(program)
+    address, numel, plan = a0, n0, p0
+    _read(slots, table, address, numel, plan, index, program, VIEWS, PACKED)
+
+
+@triton.jit(do_not_specialize=list(range(14)))
+def read4(
+    slots: tl.int64, table: tl.int64,
+    a0: tl.int64, a1: tl.int64, a2: tl.int64, a3: tl.int64,
+    n0: tl.int64, n1: tl.int64, n2: tl.int64, n3: tl.int64,
+    p0: tl.int64, p1: tl.int64, p2: tl.int64, p3: tl.int64,
+    VIEWS: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    index = tl.zeros_like(program)
+    address, numel, plan = a0, n0, p0
+    address, numel, plan, index = _pick(program, a1, n1, p1, 1, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a2, n2, p2, 2, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a3, n3, p3, 3, address, numel, plan, index)
+    _read(slots, table, address, numel, plan, index, program, VIEWS, PACKED)
+
+
+@triton.jit(do_not_specialize=list(range(50)))
+def read16(
+    slots: tl.int64, table: tl.int64,
+    a0: tl.int64, a1: tl.int64, a2: tl.int64, a3: tl.int64, a4: tl.int64, a5: tl.int64, a6: tl.int64, a7: tl.int64,
+    a8: tl.int64, a9: tl.int64, a10: tl.int64, a11: tl.int64, a12: tl.int64, a13: tl.int64, a14: tl.int64,
+    a15: tl.int64,
+    n0: tl.int64, n1: tl.int64, n2: tl.int64, n3: tl.int64, n4: tl.int64, n5: tl.int64, n6: tl.int64, n7: tl.int64,
+    n8: tl.int64, n9: tl.int64, n10: tl.int64, n11: tl.int64, n12: tl.int64, n13: tl.int64, n14: tl.int64,
+    n15: tl.int64,
+    p0: tl.int64, p1: tl.int64, p2: tl.int64, p3: tl.int64, p4: tl.int64, p5: tl.int64, p6: tl.int64, p7: tl.int64,
+    p8: tl.int64, p9: tl.int64, p10: tl.int64, p11: tl.int64, p12: tl.int64, p13: tl.int64, p14: tl.int64,
+    p15: tl.int64,
+    VIEWS: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    index = tl.zeros_like(program)
+    address, numel, plan = a0, n0, p0
+    address, numel, plan, index = _pick(program, a1, n1, p1, 1, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a2, n2, p2, 2, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a3, n3, p3, 3, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a4, n4, p4, 4, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a5, n5, p5, 5, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a6, n6, p6, 6, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a7, n7, p7, 7, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a8, n8, p8, 8, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a9, n9, p9, 9, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a10, n10, p10, 10, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a11, n11, p11, 11, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a12, n12, p12, 12, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a13, n13, p13, 13, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a14, n14, p14, 14, address, numel, plan, index)
+    address, numel, plan, index = _pick(program, a15, n15, p15, 15, address, numel, plan, index)
+    _read(slots, table, address, numel, plan, index, program, VIEWS, PACKED)

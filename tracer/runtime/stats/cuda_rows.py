@@ -1,0 +1,181 @@
+"""What the CUDA kernels and the host agree on: kinds of elements, plans, views, and rows of partial results.
+
+A row is 18 words of 64 bits. All are 0 before the kernel adds to them, so that no value needs another beginning:
+
+====  ======================================================================================================
+word  what
+====  ======================================================================================================
+0, 1  float64: sums of d and of d * d, d: finite element minus the zero point
+2, 3  float64: the same of d * 2**-600, where d is too large for 0 and 1 (float64 only)
+4     float64: sum of (d * 2**600)**2, where d is too small for 1 (float64 only)
+5     float64: the zero point, the first element of the tensor in memory, or 0 where that is not finite
+6-11  counts: NaN, +infinity, -infinity, zero, near overflow, subnormal
+12    greatest element as an unsigned order; 13: the complement of the order of the least one
+14    2**63 - 1 minus the flat index of the first NaN or infinity
+15    elements looked at, times 256, plus the kind
+16    2**63 - 1 minus the time (ns) at which the first program began; 17: the time at which the last one ended
+====  ======================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracer.runtime.stats import ROW
+
+F32, BF16, F16, F64, E4M3, E5M2, E4M3Z, E5M2Z, E8M0 = range(9)
+FIRST_INTEGER, FIRST_UNSIGNED, U64, BOOL = 16, 20, 23, 24
+KINDS = {
+    "float32": (F32, 4), "bfloat16": (BF16, 2), "float16": (F16, 2), "float64": (F64, 8),
+    "float8_e4m3fn": (E4M3, 1), "float8_e5m2": (E5M2, 1), "float8_e4m3fnuz": (E4M3Z, 1),
+    "float8_e5m2fnuz": (E5M2Z, 1), "float8_e8m0fnu": (E8M0, 1),
+    "int8": (16, 1), "int16": (17, 2), "int32": (18, 4), "int64": (19, 8),
+    "uint8": (20, 1), "uint16": (21, 2), "uint32": (22, 4), "uint64": (U64, 8), "bool": (BOOL, 1),
+}  # fmt: skip
+"""Number and bytes of each dtype that can be read."""
+
+ROW_WORDS = 18
+UNIT_LOG = 13
+UNIT = 1 << UNIT_LOG
+"""Bytes of a unit."""
+COUNT_BITS = 21
+"""Of each of three counts in one word; a program counts less than 2 ** 21 elements."""
+MOST_UNITS = 62
+"""Of a program. Two elements of a unit share a count in bfloat16, which is exact up to 256; 1 in 512 one up to 1023."""
+MOST_PROGRAMS = 1 << 22
+DIMENSIONS = 5
+LINEAR, PERMUTED, STRIDED = range(3)
+WARPS = 8
+FLAG_WORDS = 64
+COPY_WORDS = 1024
+SHRINK = np.longdouble(2) ** 600
+_TOP = 2**63 - 1
+
+
+def plan(kind: int, size: int, form: int, first: int, per: int, step: int) -> int:
+    """What the kernel must know of a tensor besides address and numel, in 63 bits.
+
+    `first`: the first program that reads it, `per`: units of a program, `step`: every how manieth unit is read.
+    """
+    return kind | (size.bit_length() - 1) << 5 | form << 7 | first << 9 | per << 32 | step << 48
+
+
+def programs(numel: int, size: int, step: int, at_once: int) -> tuple[int, int]:
+    """How many programs read a tensor, and how many units each, if the device runs `at_once` programs at a time.
+
+    They come in full rounds: a round that a few programs need takes as long as one that needs all.
+    """
+    units = sampled_units(numel, size, step) if step > 1 else numel * size // UNIT
+    if not units:
+        return (1, 1) if numel else (0, 1)
+    at_once = max(1, at_once - 1)  # one more reads what stands before and after the units
+    rounds = math.ceil(units / (at_once * MOST_UNITS))
+    per = math.ceil(units / (at_once * rounds))
+    return math.ceil(units / per) + 1, per
+
+
+def sampled_units(numel: int, size: int, step: int) -> int:
+    """The last unit may be cut off by the beginning at a multiple of 16 bytes: it is never in a sample."""
+    return (numel * size // UNIT - 1) // step
+
+
+def sample_step(numel: int, size: int, most_bytes: int | None) -> int:
+    """1: every unit is read. Raises nothing; a tensor of fewer than 3 units is read whole."""
+    units = numel * size // UNIT
+    most = MOST_PROGRAMS * MOST_UNITS if not most_bytes else max(1, most_bytes // UNIT)
+    if units <= most or units < 3:
+        return 1
+    return min(math.ceil((units - 1) / most), units - 1, 0x7FFF)
+
+
+def view_table(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, list[int]] | None:
+    """How the elements of a view lie in memory: the form, and (size, stride, row-major stride) of each dimension.
+
+    Dimensions go from the largest stride to the smallest and are joined where they can be; the table is filled up in
+    front with dimensions of size 1. None: more dimensions are left than the kernel takes.
+    """
+    logical, weight = [], 1
+    for size in reversed(shape):
+        logical.append(weight)
+        weight *= size
+    dims = [(s, m, w) for s, m, w in zip(shape, stride, reversed(logical), strict=True) if s != 1]
+    dims.sort(key=lambda dim: (dim[1], dim[2]), reverse=True)
+    joined: list[tuple[int, int, int]] = []
+    for size, step, weight in dims:
+        if joined and joined[-1][1] == size * step and joined[-1][2] == size * weight:
+            size *= joined.pop()[0]
+        joined.append((size, step, weight))
+    expected, form = 1, LINEAR
+    for size, step, weight in reversed(joined):
+        if step != expected:
+            form = STRIDED
+        elif weight != expected and form == LINEAR:
+            form = PERMUTED
+        expected *= size
+    if form == LINEAR:
+        return form, []
+    if len(joined) > DIMENSIONS:
+        return None
+    joined = [(1, 0, 0)] * (DIMENSIONS - len(joined)) + joined
+    return form, [number for dim in joined for number in dim]
+
+
+def finish(words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """`ROW`s of rows of partial results: int64, shape (n, ROW_WORDS). What no kernel wrote gives NaN."""
+    rows = np.zeros(len(words), ROW)
+    for word, name in enumerate(ROW.names[:6], 6):  # type: ignore[index]
+        rows[name] = words[:, word]
+    kind, looked_at = words[:, 15] & 255, words[:, 15] >> 8
+    bad = rows["nan"] + rows["positive_infinity"] + rows["negative_infinity"]
+    rows["first_bad"] = np.where(bad > 0, _TOP - words[:, 14], -1)
+    n = looked_at - bad
+    _range(rows, words, kind, n)
+    _moments(rows, words.view(np.float64), kind, n)
+    return rows
+
+
+def _range(
+    rows: npt.NDArray[Any], words: npt.NDArray[np.int64], kind: npt.NDArray[np.int64], n: npt.NDArray[np.int64]
+) -> None:
+    most, least = words[:, 12] ^ -(2**63), words[:, 13] ^ _TOP
+    is_integer = kind >= FIRST_INTEGER
+    for name, exact, order in ("min", "exact_min", least), ("max", "exact_max", most):
+        as_float = (order ^ ((order >> 63) & _TOP)).view(np.float64)
+        rows[name] = np.where(n > 0, np.where(is_integer, order.astype(np.float64), as_float), np.nan)
+        rows[exact] = np.where(is_integer & (n > 0), order, 0)
+        large = np.flatnonzero((kind == U64) & (n > 0))
+        bits = order[large] ^ -(2**63)
+        rows[exact][large] = bits
+        rows[name][large] = bits.view(np.uint64).astype(np.float64)
+
+
+def _moments(
+    rows: npt.NDArray[Any], sums: npt.NDArray[np.float64], kind: npt.NDArray[np.int64], n: npt.NDArray[np.int64]
+) -> None:
+    wide = np.flatnonzero(kind == F64)
+    with np.errstate(all="ignore"):
+        away = sums[:, 0] / n
+        rows["mean"] = np.where(n > 0, sums[:, 5] + away, np.nan)
+        variance = np.maximum(sums[:, 1] - sums[:, 0] * away, 0) / (n - 1)
+        rows["std"] = np.where(n > 1, np.sqrt(variance), np.nan)
+        if len(wide):
+            part, count = sums[wide].astype(np.longdouble), n[wide]
+            total = part[:, 0] + part[:, 2] * SHRINK
+            squares = part[:, 1] + part[:, 3] * SHRINK * SHRINK + part[:, 4] / SHRINK / SHRINK
+            variance = np.maximum(squares - total * (total / count), 0) / (count - 1)
+            rows["mean"][wide] = np.where(count > 0, part[:, 5] + total / count, np.nan)
+            rows["std"][wide] = np.where(count > 1, np.sqrt(variance), np.nan)
+    # Rounding must not show in what is known: a constant tensor, a mean outside of the range.
+    rows["std"][(rows["min"] == rows["max"]) & (n > 1)] = 0
+    rows["mean"] = np.clip(rows["mean"], rows["min"], rows["max"])
+
+
+def times(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Begin and end (ns of the device's clock) of each row: shape (n, 2); 0, 0 where no program ran."""
+    ran = words[:, 17] != 0
+    return np.stack([np.where(ran, _TOP - words[:, 16], 0), words[:, 17]], axis=1)

@@ -1,0 +1,94 @@
+"""Which reader reads which tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from tracer.inductor.stats_toolchain import without_torch_function
+from tracer.runtime.stats import ROW, Block, Reader
+from tracer.runtime.stats.cpu import CpuReader, ToolchainError, kernel
+from tracer.runtime.stats.torch_ops import TorchReader
+
+
+def reader_for(tensors: Sequence[Tensor], most_bytes: int) -> Reader:
+    """A reader of tensors like these, of any devices; above `most_bytes` a tensor is sampled.
+
+    Raises KeyError for a dtype that cannot be read: `parts` gives no such tensor.
+    """
+    with without_torch_function():
+        devices = [tensor.device.type for tensor in tensors]
+        kinds = list(dict.fromkeys(devices))
+        if len(kinds) <= 1:
+            return _reader(kinds[0] if kinds else "cpu", tensors, most_bytes)
+        places = {kind: [i for i, device in enumerate(devices) if device == kind] for kind in kinds}
+        return MixedReader(
+            [(_reader(kind, [tensors[i] for i in at], most_bytes), at) for kind, at in places.items()], len(tensors)
+        )
+
+
+def why_not_compiled() -> str | None:
+    """Why tensors on the CPU are read by torch's operations, or None; compiles at the first call."""
+    try:
+        kernel()
+    except ToolchainError as error:
+        return str(error)
+    return None
+
+
+def _reader(device: str, tensors: Sequence[Tensor], most_bytes: int) -> Reader:
+    if device == "cuda":
+        from tracer.runtime.stats.cuda import CudaReader
+
+        return CudaReader(tensors, most_bytes)
+    if device == "cpu":
+        try:
+            return CpuReader(tensors, most_bytes)
+        except ToolchainError:
+            pass  # `why_not_compiled` says it
+    return TorchReader(tensors, most_bytes)
+
+
+@dataclass(frozen=True)
+class MixedBlock:
+    """Rows of several blocks, each with the places of its rows."""
+
+    blocks: list[tuple[Block, list[int]]]
+    n: int
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        out = np.zeros(self.n, ROW)
+        for block, places in self.blocks:
+            rows = block.rows()
+            if rows is None:
+                return None
+            out[places] = rows
+        return out
+
+    def wait(self) -> npt.NDArray[Any]:
+        out = np.zeros(self.n, ROW)
+        for block, places in self.blocks:
+            out[places] = block.wait()
+        return out
+
+
+class MixedReader:
+    """Reads tensors of several devices."""
+
+    looked_at: list[int]
+
+    def __init__(self, readers: list[tuple[Reader, list[int]]], n: int) -> None:
+        self._readers, self._n = readers, n
+        self.looked_at = [0] * n
+        for reader, places in readers:
+            for place, count in zip(places, reader.looked_at, strict=True):
+                self.looked_at[place] = count
+
+    def __call__(self, tensors: Sequence[Tensor]) -> MixedBlock:
+        read = [(reader([tensors[i] for i in places]), places) for reader, places in self._readers]
+        return MixedBlock(read, self._n)

@@ -1,0 +1,135 @@
+"""Value rows of calls that have ended -> batches of columns."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tracer.records import Exact, Sparse, ValueLayout, Values
+from tracer.runtime.values import layout
+
+if TYPE_CHECKING:
+    from tracer.runtime.launches import Call
+
+Rows = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+MOST_ROWS = 65_536
+FLOAT32_INTEGERS = 2.0**24
+_INTEGERS = ("int", "uint", "bool", "quint", "qint")
+
+
+class ValueBatches:
+    """Collects the readings of calls. The caller holds a lock."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Call] = deque()
+        self._layouts: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int8]]] = {}
+
+    def add(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def again(self) -> None:
+        """In a forked child: what was not written is the parent's, and a new log needs every layout anew."""
+        self._calls.clear()
+        self._layouts.clear()
+
+    def take(self, wait: bool) -> list[ValueLayout | Values]:
+        """Records of the calls whose rows are there, oldest first; with `wait` of all of them."""
+        records: list[ValueLayout | Values] = []
+        while self._calls:
+            calls, layouts, blocks, kinds, size = [], [], [], [], 0
+            while self._calls and size < MOST_ROWS:
+                call = self._calls[0]
+                found = [block.wait() if wait else block.rows() for _, block in call.readings]
+                if any(rows is None for rows in found):
+                    break
+                self._calls.popleft()
+                number, kind, new = self._layout(call)
+                if new is not None:
+                    records.append(new)
+                calls.append(call.number)
+                layouts.append(number)
+                blocks += [rows for rows in found if rows is not None]
+                kinds.append(kind)
+                size += len(kind)
+                call.readings = []
+            if not calls:
+                break
+            records.append(encode(calls, layouts, np.concatenate(blocks), np.concatenate(kinds)))
+        return records
+
+    def _layout(self, call: Call) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
+        key = (call.graph, *[prepared.number for prepared, _ in call.readings])
+        known = self._layouts.get(key)
+        if known is not None:
+            return (*known, None)
+        number = len(self._layouts)
+        prepared = [one for one, _ in call.readings]
+        kinds = np.array([_kind(row.dtype) for p in prepared for row in p.rows], dtype=np.int8)
+        self._layouts[key] = number, kinds
+        return number, kinds, layout(number, call.graph, prepared)
+
+
+def _kind(dtype: str) -> int:
+    """0: float32 holds its values; 1: integers; 2: float64; 3: unsigned integers of 64 bits."""
+    if dtype == "uint64":
+        return 3
+    return 1 if dtype.startswith(_INTEGERS) else 2 if dtype in ("float64", "complex128") else 0
+
+
+def encode(calls: list[int], layouts: list[int], rows: Rows, kinds: npt.NDArray[np.int8]) -> Values:
+    """The batch of `rows` (`ROW`, in the order of the calls' layouts)."""
+    with np.errstate(all="ignore"):
+        low, high = rows["min"].astype(np.float32), rows["max"].astype(np.float32)
+        return Values(
+            call=calls,
+            layout=layouts,
+            min=_floats(low),
+            max=_floats(high),
+            mean=_floats(rounded(rows["mean"], 5)),
+            std=_floats(rounded(rows["std"], 5)),
+            nan=_sparse(rows["nan"]),
+            positive_infinity=_sparse(rows["positive_infinity"]),
+            negative_infinity=_sparse(rows["negative_infinity"]),
+            zero=_sparse(rows["zero"]),
+            near_overflow=_sparse(rows["near_overflow"]),
+            subnormal=_sparse(rows["subnormal"]),
+            first_bad=_sparse(rows["first_bad"], absent=-1),
+            exact=_exact(rows, kinds, low, high),
+        )
+
+
+def _floats(values: npt.NDArray[Any]) -> list[float | None]:
+    """orjson writes numpy's arrays itself: float32 in as few digits as tell it, NaN as null."""
+    return cast("list[float | None]", values)
+
+
+def _sparse(column: npt.NDArray[np.int64], absent: int = 0) -> Sparse:
+    row = np.flatnonzero(column != absent)
+    return Sparse(row.tolist(), column[row].tolist())
+
+
+def _exact(rows: Rows, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Exact:
+    """Where float32 does not hold the extremes."""
+    is_integer = (kinds == 1) | (kinds == 3)
+    large = np.maximum(np.abs(rows["min"]), np.abs(rows["max"])) >= FLOAT32_INTEGERS
+    differs = ((low != rows["min"]) | (high != rows["max"])) & ~np.isnan(rows["min"])
+    row = np.flatnonzero((is_integer & large) | ((kinds == 2) & differs))
+    bounds: list[list[Any]] = []
+    for name in ("min", "max"):
+        column = []
+        for n in row.tolist():
+            exact = int(rows[f"exact_{name}"][n])
+            column.append(float(rows[name][n]) if kinds[n] == 2 else exact & (2**64 - 1) if kinds[n] == 3 else exact)
+        bounds.append(column)
+    return Exact(row.tolist(), *bounds)
+
+
+def rounded(values: Floats, digits: int) -> Floats:
+    """`values` with so many significant digits, as numbers that print with no more."""
+    scale = np.power(10.0, digits - 1 - np.floor(np.log10(np.abs(values))))
+    result: Floats = np.round(values * scale) / scale
+    return np.where(np.isfinite(result), result, values)

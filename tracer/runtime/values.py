@@ -1,0 +1,270 @@
+"""Values: reads tensors at the places of a wrapper that a plan names, and makes value records of what was read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tracer.records import Moment, SavedTensor, ValueLayout
+from tracer.runtime.stats import ROW, Block, Part, Reader
+from tracer.runtime.stats.parts import parts
+from tracer.runtime.stats.readers import reader_for
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tracer.config import TraceConfig
+    from tracer.runtime.launches import Call
+    from tracer.runtime.save import TensorSaver
+
+MOST_FORMS = 256
+"""Of one place: the forms of its tensors that are kept prepared."""
+
+_numbers = count()
+_FILLER = np.array([(0, 0, 0, 0, 0, 0, -1, *[np.nan] * 4, 0, 0)], dtype=ROW)
+
+
+class Sink(Protocol):
+    """What reading needs of the recorder."""
+
+    def failed(self, where: str, error: BaseException) -> None: ...
+    def saved(self, record: SavedTensor) -> None: ...
+    def not_saved(self, why: str) -> None: ...
+
+
+class Planned(NamedTuple):
+    """One argument to be read."""
+
+    site: int
+    argument: int
+    moment: Moment
+    kernel: str
+    name: str
+    is_fixed: bool
+    """Nothing about it can vary from call to call."""
+
+
+class Row(NamedTuple):
+    """What one value row is about."""
+
+    planned: Planned
+    item: int | None
+    part: str | None
+    dtype: str
+    numel: int
+    looked_at: int
+    skipped: str | None
+
+
+Reading = tuple["Prepared", Block]
+"""What was read at one place in one call."""
+
+
+@dataclass(frozen=True)
+class Save:
+    """Where tensors are saved to, and who says what became of each."""
+
+    saver: TensorSaver
+    sink: Sink
+
+
+class Prepared:
+    """The readers of one place for tensors of one form. Keeps no tensor."""
+
+    def __init__(self, planned: Sequence[Planned], values: Sequence[Any], most_bytes: int | None) -> None:
+        found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
+        found.sort(key=lambda one: one[2].tensor is None)  # stable: what cannot be read comes last
+        groups: list[list[Tensor]] = []
+        for _, _, part in found:
+            if part.tensor is not None:
+                if not groups or groups[-1][0].device != part.tensor.device:
+                    groups.append([])
+                groups[-1].append(part.tensor)
+        self.number = next(_numbers)
+        readers: list[Reader] = [
+            reader_for(group, sys.maxsize if most_bytes is None else most_bytes) for group in groups
+        ]
+        looked_at = [n for reader in readers for n in reader.looked_at]
+        looked_at += [0] * (len(found) - len(looked_at))
+        self.rows = [
+            Row(p, item, part.name, part.dtype, part.numel, n, part.skipped)
+            for (p, item, part), n in zip(found, looked_at, strict=True)
+        ]
+        self.is_plain = len(groups) == 1 and [id(t) for t in groups[0]] == [id(value) for value in values]
+        self.read: Callable[[Sequence[Any]], Block] = readers[0] if self.is_plain else _Parts(readers, self.rows)
+        self.checks = [
+            (position, tuple(value.shape), value.stride(), value.dtype)
+            for position, (p, value) in enumerate(zip(planned, values, strict=True))
+            if self.is_plain and not p.is_fixed
+        ]
+
+    def fits(self, values: Sequence[Any]) -> bool:
+        """These values have the form that was prepared for."""
+        if not self.is_plain:
+            return False
+        for position, shape, stride, dtype in self.checks:
+            value = values[position]
+            if value.shape != shape or value.stride() != stride or value.dtype is not dtype:
+                return False
+        return True
+
+
+class _Parts:
+    """Reads arguments that are no plain tensors, or that are on several devices, part by part."""
+
+    def __init__(self, readers: Sequence[Reader], rows: Sequence[Row]) -> None:
+        self._readers = readers
+        self._unread = sum(row.skipped is not None for row in rows)
+
+    def __call__(self, values: Sequence[Any]) -> Block:
+        tensors = [part.tensor for value in values for _, part in _parts(value) if part.tensor is not None]
+        blocks, start = [], 0
+        for reader in self._readers:
+            blocks.append(reader(tensors[start : start + len(reader.looked_at)]))
+            start += len(reader.looked_at)
+        return _Several(blocks, self._unread)
+
+
+@dataclass(frozen=True)
+class _Several:
+    """Blocks of several readers, then rows of what could not be read."""
+
+    blocks: list[Block]
+    unread: int
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        found = [block.rows() for block in self.blocks]
+        there = [rows for rows in found if rows is not None]
+        return np.concatenate([*there, np.repeat(_FILLER, self.unread)]) if len(there) == len(found) else None
+
+    def wait(self) -> npt.NDArray[Any]:
+        return np.concatenate([*(block.wait() for block in self.blocks), np.repeat(_FILLER, self.unread)])
+
+
+class Place:
+    """One place of a wrapper where tensors are read. Threads may share it."""
+
+    def __init__(self, planned: Sequence[Planned], most_bytes: int | None, save: Save | None) -> None:
+        self.planned = tuple(planned)
+        self.last: Prepared | None = None
+        self.save = save
+        self._most_bytes = most_bytes
+        self._forms: dict[tuple[Any, ...], Prepared] = {}
+
+    def prepare(self, values: Sequence[Any]) -> Prepared:
+        """Readers for these values."""
+        self.last = self._prepare(values)
+        return self.last
+
+    def save_all(self, save: Save, call: Call, values: Sequence[Any]) -> None:
+        launch = len(call.rows) // 3 - (self.planned[0].moment == "after")
+        for planned, value in zip(self.planned, values, strict=True):
+            for item, member in _members(value):
+                kept = save.saver.save(
+                    member, step=call.step, launch=launch, kernel=planned.kernel, argument=planned.name, item=item,
+                    moment=planned.moment,
+                )  # fmt: skip
+                if isinstance(kept, str):
+                    save.sink.not_saved(kept)
+                else:
+                    save.sink.saved(
+                        SavedTensor(
+                            call.number, planned.site, planned.argument, item, planned.moment, kept.file,
+                            str(member.dtype).removeprefix("torch."), [int(n) for n in member.shape],
+                            kept.tensor_bytes, kept.sha256,
+                        )
+                    )  # fmt: skip
+
+    def _prepare(self, values: Sequence[Any]) -> Prepared:
+        """Readers for these values; what is no plain tensor is taken apart at each call."""
+        form = tuple(_form(value) for value in values)
+        known = self._forms.get(form)
+        if known is not None and known.is_plain:
+            return known
+        made = Prepared(self.planned, values, self._most_bytes)
+        if known is not None and known.rows == made.rows:
+            made.number = known.number
+        elif len(self._forms) < MOST_FORMS:
+            self._forms[form] = made
+        return made
+
+
+class Plan:
+    """The places of one wrapper at which its code reads, under one configuration."""
+
+    def __init__(self, places: Sequence[Place], config: TraceConfig, sink: Sink) -> None:
+        self.wants_step: Callable[[int], bool] = config.wants_step
+        self._places: list[Place | None] = list(places)
+        self._sink = sink
+
+    def read(self, call: Call, place: int, values: Sequence[object]) -> None:
+        """Called from generated code. Never raises; a place that fails is not read again."""
+        started = perf_counter_ns()
+        try:
+            where = self._places[place]
+            if where is None:
+                return
+            prepared = where.last
+            if prepared is None or not prepared.is_plain or (prepared.checks and not prepared.fits(values)):
+                prepared = where.prepare(values)
+            call.readings.append((prepared, prepared.read(values)))
+            if where.save is not None:
+                where.save_all(where.save, call, values)
+        except Exception as error:
+            self._places[place] = None
+            self._sink.failed("values", error)
+        call.stats_ns += perf_counter_ns() - started
+
+
+def _members(value: Any) -> Iterator[tuple[int | None, Any]]:
+    """The tensors of an argument with their positions in a list."""
+    if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
+        for position, member in enumerate(value):
+            if hasattr(member, "untyped_storage"):
+                yield position, member
+    elif hasattr(value, "untyped_storage"):
+        yield None, value
+
+
+def _parts(value: Any) -> Iterator[tuple[int | None, Part]]:
+    for item, member in _members(value):
+        for part in parts(member):
+            yield item, part
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
+        return tuple(_form(member) for member in value)
+    if not hasattr(value, "stride"):
+        return type(value)
+    try:
+        stride = value.stride()
+    except (RuntimeError, NotImplementedError):
+        stride = None
+    return type(value), value.dtype, tuple(value.shape), stride, value.device
+
+
+def layout(number: int, graph: int, readings: Sequence[Prepared]) -> ValueLayout:
+    """The layout of a call that read at these places."""
+    rows = [row for prepared in readings for row in prepared.rows]
+    planned = [row.planned for row in rows]
+    return ValueLayout(
+        layout=number,
+        graph=graph,
+        site=[p.site for p in planned],
+        argument=[p.argument for p in planned],
+        moment=[p.moment for p in planned],
+        item=[row.item for row in rows],
+        part=[row.part for row in rows],
+        dtype=[row.dtype for row in rows],
+        numel=[row.numel for row in rows],
+        looked_at=[row.looked_at for row in rows],
+        skipped=[row.skipped for row in rows],
+    )

@@ -1,0 +1,57 @@
+"""What an address says, and names of kernels and buffers as one part of a path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+
+class NotThere(Exception):
+    """The address names something that this trace does not hold; the message is for the reader."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an address says: parts of its path and its query."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        text = self.path.get(name, self.query.get(name, ""))
+        if not text:
+            return default
+        # More digits than any id has; int() refuses very long ones with a ValueError of its own.
+        if not text.lstrip("-").isdecimal() or len(text) > 20 or "-" in text[1:]:
+            raise NotThere(f"“{text[:40]}” is not a number: {name} must be one.")
+        return int(text)
+
+    def id(self, name: str) -> int:
+        number = self.number(name)
+        if number is None or not 0 <= number < 1 << 62:
+            raise NotThere(f"This address needs a {name} number.")
+        return number
+
+    def optional_id(self, name: str) -> int | None:
+        return None if self.number(name) is None else self.id(name)
+
+    def text(self, name: str) -> str | None:
+        return self.query.get(name) or None
+
+    def name(self, name: str) -> str:
+        return unslug(self.path[name])
+
+
+def slug(name: str) -> str:
+    """`name` as one part of a path. Percent signs would be decoded on the way: a slash would divide the path,
+    dots alone would be taken for folders, `.json` for the twin. So `~` stands for them; slugOf in
+    static/js/format.js does the same."""
+    text = quote(name, safe="", errors="surrogatepass").replace("~", "~7E").replace("%", "~")
+    if name.endswith(".json") or not name.strip("."):
+        text = text.replace(".", "~2E")
+    return text or "~"
+
+
+def unslug(text: str) -> str:
+    return "" if text == "~" else unquote(text.replace("~", "%"), errors="surrogatepass")

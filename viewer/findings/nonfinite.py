@@ -1,0 +1,251 @@
+"""Of the tensors that were read, the first launch that wrote a NaN although none of its inputs was known to hold one
+made it; an infinity among its inputs is what it grew from. A NaN in what a graph was given is followed to an earlier
+tensor of that log with the same statistics, through graphs, backward passes and steps; without one it came in. An
+infinity that no NaN grew from counts only when it was made of finite inputs by a launch without masking operators
+(where, masked_fill, full, triu, ...). It is critical when the graph's call leaves it behind, else a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from viewer.findings import value_text as text
+from viewer.findings.evidence import Evidence, Timed, rule_of
+from viewer.findings.origins import Hop, Origin, Tracer, bad_inputs, nan_rows
+from viewer.queries.graphs import graph_label, graph_row
+from viewer.queries.nonfinite import Event, infinity_made, launch_place, nan_came_in, nan_made, value_row
+from viewer.queries.rows import Finding, ValueRow
+from viewer.queries.value_flow import Flow
+from viewer.queries.values import has_values
+from viewer.store.open import Trace
+
+MOST_FINDINGS = 5
+"""Of one log."""
+_MOST_EVENTS = 100
+_MOST_FOLLOWED = 30
+_MOST_LINKS = 12
+_INTENDED = ("log", "div", "reciprocal", "rsqrt")
+
+
+@dataclass
+class Case:
+    """One origin with everything that it explains."""
+
+    hop: Hop
+    """The launch that made it, or that first used what came in."""
+    is_made: bool
+    is_nan: bool
+    grown_from: Origin | None = None
+    launches: int = 1
+    steps: int = 1
+    leaves: bool = False
+    explains: list[int] = field(default_factory=list)
+    """Launches, elsewhere, to which it was followed."""
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per origin, at most a handful of each log."""
+    trace = evidence.trace
+    if not has_values(trace):
+        return []
+    tracer = Tracer(trace)
+    cases = _Cases(tracer)
+    cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
+    cases.infinities(infinity_made(trace, _MOST_EVENTS))
+    return [
+        _finding(trace, tracer, case, len(found) - MOST_FINDINGS)
+        for found in cases.by_log().values()
+        for case in found[:MOST_FINDINGS]
+    ]
+
+
+class _Cases:
+    """Origins by what tells one from another."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.cases: dict[Any, Case] = {}
+        self._infinities: set[int] = set()
+        """Launch sites whose infinity a NaN grew from."""
+
+    def by_log(self) -> dict[int, list[Case]]:
+        logs: dict[int, list[Case]] = {}
+        for case in sorted(self.cases.values(), key=lambda case: (not case.is_nan, case.hop.row.value)):
+            logs.setdefault(case.hop.flow.log, []).append(case)
+        return logs
+
+    def follow(self, made: list[Event], came_in: list[Event]) -> None:
+        """NaN, in order of time."""
+        events = sorted(
+            [(event.value, True, event) for event in made] + [(event.value, False, event) for event in came_in]
+        )
+        for followed, (_, is_made, event) in enumerate(events):
+            if followed >= _MOST_FOLLOWED and self._of_log(event.log):
+                continue
+            row = value_row(self.tracer.trace, event.value)
+            origin = self.tracer.origin(row, text.is_nan)
+            self._add(origin, event, is_made)
+
+    def _add(self, origin: Origin, event: Event, is_made: bool) -> None:
+        first = origin.first
+        grown = self.tracer.grown_from(first.flow) if origin.is_made else None
+        key = self._key(first, origin.is_made, grown)
+        known = self.cases.get(key)
+        if known is None and not origin.is_made and (earlier := self._of_log(event.log)):
+            earlier[0].explains.append(event.launch)  # nothing tells where it was in between, e.g. in an optimizer
+            return
+        if known is None:
+            self.cases[key] = known = Case(first, origin.is_made, True, grown, event.launches, event.steps)
+            known.leaves = self._leaves(first.flow, text.is_nan)
+        elif is_made:
+            known.launches += event.launches
+            known.leaves |= self._leaves(first.flow, text.is_nan)
+        if first.flow.call != self._call(origin):
+            known.leaves = True
+        if event.launch != first.flow.launch:
+            known.explains.append(event.launch)
+
+    def _key(self, first: Hop, is_made: bool, grown: Origin | None) -> tuple[Any, ...]:
+        log = first.flow.log
+        if grown is not None and not self.tracer.is_mask(grown):
+            self._infinities.add(grown.first.flow.site)
+            return log, "infinity", grown.first.flow.site
+        return (log, "made", first.flow.site) if is_made else (log, "came in", first.flow.site, first.argument.argument)
+
+    def _of_log(self, log: int) -> list[Case]:
+        return [case for case in self.cases.values() if case.hop.flow.log == log]
+
+    def _call(self, origin: Origin) -> int:
+        return origin.hops[-1].flow.call
+
+    def _leaves(self, flow: Flow, is_one: Callable[[ValueRow], bool]) -> bool:
+        return self.tracer.flows.leaves(flow.call, is_one)
+
+    def infinities(self, made: list[Event]) -> None:
+        """Infinities that no NaN grew from."""
+        for event in made:
+            if event.site in self._infinities or self.tracer.makes_masks(event.site):
+                continue
+            origin = self.tracer.origin(value_row(self.tracer.trace, event.value), text.is_infinite)
+            if not origin.is_made or self.tracer.is_mask(origin) or origin.first.flow.site != event.site:
+                continue
+            case = Case(origin.first, True, False, None, event.launches, event.steps)
+            case.leaves = self._leaves(origin.first.flow, text.is_infinite)
+            self.cases[event.log, "only infinity", event.site] = case
+
+
+def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
+    flow, argument = case.hop.flow, case.hop.argument
+    site, where = tracer.site(flow.site), launch_place(trace, flow.launch)
+    graph = graph_row(trace, site.graph)
+    label = graph_label(site.graph, graph.compile_id, graph.phase) if graph else f"graph {site.graph}"
+    words = text.what(nan_rows(flow)) if case.is_nan and case.is_made else text.what([case.hop.row])
+    position = f"step {flow.step}, launch {where.ordinal} of {where.of}"
+    if case.is_made:
+        title = f"{words} made in {position}: {site.kernel}, output {argument.name}"
+        title += _grown(trace, tracer, case)
+    else:
+        kind = _given(argument.name)
+        title = f"{words} came in with {kind} {argument.name} of graph {label}: first used in {position}, {site.kernel}"
+    proof: dict[str, Any] = {
+        "step": flow.step,
+        "launch": where.ordinal,
+        "of": where.of,
+        "origin": "made" if case.is_made else "came in",
+        "in": text.read(flow.inputs) if case.is_made else [text.describe(argument.name, case.hop.row)],
+        "out": text.written(flow.outputs),
+        "certain": text.is_certain(flow.inputs) if case.is_made else True,
+        "finite": "finite as far as was read",
+        "chain": _chain(trace, tracer, case),
+        "leaves_the_graph": case.leaves,
+        "launches": case.launches,
+        "steps": case.steps,
+        "explains_launches": case.explains[:_MOST_LINKS],
+        "fx_nodes": site.fx_nodes[:50],
+        "aten": site.aten[:50],
+        "stack": [asdict(line) for line in (site.stacks[0] if site.stacks else [])],
+        "inside": text.inside(site),
+    }
+    if proof["certain"]:
+        del proof["finite"]
+    if more > 0:
+        proof["other_origins"] = more
+    return where.time_unix_ns, Finding(
+        kind="nonfinite",
+        severity=_severity(tracer, case),
+        title=title,
+        rule=rule_of(__doc__),
+        evidence=proof,
+        page=f"/steps/{flow.step}?log={flow.log}&launch={flow.launch}",
+        rank=where.rank,
+        step=flow.step,
+        graph=site.graph,
+        launch=flow.launch,
+        kernel=site.kernel,
+        buffer=argument.buffer or None,
+        argument=argument.name,
+        source=text.source_line(site),
+        log=flow.log,
+    )
+
+
+def _severity(tracer: Tracer, case: Case) -> Any:
+    """Some infinities may be meant: log(0), a division by 0."""
+    if not case.leaves:
+        return "warning"
+    if case.is_nan:
+        return "critical"
+    names = text.operators(tracer.site(case.hop.flow.site))
+    return "warning" if any(name.split(".")[-1].startswith(_INTENDED) for name in names) else "critical"
+
+
+def _given(name: str) -> str:
+    """What the name of a graph's input says about it."""
+    if name.startswith("tangents"):
+        return "the gradient"
+    return "argument (a parameter or an input)" if name.startswith("primals") else "argument"
+
+
+def _grown(trace: Trace, tracer: Tracer, case: Case) -> str:
+    if case.grown_from is None:
+        return ""
+    first = case.grown_from.first
+    words = text.what([first.row])
+    if not case.grown_from.is_made:
+        return f", grown from the {words} that came in with {first.argument.name}"
+    ordinal, site = launch_place(trace, first.flow.launch).ordinal, tracer.site(first.flow.site)
+    return f", grown from the {words} of launch {ordinal}: {site.kernel}, output {first.argument.name}"
+
+
+def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
+    """From the origin to the NaN: each launch that wrote it, or handed it on."""
+    hops = [*(case.grown_from.hops if case.grown_from else []), case.hop]
+    if len(hops) > _MOST_LINKS:
+        hops = [*hops[: _MOST_LINKS // 2], *hops[-_MOST_LINKS // 2 :]]
+    return [_link(trace, tracer, hop) for hop in hops]
+
+
+def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
+    site, came_in = tracer.site(hop.flow.site), hop.row.moment == "before"
+    link = {
+        "step": hop.flow.step,
+        "launch": hop.flow.launch,
+        "ordinal": launch_place(trace, hop.flow.launch).ordinal,
+        "kernel": site.kernel,
+        "buffer": hop.argument.buffer,
+        "argument": hop.argument.name,
+        "what": text.what([hop.row]) + (" came in" if came_in else ""),
+        "source": text.place(text.source_line(site)),
+        "out": text.describe(hop.argument.name, hop.row),
+    }
+    if not came_in:
+        largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]
+        link |= {
+            "in": text.read(hop.flow.inputs),
+            "largest": max(largest, default=None),
+            "dtype": hop.row.dtype,
+            "limit": text.limit_of(hop.row.dtype),
+            "inputs_finite": not bad_inputs(hop.flow, text.is_bad),
+        }
+    return link

@@ -1,0 +1,115 @@
+"""Follows a NaN or an infinity back to the launch that made it, or to where it came in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from viewer.findings.value_text import is_infinite, is_nan
+from viewer.queries.graphs import site_rows
+from viewer.queries.nonfinite import same_before, same_within
+from viewer.queries.rows import SiteRow, ValueRow
+from viewer.queries.value_flow import Argument, Flow, Flows
+from viewer.store.open import Trace
+
+Is = Callable[[ValueRow], bool]
+_MOST_HOPS = 5000
+_MOST_INPUTS = 4
+_MASK_MAKERS = re.compile(
+    r"(?:^|[._:/])(?:where|masked_fill|masked_scatter|masked|full|full_like|new_full|scalar_tensor|fill|triu|tril"
+    r"|constant_pad|constant_pad_nd|pad|empty|empty_like|empty_strided|new_empty|\w*attention\w*|max_pool\w*)_?"
+    r"(?:$|[._\d])"
+)
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One launch on the way."""
+
+    flow: Flow
+    argument: Argument
+    row: ValueRow
+    """What was written, or what came in."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where something bad began; `hops` from there on."""
+
+    hops: list[Hop]
+    is_made: bool
+    """Else it came in."""
+
+    @property
+    def first(self) -> Hop:
+        return self.hops[0]
+
+
+class Tracer:
+    """Follows rows of one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.flows = Flows(trace)
+        self._sites: dict[int, SiteRow] = {}
+
+    def site(self, site: int) -> SiteRow:
+        if site not in self._sites:
+            (self._sites[site],) = site_rows(self.trace, [site])
+        return self._sites[site]
+
+    def origin(self, row: ValueRow, is_one: Is) -> Origin:
+        """Where what makes `is_one` true of `row` began."""
+        hops: list[Hop] = []
+        seen: set[int] = set()
+        while True:
+            seen.add(row.value)
+            flow = self.flows.of_launch(row.launch)
+            hops.append(Hop(flow, _argument(flow, row), row))
+            before = self._before(flow, row, is_one)
+            if before is None or before.value in seen or len(hops) >= _MOST_HOPS:
+                return Origin(hops[::-1], row.moment == "after")
+            row = before
+
+    def _before(self, flow: Flow, row: ValueRow, is_one: Is) -> ValueRow | None:
+        """The row that `row` was carried on from."""
+        if row.moment == "before":
+            source = [one for one in _argument(flow, row).source if is_one(one)]
+            return source[0] if source else same_before(self.trace, row.value)
+        if self.site(flow.site).kind == "subgraph":
+            inner = self.flows.inner_calls(flow.launch)
+            found = same_within(self.trace, row.value, inner) if inner else None
+            if found is not None:
+                return found
+        return next((one for one in bad_inputs(flow, is_one)), None)
+
+    def grown_from(self, flow: Flow) -> Origin | None:
+        """The infinity that a launch without NaN among its inputs read: rather one that was made than a mask."""
+        found = [self.origin(row, is_infinite) for row in bad_inputs(flow, is_infinite)[:_MOST_INPUTS]]
+        return min(found, key=lambda one: (self.is_mask(one), not one.is_made), default=None)
+
+    def is_mask(self, origin: Origin) -> bool:
+        """An infinity that was put there on purpose, or handed in."""
+        return not origin.is_made or self.makes_masks(origin.first.flow.site)
+
+    def makes_masks(self, site: int) -> bool:
+        """A launch computes operators that write infinities on purpose, or memory that they leave as it is."""
+        row = self.site(site)
+        names = [*row.aten, *row.source_nodes, *row.fx_nodes, row.operator or "", row.kernel]
+        return any(_MASK_MAKERS.search(name) for name in names)
+
+
+def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:
+    """Rows of inputs for which `is_one` holds, the earliest version first."""
+    found = [row for argument in flow.inputs for row in argument.before if is_one(row)]
+    return sorted(found, key=lambda row: row.value)
+
+
+def _argument(flow: Flow, row: ValueRow) -> Argument:
+    found = next((one for one in flow.arguments if one.argument == row.argument), None)
+    return found or Argument(row.argument, f"argument {row.argument}", "inout", "", "", None, [], [], [])
+
+
+def nan_rows(flow: Flow) -> list[ValueRow]:
+    return [row for argument in flow.outputs for row in argument.after if is_nan(row)]

@@ -1,0 +1,161 @@
+"""An argument that a launch writes shares memory with one that it reads, and the kernel reads elements that it
+overwrites at other places: by the index expressions of the generated kernel's source, which within one loop nest must
+be the same for reading and writing, or never meet. For operators called by name: an `out` that overlaps an input.
+Where the source does not tell, or it depends on data, it is a warning. Kernels written by the user and collectives
+are not judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from viewer.findings.overlap import do_overlap
+from viewer.findings.value_text import source_line
+from viewer.queries.argument_facts import SharedMemory, shared_memory
+from viewer.queries.graphs import graph_row, site_rows, wrapper_code
+from viewer.queries.index_ranges import Meeting, meeting
+from viewer.queries.kernel_access import Accesses, accesses
+from viewer.queries.kernel_code import cut
+from viewer.queries.nonfinite import launch_place
+from viewer.queries.rows import Finding, Severity
+from viewer.store.open import Trace
+
+_GENERATED = ("cpp", "triton")
+_MEETINGS: tuple[tuple[Meeting, Severity, str], ...] = (
+    ("meet", "critical", "one loop nest reads what it overwrites"),
+    ("unknown", "warning", "one loop nest reads and writes places that depend on sizes or on data"),
+)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    pair: SharedMemory
+    severity: Severity
+    why: str
+    read_at: list[str]
+    written_at: list[str]
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per kernel of a graph."""
+    kernels = _Kernels(evidence.trace)
+    verdicts = [found for pairs in shared_memory(evidence.trace) if (found := _judge(pairs, kernels))]
+    groups = grouped(verdicts, lambda verdict: (verdict.pair.graph, verdict.pair.kernel))
+    return [_finding(evidence.trace, group) for group in groups]
+
+
+class _Kernels:
+    """Accesses of kernels, each read once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._codes: dict[int, str | None] = {}
+        self._kernels: dict[tuple[int, str], Accesses | None] = {}
+
+    def accesses(self, graph: int, kernel: str, kind: str) -> Accesses | None:
+        """None when the log does not hold the kernel's source."""
+        if graph not in self._codes:
+            row = graph_row(self.trace, graph)
+            self._codes[graph] = wrapper_code(self.trace, row) if row is not None else None
+        code = self._codes[graph]
+        if code is None:
+            return None
+        if (graph, kernel) not in self._kernels:
+            part = cut(code, kernel, kind, None)
+            self._kernels[graph, kernel] = accesses(part.text) if part is not None else None
+        return self._kernels[graph, kernel]
+
+
+def _judge(pairs: list[SharedMemory], kernels: _Kernels) -> _Verdict | None:
+    """The worst of the pairs of one launch site."""
+    found = [verdict for pair in pairs if (verdict := _judge_pair(pair, kernels))]
+    return min(found, key=lambda verdict: verdict.severity != "critical", default=None)
+
+
+def _judge_pair(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
+    is_same = pair.read.argument == pair.written.argument
+    if not is_same and not do_overlap(pair.read, pair.written):
+        return None
+    if pair.kind in _GENERATED:
+        return _judge_kernel(pair, is_same, kernels)
+    if pair.written.parameter == "out" and pair.written.role == "out":
+        return _Verdict(pair, "critical", "the output of an operator overlaps its input", [], [])
+    if pair.written.role == "inout" and pair.read.form != pair.written.form:
+        return _Verdict(pair, "warning", "an operator writes an argument that overlaps another one", [], [])
+    return None
+
+
+def _judge_kernel(pair: SharedMemory, is_same: bool, kernels: _Kernels) -> _Verdict | None:
+    found = kernels.accesses(pair.graph, pair.kernel, pair.kind)
+    pointers = {pair.read.parameter, pair.written.parameter}
+    if found is None or None in pointers or pointers & found.unread:
+        if is_same:  # in place on one argument: Inductor's own way, no sign of anything by itself
+            return None
+        why = "the kernel's source is not in the log" if found is None else "the kernel's source does not tell where"
+        return _Verdict(pair, "warning", f"{why} it reads and writes", [], [])
+    for nest in found.nests:
+        reads, writes = (
+            sorted({index for name in pointers for index in side[str(name)]}) for side in (nest.reads, nest.writes)
+        )
+        if not writes or not reads:
+            continue
+        if pair.read.offset != pair.written.offset:
+            return _Verdict(pair, "critical", "one loop nest reads what it overwrites", reads, writes)
+        met = {index: [meeting(index, write, nest.bounds) for write in writes] for index in reads}
+        for how, severity, why in _MEETINGS:
+            other = [index for index in reads if how in met[index] and "same" not in met[index]]
+            if other:
+                return _Verdict(pair, severity, why, other, writes)
+    return None
+
+
+def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
+    verdict = min(group, key=lambda one: one.severity != "critical")
+    pair = verdict.pair
+    (site,), where = site_rows(trace, [pair.site]), launch_place(trace, pair.launch)
+    same = pair.read.argument == pair.written.argument
+    who = (
+        f"{pair.written.name} is read and written"
+        if same
+        else f"output {pair.written.name} shares memory with input {pair.read.name}"
+    )
+    verb = "overwrites what it reads" if verdict.severity == "critical" else "may overwrite what it reads"
+    proof: dict[str, Any] = {
+        "why": verdict.why,
+        "step": pair.step,
+        "launch": where.ordinal,
+        "of": where.of,
+        "written": _argument(pair, "written"),
+        "read": _argument(pair, "read"),
+        "read_at": verdict.read_at[:8],
+        "written_at": verdict.written_at[:8],
+        "launches": sum(one.pair.launches for one in group),
+        "fx_nodes": site.fx_nodes[:50],
+        "aten": site.aten[:50],
+    }
+    return where.time_unix_ns, Finding(
+        kind="storage_overlap",
+        severity=verdict.severity,
+        title=f"{pair.kernel} {verb}: {who}",
+        rule=rule_of(__doc__),
+        evidence=proof,
+        page=f"/steps/{pair.step}?log={pair.log}&launch={pair.launch}",
+        rank=where.rank,
+        step=pair.step,
+        graph=pair.graph,
+        launch=pair.launch,
+        kernel=pair.kernel,
+        buffer=pair.written.name,
+        argument=pair.written.name,
+        source=source_line(site),
+        log=pair.log,
+    )
+
+
+def _argument(pair: SharedMemory, which: str) -> dict[str, Any]:
+    view = pair.written if which == "written" else pair.read
+    return {
+        "argument": view.argument, "name": view.name, "parameter": view.parameter, "dtype": view.dtype,
+        "size": view.size, "stride": view.stride, "offset": view.offset,
+    }  # fmt: skip

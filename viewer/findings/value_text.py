@@ -1,0 +1,151 @@
+"""Words about values: what a row holds, what a launch read and wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from viewer.queries.rows import SiteRow, SourceLine, ValueRow
+from viewer.queries.value_flow import Argument
+from viewer.queries.values import LIMITS
+
+MOST_SHOWN = 6
+_MOST_OPERATORS = 12
+_FUSED = ("cpp", "triton")
+
+
+def is_nan(row: ValueRow) -> bool:
+    return bool(row.nan)
+
+
+def is_infinite(row: ValueRow) -> bool:
+    return bool(row.positive_infinity or row.negative_infinity)
+
+
+def is_bad(row: ValueRow) -> bool:
+    return is_nan(row) or is_infinite(row)
+
+
+def any_of(rows: Iterable[ValueRow], is_one: Any) -> bool:
+    return any(is_one(row) for row in rows)
+
+
+def what(rows: Sequence[ValueRow]) -> str:
+    """``NaN``, ``+inf``, ``-inf``, ``+inf and -inf``."""
+    if any(row.nan for row in rows):
+        return "NaN"
+    signs = [
+        sign
+        for sign, is_there in (
+            ("+inf", any(row.positive_infinity for row in rows)),
+            ("-inf", any(row.negative_infinity for row in rows)),
+        )
+        if is_there
+    ]
+    return " and ".join(signs) or "finite"
+
+
+def number(value: float | int | None) -> str:
+    """At most six digits, whole numbers whole."""
+    if value is None:
+        return "unknown"
+    if float(value).is_integer() and abs(value) < 10**7:
+        return f"{int(value):,}"
+    return f"{value:.6g}"
+
+
+def limit_of(dtype: str) -> float | None:
+    return LIMITS.get(dtype)
+
+
+def describe(name: str, row: ValueRow) -> str:
+    """``buf17 NaN 4,992 of 8,192, first at [0, 0, 3, 17]``; ``buf16 finite, largest 65,504 (float16 limit 65,504)``."""
+    part = f" ({row.part})" if row.part else ""
+    item = f"[{row.item}]" if row.item is not None else ""
+    return f"{name}{item}{part} {_content(row)}"
+
+
+def _content(row: ValueRow) -> str:
+    if row.skipped is not None or row.nan is None:
+        return f"not read ({row.skipped or 'no statistics'})"
+    if row.numel == 0:
+        return "is empty"
+    is_sample = row.looked_at < row.numel
+    of = f"the sample of {row.looked_at:,} (of {row.numel:,})" if is_sample else f"{row.numel:,}"
+    counts = [
+        f"{word} {count:,} of {of}"
+        for word, count in (("NaN", row.nan), ("+inf", row.positive_infinity), ("-inf", row.negative_infinity))
+        if count
+    ]
+    if not counts:
+        return f"finite{' in ' + of if is_sample else ''}{_largest(row)}"
+    first = row.first_bad_index if row.first_bad_index is not None else row.first_bad
+    where = f", first at {first}" if first is not None else ""
+    return ", ".join(counts) + where + (_largest(row, "; else largest ") if row.largest is not None else "")
+
+
+def _largest(row: ValueRow, before: str = ", largest ") -> str:
+    if row.largest is None:
+        return ""
+    limit = LIMITS.get(row.dtype)
+    shown = f" ({row.dtype} limit {number(limit)})" if limit is not None else f" ({row.dtype})"
+    return f"{before}{number(row.largest)}{shown}"
+
+
+def read(arguments: Sequence[Argument]) -> list[str]:
+    """What a launch read, one line per input, those that are not finite first."""
+    lines = []
+    for argument in sorted(arguments, key=lambda one: not any_of(one.before, is_bad)):
+        if argument.before:
+            lines += [describe(argument.name, row) for row in argument.before]
+        elif argument.held == "uninitialised":
+            if argument.role == "in":
+                lines.append(f"{argument.name} uninitialised: nobody wrote it")
+        else:
+            lines.append(f"{argument.name} not read")
+    return _some(lines)
+
+
+def written(arguments: Sequence[Argument]) -> list[str]:
+    """What a launch wrote, those that are not finite first."""
+    rows = [(argument.name, row) for argument in arguments for row in argument.after]
+    rows.sort(key=lambda pair: not is_bad(pair[1]))
+    return _some([describe(name, row) for name, row in rows])
+
+
+def _some(lines: list[str]) -> list[str]:
+    rest = len(lines) - MOST_SHOWN
+    return lines if rest <= 0 else [*lines[:MOST_SHOWN], f"and {rest:,} more"]
+
+
+def is_certain(arguments: Sequence[Argument]) -> bool:
+    """Every input was read, and whole."""
+    return all(
+        (argument.before and all(row.nan is not None and row.looked_at == row.numel for row in argument.before))
+        or (argument.held == "uninitialised" and argument.role != "in")
+        for argument in arguments
+    )
+
+
+def operators(site: SiteRow) -> list[str]:
+    """What a launch computes, by its operators, else by its FX nodes."""
+    return list(dict.fromkeys(site.aten or site.fx_nodes or site.source_nodes))
+
+
+def inside(site: SiteRow) -> str | None:
+    """What cannot be seen of a fused kernel; None for a kernel of one operator."""
+    names = operators(site)
+    if site.kind not in _FUSED or len(names) < 2:
+        return None
+    rest = f", and {len(names) - _MOST_OPERATORS:,} more" if len(names) > _MOST_OPERATORS else ""
+    listed = ", ".join(names[:_MOST_OPERATORS])
+    return f"one kernel computes {len(names)} operators ({listed}{rest}): nothing inside it can be seen"
+
+
+def source_line(site: SiteRow) -> SourceLine | None:
+    """The line of model source that a launch computes."""
+    return next((stack[-1] for stack in site.stacks if stack), None)
+
+
+def place(source: SourceLine | None) -> str | None:
+    return f"{source.file}:{source.line}" if source else None

@@ -1,0 +1,145 @@
+"""What a report holds of values: those of the launches that findings name, and of some others; a few pages each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from viewer import contexts, value_pages
+from viewer.addresses import NotThere, Request, slug
+from viewer.queries.rows import ArgumentValues, BufferDetail, Finding, HeatMap, KernelRow
+from viewer.rendering import curve_query, plotted
+
+if TYPE_CHECKING:
+    from viewer.store.open import Trace
+
+MOST_KERNELS = 24
+MOST_BUFFERS = 12
+MOST_CURVES = 12
+MOST_VALUES = 160
+"""Launches whose arguments are shown before and after."""
+MOST_POINTS = 400
+MOST_LOGS = 8
+MOST_CELLS = 40_000
+_FEWEST_COLUMNS = 16
+_ALARMING = {"nan", "positive_infinity", "negative_infinity"}
+
+
+@dataclass
+class Values:
+    """Pages about values; empty lists where the trace has none."""
+
+    recorded: bool = False
+    rows: list[KernelRow] = field(default_factory=list)
+    kernels: list[contexts.KernelPage] = field(default_factory=list)
+    buffers: list[contexts.BufferPage] = field(default_factory=list)
+    curves: list[contexts.CurvePage] = field(default_factory=list)
+    maps: list[contexts.ValuesPage] = field(default_factory=list)
+    launches: dict[int, list[ArgumentValues]] = field(default_factory=dict)
+
+
+def collect(trace: Trace, findings: list[Finding], described: Iterable[contexts.LaunchPage]) -> Values:
+    """`described`: launches whose panel the report has."""
+    from viewer.queries.kernels import kernel_rows
+    from viewer.queries.launches import launch_detail
+
+    values = Values(rows=kernel_rows(trace))
+    named = list(dict.fromkeys(finding.launch for finding in findings if finding.launch is not None))
+    details = [detail for launch in named[:MOST_VALUES] if (detail := launch_detail(trace, launch)) is not None]
+    details += [page.launch for page in described]
+    for detail in details:
+        if detail.values and len(values.launches) < MOST_VALUES:
+            values.launches.setdefault(detail.launch, detail.values)
+    values.recorded = bool(values.launches)
+    _kernels(trace, values, [finding.kernel for finding in findings if finding.kernel])
+    if values.recorded:
+        _buffers(trace, values, findings, details)
+        _curves(trace, values, details)
+        _maps(trace, values)
+    return values
+
+
+def _kernels(trace: Trace, values: Values, named: list[str]) -> None:
+    by_time = sorted(values.rows, key=lambda row: -(row.device_duration_ns or row.duration_ns or 0))
+    there = {row.kernel for row in values.rows}
+    chosen = [name for name in dict.fromkeys([*named, *(row.kernel for row in by_time)]) if name in there]
+    values.kernels = [value_pages.kernel_page_of(trace, name) for name in chosen[:MOST_KERNELS]]
+
+
+def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Iterable[Any]) -> None:
+    wanted = [(finding.graph, finding.buffer) for finding in findings if finding.graph is not None and finding.buffer]
+    wanted += [(detail.graph.graph, row.buffer) for detail in details for row in detail.site.arguments if row.buffer]
+    shown: set[tuple[int, str]] = set()
+    for graph, buffer in dict.fromkeys(wanted):
+        if len(values.buffers) == MOST_BUFFERS:
+            break
+        try:
+            page = value_pages.buffer_page_of(trace, graph, buffer)
+        except NotThere:
+            continue
+        # Several names can stand for one buffer; the address of the name in the finding must still lead to it.
+        if page.detail.versions and (graph, buffer) not in shown:
+            shown.add((graph, buffer))
+            row = replace(page.detail.row, buffer=buffer)
+            values.buffers.append(replace(page, detail=shortened(replace(page.detail, row=row))))
+
+
+def shortened(detail: BufferDetail) -> BufferDetail:
+    """The first versions only, as many as a report has room for."""
+    columns = {name: getattr(detail, name)[:MOST_POINTS] for name in ("versions", "steps", "start_ns", "kernels")}
+    return replace(detail, **columns)
+
+
+def _curves(trace: Trace, values: Values, details: Iterable[Any]) -> None:
+    links = (link for detail in details for link in value_pages.other_curves(detail))
+    asked = dict.fromkeys(
+        value_pages.CurveAsked(link.site, link.argument, link.item, link.part, link.moment) for link in links
+    )
+    for curve in list(asked)[:MOST_CURVES]:
+        page = value_pages.curve_page_of(trace, curve)
+        if len(page.curve.launch) <= MOST_POINTS * 4:
+            values.curves.append(page)
+
+
+def _maps(trace: Trace, values: Values) -> None:
+    from viewer.queries.runs import list_runs
+
+    for run in list_runs(trace)[:MOST_LOGS]:
+        page = value_pages.values_page(trace, Request({}, {"log": str(run.log)}))
+        if page.recorded:
+            values.maps.append(replace(page, heat=narrowed(page.heat, MOST_CELLS)))
+
+
+def narrowed(heat: HeatMap, most: int) -> HeatMap:
+    """Fewer columns, so that there are about `most` cells: evenly chosen ones and, first of all, the worst."""
+    count = max(_FEWEST_COLUMNS, most // max(len(heat.sites), 1))
+    if len(heat.steps) <= count:
+        return heat
+    alarming = {place for place, name in enumerate(heat.classes) if name in _ALARMING}
+    bad = [column for column in range(len(heat.steps)) if any(cells[column] in alarming for cells in heat.cells)]
+    bad = bad[: count // 2]
+    even = [round(place * (len(heat.steps) - 1) / (count - 1)) for place in range(count)]
+    columns = sorted({*bad, *even[:: 2 if bad else 1]})
+    return replace(
+        heat,
+        steps=[heat.steps[column] for column in columns],
+        cells=[[cells[column] for column in columns] for cells in heat.cells],
+        launches=[[launches[column] for column in columns] for launches in heat.launches],
+    )
+
+
+def plots(values: Values) -> dict[str, dict[str, Any]]:
+    """Address -> what its plot is drawn from."""
+    found: dict[str, dict[str, Any]] = {}
+    for page in values.buffers:
+        row = page.detail.row
+        found[f"/graphs/{row.graph}/buffers/{slug(row.buffer)}"] = {
+            "buffer": plotted(page.detail),
+            "log": page.log,
+        }
+    for curve in values.curves:
+        found[f"/curves?{curve_query(curve.curve)}"] = {"curve": curve.curve, "log": curve.graph.log}
+    for shown in values.maps:
+        found[f"/values?log={shown.heat.log}"] = {"heat": shown.heat}
+    return found
