@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import platform
 import sys
 import threading
 import time
@@ -17,25 +16,24 @@ from typing import Any
 
 import orjson
 
-from tracer._version import __version__
 from tracer.config import TraceConfig
 from tracer.inductor import compat, provenance, structured_log
 from tracer.inductor.wrapper_hook import WrapperHook
 from tracer.log_writer import LogWriter
+from tracer.process import cost_of_a_launch, environment_number, run_record
 from tracer.records import (
-    FORMAT_VERSION,
     End,
     Failure,
     Graph,
     Overhead,
     Provenance,
     Record,
-    Run,
     SavedTensor,
     Skipped,
     Steps,
     Tensors,
 )
+from tracer.runtime.captured import CapturedCalls, flush_devices
 from tracer.runtime.device_times import EventTimer
 from tracer.runtime.launches import Call, forget_parent_process, to_batch
 from tracer.runtime.save import TensorSaver, tensors_folder
@@ -59,7 +57,7 @@ class Recorder:
 
     def __init__(self, config: TraceConfig) -> None:
         self.config = config
-        self._writer = LogWriter(config.directory, _environment_number("RANK"))
+        self._writer = LogWriter(config.directory, environment_number("RANK"))
         self._ended_steps: list[EndedStep] = []
         self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
@@ -73,6 +71,7 @@ class Recorder:
         self._said: set[str] = set()
         self._unsaved: set[str] = set()
         self.timer = EventTimer()
+        self.captured = CapturedCalls(self.finish, self.failed, self.skipped)
         self._values = ValueBatches()
         self._saver: TensorSaver | None = None
         self._stats_ns: int | None = None
@@ -103,7 +102,7 @@ class Recorder:
             _active = self
         self._running = True
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
-        self._per_launch_ns = _cost_of_a_launch()
+        self._per_launch_ns = cost_of_a_launch()
         try:
             self._attach()
             if first is not None:
@@ -219,6 +218,7 @@ class Recorder:
             self._flushed_ns = time.perf_counter_ns()
             if calls:
                 self._write(to_batch(calls))
+            flush_devices()
             for record in [*self._values.take(wait), *self.timer.take()]:
                 self._write(record)
             steps = self._ended_steps[:]
@@ -263,6 +263,7 @@ class Recorder:
             if self._hook is None:
                 self._hook = WrapperHook(self, self.config)
                 self._hook.attach()
+                self.captured.attach()
 
     def _stop(self, reason: Any) -> None:
         global _active
@@ -278,6 +279,7 @@ class Recorder:
         try:
             if self._hook is not None:
                 self._hook.detach()
+                self.captured.detach()
             if self._begun or self._pending:  # a forked child has calls before it has a log
                 self._steps.finish()
                 self.flush(wait=True)
@@ -334,7 +336,7 @@ class Recorder:
             if self._begun:
                 return
             self._begun = True
-            self._writer.write(self._run())
+            self._writer.write(run_record(self._writer.rank, self.config))
             for data in structured_log.known_strings():
                 self._writer.write_bytes(data)
             for record, source in self._graphs:
@@ -366,29 +368,6 @@ class Recorder:
         if failure is not None:
             self._say(f"cannot write to {self.config.directory}: {failure.strerror}; recording has stopped")
 
-    def _run(self) -> Run:
-        torch = sys.modules["torch"]
-        triton = sys.modules.get("triton")
-        return Run(
-            format_version=FORMAT_VERSION,
-            stepscope_version=__version__,
-            python_version=platform.python_version(),
-            torch_version=torch.__version__,
-            triton_version=getattr(triton, "__version__", None),
-            cuda_version=torch.version.cuda,
-            devices=_devices(torch),
-            rank=self._writer.rank,
-            world_size=_environment_number("WORLD_SIZE"),
-            pid=os.getpid(),
-            parent_pid=os.getppid(),
-            argv=list(getattr(sys, "orig_argv", sys.argv)),
-            config=compat.changed_settings(),
-            level=self.config.level,
-            monotonic_ns=time.perf_counter_ns(),
-            unix_ns=time.time_ns(),
-            utc_offset_s=time.localtime().tm_gmtoff,
-        )
-
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
@@ -416,31 +395,3 @@ if hasattr(os, "register_at_fork"):
 def _end_with_the_process(recorder: Recorder) -> None:
     """In a child that `multiprocessing` forked: it leaves by `os._exit`, without atexit."""
     multiprocessing_util.Finalize(recorder, recorder._stop, args=("exit",), exitpriority=0)
-
-
-def _devices(torch: Any) -> list[str]:
-    devices = [f"cpu ({os.cpu_count()} cores)"]
-    if torch.cuda.is_initialized():  # to ask more could start the driver, and a forked child could not use it then
-        devices += [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
-    return devices
-
-
-def _environment_number(name: str) -> int | None:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else None
-
-
-def _cost_of_a_launch() -> float:
-    """Nanoseconds that the inserted statements of one launch take here, measured."""
-    rows: list[int] = []
-    now = time.perf_counter_ns
-    look = bytearray(1)
-    rounds = 1000
-    started = now()
-    for _ in range(rounds):
-        if look[0]:
-            continue
-        rows.append(0)
-        rows.append(now())
-        rows.append(now())
-    return (now() - started) / rounds

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
@@ -38,7 +39,8 @@ def inlined_import_map() -> dict[str, dict[str, str]]:
 
 
 def _data_url(path: Path) -> str:
-    return "data:text/javascript;base64," + base64.b64encode(path.read_bytes()).decode()
+    """Percent signs only where they are needed: a fifth shorter than base64, and can be read in the file."""
+    return "data:text/javascript;charset=utf-8," + quote(path.read_bytes(), safe=" !$()*+,-./:;=?@[]^_`{|}~")
 
 
 def csp_hash(text: str) -> str:

@@ -14,9 +14,9 @@ from viewer.rendering import curve_query, plotted
 if TYPE_CHECKING:
     from viewer.store.open import Trace
 
-MOST_KERNELS = 24
-MOST_BUFFERS = 12
-MOST_CURVES = 12
+MOST_KERNELS = 10
+MOST_BUFFERS = 10
+MOST_CURVES = 10
 MOST_VALUES = 160
 """Launches whose arguments are shown before and after."""
 MOST_POINTS = 400

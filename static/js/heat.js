@@ -192,7 +192,9 @@ export class HeatMap {
 /** The text as far as it fits: kernels differ at their ends, so the middle goes. */
 function cut(ctx, text, room) {
   const wide = ctx.measureText(text).width;
-  if (wide <= room) return text;
-  const fits = Math.max(4, Math.floor((text.length * room) / wide) - 1);
-  return `${text.slice(0, Math.ceil(fits * 0.55))}…${text.slice(text.length - Math.floor(fits * 0.45))}`;
+  let shown = text;
+  for (let fits = Math.floor((text.length * room) / wide); wide > room && fits > 4 && ctx.measureText(shown).width > room; fits--) {
+    shown = `${text.slice(0, Math.ceil(fits * 0.5))}…${text.slice(text.length - Math.floor(fits * 0.5))}`;
+  }
+  return shown;
 }

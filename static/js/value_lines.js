@@ -72,6 +72,7 @@ export function curveHref(row, root) {
 }
 
 function numbers(row) {
+  if (row.largest === null) return h("p", { class: "dim" }, "no finite element");
   return h(
     "dl",
     { class: "numbers" },

@@ -14,6 +14,8 @@ import uvicorn
 from tests.browser.conftest import Visit
 from tests.viewer import value_log
 from viewer.app import create_app
+from viewer.queries.steps import timeline
+from viewer.rendering import timeline_height
 from viewer.report import render_report
 from viewer.server import listen
 from viewer.store.open import Trace, open_trace
@@ -58,6 +60,14 @@ def test_panel_shows_before_and_after(visit: Visit, served: str) -> None:
     page.locator("#panel .value-strip.uninitialised").wait_for()
     page.locator("#panel a.curve-link").last.click()
     page.wait_for_url(re.compile(r"/curves\?site=0&argument=2&moment=after"))
+
+
+def test_room_for_the_health_strip_is_kept_before_the_script_runs(visit: Visit, served: str, values: Trace) -> None:
+    visit.page.goto(f"{served}/steps/5?log=0")
+    found = timeline(values, 0, 5)
+    assert found is not None
+    height = visit.page.locator(".timeline-box canvas").first.evaluate("(canvas) => canvas.clientHeight")
+    assert height == timeline_height(found)
 
 
 def test_one_element_of_many_stays_visible(visit: Visit, served: str) -> None:

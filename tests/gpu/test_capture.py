@@ -105,12 +105,13 @@ def test_triton_launches_have_nodes_and_lines_of_source(tmp_path: Path) -> None:
     assert len(with_stack) >= len(sites) * 0.8
 
 
-def test_replays_of_a_cuda_graph_are_said_not_to_be_seen(tmp_path: Path) -> None:
+def test_replays_of_a_cuda_graph_are_calls(tmp_path: Path) -> None:
     found = record(tmp_path, transformer("reduce-overhead"), steps=6)
     states = {state for batch in found["launches"] for state in batch["calls"]["state"]}
-    assert states == {"ok", "captured"}
-    assert {s["what"] for s in found["skipped"]} == {"launches of CUDA graph replays"}
+    assert states == {"ok", "captured", "replayed"}
+    assert not found["skipped"]
     assert sum(len(batch["step"]) for batch in found["steps"]) == 6
+    assert set(launches_by_step(found)) == set(range(6))
 
 
 def test_partitions_around_a_device_copy(tmp_path: Path) -> None:

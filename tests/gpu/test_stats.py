@@ -334,6 +334,17 @@ def test_rows_of_a_graph_that_is_gone_are_used_again(replays: tuple[Replays, lis
         arena_of(0).forget(graph)
 
 
+def test_the_arena_keeps_out_of_other_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracer.runtime.stats import arena, cuda
+
+    monkeypatch.setattr(arena, "_arenas", {})
+    pool = torch.cuda.MemPool()
+    x = torch.ones(10, device="cuda")
+    with torch.cuda.use_mem_pool(pool):
+        assert cuda.CudaReader([x])([x]).wait()["mean"] == 1
+    assert not pool.snapshot()  # type: ignore[no-untyped-call]
+
+
 def test_memory() -> None:
     from tracer.runtime.stats.cuda import CudaReader, arena_of
 

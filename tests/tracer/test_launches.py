@@ -6,6 +6,7 @@ import torch
 
 from tracer.records import Argument, Calls, Graph, LaunchSite, Skipped, Tensors
 from tracer.runtime import launches
+from tracer.runtime.captured import CapturedCalls
 from tracer.runtime.device_times import EventTimer
 from tracer.runtime.launches import Call, GraphHooks, describe, to_batch
 
@@ -20,6 +21,7 @@ class Sink:
         self.calls.append(call)
 
     timer = EventTimer()
+    captured = CapturedCalls(lambda call: None, lambda where, error: None, lambda record: None)
 
     def tensors(self, record: Tensors) -> None:
         self.seen.append(record)

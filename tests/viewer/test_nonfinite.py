@@ -90,6 +90,16 @@ def test_nan_in_memory_that_is_reused_leaves_with_its_last_version(opened: Open)
         assert found(opened, log)[0].severity == severity
 
 
+def test_two_launches_that_made_nan_of_one_infinity(opened: Open) -> None:
+    program = Program().launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=["aten.mm"])
+    program.launch("first", ["buf0"], ["buf1"]).launch("second", ["buf0"], ["buf2"])
+    log = ValueLog(program)
+    log.call(program, buf0=PLUS, buf1=NAN, buf2=NAN)
+    finding = only(opened, log)
+    assert (finding.kernel, finding.evidence["explains_launches"]) == ("first", [2])
+    assert finding.evidence["launches"] == 2
+
+
 class TestMasks:
     def masked(self, maker: str = "aten.where") -> Program:
         return (
@@ -182,6 +192,9 @@ class TestCameIn:
             "first used in step 0, launch 3 of 3, extern_kernels.bmm"
         )
         assert (finding.severity, finding.argument, finding.evidence["origin"]) == ("critical", "primals_3", "came in")
+        assert finding.evidence["in"] == [
+            "primals_3 NaN 5 of 64, first at 17; else largest 1 (float32 limit 3.40282e+38)"
+        ]
         assert finding.evidence["in"][0].startswith("primals_3 NaN 5 of 64, first at 17")
 
     def test_a_gradient(self, opened: Open) -> None:

@@ -102,7 +102,8 @@ def found(opened: Open, *rest: Any, **named: Any) -> list[Finding]:
             "x0 = xindex\ntmp0 = tl.load(in_ptr0 + (63 + ((-1)*x0)), xmask)\ntl.store(out_ptr0 + (x0), tmp0, xmask)"
         ),
         triton(
-            "xnumel = 64\nx0 = xindex\ntmp0 = tl.load(in_ptr0 + (63 + ((-1)*x0)), xmask)\ntl.store(out_ptr0 + (x0), tmp0, xmask)"
+            "xnumel = 64\nx0 = xindex\ntmp0 = tl.load(in_ptr0 + (63 + ((-1)*x0)), xmask)\n"
+            "tl.store(out_ptr0 + (x0), tmp0, xmask)"
         ),
     ],
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tracer.records import Calls, Graph, Launches, Skipped, TensorMeta, Tensors
 
 if TYPE_CHECKING:
+    from tracer.runtime.captured import CapturedCalls
     from tracer.runtime.device_times import EventTimer
     from tracer.runtime.values import Plan, Reading
 
@@ -27,6 +28,7 @@ class Sink(Protocol):
     """What the hooks need of the recorder."""
 
     timer: EventTimer
+    captured: CapturedCalls
 
     def finish(self, call: Call) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
@@ -45,6 +47,11 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _call_numbers = count()
+
+
+def running_call() -> Call | None:
+    """The innermost call that runs on this thread."""
+    return _thread.stack[-1] if _thread.stack else None
 
 
 def forget_parent_process() -> None:
@@ -111,7 +118,6 @@ class GraphHooks:
             if self._is_capturing is not None:
                 if self._is_capturing():
                     call.state = "captured"
-                    self._say_replays()
                 else:
                     call.mark = self._sink.timer.wanted(call)
         except Exception as error:
@@ -121,10 +127,13 @@ class GraphHooks:
         call.cost_ns = call.start_ns - entered
         return call
 
+    def _enter(self) -> int:
+        return self._sink.enter(self._frame, self._phase)
+
     def _say_replays(self) -> None:
         if not self._captured:
             self._captured = True
-            why = "a CUDA graph was recorded from it; replays run no Python, so their launches are not seen"
+            why = "it was recorded into a CUDA graph whose recording was not seen to begin"
             self._sink.skipped(Skipped("launches of CUDA graph replays", why, self._graph))
 
     def end(self, call: Call) -> None:
@@ -133,6 +142,8 @@ class GraphHooks:
             stack = _thread.stack
             while stack and stack.pop() is not call:
                 pass
+            if call.state == "captured" and not self._sink.captured.add(call, self._enter):
+                self._say_replays()
             self._sink.finish(call)
             if self._is_capturing is not None:
                 self._sink.timer.ended(call)

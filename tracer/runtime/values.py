@@ -63,7 +63,15 @@ class Row(NamedTuple):
     skipped: str | None
 
 
-Reading = tuple["Prepared", Block]
+class Rows(Protocol):
+    """What the rows of a block are about."""
+
+    number: int
+    """Equal for equal rows."""
+    rows: list[Row]
+
+
+Reading = tuple[Rows, Block]
 """What was read at one place in one call."""
 
 
@@ -94,11 +102,13 @@ class Prepared:
         looked_at = [n for reader in readers for n in reader.looked_at]
         looked_at += [0] * (len(found) - len(looked_at))
         self.rows = [
-            Row(p, item, part.name, part.dtype, part.numel, n, part.skipped)
+            Row(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
             for (p, item, part), n in zip(found, looked_at, strict=True)
         ]
         self.is_plain = len(groups) == 1 and [id(t) for t in groups[0]] == [id(value) for value in values]
-        self.read: Callable[[Sequence[Any]], Block] = readers[0] if self.is_plain else _Parts(readers, self.rows)
+        self.read: Callable[[Sequence[Any]], Block] = (
+            readers[0] if self.is_plain else _Parts(readers, sum(part.tensor is None for _, _, part in found))
+        )
         self.checks = [
             (position, tuple(value.shape), value.stride(), value.dtype)
             for position, (p, value) in enumerate(zip(planned, values, strict=True))
@@ -116,12 +126,19 @@ class Prepared:
         return True
 
 
+class Together:
+    """The rows of several readings as those of one."""
+
+    def __init__(self, readings: Sequence[Rows]) -> None:
+        self.number = next(_numbers)
+        self.rows = [row for one in readings for row in one.rows]
+
+
 class _Parts:
     """Reads arguments that are no plain tensors, or that are on several devices, part by part."""
 
-    def __init__(self, readers: Sequence[Reader], rows: Sequence[Row]) -> None:
-        self._readers = readers
-        self._unread = sum(row.skipped is not None for row in rows)
+    def __init__(self, readers: Sequence[Reader], unread: int) -> None:
+        self._readers, self._unread = readers, unread
 
     def __call__(self, values: Sequence[Any]) -> Block:
         tensors = [part.tensor for value in values for _, part in _parts(value) if part.tensor is not None]
@@ -239,6 +256,13 @@ def _parts(value: Any) -> Iterator[tuple[int | None, Part]]:
             yield item, part
 
 
+def _unread(part: Part, looked_at: int) -> str | None:
+    """Why a reader leaves a tensor out."""
+    if looked_at or not part.numel or part.tensor is None:
+        return None
+    return f"{part.dtype} of {part.tensor.dim()} dimensions cannot be read on {part.tensor.device.type}"
+
+
 def _form(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
         return tuple(_form(member) for member in value)
@@ -251,7 +275,7 @@ def _form(value: Any) -> Any:
     return type(value), value.dtype, tuple(value.shape), stride, value.device
 
 
-def layout(number: int, graph: int, readings: Sequence[Prepared]) -> ValueLayout:
+def layout(number: int, graph: int, readings: Sequence[Rows]) -> ValueLayout:
     """The layout of a call that read at these places."""
     rows = [row for prepared in readings for row in prepared.rows]
     planned = [row.planned for row in rows]

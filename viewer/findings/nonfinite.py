@@ -103,12 +103,12 @@ class _Cases:
             known.leaves |= self._leaves(first.flow, text.is_nan)
         if first.flow.call != self._call(origin):
             known.leaves = True
-        if event.launch != first.flow.launch:
+        if event.launch != known.hop.flow.launch:
             known.explains.append(event.launch)
 
     def _key(self, first: Hop, is_made: bool, grown: Origin | None) -> tuple[Any, ...]:
         log = first.flow.log
-        if grown is not None and not self.tracer.is_mask(grown):
+        if grown is not None and grown.is_made:
             self._infinities.add(grown.first.flow.site)
             return log, "infinity", grown.first.flow.site
         return (log, "made", first.flow.site) if is_made else (log, "came in", first.flow.site, first.argument.argument)
@@ -143,17 +143,17 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     words = text.what(nan_rows(flow)) if case.is_nan and case.is_made else text.what([case.hop.row])
     position = f"step {flow.step}, launch {where.ordinal} of {where.of}"
     if case.is_made:
-        title = f"{words} made in {position}: {site.kernel}, output {argument.name}"
+        title = f"{words} made in {position}: {site.kernel}, output {text.label(argument)}"
         title += _grown(trace, tracer, case)
     else:
-        kind = _given(argument.name)
-        title = f"{words} came in with {kind} {argument.name} of graph {label}: first used in {position}, {site.kernel}"
+        name = text.label(argument)
+        title = f"{words} came in with {_given(name)} {name} of graph {label}: first used in {position}, {site.kernel}"
     proof: dict[str, Any] = {
         "step": flow.step,
         "launch": where.ordinal,
         "of": where.of,
         "origin": "made" if case.is_made else "came in",
-        "in": text.read(flow.inputs) if case.is_made else [text.describe(argument.name, case.hop.row)],
+        "in": text.read(flow.inputs) if case.is_made else [text.describe(text.label(argument), case.hop.row)],
         "out": text.written(flow.outputs),
         "certain": text.is_certain(flow.inputs) if case.is_made else True,
         "finite": "finite as far as was read",
@@ -213,9 +213,9 @@ def _grown(trace: Trace, tracer: Tracer, case: Case) -> str:
     first = case.grown_from.first
     words = text.what([first.row])
     if not case.grown_from.is_made:
-        return f", grown from the {words} that came in with {first.argument.name}"
+        return f", grown from the {words} that came in with {text.label(first.argument)}"
     ordinal, site = launch_place(trace, first.flow.launch).ordinal, tracer.site(first.flow.site)
-    return f", grown from the {words} of launch {ordinal}: {site.kernel}, output {first.argument.name}"
+    return f", grown from the {words} of launch {ordinal}: {site.kernel}, output {text.label(first.argument)}"
 
 
 def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
         "argument": hop.argument.name,
         "what": text.what([hop.row]) + (" came in" if came_in else ""),
         "source": text.place(text.source_line(site)),
-        "out": text.describe(hop.argument.name, hop.row),
+        "out": text.describe(text.label(hop.argument), hop.row),
     }
     if not came_in:
         largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from viewer.queries.rows import SiteRow, SourceLine, ValueRow
 from viewer.queries.value_flow import Argument
@@ -26,8 +25,13 @@ def is_bad(row: ValueRow) -> bool:
     return is_nan(row) or is_infinite(row)
 
 
-def any_of(rows: Iterable[ValueRow], is_one: Any) -> bool:
-    return any(is_one(row) for row in rows)
+def _badness(row: ValueRow) -> int:
+    return 0 if is_nan(row) else 1 if is_infinite(row) else 2
+
+
+def label(argument: Argument) -> str:
+    """The name of an argument; of an expression the buffer that it looks at."""
+    return argument.name if argument.name.isidentifier() else argument.buffer
 
 
 def what(rows: Sequence[ValueRow]) -> str:
@@ -95,21 +99,21 @@ def _largest(row: ValueRow, before: str = ", largest ") -> str:
 def read(arguments: Sequence[Argument]) -> list[str]:
     """What a launch read, one line per input, those that are not finite first."""
     lines = []
-    for argument in sorted(arguments, key=lambda one: not any_of(one.before, is_bad)):
+    for argument in sorted(arguments, key=lambda one: min(map(_badness, one.before), default=2)):
         if argument.before:
-            lines += [describe(argument.name, row) for row in argument.before]
+            lines += [describe(label(argument), row) for row in argument.before]
         elif argument.held == "uninitialised":
             if argument.role == "in":
-                lines.append(f"{argument.name} uninitialised: nobody wrote it")
+                lines.append(f"{label(argument)} uninitialised: nobody wrote it")
         else:
-            lines.append(f"{argument.name} not read")
+            lines.append(f"{label(argument)} not read")
     return _some(lines)
 
 
 def written(arguments: Sequence[Argument]) -> list[str]:
     """What a launch wrote, those that are not finite first."""
-    rows = [(argument.name, row) for argument in arguments for row in argument.after]
-    rows.sort(key=lambda pair: not is_bad(pair[1]))
+    rows = [(label(argument), row) for argument in arguments for row in argument.after]
+    rows.sort(key=lambda pair: _badness(pair[1]))
     return _some([describe(name, row) for name, row in rows])
 
 

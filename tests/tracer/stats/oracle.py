@@ -46,15 +46,23 @@ def row_of(tensor: Tensor, step: int = 1) -> dict[str, Any]:
         **dict.fromkeys(("min", "max", "mean", "std"), math.nan),
     }
     if finite:
-        exact = [Fraction(v) for v in finite]
-        mean = sum(exact) / len(exact)
-        out |= {"min": float(min(finite)), "max": float(max(finite)), "mean": float(mean)}
-        if len(finite) > 1:
-            out["std"] = root(sum((v - mean) ** 2 for v in exact) / (len(exact) - 1))
+        mean, std = moments(finite)
+        out |= {"min": float(min(finite)), "max": float(max(finite)), "mean": mean, "std": std}
         if isinstance(finite[0], int):
             as_signed = lambda v: v - 2**64 if v >= 2**63 else v  # noqa: E731
             out |= {"exact_min": as_signed(min(finite)), "exact_max": as_signed(max(finite))}
     return out
+
+
+def moments(numbers: list[Any]) -> tuple[float, float]:
+    """Mean and standard deviation: by exactly rounded sums, or by fractions where squares have no room."""
+    n = len(numbers)
+    if all(v == 0 or 1e-100 < abs(v) < (2**50 if isinstance(v, int) else 1e100) for v in numbers):
+        mean = math.fsum(numbers) / n
+        return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in numbers) / (n - 1)) if n > 1 else math.nan
+    exact = [Fraction(v) for v in numbers]
+    middle = sum(exact) / n
+    return float(middle), root(sum((v - middle) ** 2 for v in exact) / (n - 1)) if n > 1 else math.nan
 
 
 def root(square: Fraction) -> float:

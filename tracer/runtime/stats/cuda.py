@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracer.inductor.device_launch import Launcher, capturing_of
 from tracer.runtime.stats import cuda_rows
-from tracer.runtime.stats.arena import (
-    EAGER_ROWS,
-    Arena,
-    ReadBlock,
-    SkippedBlock,
-    arena_of,
-    arenas,
-    watch_captures,
-)  # fmt: skip
+from tracer.runtime.stats.arena import EAGER_ROWS, Arena, arena_of, arenas, watch_captures
+from tracer.runtime.stats.snapshots import ReadBlock, SkippedBlock
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,133 @@
+"""Values of compiled programs on a CUDA device, eager and inside of CUDA graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import tracer
+from tests.capture.logs import Trace
+from tests.capture.test_values import rows
+from tests.gpu.test_capture import Step, transformer
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.filterwarnings("default"),
+]
+
+
+def record(folder: Path, make: Callable[[], Step], steps: int = 6, **settings: Any) -> tuple[list[list[Any]], Trace]:
+    """The tensors of each step, equal to the bit with and without recording, and what was recorded."""
+
+    def results() -> list[list[Any]]:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        step, found = make(), []
+        for number in range(steps):
+            torch.manual_seed(number)
+            found.append([t.detach().clone() for t in pytree.tree_leaves(step(number))])
+            tracer.step()
+        torch.cuda.synchronize()
+        return found
+
+    plain = results()
+    with tracer.trace(folder, level="values", **settings):
+        tracer.step()
+        recorded = results()
+    for a, b in zip(plain, recorded, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    trace = Trace(folder)
+    assert trace.of("failure") == []
+    return recorded, trace
+
+
+def assert_among(results: list[Any], seen: list[dict[str, Any]]) -> None:
+    for tensor in results:
+        low, high, zeros = tensor.min().item(), tensor.max().item(), int((tensor == 0).sum())
+        assert any(
+            row["numel"] == tensor.numel() and row["zero"] == zeros
+            and math.isclose(row["min"], low, rel_tol=1e-6) and math.isclose(row["max"], high, rel_tol=1e-6)
+            for row in seen if row["min"] is not None
+        ), (tuple(tensor.shape), low, high, zeros)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_every_result_stands_among_the_values_of_its_step(tmp_path: Path, mode: str | None) -> None:
+    results, trace = record(tmp_path, transformer(mode))
+    by_step: dict[int, list[dict[str, Any]]] = {}
+    for row in rows(trace):
+        assert row["skipped"] is None
+        by_step.setdefault(row["step"], []).append(row)
+    assert len(by_step) == len(results)
+    for step, expected in zip(sorted(by_step), results, strict=True):
+        assert_among(expected, by_step[step])
+    states = {state for batch in trace.of("launches") for state in batch["calls"]["state"]}
+    assert ("replayed" in states) == (mode is not None)
+    assert trace.of("skipped") == []
+
+
+def test_what_a_launch_finds_is_what_its_writer_left(tmp_path: Path) -> None:
+    _, trace = record(tmp_path, transformer(), verify_before=True)
+    sites = {graph["graph"]: graph["sites"] for graph in trace.of("graph")}
+    last: dict[tuple[Any, ...], dict[str, Any]] = {}
+    compared = 0
+    for row in rows(trace):
+        version = sites[row["graph"]][row["site"]]["arguments"][row["argument"]]["version"]
+        if row["moment"] == "before" and version is not None:
+            earlier = last.get((row["call"], version["site"], version["argument"], version["moment"]))
+            if earlier is not None and earlier["numel"] == row["numel"]:
+                compared += 1
+                assert [earlier[key] for key in ("min", "max", "nan", "zero")] == [
+                    row[key] for key in ("min", "max", "nan", "zero")
+                ]
+        last[row["call"], row["site"], row["argument"], row["moment"]] = row
+    assert compared > 100
+
+
+def test_a_changed_configuration_is_followed_without_a_recompile(tmp_path: Path) -> None:
+    make = transformer()
+    with tracer.trace(tmp_path, level="launches"):
+        step = make()
+        for number in range(6):
+            if number == 3:
+                tracer.configure(level="values", kernels="extern_kernels.*")
+            step(number)
+            tracer.step()
+    trace = Trace(tmp_path)
+    found = list(rows(trace))
+    sites = {graph["graph"]: graph["sites"] for graph in trace.of("graph")}
+    assert {row["step"] for row in found} == {3, 4, 5}
+    assert {sites[row["graph"]][row["site"]]["kind"] for row in found} == {"extern"}
+    assert len(trace.of("graph")) == len({graph["wrapper_key"] for graph in trace.of("graph")})
+
+
+def test_device_times_of_sampled_calls(tmp_path: Path) -> None:
+    def make() -> Step:
+        function = torch.compile(lambda x: (x @ x).sin() @ x)
+        x = torch.randn(4096, 4096, device="cuda")
+        return lambda number: [function(x)]
+
+    torch._dynamo.reset()
+    with tracer.trace(tmp_path, level="launches"):
+        step = make()
+        for number in range(12):
+            step(number)
+            tracer.step()
+        torch.cuda.synchronize()
+    trace = Trace(tmp_path)
+    measured = [
+        (launch, ns)
+        for batch in trace.of("device_times")
+        for launch, ns in zip(batch["launch"], batch["duration_ns"], strict=True)
+    ]
+    assert len(measured) == 2 * sum(len(graph["sites"]) for graph in trace.of("graph"))
+    assert max(ns for _, ns in measured) < 50_000_000
+    matmuls = [ns for launch, ns in measured if launch == 0]
+    assert min(matmuls) > 1_000_000  # 137 GFLOP in float32 take this device over 2 ms

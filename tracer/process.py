@@ -1,0 +1,67 @@
+"""What a log says of its process: the run record, and what recording costs here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from typing import Any
+
+from tracer._version import __version__
+from tracer.config import TraceConfig
+from tracer.inductor import compat
+from tracer.records import FORMAT_VERSION, Run
+
+
+def run_record(rank: int | None, config: TraceConfig) -> Run:
+    """The first record of a log of this process; torch must be imported."""
+    torch = sys.modules["torch"]
+    triton = sys.modules.get("triton")
+    return Run(
+        format_version=FORMAT_VERSION,
+        stepscope_version=__version__,
+        python_version=platform.python_version(),
+        torch_version=torch.__version__,
+        triton_version=getattr(triton, "__version__", None),
+        cuda_version=torch.version.cuda,
+        devices=_devices(torch),
+        rank=rank,
+        world_size=environment_number("WORLD_SIZE"),
+        pid=os.getpid(),
+        parent_pid=os.getppid(),
+        argv=list(getattr(sys, "orig_argv", sys.argv)),
+        config=compat.changed_settings(),
+        level=config.level,
+        monotonic_ns=time.perf_counter_ns(),
+        unix_ns=time.time_ns(),
+        utc_offset_s=time.localtime().tm_gmtoff,
+    )
+
+
+def _devices(torch: Any) -> list[str]:
+    devices = [f"cpu ({os.cpu_count()} cores)"]
+    if torch.cuda.is_initialized():  # to ask more could start the driver, and a forked child could not use it then
+        devices += [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    return devices
+
+
+def environment_number(name: str) -> int | None:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else None
+
+
+def cost_of_a_launch() -> float:
+    """Nanoseconds that the inserted statements of one launch take here, measured."""
+    rows: list[int] = []
+    now = time.perf_counter_ns
+    look = bytearray(1)
+    rounds = 1000
+    started = now()
+    for _ in range(rounds):
+        if look[0]:
+            continue
+        rows.append(0)
+        rows.append(now())
+        rows.append(now())
+    return (now() - started) / rounds

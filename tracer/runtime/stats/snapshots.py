@@ -1,0 +1,202 @@
+"""What an arena has sent to the host: pinned memory, snapshots of rows, and blocks of single readings in them.
+
+The host learns from flags in the pinned memory that a copy has come. Asking an event would be no help: during a
+capture on any thread CUDA forbids it, and the capture would fail.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tracer.runtime.stats import ROW, cuda_rows
+from tracer.runtime.stats.cuda_rows import FLAG_WORDS, ROW_WORDS
+
+TABLE_WORDS = 8192
+WAIT_S = 300.0
+
+
+class Owner(Protocol):
+    """What a snapshot needs of its arena."""
+
+    def flush(self) -> None: ...
+    def give_back(self, buffer: Buffer) -> None: ...
+
+
+class Buffer:
+    """Pinned memory: flags, then words."""
+
+    def __init__(self, rows: int) -> None:
+        import torch
+
+        words = FLAG_WORDS + ROW_WORDS * rows
+        with torch.inference_mode(False):
+            self._tensor = torch.zeros(words, dtype=torch.int64, device="cpu").pin_memory()
+        self.address = self._tensor.data_ptr()
+        self.numbers: npt.NDArray[np.int64] = self._tensor.numpy()
+
+
+class Tables:
+    """Tables of views in pinned memory, which the device reads where it is. They stay: graphs may refer to them."""
+
+    def __init__(self) -> None:
+        self._pages: list[Any] = []
+        self._used = 0
+        self._known: dict[tuple[int, ...], int] = {}
+        self._lock = threading.Lock()
+
+    def address(self, numbers: Sequence[int]) -> int:
+        """Where these numbers are. May allocate: not to be called during a capture."""
+        key = tuple(numbers)
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = self._write(key)
+            return self._known[key]
+
+    def _write(self, numbers: tuple[int, ...]) -> int:
+        import torch
+
+        if not self._pages or self._used + len(numbers) > self._pages[-1].numel():
+            with torch.inference_mode(False):
+                page = torch.zeros(max(TABLE_WORDS, len(numbers)), dtype=torch.int64, device="cpu").pin_memory()
+            self._pages.append(page)
+            self._used = 0
+        page, start = self._pages[-1], self._used
+        page.numpy()[start : start + len(numbers)] = numbers
+        self._used += len(numbers)
+        return int(page.data_ptr()) + 8 * start
+
+
+class Snapshot:
+    """Rows that are being filled, are on their way to the host, or have come. Threads may share it."""
+
+    def __init__(self, arena: Owner) -> None:
+        self._arena = arena
+        self._buffer: Buffer | None = None
+        self._programs = self._words = self._mark = 0
+        self._found: npt.NDArray[np.int64] | None = None
+        self._rows: npt.NDArray[Any] | None = None
+        self._lock = threading.Lock()
+
+    def sent(self, buffer: Buffer, programs: int, words: int, mark: int) -> None:
+        self._programs, self._words, self._mark = programs, words, mark
+        self._buffer = buffer
+
+    def lost(self, rows: int) -> None:
+        self._found = np.zeros((rows, ROW_WORDS), np.int64)
+
+    def is_sent(self) -> bool:
+        return self._buffer is not None or self._found is not None
+
+    def is_here(self) -> bool:
+        return self._found is not None
+
+    def has_come(self) -> bool:
+        """Never waits for the device. Gives the pinned memory back as soon as the words are there."""
+        if self._found is not None:
+            return True
+        buffer = self._buffer
+        if buffer is None or (buffer.numbers[: self._programs] != self._mark).any():
+            return False
+        with self._lock:
+            if self._found is None:
+                words = buffer.numbers[FLAG_WORDS : FLAG_WORDS + self._words]
+                self._found = words.copy().reshape(-1, ROW_WORDS)
+                self._buffer = None
+                self._arena.give_back(buffer)
+        return True
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        """All its rows: `ROW`s; None while they have not come."""
+        if not self.has_come():
+            return None
+        if self._rows is None and self._found is not None:
+            self._rows = cuda_rows.finish(self._found)
+        return self._rows
+
+    def times(self) -> npt.NDArray[np.int64] | None:
+        return cuda_rows.times(self._found) if self.has_come() and self._found is not None else None
+
+    def wait(self) -> npt.NDArray[Any]:
+        """Flushes if need be. Raises TimeoutError when the device does not answer for `WAIT_S`."""
+        if not self.is_sent():
+            self._arena.flush()
+        end, pause = time.monotonic() + WAIT_S, 2e-5
+        while (rows := self.rows()) is None:
+            if time.monotonic() > end:
+                raise TimeoutError(f"the device has not answered for {WAIT_S:.0f} s")
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+        return rows
+
+
+class DeviceBlock:
+    """Rows of one reading in a snapshot."""
+
+    __slots__ = "_end", "_first", "_snapshot"
+    skipped: str | None = None
+
+    def __init__(self, snapshot: Snapshot, first: int, rows: int) -> None:
+        self._snapshot, self._first, self._end = snapshot, first, first + rows
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        found = self._snapshot.rows()
+        return None if found is None else found[self._first : self._end]
+
+    def wait(self) -> npt.NDArray[Any]:
+        return self._snapshot.wait()[self._first : self._end]
+
+    def times(self) -> npt.NDArray[np.int64] | None:
+        """Begin and end of the reading of each tensor by the device's clock, ns: shape (n, 2); None like `rows`."""
+        found = self._snapshot.times()
+        return None if found is None else found[self._first : self._end]
+
+
+class SkippedBlock:
+    """A reading that did not take place: its rows hold NaN and no counts, and `skipped` says why."""
+
+    __slots__ = "_count", "skipped"
+
+    def __init__(self, rows: int, skipped: str) -> None:
+        self._count, self.skipped = rows, skipped
+
+    def rows(self) -> npt.NDArray[Any]:
+        return cuda_rows.finish(np.zeros((self._count, ROW_WORDS), np.int64))
+
+    def wait(self) -> npt.NDArray[Any]:
+        return self.rows()
+
+    def times(self) -> npt.NDArray[np.int64]:
+        return np.zeros((self._count, 2), np.int64)
+
+
+class CapturedBlock:
+    """A reading that is part of a CUDA graph: each snapshot of the graph has a block of it."""
+
+    __slots__ = "_count", "_extent", "_first", "graph"
+    skipped: str | None = None
+
+    def __init__(self, graph: weakref.ref[Any] | None, extent: int, first: int, rows: int) -> None:
+        self.graph = graph
+        self._extent, self._first, self._count = extent, first, rows
+
+    def of(self, snapshots: Sequence[Snapshot]) -> DeviceBlock:
+        """This reading in what `Arena.snapshot` gave. Raises IndexError when it is of another graph."""
+        return DeviceBlock(snapshots[self._extent], self._first, self._count)
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        """None: see `of`."""
+        return None
+
+    def wait(self) -> npt.NDArray[Any]:
+        """An array of no rows: see `of`."""
+        return np.empty(0, ROW)
+
+
+ReadBlock = DeviceBlock | CapturedBlock | SkippedBlock
