@@ -164,8 +164,11 @@ export class Plot {
     });
     ctx.stroke();
     ctx.lineWidth = 1;
-    if (this.count > MOST_DOTS) return;
-    this.data.values.forEach((value, index) => value !== null && this.dot(ctx, index, value, 2.5));
+    // Where there are many, only points that no line leads to.
+    const { values } = this.data;
+    const few = this.count <= MOST_DOTS;
+    const alone = (index) => (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null;
+    values.forEach((value, index) => value !== null && (few || alone(index)) && this.dot(ctx, index, value, 2.5));
   }
 
   place(index, value) {

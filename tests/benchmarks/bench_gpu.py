@@ -121,6 +121,11 @@ def report_log(folder: Path) -> None:
     )
     states = sorted({state for batch in trace.of("launches") for state in batch["calls"]["state"]})
     print(f"  {rows:,} value rows, {size / max(rows, 1):.1f} bytes each; calls: {', '.join(states)}")
+    for cost in trace.of("overhead"):
+        steps = sum(len(batch["step"]) for batch in trace.of("steps"))
+        print(
+            f"  hooks {cost['hook_ns'] / steps / 1e6:.3f} ms a step, reading {(cost['stats_ns'] or 0) / steps / 1e6:.3f}"
+        )
     for record in [*trace.of("skipped"), *trace.of("failure")]:
         print("  not recorded:", record)
 

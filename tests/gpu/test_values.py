@@ -92,6 +92,7 @@ def test_what_a_launch_finds_is_what_its_writer_left(tmp_path: Path) -> None:
 
 
 def test_a_changed_configuration_is_followed_without_a_recompile(tmp_path: Path) -> None:
+    torch._dynamo.reset()
     make = transformer()
     with tracer.trace(tmp_path, level="launches"):
         step = make()
@@ -105,7 +106,7 @@ def test_a_changed_configuration_is_followed_without_a_recompile(tmp_path: Path)
     sites = {graph["graph"]: graph["sites"] for graph in trace.of("graph")}
     assert {row["step"] for row in found} == {3, 4, 5}
     assert {sites[row["graph"]][row["site"]]["kind"] for row in found} == {"extern"}
-    assert len(trace.of("graph")) == len({graph["wrapper_key"] for graph in trace.of("graph")})
+    assert len([graph for graph in trace.of("graph") if graph["compile_id"] is not None]) == 2
 
 
 def test_device_times_of_sampled_calls(tmp_path: Path) -> None:
@@ -127,7 +128,6 @@ def test_device_times_of_sampled_calls(tmp_path: Path) -> None:
         for batch in trace.of("device_times")
         for launch, ns in zip(batch["launch"], batch["duration_ns"], strict=True)
     ]
-    assert len(measured) == 2 * sum(len(graph["sites"]) for graph in trace.of("graph"))
-    assert max(ns for _, ns in measured) < 50_000_000
-    matmuls = [ns for launch, ns in measured if launch == 0]
-    assert min(matmuls) > 1_000_000  # 137 GFLOP in float32 take this device over 2 ms
+    assert [launch for launch, _ in measured] == [0, 1, 2, 0, 1, 2]
+    # 137 GFLOP in float32 take this device over 2 ms, an element-wise kernel over 64 MiB about 30 us.
+    assert all((1_000_000 < ns < 20_000_000) == (launch != 1) for launch, ns in measured)

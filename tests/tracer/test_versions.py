@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from tracer.inductor.operators import operator_schema
-from tracer.inductor.versions import Followed, follow
+from tracer.inductor.versions import MOST_AT_ONCE, Followed, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
 
 KERNELS = "\n".join(
@@ -206,6 +206,22 @@ def test_deferred_readings_come_before_the_next_writer(writer: str) -> None:
     assert first.place == "before"
     assert first.statement.lineno == _line(source, writer)
     assert (1, 0, "after") in reads(found)
+
+
+def test_deferred_readings_of_many_outputs_come_after_their_launch() -> None:
+    many = MOST_AT_ONCE + 3
+    names = [f"buf{n}" for n in range(many)]
+    lines = [f"{name} = empty_strided_cpu((4, ), (1, ), torch.float32)" for name in names]
+    launch = f"torch.ops.aten._foreach_add_.List([{', '.join(names)}], [arg0_1])"
+    source = wrapper("\n".join([*lines, launch, "return (buf0, )"]))
+    found = follow(source, deferred=True)
+    line = _line(source, launch)
+    for point in found.points:
+        assert any(read.moment == "before" for read in point.reads) or (point.place, point.statement.lineno) >= (
+            "after",
+            line,
+        )
+    assert len([read for read in reads(found) if read[2] == "after"]) == many
 
 
 def test_sizes_that_vary_are_looked_at_in_each_call() -> None:

@@ -34,6 +34,7 @@ EVENTS = ("str", "dynamo_start", "compilation_metrics", "chromium_event", "induc
 ARTIFACTS = (
     "recompile_reasons", "dynamo_graph_break_reason", "dynamo_error", "fx_graph_cache_bypass", "torch_version",
     "stepscope_run", "stepscope_graph", "stepscope_launches", "stepscope_tensors", "stepscope_step",
+    "stepscope_values", "stepscope_value_layout", "stepscope_device_times", "stepscope_saved_tensor",
 )  # fmt: skip
 objects = st.dictionaries(st.sampled_from(KEYS), values, max_size=6)
 

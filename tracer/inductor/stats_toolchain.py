@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import torch
@@ -92,15 +92,17 @@ function_mode_active: Callable[[], bool] = torch._C._is_torch_function_mode_enab
 """Whether a TorchFunctionMode, such as ``with torch.device(...)``, would see each attribute of a tensor."""
 
 
-def without_torch_function() -> torch._C.DisableTorchFunction:
+def without_torch_function() -> AbstractContextManager[None]:
     """Within it no ``__torch_function__`` of a subclass or mode runs."""
-    return torch._C.DisableTorchFunction()
+    guard: AbstractContextManager[None] = torch._C.DisableTorchFunction()
+    return guard
 
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
     """Within it no mode or subclass of the program sees an operation, and autograd records none."""
-    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+    # First of all what hides the rest: a mode sees even no_grad.
+    with without_torch_function(), torch._C._DisableTorchDispatch(), torch.no_grad():
         yield
 
 

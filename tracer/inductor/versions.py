@@ -327,7 +327,7 @@ class _Follower:
             return
         read = Read(row.site, row.argument, row.moment, expression, storage.is_fixed)
         if self.deferred and len(self.pending) >= MOST_AT_ONCE:
-            self._flush(statement, "before")
+            self._flush(statement, place)
         self.pending.append((read, storage))
         if not self.deferred:
             self._flush(statement, place)

@@ -106,9 +106,8 @@ class Prepared:
             for (p, item, part), n in zip(found, looked_at, strict=True)
         ]
         self.is_plain = len(groups) == 1 and [id(t) for t in groups[0]] == [id(value) for value in values]
-        self.read: Callable[[Sequence[Any]], Block] = (
-            readers[0] if self.is_plain else _Parts(readers, sum(part.tensor is None for _, _, part in found))
-        )
+        unread = sum(part.tensor is None for _, _, part in found)
+        self.read: Callable[[Sequence[Any]], Block] = readers[0] if self.is_plain else _Parts(readers, unread)
         self.checks = [
             (position, tuple(value.shape), value.stride(), value.dtype)
             for position, (p, value) in enumerate(zip(planned, values, strict=True))
@@ -146,15 +145,24 @@ class _Parts:
         for reader in self._readers:
             blocks.append(reader(tensors[start : start + len(reader.looked_at)]))
             start += len(reader.looked_at)
-        return _Several(blocks, self._unread)
+        return blocks[0] if len(blocks) == 1 and not self._unread else Several(blocks, self._unread)
 
 
-@dataclass(frozen=True)
-class _Several:
+@dataclass(frozen=True, eq=False)
+class Several:
     """Blocks of several readers, then rows of what could not be read."""
 
-    blocks: list[Block]
+    blocks: list[Any]
     unread: int
+
+    @property
+    def skipped(self) -> str | None:
+        """Why one of them was not read, inside of a CUDA graph."""
+        return next((why for block in self.blocks if (why := getattr(block, "skipped", None)) is not None), None)
+
+    def of(self, snapshots: Any) -> Several:
+        """For captured blocks: what they are in a replay."""
+        return Several([block.of(snapshots) for block in self.blocks], self.unread)
 
     def rows(self) -> npt.NDArray[Any] | None:
         found = [block.rows() for block in self.blocks]

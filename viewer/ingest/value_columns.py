@@ -26,6 +26,7 @@ COUNTS = ("nan", "positive_infinity", "negative_infinity", "zero", "near_overflo
 _FLOATS = ("min", "max", "mean", "std")
 _LONGEST_EXACT = 48
 _UNKNOWN = -1
+_NONE = np.array([None], dtype=object)
 
 
 @dataclass(frozen=True)
@@ -247,12 +248,12 @@ def _columns(
 
 def _finished(columns: dict[str, Column]) -> dict[str, Column]:
     """The columns of the index: unknown masked, norm and largest magnitude added."""
-    no_statistics = np.array([reason is not None for reason in columns["skipped"]], dtype=bool)
+    no_statistics = np.not_equal(columns["skipped"], _NONE).astype(bool)
     finite = columns["looked_at"] - sum(columns[name] for name in COUNTS[:3])
     known = {name: columns[name].copy() for name in ("min", "max")}
     for name, values in known.items():
         texts = columns[f"exact_{name}"]
-        has = np.array([text is not None for text in texts], dtype=bool)
+        has = np.not_equal(texts, _NONE).astype(bool)
         values[has] = [float(text) for text in texts[has]]
         texts[no_statistics] = None
 

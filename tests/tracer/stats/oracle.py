@@ -49,9 +49,12 @@ def row_of(tensor: Tensor, step: int = 1) -> dict[str, Any]:
         mean, std = moments(finite)
         out |= {"min": float(min(finite)), "max": float(max(finite)), "mean": mean, "std": std}
         if isinstance(finite[0], int):
-            as_signed = lambda v: v - 2**64 if v >= 2**63 else v  # noqa: E731
-            out |= {"exact_min": as_signed(min(finite)), "exact_max": as_signed(max(finite))}
+            out |= {"exact_min": signed(min(finite)), "exact_max": signed(max(finite))}
     return out
+
+
+def signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number
 
 
 def moments(numbers: list[Any]) -> tuple[float, float]:
@@ -61,8 +64,10 @@ def moments(numbers: list[Any]) -> tuple[float, float]:
         mean = math.fsum(numbers) / n
         return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in numbers) / (n - 1)) if n > 1 else math.nan
     exact = [Fraction(v) for v in numbers]
-    middle = sum(exact) / n
-    return float(middle), root(sum((v - middle) ** 2 for v in exact) / (n - 1)) if n > 1 else math.nan
+    middle = sum(exact, Fraction(0)) / n
+    return float(middle), root(
+        sum(((v - middle) * (v - middle) for v in exact), Fraction(0)) / (n - 1)
+    ) if n > 1 else math.nan
 
 
 def root(square: Fraction) -> float:

@@ -212,21 +212,31 @@ Fast fast_look(const typename K::T* p, int64_t n, typename K::A pivot) {
 // ---- the exact second look -------------------------------------------------------------------------------------
 
 // Moments of `n` > 0 finite numbers by two passes, scaled by a power of two where squares would leave the range.
-COLD void exact_moments(const double* x, int64_t n, Partial& part) {
-  double low = x[0], high = x[0];
-  for (int64_t i = 0; i < n; i++) low = x[i] < low ? x[i] : low, high = x[i] > high ? x[i] : high;
-  part.range(low, high);
-  const double largest = std::fmax(-low, high);
+// `x` has room for a whole vector behind its end.
+COLD void exact_moments(double* x, int64_t n, Partial& part) {
+  using V = Vec<double, 8>;
+  const int64_t padded = (n + 7) & ~(int64_t)7;
+  for (int64_t i = n; i < padded; i++) x[i] = x[0];
+  V low = load<V>(x), high = low;
+  for (int64_t i = 0; i < padded; i += 8) {
+    const V v = load<V>(x + i);
+    low = v < low ? v : low, high = v > high ? v : high;
+  }
+  for (int i = 0; i < 8; i++) part.range(low[i], high[i]), low[0] = std::fmin(low[0], low[i]), high[0] = std::fmax(high[0], high[i]);
+  const double largest = std::fmax(-low[0], high[0]);
   const int power = largest > 1e140 || (largest > 0 && largest < 1e-140) ? std::ilogb(largest) : 0;
   // Two factors: 2 ** 1074 is no double.
   const double factor = std::ldexp(1.0, -power / 2), factor2 = std::ldexp(1.0, -power - (-power / 2));
-  Vec<double, 8> sums{}, rests{}, squares{};
+  // The padding differs from the pivot by nothing.
+  V sums{}, rests{}, squares{};
   const double pivot = x[0] * factor * factor2;
-  for (int64_t i = 0; i < n; i++) sums[i & 7] += x[i] * factor * factor2 - pivot;
+  for (int64_t i = 0; i < padded; i += 8) sums += load<V>(x + i) * factor * factor2 - pivot;
   const double mean = pivot + total(sums) / n;
-  for (int64_t i = 0; i < n; i++) {
-    const double rest = x[i] * factor * factor2 - mean;
-    rests[i & 7] += rest, squares[i & 7] += rest * rest;
+  const double filler = mean / factor2 / factor;
+  for (int64_t i = n; i < padded; i++) x[i] = filler;
+  for (int64_t i = 0; i < padded; i += 8) {
+    const V rest = load<V>(x + i) * factor * factor2 - mean;
+    rests += rest, squares += rest * rest;
   }
   const double rest = total(rests);
   part.moments.merge(n, ldexpl(mean + rest / n, power), ldexpl(std::fmax(0, total(squares) - rest * rest / n), 2 * power));
@@ -234,20 +244,28 @@ COLD void exact_moments(const double* x, int64_t n, Partial& part) {
 
 template <class K>
 COLD void exact_look(const typename K::T* p, int64_t n, int64_t start, Partial& part) {
-  double finite[BLOCK];
+  double finite[BLOCK + 8];
   int64_t m = 0;
+  uint32_t zero = 0, subnormal = 0, near = 0, nan = 0, positive = 0;
   for (int64_t i = 0; i < n; i++) {
-    const auto size = p[i] & K::ABS;
-    if (size < K::INFINITE) {
-      finite[m++] = K::value(p[i]);
-      part.zero += size == 0;
-      part.subnormal += size != 0 && size < K::NORMAL;
-      part.near += K::NEAR && size >= K::NEAR;
-      continue;
-    }
-    if (part.first_bad < 0) part.first_bad = start + i;
-    if (size > K::INFINITE) part.nan++;
-    else (p[i] == size ? part.positive : part.negative)++;
+    const typename K::T size = p[i] & K::ABS;
+    zero += size == 0;
+    subnormal += size < K::NORMAL;
+    near += K::NEAR && size >= K::NEAR;
+    nan += size > K::INFINITE;
+    positive += p[i] == K::INFINITE;
+  }
+  for (int64_t i = 0; i < n; i++) {  // no branch: finite and other elements may alternate at random
+    finite[m] = K::value(p[i]);
+    m += (typename K::T)(p[i] & K::ABS) < K::INFINITE;
+  }
+  const int64_t bad = n - m;
+  part.zero += zero, part.subnormal += subnormal - zero, part.near += K::NEAR ? near - bad : 0;
+  part.nan += nan, part.positive += positive, part.negative += bad - nan - positive;
+  if (bad && part.first_bad < 0) {
+    int64_t i = 0;
+    while ((typename K::T)(p[i] & K::ABS) < K::INFINITE) i++;
+    part.first_bad = start + i;
   }
   if (m) exact_moments(finite, m, part);
 }

@@ -43,8 +43,9 @@ class TorchReader:
     looked_at: list[int]
 
     def __init__(self, tensors: Sequence[Tensor], most_bytes: int) -> None:
-        self._kinds = [KINDS[tensor.dtype] for tensor in tensors]
-        self._layouts = [layout_of(tensor, most_bytes) for tensor in tensors]
+        with plain_torch():
+            self._kinds = [KINDS[tensor.dtype] for tensor in tensors]
+            self._layouts = [layout_of(tensor, most_bytes) for tensor in tensors]
         pairs = zip(self._layouts, self._kinds, strict=True)
         self.looked_at = [at.count * at.weight * kind.values for at, kind in pairs]
 
