@@ -21,6 +21,7 @@ import torch
 import tracer
 from tests.benchmarks.bench_launches import set_code, wrapper_functions
 from tests.capture.logs import Trace
+from tracer.recorder import current
 
 TURNS, WARM_TURNS, STEPS = 30, 5, 10
 WAYS = ("off", "again", "launches", "values", "verify")
@@ -51,6 +52,9 @@ def timed_ms(step: Step, ends_step: bool) -> float:
         step()
         if ends_step:
             tracer.step()
+    recorder = current()
+    if ends_step and recorder is not None:
+        recorder.flush(wait=True)
     torch.cuda.synchronize()
     return (time.perf_counter_ns() - start) / 1e6 / STEPS
 
@@ -123,9 +127,8 @@ def report_log(folder: Path) -> None:
     print(f"  {rows:,} value rows, {size / max(rows, 1):.1f} bytes each; calls: {', '.join(states)}")
     for cost in trace.of("overhead"):
         steps = sum(len(batch["step"]) for batch in trace.of("steps"))
-        print(
-            f"  hooks {cost['hook_ns'] / steps / 1e6:.3f} ms a step, reading {(cost['stats_ns'] or 0) / steps / 1e6:.3f}"
-        )
+        hooks, reading = cost["hook_ns"] / steps / 1e6, (cost["stats_ns"] or 0) / steps / 1e6
+        print(f"  hooks {hooks:.3f} ms a step, of that reading {reading:.3f}")
     for record in [*trace.of("skipped"), *trace.of("failure")]:
         print("  not recorded:", record)
 

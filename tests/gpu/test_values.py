@@ -61,16 +61,17 @@ def assert_among(results: list[Any], seen: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 def test_every_result_stands_among_the_values_of_its_step(tmp_path: Path, mode: str | None) -> None:
     results, trace = record(tmp_path, transformer(mode))
+    assert trace.of("skipped") == []
     by_step: dict[int, list[dict[str, Any]]] = {}
     for row in rows(trace):
         assert row["skipped"] is None
         by_step.setdefault(row["step"], []).append(row)
     assert len(by_step) == len(results)
     for step, expected in zip(sorted(by_step), results, strict=True):
-        assert_among(expected, by_step[step])
+        print(step, len(by_step[step]), sorted({row["graph"] for row in by_step[step]}))
+        assert_among(expected[1:], by_step[step])  # the loss is computed outside of the compiled function
     states = {state for batch in trace.of("launches") for state in batch["calls"]["state"]}
     assert ("replayed" in states) == (mode is not None)
-    assert trace.of("skipped") == []
 
 
 def test_what_a_launch_finds_is_what_its_writer_left(tmp_path: Path) -> None:
@@ -81,13 +82,13 @@ def test_what_a_launch_finds_is_what_its_writer_left(tmp_path: Path) -> None:
     for row in rows(trace):
         version = sites[row["graph"]][row["site"]]["arguments"][row["argument"]]["version"]
         if row["moment"] == "before" and version is not None:
-            earlier = last.get((row["call"], version["site"], version["argument"], version["moment"]))
+            earlier = last.get((row["call"], version["site"], version["argument"], version["moment"], version["item"]))
             if earlier is not None and earlier["numel"] == row["numel"]:
                 compared += 1
                 assert [earlier[key] for key in ("min", "max", "nan", "zero")] == [
                     row[key] for key in ("min", "max", "nan", "zero")
                 ]
-        last[row["call"], row["site"], row["argument"], row["moment"]] = row
+        last[row["call"], row["site"], row["argument"], row["moment"], row["item"]] = row
     assert compared > 100
 
 

@@ -15,7 +15,7 @@ KERNELS = "\n".join(
     f"cpp_{name} = async_compile.cpp_pybinding({types!r}, r''' extern \"C\" void kernel({parameters}) {{}} ''')"
     for name, types, parameters in (
         ("map", ["const float*", "float*"], "const float* in_ptr0, float* out_ptr0"),
-        ("add", ["const float*", "const float*", "float*"], "const float* in_ptr0, const float* in_ptr1, float* out_ptr0"),
+        ("add", [*["const float*"] * 2, "float*"], "const float* in_ptr0, const float* in_ptr1, float* out_ptr0"),
         ("inplace", ["float*", "const float*"], "float* in_out_ptr0, const float* in_ptr0"),
     )
 )  # fmt: skip

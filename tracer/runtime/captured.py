@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from tracer.records import Skipped
 from tracer.runtime.launches import Call, running_call
 from tracer.runtime.replays import Replays
 from tracer.runtime.stats import Block
+from tracer.runtime.value_batches import joined
 from tracer.runtime.values import Together
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class _ReplayedBlock:
             if rows is None:
                 return None
             found.append(rows)
-        return np.concatenate(found)
+        return joined(found)
 
     def wait(self) -> npt.NDArray[Any]:
-        return np.concatenate([block.wait() for block in self._blocks])
+        return joined([block.wait() for block in self._blocks])

@@ -75,7 +75,7 @@ class Call:
         self.look = look
         """Per site: 1 while its arguments are to be looked at; None: none of them."""
         self.now = perf_counter_ns
-        self.read: Callable[[Call, int, Sequence[object]], None] | None = None
+        self.read: Callable[[Call, int, Sequence[Any]], None] | None = None
         """Reads tensors at a place of the wrapper; None: not in this call."""
         self.readings: list[Reading] = []
         self.mark: Callable[[], None] | None = None

@@ -105,24 +105,32 @@ class Prepared:
             Row(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
             for (p, item, part), n in zip(found, looked_at, strict=True)
         ]
-        self.is_plain = len(groups) == 1 and [id(t) for t in groups[0]] == [id(value) for value in values]
+        members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]
         unread = sum(part.tensor is None for _, _, part in found)
-        self.read: Callable[[Sequence[Any]], Block] = readers[0] if self.is_plain else _Parts(readers, unread)
+        self.is_plain = len(groups) == 1 and [id(t) for t in groups[0]] == [id(_at(values, *at)) for at in members]
+        self._members = members if any(item is not None for _, item in members) else None
+        self._reader: Callable[[Sequence[Any]], Block] = readers[0] if self.is_plain else _Parts(readers, unread)
+        self.read = self._reader if self._members is None or not self.is_plain else self._read_members
         self.checks = [
-            (position, tuple(value.shape), value.stride(), value.dtype)
-            for position, (p, value) in enumerate(zip(planned, values, strict=True))
-            if self.is_plain and not p.is_fixed
+            (n, item, tuple(member.shape), member.stride(), member.dtype)
+            for n, item in (members if self.is_plain else ())
+            if not planned[n].is_fixed
+            for member in (_at(values, n, item),)
         ]
+        self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
 
     def fits(self, values: Sequence[Any]) -> bool:
         """These values have the form that was prepared for."""
-        if not self.is_plain:
+        if not self.is_plain or any(len(values[n]) != count for n, count in self._counts):
             return False
-        for position, shape, stride, dtype in self.checks:
-            value = values[position]
+        for n, item, shape, stride, dtype in self.checks:
+            value = values[n] if item is None else values[n][item]
             if value.shape != shape or value.stride() != stride or value.dtype is not dtype:
                 return False
         return True
+
+    def _read_members(self, values: Sequence[Any]) -> Block:
+        return self._reader([_at(values, n, item) for n, item in self._members or ()])
 
 
 class Together:
@@ -229,7 +237,7 @@ class Plan:
         self._places: list[Place | None] = list(places)
         self._sink = sink
 
-    def read(self, call: Call, place: int, values: Sequence[object]) -> None:
+    def read(self, call: Call, place: int, values: Sequence[Any]) -> None:
         """Called from generated code. Never raises; a place that fails is not read again."""
         started = perf_counter_ns()
         try:
@@ -246,6 +254,10 @@ class Plan:
             self._places[place] = None
             self._sink.failed("values", error)
         call.stats_ns += perf_counter_ns() - started
+
+
+def _at(values: Sequence[Any], position: int, item: int | None) -> Any:
+    return values[position] if item is None else values[position][item]
 
 
 def _members(value: Any) -> Iterator[tuple[int | None, Any]]:
