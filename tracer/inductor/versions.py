@@ -99,9 +99,17 @@ class _Follower:
         self.names: dict[str, _View] = {}
         self.lists: dict[str, list[_Storage]] = {}
         self.pending: list[tuple[Read, _Storage]] = []
+        self.entry: ast.Assign | None = None
+        self.given: set[str] = set()
+        self.inputs: list[list[Read]] = []
 
     def function(self, body: list[ast.stmt]) -> None:
+        entries = (s for s in body if isinstance(s, ast.Assign) and ast.unparse(s.value) == "args")
+        self.entry = next(entries, None)
+        self.given = {node.id for node in ast.walk(self.entry or ast.Pass()) if isinstance(node, ast.Name)}
         self._block(body)
+        if self.entry is not None:
+            self.result.points += [ReadPoint(self.entry, "after", tuple(reads)) for reads in self.inputs]
         if body:
             self._flush(body[-1], "after")
 
@@ -277,7 +285,10 @@ class _Follower:
                 version = storage.rows.get(view.extent)
                 if (version is None or self.again) and self.wanted(launch.site, argument):
                     row = Version(launch.site.site, number, "before")
-                    self._read(row, launch.expressions[number], storage, statement, "before")
+                    if version is None and storage.held == "input" and self.deferred:
+                        self._read_at_entry(row, launch.expressions[number], storage, statement)
+                    else:
+                        self._read(row, launch.expressions[number], storage, statement, "before")
                     version = version or row
                     storage.rows[view.extent] = version
             facts.append(replace(argument, storage=storage.name, held=storage.held, version=version))
@@ -331,6 +342,20 @@ class _Follower:
         self.pending.append((read, storage))
         if not self.deferred:
             self._flush(statement, place)
+
+    def _read_at_entry(self, row: Version, expression: ast.expr, storage: _Storage, statement: ast.stmt) -> None:
+        """An input holds the same from the begin of the call to its first use: read there, with the others, it makes
+        no reading come early when it is let go of."""
+        names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}
+        if self.entry is None or not names <= self.given or isinstance(expression, ast.Constant):
+            self._read(row, expression, storage, statement, "before")
+            return
+        read = Read(row.site, row.argument, row.moment, expression, is_fixed=False)  # its size is checked later
+        last = self.inputs[-1] if self.inputs else None
+        if last is None or len(last) >= MOST_AT_ONCE:
+            self.inputs.append([read])
+        else:
+            last.append(read)
 
     def _flush(self, statement: ast.stmt, place: Literal["before", "after"]) -> None:
         """Read what waits, at this place."""
