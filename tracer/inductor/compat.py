@@ -15,6 +15,7 @@ torch._inductor.config.trace.provenance_tracking_level      2.11, 2.13
 torch.utils._config_module.ConfigModule._config, ._is_default  2.11, 2.13
 torch._guards.CompileContext.current_compile_id             2.11, 2.13
 torch._logging.structured.INTERN_TABLE                      2.11, 2.13
+torch._inductor.config.triton.cudagraphs                    2.11, 2.13
 torch.cuda._sleep                                           2.11, 2.13
 torch.utils._python_dispatch._disable_current_modes         2.11, 2.13
 torch._C.DisableTorchFunction                               2.11, 2.13
@@ -47,6 +48,13 @@ def unsupported_version(version: str) -> str | None:
     if number < OLDEST:
         return f"torch {version} is older than {OLDEST[0]}.{OLDEST[1]}, the oldest that stepscope records"
     return None
+
+
+def uses_cuda_graphs() -> bool:
+    """What is compiled now is to run in CUDA graphs."""
+    from torch._inductor import config
+
+    return bool(config.triton.cudagraphs)
 
 
 def delay_device(duration_ns: int) -> None:

@@ -99,19 +99,31 @@ class _Follower:
         self.names: dict[str, _View] = {}
         self.lists: dict[str, list[_Storage]] = {}
         self.pending: list[tuple[Read, _Storage]] = []
-        self.entry: ast.Assign | None = None
+        self.entry: ast.stmt | None = None
+        self.checked: set[str] = set()
         self.given: set[str] = set()
         self.inputs: list[list[Read]] = []
 
     def function(self, body: list[ast.stmt]) -> None:
-        entries = (s for s in body if isinstance(s, ast.Assign) and ast.unparse(s.value) == "args")
-        self.entry = next(entries, None)
-        self.given = {node.id for node in ast.walk(self.entry or ast.Pass()) if isinstance(node, ast.Name)}
+        self._find_entry(body)
         self._block(body)
         if self.entry is not None:
             self.result.points += [ReadPoint(self.entry, "after", tuple(reads)) for reads in self.inputs]
         if body:
             self._flush(body[-1], "after")
+
+    def _find_entry(self, body: list[ast.stmt]) -> None:
+        """Where the inputs have their names, and have been checked as far as the wrapper does it at once."""
+        for statement in body:
+            if self.entry is None:
+                if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
+                    self.entry = statement
+                    self.given = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            elif name := _checked(statement):
+                self.entry = statement
+                self.checked.add(name)
+            elif not (isinstance(statement, ast.Expr) and ast.unparse(statement) == "args.clear()"):
+                break
 
     def _block(self, body: list[ast.stmt]) -> None:
         for statement in body:
@@ -183,8 +195,7 @@ class _Follower:
         if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
             name = ast.unparse(call.args[0])
             view = self._view(name)
-            is_constant = not any(isinstance(node, ast.Name) for part in call.args[1:3] for node in ast.walk(part))
-            view.storage.is_fixed |= is_constant and view.storage.held == "input"
+            view.storage.is_fixed |= _checked(statement) is not None and view.storage.held == "input"
             if view.extent == WHOLE:
                 view.extent = _extent(call.args[1], [])
                 if WHOLE in view.storage.rows:
@@ -350,7 +361,7 @@ class _Follower:
         if self.entry is None or not names <= self.given or isinstance(expression, ast.Constant):
             self._read(row, expression, storage, statement, "before")
             return
-        read = Read(row.site, row.argument, row.moment, expression, is_fixed=False)  # its size is checked later
+        read = Read(row.site, row.argument, row.moment, expression, names <= self.checked)
         last = self.inputs[-1] if self.inputs else None
         if last is None or len(last) >= MOST_AT_ONCE:
             self.inputs.append([read])
@@ -366,6 +377,15 @@ class _Follower:
             self.result.points[-1] = ReadPoint(statement, place, last.reads + reads)
         elif reads:
             self.result.points.append(ReadPoint(statement, place, reads))
+
+
+def _checked(statement: ast.stmt) -> str | None:
+    """The tensor that a statement compares with a constant size and stride."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or dotted(call.func) != "assert_size_stride" or len(call.args) < 3:
+        return None
+    is_constant = not any(isinstance(node, ast.Name) for part in call.args[1:3] for node in ast.walk(part))
+    return ast.unparse(call.args[0]) if is_constant else None
 
 
 def _allocated(name: str, statement: ast.stmt) -> _View:

@@ -136,6 +136,8 @@ class WrapperHook:
             for point in points
         ]
         hooks.plans.append(values.Plan(places, config, self._sink))
+        if wrapper.is_cuda and compat.uses_cuda_graphs():
+            _preload()
         return points
 
     def detach(self) -> None:
@@ -230,6 +232,15 @@ class WrapperHook:
     def _report_unknown(self, wrapper: WrapperSource, number: int) -> None:
         for text in wrapper.unknown[:UNKNOWN_STATEMENTS]:
             self._sink.skipped(Skipped("a statement of the wrapper", f"its form is not known: {text}", number))
+
+
+def _preload() -> None:
+    """What reads tensors has to be there before a CUDA graph is captured."""
+    import torch
+
+    from tracer.runtime.stats import cuda
+
+    cuda.preload(torch.cuda.current_device())
 
 
 def _planned(wrapper: WrapperSource, read: Read) -> values.Planned:

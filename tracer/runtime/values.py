@@ -235,23 +235,32 @@ class Plan:
     def __init__(self, places: Sequence[Place], config: TraceConfig, sink: Sink) -> None:
         self.wants_step: Callable[[int], bool] = config.wants_step
         self._places: list[Place | None] = list(places)
+        self._quick: list[Prepared | None] = [None] * len(places)
+        """Where nothing can vary from call to call: what reads there."""
         self._sink = sink
 
     def read(self, call: Call, place: int, values: Sequence[Any]) -> None:
         """Called from generated code. Never raises; a place that fails is not read again."""
         started = perf_counter_ns()
         try:
+            quick = self._quick[place]
+            if quick is not None:
+                call.readings.append((quick, quick.read(values)))
+                call.stats_ns += perf_counter_ns() - started
+                return
             where = self._places[place]
             if where is None:
                 return
             prepared = where.last
             if prepared is None or not prepared.is_plain or (prepared.checks and not prepared.fits(values)):
                 prepared = where.prepare(values)
+                if prepared.is_plain and not prepared.checks and where.save is None:
+                    self._quick[place] = prepared
             call.readings.append((prepared, prepared.read(values)))
             if where.save is not None:
                 where.save_all(where.save, call, values)
         except Exception as error:
-            self._places[place] = None
+            self._places[place] = self._quick[place] = None
             self._sink.failed("values", error)
         call.stats_ns += perf_counter_ns() - started
 

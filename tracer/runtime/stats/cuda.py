@@ -13,7 +13,7 @@ from tracer.runtime.stats.snapshots import ReadBlock, SkippedBlock
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["CudaReader", "arena_of", "arenas", "unreadable", "watch_captures"]
+__all__ = ["CudaReader", "arena_of", "arenas", "preload", "unreadable", "watch_captures"]
 
 SIZES = 1, 4, 16
 """How many tensors the kernels take."""
@@ -123,11 +123,18 @@ class CudaReader:
         table = [number for table in tables for number in table] if has_views else []
         return _Group(first, len(tensors), takes, has_views, start, table, (*[0] * padding, *numels, *plans))
 
+    def _is_loaded(self) -> bool:
+        known = {arena.device: arena for arena in arenas()}.get(self._device)
+        needed = [len(group.table) for group in self._groups if group.has_views]
+        return (
+            known is not None
+            and known.tables.has_room(sum(needed))
+            and all((self._device, group.takes, group.has_views) in _launchers for group in self._groups)
+        )
+
     def _load(self) -> Arena | None:
         """Compiles and loads what the launches need, unless a capture runs: then that would end it."""
-        if self._is_capturing() and not all(
-            (self._device, group.takes, False) in _launchers and not group.has_views for group in self._groups
-        ):
+        if self._is_capturing() and not self._is_loaded():
             return None
         arena = arena_of(self._device)
         self._launchers = [_launcher(self._device, group.takes, group.has_views) for group in self._groups]
@@ -137,6 +144,14 @@ class CudaReader:
             self._only = launcher, only.programs, self._addresses[0], (*only.rest, *launcher.tail)
         self._arena = arena
         return arena
+
+
+def preload(device: int) -> None:
+    """Compile and load everything that a reading may need: during a capture that cannot be done."""
+    arena_of(device)
+    for takes in SIZES:
+        for has_views in (False, True):
+            _launcher(device, takes, has_views)
 
 
 def _launcher(device: int, takes: int, has_views: bool) -> Launcher:

@@ -50,9 +50,14 @@ class Tables:
         self._used = 0
         self._known: dict[tuple[int, ...], int] = {}
         self._lock = threading.Lock()
+        self._new_page(TABLE_WORDS)
+
+    def has_room(self, words: int) -> bool:
+        """Without allocating."""
+        return self._used + words <= self._pages[-1].numel()
 
     def address(self, numbers: Sequence[int]) -> int:
-        """Where these numbers are. May allocate: not to be called during a capture."""
+        """Where these numbers are. Allocates where there is no room, which must not be during a capture."""
         key = tuple(numbers)
         with self._lock:
             if key not in self._known:
@@ -60,17 +65,19 @@ class Tables:
             return self._known[key]
 
     def _write(self, numbers: tuple[int, ...]) -> int:
-        import torch
-
-        if not self._pages or self._used + len(numbers) > self._pages[-1].numel():
-            with torch.inference_mode(False):
-                page = torch.zeros(max(TABLE_WORDS, len(numbers)), dtype=torch.int64, device="cpu").pin_memory()
-            self._pages.append(page)
-            self._used = 0
+        if not self.has_room(len(numbers)):
+            self._new_page(max(TABLE_WORDS, len(numbers)))
         page, start = self._pages[-1], self._used
         page.numpy()[start : start + len(numbers)] = numbers
         self._used += len(numbers)
         return int(page.data_ptr()) + 8 * start
+
+    def _new_page(self, words: int) -> None:
+        import torch
+
+        with torch.inference_mode(False):
+            self._pages.append(torch.zeros(words, dtype=torch.int64, device="cpu").pin_memory())
+        self._used = 0
 
 
 class Snapshot:
