@@ -41,7 +41,7 @@ from tracer.runtime.value_batches import ValueBatches
 from tracer.steps import EndedStep, StepTracker
 
 FLUSH_NS = 250_000_000
-FLUSH_STEP_NS = 25_000_000
+FLUSH_STEP_NS = 100_000_000
 FLUSH_CALLS = 4096
 FLUSH_LAUNCHES = 16_384
 

@@ -75,9 +75,8 @@ class ValueBatches:
 
 
 def joined(blocks: list[Rows]) -> Rows:
-    """numpy compares record dtypes field by field for each array that it joins; of their words it need not."""
-    words = [rows.view(np.int64) for rows in blocks]
-    return np.concatenate(words).view(ROW) if words else np.empty(0, ROW)
+    """One array of them. As bytes: numpy compares record dtypes field by field for each array that it joins."""
+    return np.frombuffer(b"".join(blocks), ROW)
 
 
 def _kind(dtype: str) -> int:

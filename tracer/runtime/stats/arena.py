@@ -29,8 +29,8 @@ from tracer.runtime.stats.snapshots import (
 )  # fmt: skip
 
 ROW_BYTES = 8 * ROW_WORDS
-EAGER_ROWS, GRAPH_ROWS = 1536, 2048
-"""504 KiB in all."""
+EAGER_ROWS, GRAPH_ROWS = 1536, 5120
+"""936 KiB in all."""
 MOST_EXTENT = 256
 BUFFERS = 4
 NOT_SEEN = "its CUDA graph was not seen to begin"

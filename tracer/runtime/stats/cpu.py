@@ -20,7 +20,7 @@ from tracer.runtime.stats.dtypes import KINDS, tables
 from tracer.runtime.stats.layout import Layout, layout_of
 
 SOURCE = Path(__file__).with_name("cpu_kernel.cpp")
-BIG = 256 * 1024
+BIG = 128 * 1024
 """Elements from which a tensor is shared among OpenMP threads: below, waking them takes longer."""
 KEEPS_GIL = 128 * 1024
 """Bytes read in about 10 µs: giving the interpreter's lock away and taking it back could take longer."""

@@ -54,7 +54,7 @@ class Tables:
 
     def has_room(self, words: int) -> bool:
         """Without allocating."""
-        return self._used + words <= self._pages[-1].numel()
+        return bool(self._used + words <= self._pages[-1].numel())
 
     def address(self, numbers: Sequence[int]) -> int:
         """Where these numbers are. Allocates where there is no room, which must not be during a capture."""
