@@ -6,7 +6,7 @@ NODE := $(shell command -v node 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench clean compiler browser
+.PHONY: help demo test check bench bench-gpu clean compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -29,7 +29,13 @@ check: .venv/.installed-test ## ruff and mypy
 
 bench: .venv/.installed-test compiler ## measure what recording costs and how fast a log opens
 	$(BIN)/python -m tests.benchmarks.bench_launches
+	$(BIN)/python -m tests.benchmarks.bench_values
+	$(BIN)/python -m tests.benchmarks.bench_stats
 	$(BIN)/python -m tests.benchmarks.bench_open
+
+bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring your own torch with CUDA into .venv)
+	$(BIN)/python -m tests.benchmarks.bench_gpu
+	$(BIN)/python -m tests.benchmarks.bench_gpu_stats
 
 clean: ## remove .venv, the demo's output and every cache
 	rm -rf .venv demo dist build .mypy_cache .pytest_cache .ruff_cache

@@ -224,7 +224,7 @@ def demo(
 
     if find_spec("torch") is None:
         raise StepscopeError("the demo compiles a model and torch is not installed; pip install 'stepscope[capture]'")
-    result = _record(["-m", "tracer.demo"], out, fresh_cache=False, settings={})
+    result = _record(["-m", "tracer.demo"], out, fresh_cache=False, settings={"level": "values"})
     if result.exit_code or not result.logs:
         raise StepscopeError(f"the demo's training run ended with exit code {result.exit_code}; its output is above")
     log = result.logs[-1]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tracer.records import Skipped
 from tracer.runtime.launches import Call, running_call
 from tracer.runtime.replays import Replays
-from tracer.runtime.stats import Block
+from tracer.runtime.stats.snapshots import runs
 from tracer.runtime.value_batches import joined
 from tracer.runtime.values import Together
 
@@ -160,7 +160,7 @@ class _ReplayedBlock:
     __slots__ = ("_blocks",)
 
     def __init__(self, captured: Sequence[CapturedBlock], snapshots: Sequence[Snapshot]) -> None:
-        self._blocks: list[Block] = [block.of(snapshots) for block in captured]
+        self._blocks = runs(block.of(snapshots) for block in captured)
 
     def rows(self) -> npt.NDArray[Any] | None:
         found = []

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tracer.records import Exact, Sparse, ValueLayout, Values
 from tracer.runtime.stats import ROW
+from tracer.runtime.stats.snapshots import runs
 from tracer.runtime.values import layout
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class ValueBatches:
             calls, layouts, blocks, kinds, size = [], [], [], [], 0
             while self._calls and size < MOST_ROWS:
                 call = self._calls[0]
-                found = [block.wait() if wait else block.rows() for _, block in call.readings]
+                blocks_of_call = runs(block for _, block in call.readings)
+                found = [block.wait() if wait else block.rows() for block in blocks_of_call]
                 if any(rows is None for rows in found):
                     break
                 self._calls.popleft()
@@ -76,7 +78,7 @@ class ValueBatches:
 
 def joined(blocks: list[Rows]) -> Rows:
     """One array of them. As bytes: numpy compares record dtypes field by field for each array that it joins."""
-    return np.frombuffer(b"".join(blocks), ROW)
+    return np.frombuffer(b"".join(cast("list[bytes]", blocks)), ROW)
 
 
 def _kind(dtype: str) -> int:

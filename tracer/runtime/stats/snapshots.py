@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tracer.runtime.stats import ROW, cuda_rows
+from tracer.runtime.stats import ROW, Block, cuda_rows
 from tracer.runtime.stats.cuda_rows import FLAG_WORDS, ROW_WORDS
 
 TABLE_WORDS = 8192
@@ -163,6 +163,22 @@ class DeviceBlock:
         """Begin and end of the reading of each tensor by the device's clock, ns: shape (n, 2); None like `rows`."""
         found = self._snapshot.times()
         return None if found is None else found[self._first : self._end]
+
+
+def runs(blocks: Iterable[Block]) -> list[Block]:
+    """The same rows in fewer blocks: those that follow one another in a snapshot are put together."""
+    found: list[Block] = []
+    last: DeviceBlock | None = None
+    for block in blocks:
+        if type(block) is not DeviceBlock:
+            last = None
+            found.append(block)
+        elif last is not None and block._snapshot is last._snapshot and block._first == last._end:
+            last._end = block._end
+        else:
+            last = DeviceBlock(block._snapshot, block._first, block._end - block._first)
+            found.append(last)
+    return found
 
 
 class SkippedBlock:
