@@ -285,9 +285,9 @@ def test_a_full_region_is_said(replays: tuple[Replays, list[Any]]) -> None:
     graph = torch.cuda.CUDAGraph()
     reader(x)
     with torch.cuda.graph(graph):
-        blocks = [reader(x) for _ in range(200)]
+        blocks = [reader(x) for _ in range(400)]
     skipped = [block for block in blocks if block.skipped]
-    assert 0 < len(skipped) < 150
+    assert 0 < len(skipped) < 350
     assert np.isnan(skipped[0].wait()["mean"]).all()
     graph.reset()
 
@@ -348,7 +348,7 @@ def test_the_arena_keeps_out_of_other_pools(monkeypatch: pytest.MonkeyPatch) -> 
 def test_memory() -> None:
     from tracer.runtime.stats.cuda import CudaReader, arena_of
 
-    assert arena_of(0)._memory.nbytes <= 512 << 10
+    assert arena_of(0)._memory.nbytes <= 1 << 20
     x = torch.randn(1 << 22, device="cuda")
     CudaReader([x])([x]).wait()
     torch.cuda.synchronize()
