@@ -68,6 +68,10 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
 def _proof(evidence: Mapping[str, Any]) -> list[str]:
     """What the launch read and wrote, and what the infinity that it grew from was made of."""
     lines = [f"  {side}: {'; '.join(evidence[side])}" for side in ("in", "out") if evidence[side]]
+    if evidence["inside"]:
+        lines.append(f"  inside: {evidence['inside']}")
+    if evidence["lines"]:
+        lines.append(f"  lines: {'; '.join(evidence['lines'])}")
     origin = evidence["chain"][0] if len(evidence["chain"]) > 1 else None
     if origin is not None:
         lines.append(f"  from launch {origin['ordinal']}: {origin['kernel']}: out: {origin['out']}")

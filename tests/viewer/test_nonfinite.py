@@ -12,8 +12,9 @@ import pytest
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.value_logs import ALL_NAN, FINE, MASK, NAN, PLUS, Program, Stat, ValueLog, attention, values_of
 from tracer import records as schema
-from viewer.findings import all_findings
-from viewer.queries.rows import Finding
+from viewer.findings import all_findings, value_text
+from viewer.queries.graphs import site_rows
+from viewer.queries.rows import Finding, SourceLine
 from viewer.store.open import Trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -327,3 +328,15 @@ def test_a_subgraph_hands_on_what_a_launch_in_it_made(opened: Open) -> None:
         log.log.record(values_of([number], [number], [FINE, NAN]))
     finding = only(opened, log)
     assert (finding.kernel, finding.severity) == ("cpp_fused_log_0", "critical")
+
+
+def test_a_fused_kernel_names_all_of_its_lines(opened: Open) -> None:
+    program = attention()
+    log = ValueLog(program)
+    log.call(program, 0, buf1=NAN, buf2=NAN)
+    trace = opened(log.end())
+    (finding,) = all_findings(trace)
+    assert finding.evidence["lines"] == []
+    (site,) = site_rows(trace, [1])
+    one, other = SourceLine("model.py", 11, "forward", "a"), SourceLine("model.py", 12, "forward", "b")
+    assert value_text.lines(replace(site, stacks=[[one], [other], [], [one]])) == ["model.py:11", "model.py:12"]

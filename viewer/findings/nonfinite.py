@@ -165,6 +165,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         "fx_nodes": site.fx_nodes[:50],
         "aten": site.aten[:50],
         "stack": [asdict(line) for line in (site.stacks[0] if site.stacks else [])],
+        "lines": text.lines(site),
         "inside": text.inside(site),
     }
     if proof["certain"]:

@@ -11,6 +11,19 @@ from viewer.queries.values import LIMITS
 MOST_SHOWN = 6
 _MOST_OPERATORS = 12
 _FUSED = ("cpp", "triton")
+_RISKY = {
+    "softmax": ("softmax", "cross_entropy"),
+    "div": ("/", "div", "mean", "normalize"),
+    "log": ("log", "cross_entropy"),
+    "exp": ("exp", "softmax", "sigmoid", "silu"),
+    "sqrt": ("sqrt", "norm"),
+    "norm": ("norm",),
+    "pow": ("**", "pow", "square"),
+    "reciprocal": ("reciprocal", "/"),
+    "acos": ("acos",),
+    "asin": ("asin",),
+}
+"""Operators in the names of kernels, and how they are written in model source."""
 
 
 def is_nan(row: ValueRow) -> bool:
@@ -82,7 +95,8 @@ def _content(row: ValueRow) -> str:
         if count
     ]
     if not counts:
-        return f"finite{' in ' + of if is_sample else ''}{_largest(row)}"
+        zeros = f", {row.zero:,} of {of} zero" if row.zero else ""
+        return f"finite{' in ' + of if is_sample and not zeros else ''}{zeros}{_largest(row)}"
     first = row.first_bad_index if row.first_bad_index is not None else row.first_bad
     where = f", first at {first}" if first is not None else ""
     return ", ".join(counts) + where + (_largest(row, "; else largest ") if row.largest is not None else "")
@@ -147,8 +161,20 @@ def inside(site: SiteRow) -> str | None:
 
 
 def source_line(site: SiteRow) -> SourceLine | None:
-    """The line of model source that a launch computes."""
-    return next((stack[-1] for stack in site.stacks if stack), None)
+    """The line of model source that a launch computes; of several the one with what most often makes NaN."""
+    lines = [stack[-1] for stack in site.stacks if stack]
+    return max(lines, key=lambda line: _risk(line.code, site.kernel), default=None)
+
+
+def lines(site: SiteRow) -> list[str]:
+    """Every line of model source that a fused kernel computes, without repeats."""
+    found = [stack[-1] for stack in site.stacks if stack]
+    return list(dict.fromkeys(f"{line.file}:{line.line}" for line in found))
+
+
+def _risk(code: str, kernel: str) -> int:
+    """How many operators of the kernel that can make NaN or infinities stand in a line."""
+    return sum(name in kernel and any(sign in code for sign in signs) for name, signs in _RISKY.items())
 
 
 def place(source: SourceLine | None) -> str | None:
