@@ -26,6 +26,8 @@ class LogWriter:
     def __init__(self, directory: Path, rank: int | None) -> None:
         self.directory = directory
         self.rank = rank
+        self.target = directory / f"stepscope_trace_rank_{rank or 0}_{os.getpid()}_{secrets.token_hex(4)}.log"
+        """Where the log will be."""
         self.path: Path | None = None
         self.bytes_written = 0
         self.failure: OSError | None = None
@@ -77,7 +79,6 @@ class LogWriter:
 
     def _open(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        name = f"stepscope_trace_rank_{self.rank or 0}_{os.getpid()}_{secrets.token_hex(4)}.log"
-        self.path = self.directory / name
+        self.path = self.target
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         self._descriptor = os.open(self.path, flags, 0o600)

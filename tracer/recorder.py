@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing import util as multiprocessing_util
 from pathlib import Path
@@ -33,7 +34,7 @@ from tracer.records import (
     Steps,
     Tensors,
 )
-from tracer.runtime.captured import CapturedCalls, flush_devices
+from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
 from tracer.runtime.device_times import EventTimer
 from tracer.runtime.launches import Call, forget_parent_process, to_batch
 from tracer.runtime.save import TensorSaver, tensors_folder
@@ -167,8 +168,7 @@ class Recorder:
     def saver(self) -> TensorSaver:
         with self._lock:
             if self._saver is None:
-                self._begin()
-                self._saver = TensorSaver(tensors_folder(self._log()), self.config.save_quota_bytes)
+                self._saver = TensorSaver(tensors_folder(self._writer.target), self.config.save_quota_bytes)
             return self._saver
 
     def saved(self, record: SavedTensor) -> None:
@@ -218,13 +218,25 @@ class Recorder:
             self._flushed_ns = time.perf_counter_ns()
             if calls:
                 self._write(to_batch(calls))
-            flush_devices()
-            for record in [*self._values.take(wait), *self.timer.take()]:
-                self._write(record)
+            if not self.captured.is_capturing():  # asking a device anything could break the capture
+                self._guarded("devices", flush_devices)
+                self._guarded("device times", self._write_all, self.timer.take)
+            self._guarded("values", self._write_all, lambda: self._values.take(wait))
             steps = self._ended_steps[:]
             if steps:
                 del self._ended_steps[: len(steps)]  # another thread may have added one meanwhile
                 self._write(Steps(*(list(column) for column in zip(*steps, strict=True))))
+
+    def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
+        """After a device error the rest is written all the same."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            self.failed(where, error)
+
+    def _write_all(self, take: Callable[[], Iterable[Record]]) -> None:
+        for record in take():
+            self._write(record)
 
     def _flush_step(self) -> None:
         """Short steps share a batch: writing each one would cost them more than recording does."""
@@ -299,9 +311,10 @@ class Recorder:
         self._begun = False
         self._values.again()
         self._stats_ns = None
+        self.timer = EventTimer()
+        forget_parent_devices()
         if self._saver is not None:
-            self._begin()
-            self._saver.after_fork(tensors_folder(self._log()))
+            self._saver.after_fork(tensors_folder(self._writer.target))
         self._failures = {}
         self._pending, self._pending_launches, self._launches, self._hook_ns = [], 0, 0, 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
@@ -347,9 +360,6 @@ class Recorder:
         if source is not None:
             name = f"stepscope_output_code_{record.graph}"
             self._writer.write_artifact(name, "string", source.encode())
-
-    def _log(self) -> Path:
-        return self._writer.path or self.config.directory / "stepscope_trace.log"
 
     def _write_overhead(self) -> None:
         self._write(

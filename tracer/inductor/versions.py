@@ -22,6 +22,9 @@ WHOLE = "whole"
 MOST_AT_ONCE = 16
 """Tensors of one reading that waits for others."""
 
+RESIZES = frozenset({"resize_storage_bytes_"})
+"""Operators that take memory away from a tensor, or give it other, though no schema says so."""
+
 Wanted = Callable[[LaunchSite, Argument], bool]
 
 
@@ -60,6 +63,10 @@ class _Storage:
     rows: dict[str, Version] = field(default_factory=dict)
     """Where what it holds now stands, by the part of it that was read."""
     is_fixed: bool = False
+    is_fresh: bool = False
+    """Taken over from a buffer that is dead: what it holds is of use to nobody but an in-place kernel."""
+    is_as_given: bool = True
+    """An input that nothing can have changed since the call began."""
 
 
 @dataclass
@@ -156,6 +163,7 @@ class _Follower:
     def _forget_rows(self) -> None:
         for view in self.names.values():
             view.storage.rows.clear()
+            view.storage.is_as_given = False
 
     def _statement(self, statement: ast.stmt) -> None:
         self._sizes(statement)
@@ -205,6 +213,8 @@ class _Follower:
         name, of = event.buffer, event.of
         if event.event in ("allocate", "pool", "pool_member"):
             self._rebind(name, statement)
+            if event.event == "pool_member":  # it may lie where a dead one was, which no statement frees
+                self._flush(statement, "before")
             self.names[name] = _allocated(name, statement)
         elif event.event in ("reuse", "alias") and of is not None:
             value = statement.value if isinstance(statement, ast.Assign) else None
@@ -212,6 +222,7 @@ class _Follower:
             self._rebind(name, statement)
             if view is not None:
                 self.names[name] = view
+                view.storage.is_fresh |= event.event == "reuse"
         elif event.event == "item" and isinstance(statement, ast.Assign):
             self._rebind(name, statement)
             self.names[name] = self._member(name, statement.value)
@@ -231,7 +242,7 @@ class _Follower:
         text = ast.unparse(value)
         if text not in self.names:
             whole = self.names.get(buffer_of(value) or "")
-            storage = _Storage(name, "written")
+            storage = _Storage(name, whole.storage.held if whole is not None else "written")
             index = value.slice if isinstance(value, ast.Subscript) else None
             if whole is not None and isinstance(index, ast.Constant) and isinstance(index.value, int):
                 rows = whole.storage.rows
@@ -253,9 +264,13 @@ class _Follower:
         if site.kind == "subgraph":
             self._subgraph(launch, statement)
             return
-        in_flight = site.kind == "collective" and "wait_tensor" not in site.kernel
+        in_flight = (site.kind == "collective" and "wait_tensor" not in site.kernel) or _copies_later(launch)
         views = [self._seen(expression) for expression in launch.expressions]
         self._rebound(launch, statement)
+        if site.kernel.split(".")[-1] in RESIZES or (site.kind == "fallback" and ".set_." in f"{site.kernel}."):
+            self._flush(statement, "before")
+            self._unknown(views[:1])
+            in_flight = True
         written = {id(v.storage) for v, a in zip(views, site.arguments, strict=False) if v and a.role != "in"}
         if any(id(storage) in written for _, storage in self.pending):
             self._flush(statement, "before")
@@ -269,6 +284,12 @@ class _Follower:
         for name in launch.bound:
             self._rebind(name, statement)
 
+    def _unknown(self, views: list[_View | None]) -> None:
+        for view in views:
+            if view is not None:
+                view.storage.rows.clear()
+                view.storage.held = None
+
     def _subgraph(self, launch: Launch, statement: ast.stmt) -> None:
         """Its own launches are followed in its own function; it may write everything that it is given."""
         self._flush(statement, "before")
@@ -278,6 +299,7 @@ class _Follower:
             given = self.lists.get(argument.buffer or "", [])
             for storage in [*given, *([view.storage] if view else [])]:
                 storage.rows.clear()
+                storage.is_as_given = False
             facts.append(argument)
         for name, argument in zip(launch.bound, launch.site.arguments[len(launch.expressions) :], strict=True):
             self.names[name] = _View(_Storage(name, "written"))
@@ -291,18 +313,20 @@ class _Follower:
                 facts.append(argument)
                 continue
             storage = view.storage
-            version = None
-            if argument.role != "out" and storage.held in ("input", "written"):
+            version, held = None, storage.held
+            if storage.is_fresh and not (argument.parameter or "").startswith("in_out_ptr"):
+                held = None if argument.role == "in" else "uninitialised"
+            if argument.role != "out" and held in ("input", "written"):
                 version = storage.rows.get(view.extent)
                 if (version is None or self.again) and self.wanted(launch.site, argument):
                     row = Version(launch.site.site, number, "before")
-                    if version is None and storage.held == "input" and self.deferred:
+                    if version is None and storage.held == "input" and storage.is_as_given and self.deferred:
                         self._read_at_entry(row, launch.expressions[number], storage, statement)
                     else:
                         self._read(row, launch.expressions[number], storage, statement, "before")
                     version = version or row
                     storage.rows[view.extent] = version
-            facts.append(replace(argument, storage=storage.name, held=storage.held, version=version))
+            facts.append(replace(argument, storage=storage.name, held=held, version=version))
         return facts
 
     def _after(self, launch: Launch, views: list[_View | None], statement: ast.stmt, in_flight: bool) -> list[Argument]:
@@ -330,6 +354,7 @@ class _Follower:
     ) -> None:
         storage = view.storage
         storage.rows.clear()
+        storage.is_fresh = False
         storage.held = None if in_flight else "written"
         if not in_flight and self.wanted(launch.site, launch.site.arguments[row.argument]):
             self._read(row, expression, storage, statement, "after")
@@ -347,7 +372,9 @@ class _Follower:
     ) -> None:
         if isinstance(expression, ast.Constant):  # an expression that must not be evaluated twice
             return
-        read = Read(row.site, row.argument, row.moment, expression, storage.is_fixed)
+        is_fixed = storage.is_fixed and len({node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+                                            - {"reinterpret_tensor"}) == 1  # fmt: skip
+        read = Read(row.site, row.argument, row.moment, expression, is_fixed)
         if self.deferred and len(self.pending) >= MOST_AT_ONCE:
             self._flush(statement, place)
         self.pending.append((read, storage))
@@ -377,6 +404,15 @@ class _Follower:
             self.result.points[-1] = ReadPoint(statement, place, last.reads + reads)
         elif reads:
             self.result.points.append(ReadPoint(statement, place, reads))
+
+
+def _copies_later(launch: Launch) -> bool:
+    """``pinned.copy_(on_device, True)`` returns before the copy is there."""
+    call = launch.statement.value if isinstance(launch.statement, (ast.Expr, ast.Assign)) else None
+    if launch.site.kernel != "Tensor.copy_" or not isinstance(call, ast.Call):
+        return False
+    flags = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "non_blocking")]
+    return any(not (isinstance(flag, ast.Constant) and flag.value is False) for flag in flags)
 
 
 def _checked(statement: ast.stmt) -> str | None:

@@ -23,6 +23,7 @@ from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
 from tracer.records import Argument, Graph, Provenance, Skipped
 from tracer.runtime import launches, values
+from tracer.runtime.stats.readers import why_not_compiled
 
 if TYPE_CHECKING:
     from tracer.config import TraceConfig
@@ -65,6 +66,8 @@ class WrapperHook:
     def __init__(self, sink: Sink, config: TraceConfig) -> None:
         self._sink, self._config = sink, config
         self._instrumented: list[_Instrumented] = []
+        self._lock = threading.RLock()  # a thread may load a wrapper while another changes the configuration
+        self._is_detached = False
         self._codegen = codegen_facts.CodegenTap(sink.failed)
         self._swaps: list[code_swap.Swap] = []
         self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
@@ -103,7 +106,12 @@ class WrapperHook:
 
     def configure(self, config: TraceConfig) -> None:
         """Read what `config` asks for from now on; calls that are running end as they began."""
-        self._config = config
+        with self._lock:
+            if not self._is_detached:
+                self._config = config
+                self._swap_again()
+
+    def _swap_again(self) -> None:
         alive = [(entry, module) for entry in self._instrumented if (module := entry.module()) is not None]
         self._instrumented = [entry for entry, _ in alive]
         for entry, module in alive:
@@ -114,11 +122,19 @@ class WrapperHook:
                 wrapper = analyse(text.decode(), operator_schema)
                 points = self._plan(wrapper, entry.hooks)
                 code_swap.swap_again(module, wrapper, entry.path, entry.hooks, points, len(entry.hooks.plans) - 1)
-            except (OSError, code_swap.SwapError) as error:
+            except Exception as error:
                 self._sink.failed("configure", error)
 
     def _plan(self, wrapper: WrapperSource, hooks: launches.GraphHooks) -> list[ReadPoint]:
-        """The places to read at; the hooks learn the same plan."""
+        """The places to read at; the hooks learn the same plan. What fails here costs values, not launches."""
+        try:
+            return self._read_plan(wrapper, hooks)
+        except Exception as error:
+            self._sink.failed("values", error)
+            hooks.plans.append(None)
+            return []
+
+    def _read_plan(self, wrapper: WrapperSource, hooks: launches.GraphHooks) -> list[ReadPoint]:
         config = self._config
         if config.level not in ("values", "save"):
             hooks.plans.append(None)
@@ -135,13 +151,17 @@ class WrapperHook:
             values.Place([_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save)
             for point in points
         ]
-        hooks.plans.append(values.Plan(places, config, self._sink))
         if wrapper.is_cuda and compat.uses_cuda_graphs():
             _preload()
+        elif not wrapper.is_cuda and (why := why_not_compiled()) is not None:
+            self._sink.skipped(Skipped("quick statistics", f"{why}; torch's operations are used"))
+        hooks.plans.append(values.Plan(places, config, self._sink))
         return points
 
     def detach(self) -> None:
         """Take every hook out; the original code objects run again."""
+        with self._lock:
+            self._is_detached = True
         self._undo.close()
         for waiting in self._waiting.values():
             for entry in waiting:  # the traces never came
@@ -202,12 +222,11 @@ class WrapperHook:
             memory=wrapper.memory,
         )
         hooks = launches.GraphHooks(self._sink, graph, _frame(graph), _capture_check(wrapper))
-        points = self._plan(wrapper, hooks)
         try:
-            self._swaps.append(code_swap.swap(module, wrapper, path, hooks, points, len(hooks.plans) - 1))
-            self._instrumented.append(
-                _Instrumented(weakref.ref(module), path, _digest(source.encode()), hooks),
-            )
+            with self._lock:
+                points = self._plan(wrapper, hooks)
+                self._swaps.append(code_swap.swap(module, wrapper, path, hooks, points, len(hooks.plans) - 1))
+                self._instrumented.append(_Instrumented(weakref.ref(module), path, _digest(source.encode()), hooks))
         except (code_swap.SwapError, ValueError, SyntaxError) as error:
             self._report(replace(graph, sites=[], not_recorded=f"the hooks do not fit: {error}"), source)
             return

@@ -34,6 +34,8 @@ class _Captured:
     call: Call
     enter: Callable[[], int]
     """Tells the step tracker of a call; gives its step."""
+    wants_step: Callable[[int], bool]
+    """Values of a replay in this step are asked for."""
     sites: list[int]
     together: Together | None
     blocks: list[CapturedBlock]
@@ -66,25 +68,29 @@ class CapturedCalls:
         self._replays.detach()
         self._by_graph.clear()
 
-    def add(self, call: Call, enter: Callable[[], int]) -> bool:
+    def add(self, call: Call, enter: Callable[[], int], wants_step: Callable[[int], bool]) -> bool:
         """A call that was captured has ended. False: into a graph whose capture was not seen to begin."""
         graph = self._replays.current()
+        found, call.readings = call.readings, []
         if graph is None:
             return False
-        why = {block: getattr(block, "skipped", None) for _, block in call.readings}
-        for reason in sorted({reason for reason in why.values() if reason is not None}):
+        why = [_why_not(block) for _, block in found]
+        for reason in sorted({reason for reason in why if reason is not None}):
             self._skipped(Skipped("values inside of a CUDA graph", reason, call.graph))
-        readings = [(prepared, block) for prepared, block in call.readings if why[block] is None]
+        readings = [reading for reading, reason in zip(found, why, strict=True) if reason is None]
         blocks: list[Any] = [block for _, block in readings]
         together = Together([prepared for prepared, _ in readings]) if readings else None
-        call.readings = []
-        captured = _Captured(call, enter, call.rows[0::3], together, blocks)
+        captured = _Captured(call, enter, wants_step, call.rows[0::3], together, blocks)
         with self._lock:
             if id(graph) not in self._by_graph:
                 self._by_graph[id(graph)] = []
                 weakref.finalize(graph, self._forget, id(graph)).atexit = False
             self._by_graph[id(graph)].append(captured)
         return True
+
+    def is_capturing(self) -> bool:
+        """On any thread."""
+        return self._replays.is_capturing()
 
     def _on_capture(self, graph: Any, begins: bool) -> None:
         """What was read before goes to the host now: during a capture it could not."""
@@ -97,22 +103,23 @@ class CapturedCalls:
             arena.forget(graph)
 
     def _forget(self, number: int) -> None:
-        with self._lock:
-            self._by_graph.pop(number, None)
+        self._by_graph.pop(number, None)  # no lock: the garbage collector calls this, perhaps from under one
 
     def _on_replay(self, graph: Any, start_ns: int, end_ns: int) -> None:
         captured = self._by_graph.get(id(graph))
         if not captured:
             return
         try:
-            snapshots = _snapshots(graph) if any(one.blocks for one in captured) else None
+            snapshots: Sequence[Snapshot] | None = None
             replayed: dict[int, Call] = {}
             for one in sorted(captured, key=lambda one: one.call.number):  # a call begins before those inside it
                 # What was not captured with it, as the function around a partition, runs in Python now too.
                 parent = replayed.get(one.call.parent.number) or running_call() if one.call.parent else None
                 call = replayed[one.call.number] = _replay(one, parent, start_ns, end_ns)
-                if one.together is not None and snapshots is not None:
-                    call.readings = [(one.together, _ReplayedBlock(one.blocks, snapshots))]
+                if one.together is not None and one.wants_step(call.step):
+                    snapshots = snapshots or _snapshots(graph)
+                    if snapshots is not None:
+                        call.readings = [(one.together, _ReplayedBlock(one.blocks, snapshots))]
                 self._finish(call)
         except Exception as error:
             self._failed("replay", error)
@@ -131,6 +138,22 @@ def _replay(captured: _Captured, parent: Call | None, start_ns: int, end_ns: int
     call.rows[1::3] = [start_ns] * launches
     call.rows[2::3] = [end_ns] * launches
     return call
+
+
+def _why_not(block: Any) -> str | None:
+    """Why what a captured reading finds cannot be known for each replay."""
+    if hasattr(block, "of"):
+        why: str | None = block.skipped
+        return why
+    return getattr(block, "skipped", None) or "it reads tensors that are not on the device of the graph"
+
+
+def forget_parent_devices() -> None:
+    """In a forked child: CUDA cannot be used there, and the locks may be held by threads that are gone."""
+    for name in ("tracer.runtime.stats.arena", "tracer.runtime.stats.cpu"):
+        module = sys.modules.get(name)
+        if module is not None:
+            module.forget_parent_process()
 
 
 def _arenas() -> list[Arena]:

@@ -41,6 +41,14 @@ class EventTimer:
         events: list[Any] = []
 
         def mark() -> None:
+            if events and events[-1] is None:
+                return
+            try:
+                record()
+            except Exception:  # a capture has begun, or the device has failed: this call is not measured
+                events.append(None)
+
+        def record() -> None:
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
             events.append(event)
@@ -58,10 +66,10 @@ class EventTimer:
         records = []
         while self._waiting:
             call, events = self._waiting[0]
-            if call.end_ns == 0 or (events and not events[-1].query()):
+            if call.end_ns == 0 or (events and events[-1] is not None and not events[-1].query()):
                 break
             self._waiting.popleft()
-            if events and len(events) % 2 == 0:
+            if events and events[-1] is not None and len(events) % 2 == 0:
                 records.append(_times(call, events))
         return records
 

@@ -113,13 +113,13 @@ class GraphHooks:
             call.thread = _thread.ident
             call.step = parent.step if parent else self._sink.enter(self._frame, self._phase)
             reads = self.plans[plan]
-            if reads is not None and reads.wants_step(call.step):
-                call.read = reads.read
             if self._is_capturing is not None:
                 if self._is_capturing():
                     call.state = "captured"
                 else:
                     call.mark = self._sink.timer.wanted(call)
+            if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
+                call.read = reads.read
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
@@ -129,6 +129,10 @@ class GraphHooks:
 
     def _enter(self) -> int:
         return self._sink.enter(self._frame, self._phase)
+
+    def _wants_step(self, step: int) -> bool:
+        reads = self.plans[-1]
+        return reads is not None and reads.wants_step(step)
 
     def _say_replays(self) -> None:
         if not self._captured:
@@ -142,7 +146,7 @@ class GraphHooks:
             stack = _thread.stack
             while stack and stack.pop() is not call:
                 pass
-            if call.state == "captured" and not self._sink.captured.add(call, self._enter):
+            if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._wants_step):
                 self._say_replays()
             self._sink.finish(call)
             if self._is_capturing is not None:

@@ -42,6 +42,10 @@ class Replays:
             graph = captured.get(threading.get_ident())
             return graph if graph is not None or len(captured) > 1 else next(iter(captured.values()), None)
 
+    def is_capturing(self) -> bool:
+        """Some thread captures a graph."""
+        return bool(self._captured)
+
     def attach(self) -> None:
         """Wraps the methods. Does nothing where torch has no CUDA graphs."""
         import torch

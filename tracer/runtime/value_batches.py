@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 MOST_ROWS = 65_536
+MOST_LAYOUTS = 4096
+"""That are known: sizes that vary from call to call make ever new ones."""
 FLOAT32_INTEGERS = 2.0**24
 _INTEGERS = ("int", "uint", "bool", "quint", "qint")
 
@@ -29,6 +33,7 @@ class ValueBatches:
     def __init__(self) -> None:
         self._calls: deque[Call] = deque()
         self._layouts: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int8]]] = {}
+        self._numbers = count()
 
     def add(self, call: Call) -> None:
         self._calls.append(call)
@@ -38,9 +43,8 @@ class ValueBatches:
         self._calls.clear()
         self._layouts.clear()
 
-    def take(self, wait: bool) -> list[ValueLayout | Values]:
+    def take(self, wait: bool) -> Iterator[ValueLayout | Values]:
         """Records of the calls whose rows are there, oldest first; with `wait` of all of them."""
-        records: list[ValueLayout | Values] = []
         while self._calls:
             calls, layouts, blocks, kinds, size = [], [], [], [], 0
             while self._calls and size < MOST_ROWS:
@@ -52,7 +56,7 @@ class ValueBatches:
                 self._calls.popleft()
                 number, kind, new = self._layout(call)
                 if new is not None:
-                    records.append(new)
+                    yield new
                 calls.append(call.number)
                 layouts.append(number)
                 blocks += [rows for rows in found if rows is not None]
@@ -61,15 +65,16 @@ class ValueBatches:
                 call.readings = []
             if not calls:
                 break
-            records.append(encode(calls, layouts, joined(blocks), np.concatenate(kinds)))
-        return records
+            yield encode(calls, layouts, joined(blocks), np.concatenate(kinds))
 
     def _layout(self, call: Call) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
         key = (call.graph, *[prepared.number for prepared, _ in call.readings])
         known = self._layouts.get(key)
         if known is not None:
             return (*known, None)
-        number = len(self._layouts)
+        if len(self._layouts) >= MOST_LAYOUTS:
+            self._layouts.clear()
+        number = next(self._numbers)
         prepared = [one for one, _ in call.readings]
         kinds = np.array([_kind(row.dtype) for p in prepared for row in p.rows], dtype=np.int8)
         self._layouts[key] = number, kinds

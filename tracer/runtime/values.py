@@ -18,8 +18,6 @@ from tracer.runtime.stats.parts import parts
 from tracer.runtime.stats.readers import reader_for
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from tracer.config import TraceConfig
     from tracer.runtime.launches import Call
     from tracer.runtime.save import TensorSaver
@@ -89,28 +87,20 @@ class Prepared:
     def __init__(self, planned: Sequence[Planned], values: Sequence[Any], most_bytes: int | None) -> None:
         found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
         found.sort(key=lambda one: one[2].tensor is None)  # stable: what cannot be read comes last
-        groups: list[list[Tensor]] = []
-        for _, _, part in found:
-            if part.tensor is not None:
-                if not groups or groups[-1][0].device != part.tensor.device:
-                    groups.append([])
-                groups[-1].append(part.tensor)
+        tensors = [part.tensor for _, _, part in found if part.tensor is not None]
+        reader = reader_for(tensors, sys.maxsize if most_bytes is None else most_bytes)
+        unread = len(found) - len(tensors)
         self.number = next(_numbers)
-        readers: list[Reader] = [
-            reader_for(group, sys.maxsize if most_bytes is None else most_bytes) for group in groups
-        ]
-        looked_at = [n for reader in readers for n in reader.looked_at]
-        looked_at += [0] * (len(found) - len(looked_at))
         self.rows = [
             Row(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
-            for (p, item, part), n in zip(found, looked_at, strict=True)
+            for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
         ]
         members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]
-        unread = sum(part.tensor is None for _, _, part in found)
-        self.is_plain = len(groups) == 1 and [id(t) for t in groups[0]] == [id(_at(values, *at)) for at in members]
-        self._members = members if any(item is not None for _, item in members) else None
-        self._reader: Callable[[Sequence[Any]], Block] = readers[0] if self.is_plain else _Parts(readers, unread)
-        self.read = self._reader if self._members is None or not self.is_plain else self._read_members
+        self.is_plain = not unread and [id(t) for t in tensors] == [id(_at(values, *at)) for at in members]
+        is_one_each = members == [(n, None) for n in range(len(values))]
+        self._members = None if is_one_each else members
+        self._reader: Callable[[Sequence[Any]], Block] = reader if self.is_plain else _Parts(reader, unread)
+        self.read = self._reader if is_one_each or not self.is_plain else self._read_members
         self.checks = [
             (n, item, tuple(member.shape), member.stride(), member.dtype)
             for n, item in (members if self.is_plain else ())
@@ -142,43 +132,29 @@ class Together:
 
 
 class _Parts:
-    """Reads arguments that are no plain tensors, or that are on several devices, part by part."""
+    """Reads arguments that are no plain tensors, part by part."""
 
-    def __init__(self, readers: Sequence[Reader], unread: int) -> None:
-        self._readers, self._unread = readers, unread
+    def __init__(self, reader: Reader, unread: int) -> None:
+        self._reader, self._unread = reader, unread
 
     def __call__(self, values: Sequence[Any]) -> Block:
-        tensors = [part.tensor for value in values for _, part in _parts(value) if part.tensor is not None]
-        blocks, start = [], 0
-        for reader in self._readers:
-            blocks.append(reader(tensors[start : start + len(reader.looked_at)]))
-            start += len(reader.looked_at)
-        return blocks[0] if len(blocks) == 1 and not self._unread else Several(blocks, self._unread)
+        block = self._reader([part.tensor for value in values for _, part in _parts(value) if part.tensor is not None])
+        return _WithUnread(block, self._unread) if self._unread else block
 
 
 @dataclass(frozen=True, eq=False)
-class Several:
-    """Blocks of several readers, then rows of what could not be read."""
+class _WithUnread:
+    """A block, then rows of what could not be read."""
 
-    blocks: list[Any]
+    block: Block
     unread: int
 
-    @property
-    def skipped(self) -> str | None:
-        """Why one of them was not read, inside of a CUDA graph."""
-        return next((why for block in self.blocks if (why := getattr(block, "skipped", None)) is not None), None)
-
-    def of(self, snapshots: Any) -> Several:
-        """For captured blocks: what they are in a replay."""
-        return Several([block.of(snapshots) for block in self.blocks], self.unread)
-
     def rows(self) -> npt.NDArray[Any] | None:
-        found = [block.rows() for block in self.blocks]
-        there = [rows for rows in found if rows is not None]
-        return np.concatenate([*there, np.repeat(_FILLER, self.unread)]) if len(there) == len(found) else None
+        found = self.block.rows()
+        return None if found is None else np.concatenate([found, np.repeat(_FILLER, self.unread)])
 
     def wait(self) -> npt.NDArray[Any]:
-        return np.concatenate([*(block.wait() for block in self.blocks), np.repeat(_FILLER, self.unread)])
+        return np.concatenate([self.block.wait(), np.repeat(_FILLER, self.unread)])
 
 
 class Place:

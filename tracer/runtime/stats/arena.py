@@ -57,6 +57,13 @@ def arena_of(device: int) -> Arena:
     return found
 
 
+def forget_parent_process() -> None:
+    """In a forked child, where no CUDA memory of the parent can be used."""
+    global _arenas_lock
+    _arenas_lock = threading.Lock()
+    _arenas.clear()
+
+
 def arenas() -> list[Arena]:
     """The arenas that exist."""
     return list(_arenas.values())
@@ -167,8 +174,10 @@ class Arena:
         region = self._regions.get(id(graph))
         if region is None or self._is_capturing():
             return None
-        stream = self._raw_stream(self.device)
-        with self._lock:
+        import torch
+
+        with torch.cuda.device(self.device), self._lock:
+            stream = self._raw_stream(self.device)
             found = []
             for extent, used in zip(region.extents, region.used, strict=True):
                 found.append(Snapshot(self))

@@ -27,6 +27,12 @@ KEEPS_GIL = 128 * 1024
 _building = threading.Lock()
 
 
+def forget_parent_process() -> None:
+    """In a forked child: a thread that compiled is not there."""
+    global _building
+    _building = threading.Lock()
+
+
 class ToolchainError(RuntimeError):
     """No C++ compiler that makes a library for this process."""
 

@@ -22,6 +22,7 @@ PROGRAMS_PER_MULTIPROCESSOR = 4
 MOST_REGISTERS = 64
 """Of a thread: four programs fit on a multiprocessor, and what is in flight then fills the bandwidth."""
 NOT_LOADED = "its kernel was not loaded before the capture of a CUDA graph"
+FREED = "its memory has been freed"
 
 _launchers: dict[tuple[int, int, bool], Launcher] = {}
 
@@ -86,14 +87,17 @@ class CudaReader:
         return self._start(arena, tensors)
 
     def _start(self, arena: Arena, tensors: Sequence[Tensor]) -> ReadBlock:
+        addresses = [t.data_ptr() for t in tensors]
+        if 0 in addresses and any(not at and count for at, count in zip(addresses, self.looked_at, strict=True)):
+            return SkippedBlock(len(self.looked_at), FREED)
         if self._only is not None:
             launcher, programs, table, rest = self._only
-            return arena.read_one(launcher, programs, len(tensors), table, [t.data_ptr() for t in tensors], rest)
+            return arena.read_one(launcher, programs, len(tensors), table, addresses, rest)
         launches = []
         for launcher, group, table in zip(self._launchers, self._groups, self._addresses, strict=True):
             if group.programs:
-                chosen = tensors[group.first : group.first + group.size]
-                arguments = (table, *[t.data_ptr() for t in chosen], *group.rest, *launcher.tail)
+                chosen = addresses[group.first : group.first + group.size]
+                arguments = (table, *chosen, *group.rest, *launcher.tail)
                 launches.append((launcher, group.programs, group.first, arguments))
         return arena.read(launches, len(self.looked_at))
 

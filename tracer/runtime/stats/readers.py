@@ -22,13 +22,14 @@ def reader_for(tensors: Sequence[Tensor], most_bytes: int) -> Reader:
     Raises KeyError for a dtype that cannot be read: `parts` gives no such tensor.
     """
     with without_torch_function():
-        devices = [tensor.device.type for tensor in tensors]
+        devices = [tensor.device for tensor in tensors]
         kinds = list(dict.fromkeys(devices))
         if len(kinds) <= 1:
-            return _reader(kinds[0] if kinds else "cpu", tensors, most_bytes)
+            return _reader(kinds[0].type if kinds else "cpu", tensors, most_bytes)
         places = {kind: [i for i, device in enumerate(devices) if device == kind] for kind in kinds}
         return MixedReader(
-            [(_reader(kind, [tensors[i] for i in at], most_bytes), at) for kind, at in places.items()], len(tensors)
+            [(_reader(kind.type, [tensors[i] for i in at], most_bytes), at) for kind, at in places.items()],
+            len(tensors),
         )
 
 
