@@ -37,7 +37,9 @@ class Read:
     moment: Moment
     expression: ast.expr
     is_fixed: bool
-    """Its size cannot vary from call to call: the wrapper allocates it, or checks it, with constants."""
+    """Nothing about it can vary from call to call: the wrapper allocates it with constants."""
+    is_checked: bool = False
+    """Its size and stride cannot vary: the wrapper compares them with constants. Its device may."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class _Storage:
     rows: dict[str, Version] = field(default_factory=dict)
     """Where what it holds now stands, by the part of it that was read."""
     is_fixed: bool = False
+    is_checked: bool = False
     is_fresh: bool = False
     """Taken over from a buffer that is dead: what it holds is of use to nobody but an in-place kernel."""
     is_as_given: bool = True
@@ -203,7 +206,7 @@ class _Follower:
         if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
             name = ast.unparse(call.args[0])
             view = self._view(name)
-            view.storage.is_fixed |= _checked(statement) is not None and view.storage.held == "input"
+            view.storage.is_checked |= _checked(statement) is not None and view.storage.held == "input"
             if view.extent == WHOLE:
                 view.extent = _extent(call.args[1], [])
                 if WHOLE in view.storage.rows:
@@ -372,9 +375,10 @@ class _Follower:
     ) -> None:
         if isinstance(expression, ast.Constant):  # an expression that must not be evaluated twice
             return
-        is_fixed = storage.is_fixed and len({node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
-                                            - {"reinterpret_tensor"}) == 1  # fmt: skip
-        read = Read(row.site, row.argument, row.moment, expression, is_fixed)
+        names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}
+        has_symbols = len(names) != 1
+        is_fixed, is_checked = storage.is_fixed and not has_symbols, storage.is_checked and not has_symbols
+        read = Read(row.site, row.argument, row.moment, expression, is_fixed, is_checked)
         if self.deferred and len(self.pending) >= MOST_AT_ONCE:
             self._flush(statement, place)
         self.pending.append((read, storage))
@@ -388,7 +392,7 @@ class _Follower:
         if self.entry is None or not names <= self.given or isinstance(expression, ast.Constant):
             self._read(row, expression, storage, statement, "before")
             return
-        read = Read(row.site, row.argument, row.moment, expression, names <= self.checked)
+        read = Read(row.site, row.argument, row.moment, expression, False, names <= self.checked)
         last = self.inputs[-1] if self.inputs else None
         if last is None or len(last) >= MOST_AT_ONCE:
             self.inputs.append([read])

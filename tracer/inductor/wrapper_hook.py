@@ -266,7 +266,13 @@ def _planned(wrapper: WrapperSource, read: Read) -> values.Planned:
     launch = wrapper.launches[read.site].site
     argument = launch.arguments[read.argument]
     return values.Planned(
-        read.site, read.argument, read.moment, launch.kernel, argument.buffer or argument.name, read.is_fixed
+        read.site,
+        read.argument,
+        read.moment,
+        launch.kernel,
+        argument.buffer or argument.name,
+        read.is_fixed,
+        read.is_checked,
     )
 
 

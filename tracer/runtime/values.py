@@ -47,6 +47,8 @@ class Planned(NamedTuple):
     name: str
     is_fixed: bool
     """Nothing about it can vary from call to call."""
+    is_checked: bool = False
+    """Its size and stride cannot."""
 
 
 class Row(NamedTuple):
@@ -101,19 +103,30 @@ class Prepared:
         self._members = None if is_one_each else members
         self._reader: Callable[[Sequence[Any]], Block] = reader if self.is_plain else _Parts(reader, unread)
         self.read = self._reader if is_one_each or not self.is_plain else self._read_members
-        self.checks = [
+        self._checks = [
             (n, item, tuple(member.shape), member.stride(), member.dtype)
             for n, item in (members if self.is_plain else ())
-            if not planned[n].is_fixed
+            if not planned[n].is_fixed and not planned[n].is_checked
             for member in (_at(values, n, item),)
         ]
+        # The state of a random generator is on the host, and on the device while a CUDA graph is captured.
+        self._on_device = [
+            (n, item, bool(_at(values, n, item).is_cuda))
+            for n, item in (members if self.is_plain else ())
+            if not planned[n].is_fixed
+        ]
+        self.is_sure = self.is_plain and not self._on_device
+        """Nothing can vary."""
         self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
 
     def fits(self, values: Sequence[Any]) -> bool:
         """These values have the form that was prepared for."""
         if not self.is_plain or any(len(values[n]) != count for n, count in self._counts):
             return False
-        for n, item, shape, stride, dtype in self.checks:
+        for n, item, is_cuda in self._on_device:
+            if (values[n] if item is None else values[n][item]).is_cuda is not is_cuda:
+                return False
+        for n, item, shape, stride, dtype in self._checks:
             value = values[n] if item is None else values[n][item]
             if value.shape != shape or value.stride() != stride or value.dtype is not dtype:
                 return False
@@ -228,9 +241,9 @@ class Plan:
             if where is None:
                 return
             prepared = where.last
-            if prepared is None or not prepared.is_plain or (prepared.checks and not prepared.fits(values)):
+            if prepared is None or not prepared.fits(values):
                 prepared = where.prepare(values)
-                if prepared.is_plain and not prepared.checks and where.save is None:
+                if prepared.is_sure and where.save is None:
                     self._quick[place] = prepared
             call.readings.append((prepared, prepared.read(values)))
             if where.save is not None:
