@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,23 @@ import tracer
 from tests.capture.logs import Trace
 from tests.capture.test_values import rows
 from tests.gpu.test_capture import Step, transformer
+from tracer.runtime.stats.arena import arenas
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
     pytest.mark.filterwarnings("default"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def no_graphs_of_other_tests() -> None:
+    """Rows inside of CUDA graphs are few, and belong to a graph as long as it is there."""
+    torch._dynamo.reset()
+    gc.collect()
+    for arena in arenas():
+        for graph in list(arena._regions):
+            arena._release(graph)
 
 
 def record(folder: Path, make: Callable[[], Step], steps: int = 6, **settings: Any) -> tuple[list[list[Any]], Trace]:

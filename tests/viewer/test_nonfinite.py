@@ -336,7 +336,7 @@ def test_a_fused_kernel_names_all_of_its_lines(opened: Open) -> None:
     log.call(program, 0, buf1=NAN, buf2=NAN)
     trace = opened(log.end())
     (finding,) = all_findings(trace)
-    assert finding.evidence["lines"] == []
+    assert finding.evidence["lines"] == ["/src/model.py:11"]
     (site,) = site_rows(trace, [1])
     one, other = SourceLine("model.py", 11, "forward", "a"), SourceLine("model.py", 12, "forward", "b")
     assert value_text.lines(replace(site, stacks=[[one], [other], [], [one]])) == ["model.py:11", "model.py:12"]

@@ -186,7 +186,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         kernel=site.kernel,
         buffer=argument.buffer or None,
         argument=argument.name,
-        source=text.source_line(site),
+        source=text.source_line(site, infinite=not case.is_nan),
         log=flow.log,
     )
 

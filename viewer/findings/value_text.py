@@ -160,10 +160,13 @@ def inside(site: SiteRow) -> str | None:
     return f"one kernel computes {len(names)} operators ({listed}{rest}): nothing inside it can be seen"
 
 
-def source_line(site: SiteRow) -> SourceLine | None:
-    """The line of model source that a launch computes; of several the one with what most often makes NaN."""
+def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
+    """The line of model source that a launch computes; of several the one with what most often makes NaN.
+
+    With `infinite`: or an infinity, which softmax never does.
+    """
     lines = [stack[-1] for stack in site.stacks if stack]
-    return max(lines, key=lambda line: _risk(line.code, site.kernel), default=None)
+    return max(lines, key=lambda line: _risk(line.code, site.kernel, infinite), default=None)
 
 
 def lines(site: SiteRow) -> list[str]:
@@ -172,9 +175,11 @@ def lines(site: SiteRow) -> list[str]:
     return list(dict.fromkeys(f"{line.file}:{line.line}" for line in found))
 
 
-def _risk(code: str, kernel: str) -> int:
+def _risk(code: str, kernel: str, infinite: bool) -> int:
     """How many operators of the kernel that can make NaN or infinities stand in a line."""
-    return sum(name in kernel and any(sign in code for sign in signs) for name, signs in _RISKY.items())
+    code = code.partition("#")[0]
+    risky = {name: signs for name, signs in _RISKY.items() if not (infinite and name == "softmax")}
+    return sum(name in kernel and any(sign in code for sign in signs) for name, signs in risky.items())
 
 
 def place(source: SourceLine | None) -> str | None:
