@@ -289,8 +289,11 @@ class Arena:
             self._graph_rows += new.rows
             return new
         if fitting:
-            new = min(fitting, key=lambda one: one.rows)
-            self._free.remove(new)
+            found = min(fitting, key=lambda one: one.rows)
+            self._free.remove(found)
+            new = Extent(found.first, min(wanted, found.rows))
+            if new.rows < found.rows:
+                self._free.append(Extent(new.first + new.rows, found.rows - new.rows))
         elif rows <= room:
             new = Extent(self._graph_rows, min(wanted, room))
             self._graph_rows += new.rows
