@@ -232,6 +232,71 @@ def test_deferred_readings_of_many_outputs_come_after_their_launch() -> None:
     assert len([read for read in reads(found) if read[2] == "after"]) == many
 
 
+def test_what_a_dead_buffer_left_is_nobodys_value() -> None:
+    body = """
+    buf0 = empty_strided_cpu((4, ), (1, ), torch.float32)
+    cpp_map(arg0_1, buf0)
+    buf1 = buf0; del buf0  # reuse
+    aten.index_put_(buf1, [arg1_1], arg2_1, False)
+    """
+    found = follow(wrapper(body), again=True)
+    assert held(found, 1, 0) == ("buf0", "uninitialised", None)
+    assert (1, 0, "before") not in reads(found)
+
+
+def test_deferred_readings_do_not_outlive_their_place_in_a_pool() -> None:
+    body = """
+    pool0 = empty_strided_cpu((64, ), (1, ), torch.uint8)
+    buf0 = alloc_from_pool(pool0, 0, torch.float32, (4, ), (1, ))
+    cpp_map(arg0_1, buf0)
+    buf1 = alloc_from_pool(pool0, 0, torch.float32, (4, ), (1, ))
+    cpp_map(arg1_1, buf1)
+    """
+    source = wrapper(body)
+    first = follow(source, deferred=True).points[0]
+    assert [read.site for read in first.reads if read.moment == "after"] == [0]
+    assert ast.unparse(first.statement).startswith("buf1 = alloc_from_pool")
+
+
+def test_an_input_that_a_subgraph_may_have_written_is_read_after_it() -> None:
+    text = f"""# AOT ID: ['0_inference']
+{KERNELS}
+def partition_0(args):
+    buf0, = args
+    args.clear()
+    cpp_inplace(buf0, buf0)
+    return ()
+def call(args):
+    arg0_1, arg1_1 = args
+    args.clear()
+    partition0_args = [arg0_1]
+    partition_0(partition0_args)
+    cpp_map(arg0_1, arg1_1)
+"""
+    source = analyse(text, operator_schema)
+    points = follow(source, deferred=True).points
+    (point,) = [p for p in points if any((r.site, r.moment) == (2, "before") for r in p.reads)]
+    assert not ast.unparse(point.statement).startswith("args.clear")
+    assert point.statement.lineno > _line(source, "partition_0(partition0_args)")
+
+
+def test_a_copy_that_comes_later_is_not_read_at_once() -> None:
+    found = follow(wrapper("arg0_1.copy_(arg1_1, True)\ncpp_map(arg0_1, arg2_1)"))
+    assert (0, 0, "after") not in reads(found)
+    assert held(found, 1, 0)[1] is None
+
+
+def test_a_view_whose_size_varies_is_looked_at_in_each_call() -> None:
+    body = """
+    s0 = arg1_1
+    buf0 = empty_strided_cpu((64, ), (1, ), torch.float32)
+    cpp_map(arg0_1, buf0)
+    cpp_map(reinterpret_tensor(buf0, (s0, 4), (4, 1), 0), arg2_1)
+    """
+    read = [r for p in follow(wrapper(body)).points for r in p.reads if (r.site, r.moment) == (1, "before")]
+    assert [r.is_fixed for r in read] == [False]
+
+
 def test_sizes_that_vary_are_looked_at_in_each_call() -> None:
     fixed = follow(wrapper(CHAIN)).points
     assert [read.is_fixed for point in fixed for read in point.reads] == [False, True, True]
