@@ -10,11 +10,11 @@ reads it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Literal
 
+from tracer.inductor.statements import allocation, checked_tensor, copies_later, extent_of, names_in
 from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted, wrapper_functions
 from tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
 
@@ -129,7 +129,7 @@ class _Follower:
                 if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
                     self.entry = statement
                     self.given = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            elif name := _checked(statement):
+            elif name := checked_tensor(statement):
                 self.entry = statement
                 self.checked.add(name)
             elif not (isinstance(statement, ast.Expr) and ast.unparse(statement) == "args.clear()"):
@@ -197,7 +197,7 @@ class _Follower:
             return None
         view = self._view(name)
         if isinstance(expression, ast.Call) and dotted(expression.func) == "reinterpret_tensor":
-            return _View(view.storage, _extent(expression.args[1], expression.args[3:4]))
+            return _View(view.storage, extent_of(expression.args[1], expression.args[3:4]))
         return view if isinstance(expression, ast.Name) else _View(view.storage, text)
 
     def _sizes(self, statement: ast.stmt) -> None:
@@ -206,9 +206,9 @@ class _Follower:
         if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
             name = ast.unparse(call.args[0])
             view = self._view(name)
-            view.storage.is_checked |= _checked(statement) is not None and view.storage.held == "input"
+            view.storage.is_checked |= checked_tensor(statement) is not None and view.storage.held == "input"
             if view.extent == WHOLE:
-                view.extent = _extent(call.args[1], [])
+                view.extent = extent_of(call.args[1], [])
                 if WHOLE in view.storage.rows:
                     view.storage.rows[view.extent] = view.storage.rows.pop(WHOLE)
 
@@ -218,7 +218,8 @@ class _Follower:
             self._rebind(name, statement)
             if event.event == "pool_member":  # it may lie where a dead one was, which no statement frees
                 self._flush(statement, "before")
-            self.names[name] = _allocated(name, statement)
+            found = allocation(statement)
+            self.names[name] = _View(_Storage(name, found.held, is_fixed=found.is_fixed), found.extent or WHOLE)
         elif event.event in ("reuse", "alias") and of is not None:
             value = statement.value if isinstance(statement, ast.Assign) else None
             view = self._seen(value) if value is not None else self._view(of)
@@ -237,7 +238,7 @@ class _Follower:
 
     def _rebind(self, name: str, statement: ast.stmt) -> None:
         """`name` will mean something else: what waits to be read through it is read first."""
-        if any(name in _names(read.expression) for read, _ in self.pending):
+        if any(name in names_in(read.expression) for read, _ in self.pending):
             self._flush(statement, "before")
 
     def _member(self, name: str, value: ast.expr) -> _View:
@@ -267,7 +268,7 @@ class _Follower:
         if site.kind == "subgraph":
             self._subgraph(launch, statement)
             return
-        in_flight = (site.kind == "collective" and "wait_tensor" not in site.kernel) or _copies_later(launch)
+        in_flight = (site.kind == "collective" and "wait_tensor" not in site.kernel) or copies_later(launch)
         views = [self._seen(expression) for expression in launch.expressions]
         self._rebound(launch, statement)
         if site.kernel.split(".")[-1] in RESIZES or (site.kind == "fallback" and ".set_." in f"{site.kernel}."):
@@ -408,51 +409,3 @@ class _Follower:
             self.result.points[-1] = ReadPoint(statement, place, last.reads + reads)
         elif reads:
             self.result.points.append(ReadPoint(statement, place, reads))
-
-
-def _copies_later(launch: Launch) -> bool:
-    """``pinned.copy_(on_device, True)`` returns before the copy is there."""
-    call = launch.statement.value if isinstance(launch.statement, (ast.Expr, ast.Assign)) else None
-    if launch.site.kernel != "Tensor.copy_" or not isinstance(call, ast.Call):
-        return False
-    flags = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "non_blocking")]
-    return any(not (isinstance(flag, ast.Constant) and flag.value is False) for flag in flags)
-
-
-def _checked(statement: ast.stmt) -> str | None:
-    """The tensor that a statement compares with a constant size and stride."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or dotted(call.func) != "assert_size_stride" or len(call.args) < 3:
-        return None
-    is_constant = not any(isinstance(node, ast.Name) for part in call.args[1:3] for node in ast.walk(part))
-    return ast.unparse(call.args[0]) if is_constant else None
-
-
-def _allocated(name: str, statement: ast.stmt) -> _View:
-    call = statement.value if isinstance(statement, ast.Assign) else None
-    while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
-        call = call.args[0]
-    if not isinstance(call, ast.Call) or not call.args:
-        return _View(_Storage(name, "uninitialised"))
-    function = dotted(call.func) or ""
-    held: Held = "written" if function.endswith("zeros") else "uninitialised"
-    is_pool = function == "alloc_from_pool"
-    size = call.args[3] if is_pool and len(call.args) > 3 else call.args[0]
-    is_fixed = not is_pool and not any(isinstance(node, ast.Name) for a in call.args[:2] for node in ast.walk(a))
-    return _View(_Storage(name, held, is_fixed=is_fixed), _extent(size, []))
-
-
-def _extent(size: ast.expr, offset: list[ast.expr]) -> str:
-    """Part of a storage: two of the same extent hold the same elements, in whatever order."""
-    numbers = [member.value for member in getattr(size, "elts", []) if isinstance(member, ast.Constant)]
-    is_constant = isinstance(size, (ast.Tuple, ast.List)) and len(numbers) == len(size.elts)
-    elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_constant else ast.unparse(size)
-    start = ast.unparse(offset[0]) if offset else "0"
-    return f"{elements} from {start}"
-
-
-def _names(expression: ast.expr) -> Iterator[str]:
-    yield ast.unparse(expression)
-    for node in ast.walk(expression):
-        if isinstance(node, ast.Name):
-            yield node.id
