@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -120,9 +121,9 @@ def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield opened
 
 
-@pytest.fixture(scope="session")
-def address(trace: Trace) -> Iterator[str]:
-    """Where the dashboard of the trace is served."""
+@contextmanager
+def serving(trace: Trace) -> Iterator[str]:
+    """Serves the dashboard of a trace; its address."""
     with listen("127.0.0.1", 0) as bound:
         config = uvicorn.Config(
             create_app(trace), loop="asyncio", http="h11", ws="none", lifespan="off", log_level="error"
@@ -136,3 +137,10 @@ def address(trace: Trace) -> Iterator[str]:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         server.should_exit = True
         thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def address(trace: Trace) -> Iterator[str]:
+    """Where the dashboard of the trace is served."""
+    with serving(trace) as where:
+        yield where

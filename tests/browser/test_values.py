@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, serving
 from tests.viewer import value_log
-from viewer.app import create_app
 from viewer.queries.steps import timeline
 from viewer.rendering import timeline_height
 from viewer.report import render_report
-from viewer.server import listen
 from viewer.store.open import Trace, open_trace
 
 pytestmark = pytest.mark.browser
@@ -31,19 +26,8 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
 
 @pytest.fixture(scope="module")
 def served(values: Trace) -> Iterator[str]:
-    with listen("127.0.0.1", 0) as bound:
-        config = uvicorn.Config(
-            create_app(values), loop="asyncio", http="h11", ws="none", lifespan="off", log_level="error"
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
-        thread.start()
-        deadline = time.monotonic() + 20
-        while not server.started and time.monotonic() < deadline:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(10)
+    with serving(values) as where:
+        yield where
 
 
 def test_panel_shows_before_and_after(visit: Visit, served: str) -> None:

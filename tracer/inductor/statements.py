@@ -66,3 +66,8 @@ def names_in(expression: ast.expr) -> Iterator[str]:
     for node in ast.walk(expression):
         if isinstance(node, ast.Name):
             yield node.id
+
+
+def variables(expression: ast.expr) -> set[str]:
+    """The tensors and sizes that an argument is made of."""
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tracer.inductor.statements import allocation, checked_tensor, copies_later, extent_of, names_in
+from tracer.inductor.statements import allocation, checked_tensor, copies_later, extent_of, names_in, variables
 from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted, wrapper_functions
 from tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
 
@@ -276,13 +276,16 @@ class _Follower:
             self._unknown(views[:1])
             in_flight = True
         written = {id(v.storage) for v, a in zip(views, site.arguments, strict=False) if v and a.role != "in"}
-        if any(id(storage) in written for _, storage in self.pending):
-            self._flush(statement, "before")
+        self._flush_if_read(written, statement)
         facts = self._before(launch, views, statement)
-        if any(id(storage) in written for _, storage in self.pending):
-            self._flush(statement, "before")
+        self._flush_if_read(written, statement)
         facts += self._after(launch, views, statement, in_flight)
         self.result.sites[site.site] = replace(self.result.sites[site.site], arguments=facts)
+
+    def _flush_if_read(self, written: set[int], statement: ast.stmt) -> None:
+        """What waits to be read in these storages is read before the launch writes them."""
+        if any(id(storage) in written for _, storage in self.pending):
+            self._flush(statement, "before")
 
     def _rebound(self, launch: Launch, statement: ast.stmt) -> None:
         for name in launch.bound:
@@ -376,7 +379,7 @@ class _Follower:
     ) -> None:
         if isinstance(expression, ast.Constant):  # an expression that must not be evaluated twice
             return
-        names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}
+        names = variables(expression)
         has_symbols = len(names) != 1
         is_fixed, is_checked = storage.is_fixed and not has_symbols, storage.is_checked and not has_symbols
         read = Read(row.site, row.argument, row.moment, expression, is_fixed, is_checked)
@@ -389,7 +392,7 @@ class _Follower:
     def _read_at_entry(self, row: Version, expression: ast.expr, storage: _Storage, statement: ast.stmt) -> None:
         """An input holds the same from the begin of the call to its first use: read there, with the others, it makes
         no reading come early when it is let go of."""
-        names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}
+        names = variables(expression)
         if self.entry is None or not names <= self.given or isinstance(expression, ast.Constant):
             self._read(row, expression, storage, statement, "before")
             return
