@@ -78,6 +78,23 @@ def test_special_values_anywhere(reader: Any, dtype: torch.dtype, at: int) -> No
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("share", [0.001, 0.5, 0.999, 1.0])
+def test_what_is_not_finite_among_the_rest(reader: Any, dtype: torch.dtype, share: float) -> None:
+    """In some blocks and not in others, around a mean that moves, beside zeros, subnormals and the largest numbers."""
+    tensor = random(dtype, 30000) + torch.arange(30000).div(4096, rounding_mode="floor").to(dtype) * 50
+    generator = torch.Generator().manual_seed(1)
+    special = torch.tensor([math.nan, -math.nan, math.inf, -math.inf, 0.0, torch.finfo(dtype).tiny / 4], dtype=dtype)
+    chosen = torch.rand(30000, generator=generator) < share
+    chosen[8192:12288] = False
+    chosen[20000:20480] = False
+    picks = torch.randint(0, 6 if share < 1 else 4, (30000,), generator=generator)
+    tensor = torch.where(chosen, special[picks], tensor)
+    tensor[29999] = torch.finfo(dtype).max if dtype is torch.float16 else 1e4
+    check(read(reader, tensor), row_of(tensor))
+    check(read(reader, tensor[12288:20000]), row_of(tensor[12288:20000]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("value", [math.nan, -math.inf, -0.0, 0.1])
 def test_constant_tensors(reader: Any, dtype: torch.dtype, value: float) -> None:
     tensor = torch.full((4200,), value, dtype=dtype)

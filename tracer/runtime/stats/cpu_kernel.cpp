@@ -2,8 +2,8 @@
 //
 // A tensor is read in blocks that stay in the cache. The fast look at a block computes only what vector
 // instructions give at memory speed: minimum, maximum, sums around a pivot, and how many elements are zero or
-// subnormal. A block that is not finite, whose squares leave the range or whose variance drowns in its mean gets an
-// exact second look. Moments of blocks are merged as in Chan, Golub, LeVeque 1983.
+// subnormal. A block that is not finite gets the same look with a mask over what is not; one whose squares leave the
+// range or whose variance drowns in its mean an exact look. Moments of blocks are merged as in Chan, Golub, LeVeque 1983.
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
@@ -209,7 +209,52 @@ Fast fast_look(const typename K::T* p, int64_t n, typename K::A pivot) {
   return out;
 }
 
-// ---- the exact second look -------------------------------------------------------------------------------------
+// The same of the finite elements, and how many are not.
+struct Masked : Fast {
+  int64_t bad = 0, nan = 0, positive = 0;
+};
+
+template <class K>
+COLD Masked masked_look(const typename K::T* p, int64_t n, typename K::A pivot) {
+  using T = typename K::T;
+  using A = typename K::A;
+  using V = Vec<A, K::LANES>;
+  using Bits = std::conditional_t<sizeof(A) == 4, uint32_t, uint64_t>;
+  using B = Vec<Bits, K::LANES>;
+  constexpr int WORDS = 64 / sizeof(T);
+  constexpr Bits ABS = ~(Bits)0 >> 1, INFINITE = sizeof(A) == 4 ? (Bits)0x7f800000u : (Bits)0x7ff0000000000000ull;
+  const V none{}, most = none + (A)INF;
+  Masked out;
+  V low = most, high = -most;
+  Vec<T, WORDS> tiny{}, bad{}, nan{}, positive{};
+  for (int64_t start = 0; start < n; start += FLUSH) {
+    const int64_t end = start + FLUSH < n ? start + FLUSH : n;
+    V sum{}, squares{};
+    for (int64_t i = start; i < end; i += 2 * K::LANES) {
+      V pair[2];
+      K::lanes(p + i, pair[0], pair[1], tiny);
+      for (int64_t j = 0; j < 2 * K::LANES; j += WORDS) {
+        const auto raw = load<Vec<T, WORDS>>(p + i + j), size = raw & K::ABS;
+        bad -= (Vec<T, WORDS>)(size >= K::INFINITE), nan -= (Vec<T, WORDS>)(size > K::INFINITE);
+        positive -= (Vec<T, WORDS>)(raw == K::INFINITE);
+      }
+      for (const V& x : pair) {
+        const auto finite = (bits_as<B>(x) & ABS) < INFINITE;
+        const V least = finite ? x : most, largest = finite ? x : -most, rest = finite ? x - pivot : none;
+        low = least < low ? least : low, high = largest > high ? largest : high;
+        sum += rest, squares += rest * rest;
+      }
+    }
+    out.sum += total(sum), out.squares += total(squares);
+  }
+  out.min = low[0], out.max = high[0];
+  for (int i = 1; i < K::LANES; i++) out.min = std::fmin(out.min, low[i]), out.max = std::fmax(out.max, high[i]);
+  for (int i = 0; i < WORDS; i++)
+    out.tiny += tiny[i], out.bad += bad[i], out.nan += nan[i], out.positive += positive[i];
+  return out;
+}
+
+// ---- the exact look -------------------------------------------------------------------------------------------
 
 // Moments of `n` > 0 finite numbers by two passes, scaled by a power of two where squares would leave the range.
 // `x` has room for a whole vector behind its end.
@@ -242,6 +287,14 @@ COLD void exact_moments(double* x, int64_t n, Partial& part) {
   part.moments.merge(n, ldexpl(mean + rest / n, power), ldexpl(std::fmax(0, total(squares) - rest * rest / n), 2 * power));
 }
 
+// Where one element is known to be bad.
+template <class K>
+int64_t first_bad(const typename K::T* p) {
+  int64_t i = 0;
+  while ((typename K::T)(p[i] & K::ABS) < K::INFINITE) i++;
+  return i;
+}
+
 template <class K>
 COLD void exact_look(const typename K::T* p, int64_t n, int64_t start, Partial& part) {
   double finite[BLOCK + 8];
@@ -262,11 +315,7 @@ COLD void exact_look(const typename K::T* p, int64_t n, int64_t start, Partial& 
   const int64_t bad = n - m;
   part.zero += zero, part.subnormal += subnormal - zero, part.near += K::NEAR ? near - bad : 0;
   part.nan += nan, part.positive += positive, part.negative += bad - nan - positive;
-  if (bad && part.first_bad < 0) {
-    int64_t i = 0;
-    while ((typename K::T)(p[i] & K::ABS) < K::INFINITE) i++;
-    part.first_bad = start + i;
-  }
+  if (bad && part.first_bad < 0) part.first_bad = start + first_bad<K>(p);
   if (m) exact_moments(finite, m, part);
 }
 
@@ -278,12 +327,20 @@ struct FloatBlocks {
   using A = typename K::A;
   static constexpr bool MAY_BE_BAD = true, SINGLE = sizeof(A) == 4;
   A pivot = 0;
+  bool was_bad = false;  // where one block is not finite the next is often not either
 
   bool trusted(const Fast& f, double n) const {
     if (!(f.squares < INF) || !std::isfinite(f.sum)) return false;
     if (f.squares == 0) return f.min == pivot && f.max == pivot;
     const double m2 = f.squares - f.sum * f.sum / n;
     return f.squares > n * (SINGLE ? 1e-30 : 1e-280) && m2 > f.squares * (SINGLE ? 1e-2 : 1e-6);
+  }
+
+  // The moments of `finite` elements, and counts among all `n`.
+  void take(const T* p, int64_t n, double finite, const Fast& f, Partial& part) const {
+    part.range(f.min, f.max);
+    part.moments.merge(finite, (long double)pivot + f.sum / finite, f.squares - f.sum * f.sum / finite);
+    counts(p, n, f, part);
   }
 
   void counts(const T* p, int64_t n, const Fast& f, Partial& part) const {
@@ -297,26 +354,40 @@ struct FloatBlocks {
     }
     if (K::NEAR && std::fmax(-f.min, f.max) >= K::value(K::NEAR)) {
       uint32_t near = 0;
-      for (int64_t i = 0; i < n; i++) near += (p[i] & K::ABS) >= K::NEAR;
+      for (int64_t i = 0; i < n; i++) near += (T)((p[i] & K::ABS) - K::NEAR) < (T)(K::INFINITE - K::NEAR);
       part.near += near;
     }
   }
 
+  COLD bool masked(const T* p, int64_t n, int64_t start, Partial& part) {
+    const Masked f = masked_look<K>(p, n, pivot);
+    was_bad = f.bad != 0;
+    if (f.bad < n) {
+      if (!trusted(f, n - f.bad)) return false;
+      take(p, n, n - f.bad, f, part);
+    }
+    part.nan += f.nan, part.positive += f.positive, part.negative += f.bad - f.nan - f.positive;
+    if (f.bad && part.first_bad < 0) part.first_bad = start + first_bad<K>(p);
+    return true;
+  }
+
+  // The looks say whether they could tell.
+  bool fast(const T* p, int64_t n, int64_t start, Partial& part) {
+    const Fast f = fast_look<K>(p, n, pivot);
+    if (!(f.squares < INF)) return masked(p, n, start, part);
+    if (!trusted(f, n)) return false;
+    take(p, n, n, f, part);
+    return true;
+  }
+
   void operator()(const T* p, int64_t n, int64_t start, Partial& part) {
     const int64_t whole = n & ~(int64_t)31;
-    if (whole) {
-      const Fast f = fast_look<K>(p, whole, pivot);
-      if (trusted(f, whole)) {
-        part.range(f.min, f.max);
-        part.moments.merge(whole, (long double)pivot + f.sum / whole, f.squares - f.sum * f.sum / whole);
-        counts(p, whole, f, part);
-      } else {
-        Partial exact;
-        exact_look<K>(p, whole, start, exact);
-        if (exact.moments.n) pivot = (A)exact.moments.mean;
-        if (!std::isfinite(pivot)) pivot = 0;
-        part.join(exact);
-      }
+    if (whole && !(was_bad ? masked(p, whole, start, part) : fast(p, whole, start, part))) {
+      Partial exact;
+      exact_look<K>(p, whole, start, exact);
+      if (exact.moments.n) pivot = (A)exact.moments.mean;
+      if (!std::isfinite(pivot)) pivot = 0;
+      part.join(exact);
     }
     if (n > whole) exact_look<K>(p + whole, n - whole, start + whole, part);
   }
