@@ -13,7 +13,6 @@ from fastapi import FastAPI, Request, Response
 
 from tracer._version import __version__
 from viewer import pages
-from viewer.queries import rows, rows_of_values
 
 if TYPE_CHECKING:
     from viewer.app import Dashboard
@@ -29,9 +28,6 @@ def create_api(dashboard: Dashboard) -> FastAPI:
         redoc_url=None,
         exception_handlers=dashboard.exception_handlers(),
     )
-    # The two modules of rows name each other; one of them only for type checkers, and the schema needs both.
-    for row in (rows.GraphRow, rows.MemoryStatementRow, rows.SiteRow, rows.SourceLine):
-        vars(rows_of_values).setdefault(row.__name__, row)
     for twin in pages.TWINS:
         _add(api, dashboard, twin)
     return api

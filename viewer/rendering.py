@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from viewer.queries.rows import (
         BufferDetail,
         CompileRow,
-        KernelArgument,
         RunRow,
         SiteRow,
         SourceLine,
@@ -110,16 +109,6 @@ def spread_text(spread: Spread) -> str:
 def curve_query(row: Any) -> str:
     """What stands in the address of a curve, in the order in which static/js/value_lines.js writes it."""
     return query_text({name: getattr(row, name) for name in ("site", "argument", "item", "part", "moment")})
-
-
-def curve_of(row: KernelArgument, site: SiteRow) -> str:
-    """The curve of an argument; of a list its first item, of a complex tensor its real part."""
-    tensors = next((other.tensors for other in site.arguments if other.argument == row.argument), [])
-    first = tensors[0] if tensors else {}
-    part = "real" if str(first.get("dtype", "")).startswith("complex") else None
-    return query_text({
-        "site": row.site, "argument": row.argument, "item": first.get("item"), "part": part, "moment": row.moment,
-    })  # fmt: skip
 
 
 def metric_text(value: object) -> str:
@@ -293,7 +282,6 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         spread=spread_text,
         slug=slug,
         curve_query=curve_query,
-        curve_of=curve_of,
         plotted=plotted,
         code=code_html,
         basename=formats.basename,

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,40 @@ def test_curve_begins_with_the_statistic_of_the_address(client: Client) -> None:
         ("buf0", "after"),
     ]
     assert shown["curve"]["limit"] == value_log.LIMIT
+
+
+def test_rows_of_several_processes_say_whose_they_are(tmp_path: Path) -> None:
+    for rank in range(2):
+        value_log.recorded(4, rank=rank, world_size=2, pid=4711 + rank).write(tmp_path / f"rank_{rank}.log")
+    with open_trace(tmp_path) as opened:
+        client = Client(opened)
+        detail = client.get("/kernels/extern_kernels.mm.json").json()["detail"]
+        assert {(row["log"], row["site"]) for row in detail["arguments"]} == {(0, 0), (1, 4)}
+        assert {row["log"] for row in detail["launches"]} == {0, 1}
+        assert client.get("/graphs/1/buffers/buf0.json").json()["detail"]["log"] == 1
+        assert client.get("/curves.json?site=4&argument=2").json()["curve"]["log"] == 1
+        for path in ("/kernels/extern_kernels.mm", "/graphs/1/buffers/buf0", "/curves?site=4&argument=2"):
+            assert "rank 1" in re.sub(r"<header.*?</nav>", "", client.get(path).text, flags=re.DOTALL), path
+
+
+def test_parts_of_a_complex_argument_are_rows_of_their_own(tmp_path: Path) -> None:
+    log = LogBuilder().record(synthetic.run(level="values"))
+    log.record(value_log.graph())
+    parts = replace(value_log.layout(), argument=[0, 0, 2, 0], part=["real", "imag", None, None])
+    log.record(replace(parts, dtype=["complex64", "complex64", "float16", "float16"], looked_at=[value_log.NUMEL] * 4))
+    log.record(synthetic.calls(0, 0, synthetic.MONOTONIC_NS)).record(value_log.values(0, 64.0))
+    with open_trace(log.write(tmp_path / "complex.log")) as opened:
+        client = Client(opened)
+        rows = client.get("/kernels/extern_kernels.mm.json").json()["detail"]["arguments"]
+        assert [(row["argument"], row["part"], row["moment"], row["rows"]) for row in rows] == [
+            (0, "real", "before", 1),
+            (0, "imag", "before", 1),
+            (2, None, "after", 1),
+        ]
+        html = client.get("/kernels/extern_kernels.mm").text
+        for part in ("real", "imag"):
+            assert client.get(f"/curves?site=0&argument=0&part={part}&moment=before").status_code == 200
+            assert f"part={part}" in html
 
 
 @pytest.mark.parametrize("path", ["/kernels/extern_kernels.mm", "/graphs/0/buffers/buf0", "/values"])

@@ -78,8 +78,10 @@ def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> B
     first_ns = min((start_ns for start_ns in starts if start_ns is not None), default=0)
     memory = [m for m in memory_statements(trace, graph) if m.buffer in found.names or m.of in found.names]
     order = {site: place for place, site in enumerate(found.sites)}
+    facts = graph_row(trace, graph)
     return BufferDetail(
         row=row,
+        log=facts.log if facts is not None else 0,
         limit=LIMITS.get(row.dtype or (shown[0][7] if shown else "")),
         versions=value_rows(trace, [values[:width] for values in shown]),
         steps=[step for *_, step, _, _ in shown],

@@ -84,9 +84,16 @@ def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> li
     found = sql.rows(trace, _SITES, [list(sites)])
     arguments = _arguments(trace, sites, call)
     return [
-        SiteRow(*[*row[:9], *map(sql.json_value, row[9:14]), _stacks(row[14]), arguments[row[0]], *row[15:]])
+        SiteRow(
+            *[*row[:9], *map(sql.json_value, row[9:13]), _once(row[13]), _stacks(row[14]), arguments[row[0]], *row[15:]]
+        )
         for row in found
     ]
+
+
+def _once(text: str) -> list[Any]:
+    """A JSON list without what it has already named."""
+    return list(dict.fromkeys(sql.json_value(text) or []))
 
 
 def _stacks(text: str) -> list[list[SourceLine]]:

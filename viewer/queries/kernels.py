@@ -38,13 +38,15 @@ _KERNELS = f"""
 _SPREAD_OF = ("numel", *STATISTICS)
 _SPREADS = ", ".join(f"min(v.{name}), max(v.{name}), count(DISTINCT v.{name})" for name in _SPREAD_OF)
 _ARGUMENTS = f"""
-    SELECT v.site, v.argument, a.name, a.role, a.buffer, v.moment, count(*), min({HEALTH_INDEX}), {_SPREADS}
+    SELECT v.log, v.site, v.argument, v.item, v.part, a.name, a.role, a.buffer, v.moment, count(*),
+           min({HEALTH_INDEX}), {_SPREADS}
     FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
-    WHERE list_contains(?, v.site) GROUP BY ALL ORDER BY v.site, v.argument, v.moment DESC
+    WHERE list_contains(?, v.site) GROUP BY ALL
+    ORDER BY v.site, v.argument, v.item NULLS FIRST, v.part DESC, v.moment DESC
 """
 _SIZES = """
-    SELECT site, argument, min_by(size, len(size)), max_by(size, len(size)), count(DISTINCT size) FROM tensors
-    WHERE list_contains(?, site) GROUP BY site, argument
+    SELECT site, argument, item, min_by(size, len(size)), max_by(size, len(size)), count(DISTINCT size) FROM tensors
+    WHERE list_contains(?, site) GROUP BY site, argument, item
 """
 _LAUNCHES = f"""
     SELECT l.launch, l.log, l.step, l.site, c.graph, l.start_ns, l.duration_ns, l.device_duration_ns,
@@ -113,18 +115,21 @@ def _code(trace: Trace, sites: Sequence[SiteRow]) -> CodePart | None:
 
 def _arguments(trace: Trace, sites: Sequence[int]) -> list[KernelArgument]:
     sizes = {
-        (site, argument): Spread("size", sql.json_value(low), sql.json_value(high), count)
-        for site, argument, low, high, count in sql.rows(trace, _SIZES, [list(sites)])
+        (site, argument, item): Spread("size", sql.json_value(low), sql.json_value(high), count)
+        for site, argument, item, low, high, count in sql.rows(trace, _SIZES, [list(sites)])
     }
     result = []
     for row in sql.rows(trace, _ARGUMENTS, [list(sites)]):
-        site, argument, name, role, buffer, moment, rows, health, *numbers = row
-        spreads = [size] if (size := sizes.get((site, argument))) else []
+        log, site, argument, item, part, name, role, buffer, moment, rows, health, *numbers = row
+        spreads = [size] if (size := sizes.get((site, argument, item))) else []
         spreads += _spreads(numbers)
         result.append(
             KernelArgument(
+                log=log,
                 site=site,
                 argument=argument,
+                item=item,
+                part=part,
                 name=name or f"argument {argument}",
                 role=role or "unknown",
                 buffer=buffer,

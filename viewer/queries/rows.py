@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from viewer.queries.rows_of_graphs import ArgumentRow as ArgumentRow
+from viewer.queries.rows_of_graphs import GraphDetail as GraphDetail
+from viewer.queries.rows_of_graphs import GraphRow as GraphRow
+from viewer.queries.rows_of_graphs import MemoryStatementRow as MemoryStatementRow
+from viewer.queries.rows_of_graphs import SiteRow as SiteRow
+from viewer.queries.rows_of_graphs import SourceLine as SourceLine
 from viewer.queries.rows_of_values import HEALTH as HEALTH
 from viewer.queries.rows_of_values import ArgumentValues as ArgumentValues
 from viewer.queries.rows_of_values import BufferDetail as BufferDetail
@@ -25,14 +31,6 @@ from viewer.queries.rows_of_values import ValueCurve as ValueCurve
 from viewer.queries.rows_of_values import ValueRow as ValueRow
 
 Severity = Literal["critical", "warning", "info"]
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    file: str
-    line: int
-    function: str
-    code: str
 
 
 @dataclass(frozen=True)
@@ -131,82 +129,6 @@ class StepRow:
     duration_ns: int | None
     launches: int
     calls: int
-
-
-@dataclass(frozen=True)
-class GraphRow:
-    graph: int
-    log: int
-    local_graph: int | None
-    wrapper_key: str | None
-    compile_id: str | None
-    aot_id: str | None
-    phase: str | None
-    cached: bool | None
-    dynamic: bool | None
-    launch_sites: int | None
-    calls: int | None
-    launches: int | None
-    duration_ns: int | None
-    """Host time of all its calls together."""
-    not_recorded: str | None
-    output_code: int | None
-
-
-@dataclass(frozen=True)
-class ArgumentRow:
-    argument: int
-    name: str
-    role: str
-    buffer: str | None
-    parameter: str | None
-    tensors: list[dict[str, Any]]
-    """What it was at run time: {item, dtype, size, stride, device, offset, storage_bytes,
-    storage}, `storage` an address; empty when never seen."""
-    storage: str | None = None
-    held: str | None = None
-    """What its memory holds when the launch begins: ``input``, ``written``, ``uninitialised``; None: not known."""
-
-
-@dataclass(frozen=True)
-class SiteRow:
-    site: int
-    graph: int
-    local_site: int
-    function: str
-    line: int
-    kernel: str
-    kind: str
-    operator: str | None
-    handle: str | None
-    snodes: list[str] | None
-    outputs: list[str]
-    source_nodes: list[str]
-    aten: list[str]
-    fx_nodes: list[str]
-    stacks: list[list[SourceLine]]
-    """Outermost frame first; the last frame of a stack is the line of model source."""
-    arguments: list[ArgumentRow]
-    launches: int | None
-    duration_ns: int | None
-
-
-@dataclass(frozen=True)
-class MemoryStatementRow:
-    event: str
-    buffer: str
-    function: str
-    line: int
-    of: str | None
-
-
-@dataclass(frozen=True)
-class GraphDetail:
-    row: GraphRow
-    sites: list[SiteRow]
-    memory: list[MemoryStatementRow]
-    code: str | None
-    """The wrapper's source; None when the log does not hold it."""
 
 
 @dataclass(frozen=True)

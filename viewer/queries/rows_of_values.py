@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-if TYPE_CHECKING:
-    from viewer.queries.rows import GraphRow, MemoryStatementRow, SiteRow, SourceLine
+from viewer.queries.rows_of_graphs import GraphRow, MemoryStatementRow, SiteRow, SourceLine
 
 Health = Literal["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"]
 """``extreme``: near overflow or subnormal; ``zero``: every element is zero. From worst to best."""
@@ -109,8 +108,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class KernelArgument:
+    """One value of an argument of a launch site, before or after it, over all launches of the site."""
+
+    log: int
     site: int
     argument: int
+    item: int | None
+    part: str | None
     name: str
     role: str
     buffer: str | None
@@ -168,6 +172,7 @@ class BufferRow:
 @dataclass(frozen=True)
 class BufferDetail:
     row: BufferRow
+    log: int
     limit: float | None
     """Largest finite value of its dtype."""
     versions: list[ValueRow]
@@ -207,6 +212,7 @@ class HeatMap:
 class ValueCurve:
     """Statistics of one argument over its launches."""
 
+    log: int
     site: int
     argument: int
     item: int | None

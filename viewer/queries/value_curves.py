@@ -15,7 +15,8 @@ _WHERE = """
 _IDS = f"SELECT v.value, {HEALTH_INDEX} FROM value_rows v WHERE {_WHERE} ORDER BY v.value"
 _ROWS = f"SELECT {COLUMNS}, v.step FROM value_rows v WHERE list_contains(?, v.value) ORDER BY v.value"
 _NAME = """
-    SELECT s.kernel, a.name FROM sites s LEFT JOIN arguments a ON a.site = s.site AND a.argument = $2 WHERE s.site = $1
+    SELECT s.kernel, a.name, s.log FROM sites s
+    LEFT JOIN arguments a ON a.site = s.site AND a.argument = $2 WHERE s.site = $1
 """
 
 
@@ -31,6 +32,7 @@ def value_curve(
     rows = value_rows(trace, [row[:-1] for row in found])
     dtype = rows[-1].dtype
     return ValueCurve(
+        log=named[2],
         site=site,
         argument=argument,
         item=item,
