@@ -1,0 +1,90 @@
+"""Frozen rows about graphs: their launch sites, arguments and lines of model source. `rows` names them too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True)
+class GraphRow:
+    graph: int
+    log: int
+    local_graph: int | None
+    wrapper_key: str | None
+    compile_id: str | None
+    aot_id: str | None
+    phase: str | None
+    cached: bool | None
+    dynamic: bool | None
+    launch_sites: int | None
+    calls: int | None
+    launches: int | None
+    duration_ns: int | None
+    """Host time of all its calls together."""
+    not_recorded: str | None
+    output_code: int | None
+
+
+@dataclass(frozen=True)
+class ArgumentRow:
+    argument: int
+    name: str
+    role: str
+    buffer: str | None
+    parameter: str | None
+    tensors: list[dict[str, Any]]
+    """What it was at run time: {item, dtype, size, stride, device, offset, storage_bytes,
+    storage}, `storage` an address; empty when never seen."""
+    storage: str | None = None
+    held: str | None = None
+    """What its memory holds when the launch begins: ``input``, ``written``, ``uninitialised``; None: not known."""
+
+
+@dataclass(frozen=True)
+class SiteRow:
+    site: int
+    graph: int
+    local_site: int
+    function: str
+    line: int
+    kernel: str
+    kind: str
+    operator: str | None
+    handle: str | None
+    snodes: list[str] | None
+    outputs: list[str]
+    source_nodes: list[str]
+    aten: list[str]
+    fx_nodes: list[str]
+    stacks: list[list[SourceLine]]
+    """Outermost frame first; the last frame of a stack is the line of model source."""
+    arguments: list[ArgumentRow]
+    launches: int | None
+    duration_ns: int | None
+
+
+@dataclass(frozen=True)
+class MemoryStatementRow:
+    event: str
+    buffer: str
+    function: str
+    line: int
+    of: str | None
+
+
+@dataclass(frozen=True)
+class GraphDetail:
+    row: GraphRow
+    sites: list[SiteRow]
+    memory: list[MemoryStatementRow]
+    code: str | None
+    """The wrapper's source; None when the log does not hold it."""
