@@ -108,6 +108,37 @@ def test_graph_breaks_are_grouped_by_cause(opened: Open) -> None:
     assert (finding.source.line, finding.source.function, finding.source.code) == (5, "f", 'print("hello")')
 
 
+def failed_at_a_break(number: int, *reasons: bytes) -> LogBuilder:
+    log = LogBuilder()
+    for attempt, reason in enumerate(reasons):
+        log.artifact("dynamo_graph_break_reason", reason, "string", **ids(0, number, attempt))
+    log.artifact("dynamo_error", b"Traceback\ntorch._dynamo.exc.Unsupported: no RNN", "string", **ids(0, number, 1))
+    failed = {"fail_type": "Unsupported", "fail_reason": "no RNN\n  Explanation: none", "has_guarded_code": False}
+    return compile_records(log, 0, number, **failed)
+
+
+def test_a_function_that_dynamo_skips_at_a_graph_break_is_no_failed_compile(opened: Open) -> None:
+    skipped = (
+        b"Failed to handle graph break gracefully. Skipping the function and falling back to eager. "
+        b"Graph break encountered:\n\nFailed to trace builtin operator\n  Explanation: x\n\nUser code traceback:\n"
+        b'  File "/src/model.py", line 5, in f\n    print("hello")\n'
+    )
+    trace = opened(failed_at_a_break(0, GRAPH_BREAK, skipped))
+    finding = only(trace)
+    assert (finding.kind, finding.severity, finding.evidence["breaks"]) == ("graph_break", "info", 1)
+    assert finding.title == (
+        "Graph break in forward (model.py:10): Failed to trace builtin operator; the whole function ran in Python"
+    )
+    (row,) = list_compiles(trace)
+    assert (row.status, row.failure) == ("fallback", None)
+
+
+def test_what_dynamo_does_not_skip_is_a_failed_compile(opened: Open) -> None:
+    """With ``fullgraph=True`` the program gets the error, and the log names no graph break."""
+    finding = only(opened(failed_at_a_break(0)))
+    assert (finding.kind, finding.severity) == ("compile_failure", "warning")
+
+
 def test_restart_reasons_of_older_versions_are_graph_breaks(opened: Open) -> None:
     log = compile_records(LogBuilder(), restart_reasons=["'skip function graph_break in file x.py'"])
     finding = only(opened(log))

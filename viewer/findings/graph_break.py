@@ -1,5 +1,5 @@
-"""Dynamo ended a graph before the end of its function and ran a piece of it in Python. One finding per cause and
-place over the whole run."""
+"""Dynamo ended a graph before the end of its function and ran a piece of it in Python, or all of it where it could not
+go on after that piece. One finding per cause and place over the whole run."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
 
 def _finding(group: list[CompileEvent]) -> Timed:
     first = group[0]
+    compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
+    whole = "; the whole function ran in Python" if first.status == "fallback" else ""
     return first.time_ns, Finding(
         kind="graph_break",
         severity="info",
-        title=f"Graph break in {first.name}{times(len(group))}: {first.cause}",
+        title=f"Graph break in {first.name}{times(len(compiles))}: {first.cause}{whole}",
         rule=rule_of(__doc__),
         evidence={
-            "breaks": len(group),
-            "compile_ids": list(dict.fromkeys(event.compile_id for event in group))[:MOST_EXAMPLES],
+            "breaks": len(compiles),
+            "compile_ids": list(dict.fromkeys(compile_id for _, compile_id in compiles))[:MOST_EXAMPLES],
             "explanation": first.text[:2000],
         },
         page=compile_page(first.log, first.compile_id),

@@ -77,7 +77,14 @@ class Compile:
     def reasons(self, kind: str) -> list[Cause]:
         return [cause for event, _, cause in self.events if event == kind]
 
+    def skipped_at_a_break(self) -> bool:
+        """Dynamo could not go on after a graph break and left the whole function to Python; with `fullgraph` it
+        raises instead, and logs no graph break."""
+        return self.metrics.get("fail_type") == "Unsupported" and bool(self.reasons("graph_break"))
+
     def status(self) -> str:
+        if self.skipped_at_a_break():
+            return "fallback"
         if self.reasons("recompile_limit"):
             return "fallback"
         kind = text(self.metrics.get("fail_type")) or ""
@@ -112,6 +119,8 @@ def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: tuple[str, st
     """The rows of `compile`; `frame` is (function, file, line) of the compiled function."""
     if compile.error is not None and not compile.reasons("compile_failure"):
         compile.events.append(("compile_failure", compile.error_record, compile.error))
+    if compile.skipped_at_a_break():
+        compile.events = [event for event in compile.events if event[0] != "compile_failure"]
     function, file, line = frame or (None, None, None)
     recompiles, breaks = compile.reasons("recompile"), compile.reasons("graph_break")
     failures = compile.reasons("recompile_limit") + compile.reasons("compile_failure")

@@ -11,6 +11,7 @@ _PLACE = re.compile(r"^Graph break in user code at (.+):(\d{1,9})$", re.MULTILIN
 _AOT_ID = re.compile(rb"# AOT ID: \[?['\"]?(\w+)")
 _NOISE = re.compile(r"\n+ *For more details about this graph break.*|\n+ *Developer debug context:.*", re.DOTALL)
 _ENCOUNTERED = "Encountered graph break when attempting to trace"
+_SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph break encountered:\s*", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 
 
@@ -48,7 +49,7 @@ def graph_break(text: str) -> Cause:
     reason = text.split("Graph Break Reason:", 1)[-1]
     for mark in (*_USER_PARTS, "Traceback (most recent call last)"):
         reason = reason.split(mark, 1)[0]
-    reason = _NOISE.sub("", reason).strip()
+    reason = _SKIPPED.sub("", _NOISE.sub("", reason).strip())
     lines = [line for line in reason.split("\n") if line.strip()]
     if len(lines) > 1 and lines[0].lstrip().startswith(_ENCOUNTERED):
         reason = "\n".join(lines[1:])
