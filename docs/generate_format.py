@@ -1,4 +1,4 @@
-"""Writes docs/format.md, the description of the log's records, from tracer/records.py.
+"""Writes docs/format.md, the description of the log's records, from tracer/records.py and tracer/memory_records.py.
 
 python docs/generate_format.py          # write it
 python docs/generate_format.py --check  # exit 1 when it is not current
@@ -13,11 +13,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "tracer" / "records.py"
+MEMORY_RECORDS = ROOT / "tracer" / "memory_records.py"
 TARGET = ROOT / "docs" / "format.md"
 
 INTRODUCTION = """# The log
 
-<!-- Made from tracer/records.py by docs/generate_format.py; do not edit. -->
+<!-- Made from tracer/records.py and tracer/memory_records.py by docs/generate_format.py; do not edit. -->
 
 A stepscope log is a text file in the line grammar of TORCH_TRACE, so every reader of such logs opens it:
 
@@ -104,16 +105,23 @@ def section(node: ast.ClassDef, aliases: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render(source: str) -> str:
-    tree = ast.parse(source)
+def sections(tree: ast.Module) -> list[str]:
     aliases = literals(tree)
-    rules = (ast.get_docstring(tree) or "").split("\n\n", 1)[-1].replace("``", "`")
-    head = INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules)
-    return "\n".join([head, *(section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef))])
+    return [section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def rules(tree: ast.Module) -> str:
+    return (ast.get_docstring(tree) or "").split("\n\n", 1)[-1].replace("``", "`")
+
+
+def render() -> str:
+    tree, memory = (ast.parse(path.read_text("utf-8")) for path in (RECORDS, MEMORY_RECORDS))
+    head = INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree))
+    return "\n".join([head, *sections(tree), f"# Memory\n\n{rules(memory)}\n", *sections(memory)])
 
 
 def main() -> int:
-    text = render(RECORDS.read_text("utf-8"))
+    text = render()
     if "--check" in sys.argv[1:]:
         return int(not TARGET.exists() or TARGET.read_text("utf-8") != text)
     TARGET.write_text(text, "utf-8")

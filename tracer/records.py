@@ -12,6 +12,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+from tracer.memory_records import AllocatorCurve as AllocatorCurve
+from tracer.memory_records import Growth as Growth
+from tracer.memory_records import LifetimeLayout as LifetimeLayout
+from tracer.memory_records import LifetimeMismatch as LifetimeMismatch
+from tracer.memory_records import Lifetimes as Lifetimes
+from tracer.memory_records import RecomputeMismatch as RecomputeMismatch
+from tracer.memory_records import ScheduledBuffers as ScheduledBuffers
+from tracer.memory_records import SchedulerMemory as SchedulerMemory
+
 FORMAT_VERSION = 1
 ARTIFACT_PREFIX = "stepscope_"
 
@@ -404,6 +413,7 @@ class End:
 
 Record = (
     Run | Graph | Provenance | Tensors | Steps | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
+    | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
     | Skipped | Failure | Overhead | End
 )  # fmt: skip
 RECORD_TYPES: tuple[type[Record], ...] = get_args(Record)
