@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from viewer import assets, contexts, pages, rendering
+from viewer import assets, contexts, pages, rendering, value_pages
 from viewer.addresses import NotThere
 from viewer.addresses import Request as Asked
 from viewer.errors import StepscopeError
@@ -78,7 +78,15 @@ class Dashboard:
     def launch(self, request: Request) -> Response:
         """A launch by its id alone: to its place in the timeline of its step."""
         with self._lock:
-            launch = pages.launch_page(self.trace, asked(request)).launch
+            return self.to_launch(asked(request).id("launch"))
+
+    def cell(self, request: Request) -> Response:
+        """A cell of the heat map: to its worst launch."""
+        with self._lock:
+            return self.to_launch(value_pages.worst_launch(self.trace, asked(request)))
+
+    def to_launch(self, number: int) -> Response:
+        launch = pages.launch_page_of(self.trace, number).launch
         return RedirectResponse(f"/steps/{launch.step}?log={launch.log}&launch={launch.launch}", 303)
 
     def not_there(self, request: Request, error: Exception) -> Response:
@@ -110,6 +118,7 @@ class Dashboard:
     def routes(self) -> list[Route]:
         routes = [Route("/static/{path:path}", static)]
         routes += [Route("/records/{record}/raw", self.raw), Route("/launches/{launch}", self.launch)]
+        routes += [Route("/values/launch", self.cell)]
         routes += [Route(page.path, self.page(page)) for page in pages.PAGES]
         return routes
 

@@ -27,6 +27,7 @@ from viewer.queries.rows import (
     StepRow,
     Timeline,
     ValueCurve,
+    WorstSite,
 )
 
 
@@ -97,27 +98,13 @@ class KernelPage:
 
 
 @dataclass(frozen=True)
-class WorstSite:
-    """A row of the heat map in words."""
-
-    site: int
-    kernel: str
-    graph: int
-    health: str
-    cells: int
-    """Steps in which it was that bad."""
-    first_step: int
-    first_launch: int
-
-
-@dataclass(frozen=True)
 class ValuesPage:
     heat: HeatMap
     worst: list[WorstSite]
-    """Sites that had anything worse than zeros, worst first."""
+    """Sites that had anything worse than zeros, worst first, in all of the log."""
     runs: list[RunRow]
     recorded: bool
-    """Whether any cell has a value."""
+    """Whether the log has a value of any output."""
 
 
 @dataclass(frozen=True)

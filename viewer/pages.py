@@ -274,7 +274,7 @@ PAGES = (
     Page("/graphs/{graph}/buffers/{buffer}", "buffer.html", "Graphs", BufferPage, value_pages.buffer_page),
     Page("/kernels", "kernels.html", "Kernels", KernelsPage, value_pages.kernels_page),
     Page("/kernels/{kernel}", "kernel.html", "Kernels", KernelPage, value_pages.kernel_page),
-    Page("/values", "values.html", "Values", ValuesPage, value_pages.values_page, ("log",)),
+    Page("/values", "values.html", "Values", ValuesPage, value_pages.values_page, ("log", *value_pages.WINDOW)),
     Page("/curves", "curve.html", "Values", CurvePage, value_pages.curve_page, value_pages.CURVE_QUERY),
     Page("/compile", "compiles.html", "Compile", CompilesPage, compiles_page),
     Page("/compile/{compile_id}", "compile.html", "Compile", CompilePage, compile_page, ("log",)),

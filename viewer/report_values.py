@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from viewer import contexts, value_pages
-from viewer.addresses import NotThere, Request, slug
-from viewer.queries.rows import ArgumentValues, BufferDetail, Finding, HeatMap, KernelRow
+from viewer.addresses import NotThere, slug
+from viewer.queries.rows import ArgumentValues, BufferDetail, Finding, KernelRow
 from viewer.rendering import curve_query, plotted
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ MOST_VALUES = 160
 """Launches whose arguments are shown before and after."""
 MOST_POINTS = 400
 MOST_LOGS = 8
-MOST_CELLS = 40_000
-_FEWEST_COLUMNS = 16
-_ALARMING = {"nan", "positive_infinity", "negative_infinity"}
+MOST_ROWS, MOST_COLUMNS = 300, 120
+"""Of a heat map."""
 
 
 @dataclass
@@ -103,30 +102,13 @@ def _curves(trace: Trace, values: Values, details: Iterable[Any]) -> None:
 
 
 def _maps(trace: Trace, values: Values) -> None:
+    from viewer.queries.heatmap import has_outputs, heat_map
     from viewer.queries.runs import list_runs
 
     for run in list_runs(trace)[:MOST_LOGS]:
-        page = value_pages.values_page(trace, Request({}, {"log": str(run.log)}))
-        if page.recorded:
-            values.maps.append(replace(page, heat=narrowed(page.heat, MOST_CELLS)))
-
-
-def narrowed(heat: HeatMap, most: int) -> HeatMap:
-    """Fewer columns, so that there are about `most` cells: evenly chosen ones and, first of all, the worst."""
-    count = max(_FEWEST_COLUMNS, most // max(len(heat.sites), 1))
-    if len(heat.steps) <= count:
-        return heat
-    alarming = {place for place, name in enumerate(heat.classes) if name in _ALARMING}
-    bad = [column for column in range(len(heat.steps)) if any(cells[column] in alarming for cells in heat.cells)]
-    bad = bad[: count // 2]
-    even = [round(place * (len(heat.steps) - 1) / (count - 1)) for place in range(count)]
-    columns = sorted({*bad, *even[:: 2 if bad else 1]})
-    return replace(
-        heat,
-        steps=[heat.steps[column] for column in columns],
-        cells=[[cells[column] for column in columns] for cells in heat.cells],
-        launches=[[launches[column] for column in columns] for launches in heat.launches],
-    )
+        if has_outputs(trace, run.log):
+            heat = heat_map(trace, run.log, most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, launches=True)
+            values.maps.append(value_pages.values_page_of(trace, heat))
 
 
 def plots(values: Values) -> dict[str, dict[str, Any]]:

@@ -14,12 +14,11 @@ from viewer.contexts import (
     KernelPage,
     KernelsPage,
     ValuesPage,
-    WorstSite,
 )
-from viewer.queries.rows import HEALTH, HeatMap
 
 if TYPE_CHECKING:
-    from viewer.queries.rows import GraphRow, LaunchDetail
+    from viewer.queries.heatmap import Window
+    from viewer.queries.rows import GraphRow, HeatMap, LaunchDetail
     from viewer.store.open import Trace
 
 STATISTICS = (
@@ -29,8 +28,7 @@ STATISTICS = (
 """In the order in which a curve offers them."""
 CURVE_QUERY = ("site", "argument", "item", "part", "moment", "statistic")
 MOMENTS = ("after", "before")
-MOST_WORST = 100
-_UNREMARKABLE = {"zero", "finite", "not_recorded"}
+WINDOW = ("first_site", "last_site", "first_step", "last_step")
 
 
 class CurveAsked(NamedTuple):
@@ -94,37 +92,41 @@ def _graph(trace: Trace, graph: int) -> GraphRow:
 
 def values_page(trace: Trace, request: Request) -> ValuesPage:
     from viewer.queries.heatmap import heat_map
+
+    log, window = heat_window(trace, request)
+    return values_page_of(trace, heat_map(trace, log, window))
+
+
+def values_page_of(trace: Trace, heat: HeatMap) -> ValuesPage:
+    from viewer.queries.heatmap import has_outputs, worst_sites
     from viewer.queries.runs import list_runs
 
-    runs, log = list_runs(trace), request.optional_id("log") or 0
-    if log not in {run.log for run in runs}:
+    return ValuesPage(heat, worst_sites(trace, heat.log), list_runs(trace), has_outputs(trace, heat.log))
+
+
+def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
+    """The log and the part of its map that an address names."""
+    from viewer.queries.heatmap import Window
+    from viewer.queries.runs import list_runs
+
+    log = request.optional_id("log") or 0
+    if log not in {run.log for run in list_runs(trace)}:
         raise NotThere(f"This trace holds no log {log}.")
-    heat = heat_map(trace, log)
-    return ValuesPage(heat, worst_sites(heat), runs, any(cell >= 0 for cells in heat.cells for cell in cells))
+    window = Window(*(request.optional_id(name) for name in WINDOW))
+    for first, last in (window[:2], window[2:]):
+        if first is not None and last is not None and first > last:
+            raise NotThere(f"A window from {first} to {last} holds nothing.")
+    return log, window
 
 
-def worst_sites(heat: HeatMap) -> list[WorstSite]:
-    """Rows of the map that hold something to look at, worst first, then in order of execution."""
-    order = {name: place for place, name in enumerate(HEALTH)}
-    found = []
-    for row, cells in enumerate(heat.cells):
-        names = [heat.classes[cell] if cell >= 0 else "not_recorded" for cell in cells]
-        worst = min(names, key=lambda name: order[name], default="not_recorded")
-        if worst in _UNREMARKABLE:
-            continue
-        first = names.index(worst)
-        found.append(
-            WorstSite(
-                site=heat.sites[row],
-                kernel=heat.kernels[row],
-                graph=heat.graph_of[row],
-                health=worst,
-                cells=names.count(worst),
-                first_step=heat.steps[first],
-                first_launch=heat.launches[row][first],
-            )
-        )
-    return sorted(found, key=lambda row: order[row.health])[:MOST_WORST]
+def worst_launch(trace: Trace, request: Request) -> int:
+    """The launch that a cell of the heat map stands for."""
+    from viewer.queries import heatmap
+
+    found = heatmap.worst_launch(trace, *heat_window(trace, request))
+    if found is None:
+        raise NotThere("No output of these launches was read in these steps.")
+    return found
 
 
 def curve_page(trace: Trace, request: Request) -> CurvePage:

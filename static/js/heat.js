@@ -1,8 +1,9 @@
 // Launch sites by steps: one canvas the size of what is seen, rows drawn as they scroll into it.
 import { coloursOf, onTheme, sizeCanvas } from "#js/colours.js";
 import { h } from "#js/dom.js";
+import { plural } from "#js/format.js";
 import { HEALTH_COLOURS, drawClass } from "#js/health_draw.js";
-import { HEAD, ROW, classAt, columnAt, columnEdges, moveCell, rowsOf, runsOf, visibleRows } from "#js/heat_model.js";
+import { HEAD, ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, zoomWindow } from "#js/heat_model.js";
 import { NAMES } from "#js/health.js";
 import { roundUp } from "#js/plot_model.js";
 
@@ -11,10 +12,13 @@ const WORST = 44;
 const TALLEST = 560;
 
 export class HeatMap {
-  /** `open(launch, step)` is called for the cell that is chosen. */
-  constructor(box, heat, open) {
-    Object.assign(this, { box, heat, open, cell: null, rows: rowsOf(heat) });
-    this.canvas = h("canvas", { class: "heat-picture", tabindex: "0", role: "application", "aria-label": `Heat map of ${heat.sites.length} launch sites by ${heat.steps.length} steps. Arrow keys read its cells, Enter opens the launch.` });
+  /**
+   * `open(window, launch)` is called for the cell that is chosen; `launch` {launch, step} where the data has it.
+   * `zoom(window)`, where it can be done, for a cell that joins several.
+   */
+  constructor(box, heat, { open, zoom = null }) {
+    Object.assign(this, { box, heat, open, zoom, cell: null, rows: rowsOf(heat) });
+    this.canvas = h("canvas", { class: "heat-picture", tabindex: "0", role: "application", "aria-label": `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or looks closer" : ""}.` });
     this.spacer = h("div", { class: "heat-space" }, this.canvas);
     this.scroll = h("div", { class: "heat-scroll" }, this.spacer);
     this.tip = h("div", { class: "tip", hidden: true });
@@ -38,7 +42,7 @@ export class HeatMap {
     this.scroll.addEventListener("scroll", () => this.draw());
     this.canvas.addEventListener("pointermove", (event) => this.choose(this.under(event.offsetX, event.offsetY)));
     this.canvas.addEventListener("pointerleave", () => this.choose(null));
-    this.canvas.addEventListener("click", () => this.openCell());
+    this.canvas.addEventListener("click", (event) => this.openCell(event.shiftKey));
     this.canvas.addEventListener("blur", () => this.choose(null));
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
   }
@@ -50,7 +54,7 @@ export class HeatMap {
       const first = { row: this.rows.findIndex(({ index }) => index !== null), column: 0 };
       this.choose(this.cell ? moveCell(this.rows, this.heat.steps.length, this.cell, ...move) : first, true);
       this.bringIntoView();
-    } else if (event.key === "Enter") this.openCell();
+    } else if (event.key === "Enter") this.openCell(event.shiftKey);
     else if (event.key === "Escape") this.choose(null);
     else return;
     event.preventDefault();
@@ -92,25 +96,46 @@ export class HeatMap {
     this.cell = cell;
     this.draw();
     this.showTip();
-    this.canvas.classList.toggle("pointing", this.launch() !== null);
+    this.canvas.classList.toggle("pointing", this.wasRead());
     if (aloud && cell) this.said.textContent = this.lines().join(", ");
   }
 
-  launch() {
-    if (!this.cell) return null;
-    const launch = this.heat.launches[this.rows[this.cell.row].index][this.cell.column];
-    return launch < 0 ? null : launch;
+  /** Where the chosen cell lies in the data. */
+  get at() {
+    return [this.rows[this.cell.row].index, this.cell.column];
   }
 
-  openCell() {
-    const launch = this.launch();
-    if (launch !== null) this.open(launch, this.heat.steps[this.cell.column]);
+  wasRead() {
+    return this.cell !== null && this.heat.cells[this.at[0]][this.at[1]] >= 0;
+  }
+
+  looksCloser() {
+    return this.zoom !== null && joins(this.heat, ...this.at);
+  }
+
+  openCell(straight) {
+    if (!this.cell) return;
+    const [row, column] = this.at;
+    if (this.looksCloser() && !straight) this.zoom(zoomWindow(this.heat, row, column));
+    else if (this.wasRead()) {
+      const launch = this.heat.launches[row]?.[column] ?? null;
+      this.open(cellWindow(this.heat, row, column), launch === null ? null : { launch, step: this.heat.launch_steps[row][column] });
+    }
   }
 
   lines() {
-    const { index, label } = this.rows[this.cell.row];
-    const name = NAMES[classAt(this.heat, index, this.cell.column)];
-    return [label, `step ${this.heat.steps[this.cell.column]} · ${name}`, this.launch() === null ? "not launched in this step" : `launch ${this.launch()}: click opens it`];
+    const { heat } = this;
+    const [row, column] = this.at;
+    const [sites, steps, last] = [heat.joined_sites[row], heat.joined_steps[column], heat.last_steps[column]];
+    const joined = joins(heat, row, column);
+    const where = steps > 1 ? `steps ${heat.steps[column]} to ${last}` : `step ${heat.steps[column]}`;
+    const name = NAMES[classAt(heat, row, column)];
+    const how = !this.wasRead() ? "not launched here, or not read" : this.looksCloser() ? "click looks closer, Shift+click opens the worst launch" : `click opens the ${joined ? "worst " : ""}launch`;
+    return [
+      sites > 1 ? `${heat.kernels[row]} and the ${plural(sites - 1, "launch site")} after it` : heat.kernels[row],
+      `${where} · ${joined ? "worst: " : ""}${name}`,
+      how,
+    ];
   }
 
   showTip() {

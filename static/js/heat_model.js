@@ -10,7 +10,8 @@ export function rowsOf(heat) {
   heat.sites.forEach((site, index) => {
     const graph = heat.graph_of[index];
     if (several && graph !== heat.graph_of[index - 1]) rows.push({ graph, label: graphLabel(heat, graph), index: null });
-    rows.push({ graph, label: heat.kernels[index], index, worst: worstOf(heat, index) });
+    const others = heat.joined_sites[index] - 1;
+    rows.push({ graph, label: heat.kernels[index] + (others ? ` +${others}` : ""), index, worst: worstOf(heat, index) });
   });
   return rows;
 }
@@ -28,6 +29,35 @@ export function classAt(heat, index, column) {
 export function worstOf(heat, index) {
   const names = heat.cells[index].map((_, column) => classAt(heat, index, column));
   return HEALTH.find((name) => names.includes(name)) ?? "not_recorded";
+}
+
+/** What a cell stands for, as its address says it: places of launch sites in order, and steps. */
+export function cellWindow(heat, row, column) {
+  return windowOf(heat, row, row + 1, column, column + 1);
+}
+
+function windowOf(heat, row, endRow, column, endColumn) {
+  const before = (count) => heat.joined_sites.slice(0, count).reduce((sum, sites) => sum + sites, heat.first_site);
+  return { first_site: before(row), last_site: before(endRow) - 1, first_step: heat.steps[column], last_step: heat.last_steps[endColumn - 1] };
+}
+
+export const joins = ({ joined_sites: sites, joined_steps: steps }, row, column) => sites[row] > 1 || steps[column] > 1;
+
+const MOST_ROWS = 600, MOST_COLUMNS = 400;
+
+/** The window around a cell in which each launch site and step has a cell of its own, as far as that goes. */
+export function zoomWindow(heat, row, column) {
+  return windowOf(heat, ...around(heat.joined_sites, row, MOST_ROWS), ...around(heat.joined_steps, column, MOST_COLUMNS));
+}
+
+function around(joined, place, most) {
+  let [first, end, held] = [place, place + 1, joined[place]];
+  for (let grown = true; grown; ) {
+    grown = false;
+    if (end < joined.length && held + joined[end] <= most) [held, end, grown] = [held + joined[end], end + 1, true];
+    if (first > 0 && held + joined[first - 1] <= most) [held, first, grown] = [held + joined[first - 1], first - 1, true];
+  }
+  return [first, end];
 }
 
 /** Columns fill the width, on whole device pixels, as far as a cell of `most` pixels goes. */

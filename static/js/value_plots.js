@@ -112,7 +112,13 @@ function markAt(columns, index) {
 }
 
 function mountHeat(box, { heat }, context) {
-  new HeatMap(box, heat, openAt(context, heat.log));
+  const to = (path, window) => (location.href = `${context.root}${path}?${new URLSearchParams({ log: heat.log, ...window })}`);
+  const toLaunch = openAt(context, heat.log);
+  new HeatMap(box, heat, {
+    open: (window, found) => (found ? toLaunch(found.launch, found.step) : to("/values/launch", window)),
+    // A report has no more to show than what is in it.
+    zoom: context.root ? null : (window) => to("/values", window),
+  });
 }
 
 const MOUNTS = { buffer: mountBuffer, curve: mountCurve, heat: mountHeat };

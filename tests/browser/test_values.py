@@ -85,6 +85,34 @@ def test_heat_map_reads_cells_and_opens_them(visit: Visit, served: str) -> None:
     page.wait_for_url(re.compile(r"/steps/5\?log=0&launch=21"))
 
 
+def test_a_joined_cell_of_the_heat_map_looks_closer(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/values")
+    page.evaluate(
+        """async () => {
+            const { mountPlot } = await import("#js/value_plots.js");
+            const { heat } = JSON.parse(document.getElementById("page-data").textContent);
+            const box = document.querySelector(".heat-box");
+            box.replaceChildren();
+            const joined = { ...heat, steps: [0, 4], last_steps: [3, 7], joined_steps: [4, 4] };
+            mountPlot(box, { heat: { ...joined, cells: heat.cells.map((row) => [row[0], row[5]]) } }, { root: "" });
+        }"""
+    )
+    picture = page.locator(".heat-picture")
+    picture.focus()
+    for key in ["ArrowRight", "ArrowRight", "ArrowDown"]:
+        page.keyboard.press(key)
+    tip = page.locator(".heat-box .tip")
+    assert "steps 4 to 7 · worst: NaN" in tip.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/values\?log=0&first_site=0&last_site=3&first_step=0&last_step=7"))
+    page.goto(f"{served}/values?log=0&first_site=1&last_site=1&first_step=4&last_step=6")
+    page.get_by_role("link", name="later steps").click()
+    page.wait_for_url(re.compile(r"first_step=5&last_step=7"))
+    page.get_by_role("link", name="Whole map").click()
+    page.wait_for_url(re.compile(r"/values\?log=0$"))
+
+
 def test_plot_is_read_by_keys_and_mouse_and_opens_launches(visit: Visit, served: str) -> None:
     page = visit.page
     page.goto(f"{served}/graphs/0/buffers/buf0")

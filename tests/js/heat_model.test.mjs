@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { HEALTH } from "../../static/js/health.js";
-import { ROW, classAt, columnAt, columnEdges, moveCell, rowsOf, runsOf, visibleRows, worstOf } from "../../static/js/heat_model.js";
+import { ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstOf, zoomWindow } from "../../static/js/heat_model.js";
 
 const heat = {
   graphs: [{ graph: 0, compile_id: "0/0", phase: "forward" }, { graph: 1, compile_id: null, phase: null }],
   sites: [10, 11, 12], kernels: ["a", "b", "c"], graph_of: [0, 0, 1], steps: [3, 4], classes: HEALTH,
-  cells: [[5, 0], [-1, 3], [5, 5]], launches: [[1, 2], [-1, 3], [4, 5]], total_steps: 2,
+  cells: [[5, 0], [-1, 3], [5, 5]], launches: [], total_steps: 2,
+  joined_sites: [1, 1, 1], joined_steps: [1, 1], last_steps: [3, 4], first_site: 0, total_sites: 3,
 };
 
 test("rows have a heading per graph where there are several", () => {
@@ -54,4 +55,22 @@ test("arrow keys pass over headings and stop at the ends", () => {
   assert.deepEqual(moveCell(rows, 2, { row: 4, column: 0 }, 0, 1), { row: 4, column: 0 });
   assert.deepEqual(moveCell(rows, 2, { row: 1, column: 0 }, 0, -1), { row: 1, column: 0 });
   assert.deepEqual(moveCell(rows, 2, { row: 1, column: 1 }, 1, 0), { row: 1, column: 1 });
+});
+
+test("a joined cell knows what it stands for and where to look closer", () => {
+  const count = 500;
+  const large = {
+    ...heat, first_site: 40, joined_sites: [2, 3, 1], kernels: ["a", "c", "f"], steps: Array.from({ length: count }, (_, n) => 4 * n),
+    last_steps: Array.from({ length: count }, (_, n) => 4 * n + 3), joined_steps: Array(count).fill(4),
+  };
+  assert.deepEqual(rowsOf({ ...large, graph_of: [0, 0, 0], cells: [[5], [5], [5]] }).map(({ label }) => label), ["a +1", "c +2", "f"]);
+  assert.deepEqual(cellWindow(large, 1, 2), { first_site: 42, last_site: 44, first_step: 8, last_step: 11 });
+  const closer = zoomWindow(large, 1, 250);
+  assert.deepEqual([closer.first_site, closer.last_site], [40, 45]);
+  assert.equal(closer.last_step - closer.first_step + 1, 400);
+  assert.ok(closer.first_step < 1000 && closer.last_step > 1003);
+  assert.deepEqual(zoomWindow(large, 0, 0).first_step, 0);
+  assert.deepEqual(zoomWindow({ ...large, joined_steps: Array(count).fill(900) }, 0, 3), { first_site: 40, last_site: 45, first_step: 12, last_step: 15 });
+  assert.ok(joins(large, 2, 0));
+  assert.ok(!joins(heat, 0, 0));
 });

@@ -16,12 +16,11 @@ import pytest
 from tests.viewer import synthetic, value_log
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer import contexts, rendering, report_values
+from viewer import contexts, pages, rendering, value_pages
 from viewer.addresses import slug
-from viewer.queries.rows import HEALTH, Counts, Finding, HeatMap, Spread
+from viewer.queries.rows import Counts, Finding, Spread
 from viewer.report import render_report
 from viewer.store.open import Trace, open_trace
-from viewer.value_pages import worst_sites
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 
@@ -158,30 +157,29 @@ def test_every_link_of_the_pages_leads_somewhere(hostile: Client) -> None:
             assert hostile.get(href.replace("&amp;", "&")).status_code in {200, 303}, href
 
 
-def heat(**changes: Any) -> HeatMap:
-    row = HeatMap(0, [], [7, 8, 9], ["a", "b", "c"], [0, 0, 0], [0, 1, 2], list(HEALTH), [], [], 3)
-    return replace(
-        row, cells=[[5, 5, 4], [5, 3, 0], [-1, 1, 1]], launches=[[0, 3, 6], [1, 4, 7], [-1, 5, 8]], **changes
-    )
+def test_a_window_of_the_map_and_its_worst_launch(client: Client) -> None:
+    window = "first_site=0&last_site=1&first_step=4&last_step=6"
+    heat = client.get(f"/values.json?{window}").json()["heat"]
+    assert (heat["steps"], len(heat["sites"]), heat["launches"]) == ([4, 5, 6], 2, [])
+    html = client.get(f"/values?{window}").text
+    assert "Launch sites 1 to 2 of 4 in order of execution, steps 4 to 6 of 8" in html
+    assert '/values?first_site=0&amp;last_site=1&amp;first_step=1&amp;last_step=3&amp;log=0"' in html
+    assert client.get(f"/values/launch?{window}").headers["location"] == "/steps/5?log=0&launch=21"
+    for wrong in ("first_step=6&last_step=4", "log=3", "first_site=x", "first_site=-1"):
+        assert client.get(f"/values?{wrong}").status_code == 404
+        assert client.get(f"/values/launch?{wrong}").status_code == 404
+    assert "Nothing was launched in this part" in client.get("/values?first_step=100").text
+    assert client.get("/values/launch?first_step=100").status_code == 404
 
 
-def test_worst_sites_of_a_hand_made_map() -> None:
-    found = worst_sites(heat())
-    assert [(row.site, row.health, row.first_step, row.first_launch, row.cells) for row in found] == [
-        (8, "nan", 2, 7, 1),
-        (9, "positive_infinity", 1, 5, 2),
-    ]
+def test_the_page_says_what_a_cell_joins(trace: Trace) -> None:
+    from viewer.queries.heatmap import heat_map
 
-
-def test_a_large_map_keeps_its_worst_columns() -> None:
-    steps = list(range(1000))
-    cells = [[0 if step in (3, 777) else 5 for step in steps] for _ in range(100)]
-    wide = HeatMap(0, [], list(range(100)), ["k"] * 100, [0] * 100, steps, list(HEALTH), cells, cells, 1000)
-    small = report_values.narrowed(wide, 4_000)
-    assert {3, 777} <= set(small.steps)
-    assert len(small.steps) <= 42
-    assert all(len(row) == len(small.steps) for row in (*small.cells, *small.launches))
-    assert report_values.narrowed(heat(), 4_000) == heat()
+    page = value_pages.values_page_of(trace, heat_map(trace, 0, most_rows=2, most_columns=3))
+    template = rendering.environment().get_template("values.html")
+    shown = {"frame": frame(Counts(1, 0, 0, 0, 4, 32, 32, 8, None)), "section": "Values", "import_map": ""}
+    html = template.render(**pages.context_of(page), **shown)
+    assert "Each cell joins up to 2 launch sites and 3 steps and has the colour of the worst." in html
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from viewer.queries.rows_of_values import SavedTensorRow as SavedTensorRow
 from viewer.queries.rows_of_values import Spread as Spread
 from viewer.queries.rows_of_values import ValueCurve as ValueCurve
 from viewer.queries.rows_of_values import ValueRow as ValueRow
+from viewer.queries.rows_of_values import WorstSite as WorstSite
 
 Severity = Literal["critical", "warning", "info"]
 

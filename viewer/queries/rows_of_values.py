@@ -191,21 +191,49 @@ class BufferDetail:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Launch sites x steps, coloured by health. `cells[row][column]` is an index into `classes`, -1: not recorded."""
+    """A window of launch sites x steps, coloured by health. Where there are many, a cell joins neighbours.
+
+    `cells[row][column]` is an index into `classes`, that of the worst output in it; -1: not recorded.
+    """
 
     log: int
     graphs: list[GraphRow]
     sites: list[int]
-    """Rows in order of first execution."""
+    """The first one of each row, in order of first execution."""
     kernels: list[str]
     graph_of: list[int]
+    joined_sites: list[int]
+    """How many sites each row joins."""
+    first_site: int
+    """Place of the first row's site in the order of first execution, from 0."""
+    total_sites: int
     steps: list[int]
+    """The first one of each column."""
+    last_steps: list[int]
+    joined_steps: list[int]
+    total_steps: int
     classes: list[str]
     cells: list[list[int]]
     launches: list[list[int]]
-    """A launch of each cell (the worst one), -1: none."""
-    total_steps: int
-    """More than `len(steps)`: the columns are evenly chosen ones, and every one that has a finding."""
+    """The worst launch of each cell, -1: none. Reports only: a dashboard looks it up when it is asked for."""
+    launch_steps: list[list[int]]
+    """The step of each of `launches`."""
+    moves: dict[str, dict[str, int]]
+    """Where the neighbouring windows are: what stands in their addresses."""
+
+
+@dataclass(frozen=True)
+class WorstSite:
+    """A launch site with something to look at."""
+
+    site: int
+    kernel: str
+    graph: int
+    health: Health
+    cells: int
+    """Steps in which it was that bad."""
+    first_step: int
+    first_launch: int
 
 
 @dataclass(frozen=True)
