@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from viewer.queries.rows import (
         BufferDetail,
         CompileRow,
+        Finding,
         RunRow,
         SiteRow,
         SourceLine,
@@ -129,8 +130,47 @@ def plotted(detail: BufferDetail) -> BufferDetail:
     return replace(detail, sites=[], memory=[])
 
 
+SIDES = ("in", "out")
+MOST_SENTENCES = 2
+"""Shown of each side at once."""
+LONG_EVIDENCE = 96
+"""Characters from which on a fact of a finding is shown only when asked for."""
+
+
+@dataclass(frozen=True)
+class EvidenceParts:
+    """What a finding's card shows of its evidence at once, and what behind a click."""
+
+    sides: dict[str, list[str]]
+    """Sentences about what went in and what came out."""
+    shown: dict[str, Any]
+    folded: dict[str, Any]
+    tables: dict[str, list[dict[str, Any]]]
+
+
+def evidence_parts(finding: Finding) -> EvidenceParts:
+    known = {name: value for name, value in finding.evidence.items() if value is not None and value != []}
+    sides = {name: known.pop(name) for name in SIDES if known.get(name)}
+    known.pop("inside", None)
+    parts = EvidenceParts(
+        {name: [text] if isinstance(text, str) else [str(item) for item in text] for name, text in sides.items()},
+        {}, {}, {},
+    )  # fmt: skip
+    for name, texts in parts.sides.items():
+        if len(texts) > MOST_SENTENCES:
+            parts.folded[name] = texts
+    for name, value in known.items():
+        if is_rows(value):
+            parts.tables[name] = value
+        elif sides or len(formats.evidence_text(value, name)) > LONG_EVIDENCE:
+            parts.folded[name] = value
+        else:
+            parts.shown[name] = value
+    return parts
+
+
 def is_rows(value: object) -> bool:
-    """Evidence that is a table: shown only when asked for."""
+    """Evidence that is a table."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
@@ -290,7 +330,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         ns_text=format_ns,
         shape=formats.shape_text,
         evidence=formats.evidence_text,
-        is_rows=is_rows,
+        evidence_parts=evidence_parts,
         metric=metric_text,
         compile_status=compile_status,
         compile_reason=compile_reason,
@@ -304,13 +344,13 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         distinct=distinct,
         flow=flow_text,
         touches=touches_text,
-        sentences=lambda value: " · ".join([value] if isinstance(value, str) else map(str, value)),
         compile_slug=lambda compile_id: compile_id.replace("/", "_"),
     )
     env.globals.update(
         root=root,
         redacted=redacted,
         severity_signs=SEVERITY_SIGNS,
+        most_sentences=MOST_SENTENCES,
         status_signs=STATUS_SIGNS,
         health_signs=HEALTH_SIGNS,
         statistic_names=STATISTIC_NAMES,

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from viewer import contexts, value_pages
 from viewer.addresses import NotThere, slug
-from viewer.queries.rows import ArgumentValues, BufferDetail, Finding, KernelRow
+from viewer.queries.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow, Finding, KernelRow
 from viewer.rendering import curve_query, plotted
 
 if TYPE_CHECKING:
     from viewer.store.open import Trace
 
 MOST_KERNELS = 10
-MOST_BUFFERS = 10
+MOST_BUFFERS = 24
+MOST_LISTS, MOST_LISTED = 24, 60
+"""Lists of a graph's buffers, and buffers in each."""
 MOST_CURVES = 10
 MOST_VALUES = 160
 """Launches whose arguments are shown before and after."""
@@ -23,6 +25,7 @@ MOST_POINTS = 400
 MOST_LOGS = 8
 MOST_ROWS, MOST_COLUMNS = 300, 120
 """Of a heat map."""
+_REMARKABLE = {"nan", "positive_infinity", "negative_infinity", "extreme"}
 
 
 @dataclass
@@ -33,6 +36,8 @@ class Values:
     rows: list[KernelRow] = field(default_factory=list)
     kernels: list[contexts.KernelPage] = field(default_factory=list)
     buffers: list[contexts.BufferPage] = field(default_factory=list)
+    lists: list[tuple[contexts.BuffersPage, int]] = field(default_factory=list)
+    """Of each graph some buffers, the worst first, and how many it has."""
     curves: list[contexts.CurvePage] = field(default_factory=list)
     maps: list[contexts.ValuesPage] = field(default_factory=list)
     launches: dict[int, list[ArgumentValues]] = field(default_factory=dict)
@@ -52,8 +57,8 @@ def collect(trace: Trace, findings: list[Finding], described: Iterable[contexts.
             values.launches.setdefault(detail.launch, detail.values)
     values.recorded = bool(values.launches)
     _kernels(trace, values, [finding.kernel for finding in findings if finding.kernel])
+    _buffers(trace, values, findings, details)
     if values.recorded:
-        _buffers(trace, values, findings, details)
         _curves(trace, values, details)
         _maps(trace, values)
     return values
@@ -67,10 +72,18 @@ def _kernels(trace: Trace, values: Values, named: list[str]) -> None:
 
 
 def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Iterable[Any]) -> None:
+    """Pages of the buffers that findings name, then of the worst, then of those that shown launches touch."""
+    from viewer.queries.buffers import buffer_rows
+    from viewer.queries.graphs import list_graphs
+
+    graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))[:MOST_LISTS]
+    lists = [(row, buffer_rows(trace, row.graph)) for row in sorted(graphs, key=lambda row: row.graph)]
     wanted = [(finding.graph, finding.buffer) for finding in findings if finding.graph is not None and finding.buffer]
+    bad = [row for _, rows in lists for row in rows if row.health in _REMARKABLE]
+    wanted += [(row.graph, row.buffer) for row in sorted(bad, key=_badness)]
     wanted += [(detail.graph.graph, row.buffer) for detail in details for row in detail.site.arguments if row.buffer]
     shown: set[tuple[int, str]] = set()
-    for graph, buffer in dict.fromkeys(wanted):
+    for graph, buffer in dict.fromkeys(wanted if values.recorded else []):
         if len(values.buffers) == MOST_BUFFERS:
             break
         try:
@@ -82,6 +95,15 @@ def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Ite
             shown.add((graph, buffer))
             row = replace(page.detail.row, buffer=buffer)
             values.buffers.append(replace(page, detail=shortened(replace(page.detail, row=row))))
+    for graph_row, rows in lists:
+        first = [row for row in rows if (row.graph, row.buffer) in shown]
+        rest = sorted((row for row in rows if (row.graph, row.buffer) not in shown), key=_badness)
+        page_of = contexts.BuffersPage(graph_row, sorted([*first, *rest][:MOST_LISTED], key=_badness))
+        values.lists.append((page_of, len(rows)))
+
+
+def _badness(row: BufferRow) -> int:
+    return HEALTH.index(row.health)
 
 
 def shortened(detail: BufferDetail) -> BufferDetail:

@@ -16,7 +16,7 @@ import pytest
 from tests.viewer import synthetic, value_log
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer import contexts, pages, rendering, value_pages
+from viewer import contexts, pages, rendering, report_values, value_pages
 from viewer.addresses import slug
 from viewer.queries.rows import Counts, Finding, Spread
 from viewer.report import render_report
@@ -237,6 +237,18 @@ def test_report_holds_values_of_found_launches_and_their_plots(trace: Trace) -> 
     for route in data["plots"]:
         assert f'data-route="{route.replace("&", "&amp;")}"' in html
     assert len(html) < 600_000
+
+
+def test_report_lists_the_worst_buffers(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_values, "MOST_LISTED", 2)
+    monkeypatch.setattr(report_values, "MOST_BUFFERS", 3)
+    html = render_report(trace)
+    shown = re.search(r'data-route="/graphs/0/buffers">(.*?)<div class="page"', html, re.DOTALL)
+    assert shown
+    assert re.findall(r'href="#(/graphs/0/buffers/[^"]*)"', shown[1])[0] == "/graphs/0/buffers/buf0"
+    assert "The worst 2 of" in shown[1]
+    assert len([route for route in data_of(html)["plots"] if "/buffers/" in route]) == 3
+    assert html.count('data-route="/graphs/0/buffers/') == 3
 
 
 def test_report_without_values_says_so(opened: Opened) -> None:
