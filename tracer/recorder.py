@@ -30,6 +30,7 @@ from tracer.records import (
     Provenance,
     Record,
     SavedTensor,
+    SchedulerMemory,
     Skipped,
     Steps,
     Tensors,
@@ -68,6 +69,7 @@ class Recorder:
         self._begun = False
         self._running = False
         self._graphs: list[tuple[Graph, str | None]] = []
+        self._scheduled: list[SchedulerMemory] = []
         self._failures: dict[str, int] = {}
         self._said: set[str] = set()
         self._unsaved: set[str] = set()
@@ -153,6 +155,11 @@ class Recorder:
         self._write_graph(record, source)
 
     def provenance(self, record: Provenance) -> None:
+        self._write(record)
+
+    def scheduled(self, record: SchedulerMemory) -> None:
+        self._begin()
+        self._scheduled.append(record)
         self._write(record)
 
     def skipped(self, record: Skipped) -> None:
@@ -354,6 +361,8 @@ class Recorder:
                 self._writer.write_bytes(data)
             for record, source in self._graphs:
                 self._write_graph(record, source)
+            for memory in self._scheduled:
+                self._write(memory)
 
     def _write_graph(self, record: Graph, source: str | None) -> None:
         self._write(record)

@@ -1,4 +1,4 @@
-"""Facts that only code generation knows: which scheduler nodes a launch computes, and their FX nodes.
+"""Facts that only code generation knows: the scheduler's nodes and memory, which nodes a launch computes, their FX nodes.
 
 Inductor names the nodes of every kernel it is about to call
 (torch/_inductor/debug.py, `set_kernel_post_grad_provenance_tracing`: C++ kernels when their group is flushed,
@@ -22,12 +22,13 @@ from typing import Any
 
 import orjson
 
-from tracer.records import LaunchSite
+from tracer.inductor.scheduler_memory import from_payload, scheduler_memory, to_payload
+from tracer.records import LaunchSite, SchedulerMemory
 
 TRACING = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
 FALLBACK_LINES = ("ScatterFallbackLine", "IndexPutFallbackLine")
-SIDECAR_VERSION = 1
+SIDECAR_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,20 @@ class LaunchFacts:
     fx_nodes: list[str]
 
 
+@dataclass
+class CompileFacts:
+    """Of one wrapper."""
+
+    launches: list[LaunchFacts] = field(default_factory=list)
+    memory: list[SchedulerMemory] = field(default_factory=list)
+    """Of the graph and of its subgraphs; not numbered yet."""
+    memory_problem: str | None = None
+    """Why the memory of a schedule is not known."""
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.facts: list[LaunchFacts] | None = None
+        self.facts: CompileFacts | None = None
 
 
 class CodegenTap:
@@ -70,7 +82,7 @@ class CodegenTap:
         self._attached = False
         self._undo.close()
 
-    def take(self) -> list[LaunchFacts] | None:
+    def take(self) -> CompileFacts | None:
         """The facts collected on this thread since the last call; None when no scheduler ran."""
         facts, self._thread.facts = self._thread.facts, None
         return facts
@@ -95,9 +107,14 @@ class CodegenTap:
         setattr(owner, name, wrapped)
         self._undo.callback(setattr, owner, name, original)
 
-    def _codegen(self, result: Any, *args: Any, **kwargs: Any) -> None:
-        if not _is_cpp_wrapper():
-            self._add()
+    def _codegen(self, result: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
+        if _is_cpp_wrapper():
+            return
+        facts = self._facts()
+        try:
+            facts.memory.append(scheduler_memory(scheduler))
+        except Exception as error:
+            facts.memory_problem = f"{type(error).__name__}: {error}"
 
     def _tracing(self, result: Any, nodes: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
         from torch._inductor import debug
@@ -115,10 +132,13 @@ class CodegenTap:
             origins = [origin.name for origin in getattr(node, "origins", ())]
             self._add(LaunchFacts(kernel, None, [node.get_operation_name()], origins))
 
-    def _add(self, *facts: LaunchFacts) -> None:
+    def _add(self, fact: LaunchFacts) -> None:
+        self._facts().launches.append(fact)
+
+    def _facts(self) -> CompileFacts:
         if self._thread.facts is None:
-            self._thread.facts = []
-        self._thread.facts += facts
+            self._thread.facts = CompileFacts()
+        return self._thread.facts
 
 
 def _is_cpp_wrapper() -> bool:
@@ -165,21 +185,31 @@ def sidecar_path(key: str) -> Path:
     return Path(cache_dir()) / "stepscope" / key[1:3] / f"{key}.json"
 
 
-def write_sidecar(key: str, facts: list[LaunchFacts]) -> None:
+def write_sidecar(key: str, facts: CompileFacts) -> None:
     """Keep `facts` for warm runs. Raises OSError."""
     path = sidecar_path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}")
-    temporary.write_bytes(orjson.dumps({"version": SIDECAR_VERSION, "launches": [asdict(fact) for fact in facts]}))
+    content = {
+        "version": SIDECAR_VERSION,
+        "launches": [asdict(fact) for fact in facts.launches],
+        "memory": [to_payload(memory) for memory in facts.memory],
+        "memory_problem": facts.memory_problem,
+    }
+    temporary.write_bytes(orjson.dumps(content))
     temporary.replace(path)
 
 
-def read_sidecar(key: str) -> list[LaunchFacts] | None:
+def read_sidecar(key: str) -> CompileFacts | None:
     """The facts kept under `key`, or None when there are none that can be read."""
     try:
         content = orjson.loads(sidecar_path(key).read_bytes())
         if content["version"] != SIDECAR_VERSION:
             return None
-        return [LaunchFacts(**entry) for entry in content["launches"]]
+        return CompileFacts(
+            [LaunchFacts(**entry) for entry in content["launches"]],
+            [from_payload(entry) for entry in content["memory"]],
+            content["memory_problem"],
+        )
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None

@@ -21,7 +21,7 @@ from tracer.inductor import code_swap, codegen_facts, compat, provenance
 from tracer.inductor.operators import operator_schema
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.records import Argument, Graph, Provenance, Skipped
+from tracer.records import Argument, Graph, Provenance, SchedulerMemory, Skipped
 from tracer.runtime import launches, values
 from tracer.runtime.stats.readers import why_not_compiled
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tracer.runtime.save import TensorSaver
 
 CPP_WRAPPER = "C++ wrapper: the launches happen inside the compiled library, out of Python's sight"
+COMPILED_UNSEEN = "the graph came from a cache, compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
 
 
@@ -38,6 +39,7 @@ class Sink(launches.Sink, values.Sink, Protocol):
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
+    def scheduled(self, record: SchedulerMemory) -> None: ...
     def saver(self) -> TensorSaver: ...
 
 
@@ -205,10 +207,10 @@ class WrapperHook:
             return
         cached = None if from_cache else facts is None
         if facts is None:
-            facts = codegen_facts.read_sidecar(key) or []
-        elif facts:
+            facts = codegen_facts.read_sidecar(key)
+        else:
             self._keep(key, facts, number)
-        sites, fx_nodes = codegen_facts.match(follow(wrapper).sites, facts)
+        sites, fx_nodes = codegen_facts.match(follow(wrapper).sites, facts.launches if facts else [])
         graph = Graph(
             graph=number,
             wrapper_key=key,
@@ -229,8 +231,10 @@ class WrapperHook:
                 self._instrumented.append(_Instrumented(weakref.ref(module), path, _digest(source.encode()), hooks))
         except (code_swap.SwapError, ValueError, SyntaxError) as error:
             self._report(replace(graph, sites=[], not_recorded=f"the hooks do not fit: {error}"), source)
+            self._report_memory(facts, number)
             return
         self._sink.graph(graph, source if from_cache else None)
+        self._report_memory(facts, number)
         self._report_unknown(wrapper, number)
         entry = _Waiting(graph, fx_nodes, path)
         if from_cache or not any(site.handle for site in sites):
@@ -238,7 +242,14 @@ class WrapperHook:
         else:
             self._waiting.setdefault(threading.get_ident(), []).append(entry)
 
-    def _keep(self, key: str, facts: list[codegen_facts.LaunchFacts], number: int) -> None:
+    def _report_memory(self, facts: codegen_facts.CompileFacts | None, number: int) -> None:
+        for memory in facts.memory if facts else []:
+            self._sink.scheduled(replace(memory, graph=number))
+        why = facts.memory_problem if facts else COMPILED_UNSEEN
+        if why is not None:
+            self._sink.skipped(Skipped("estimated memory", why, number))
+
+    def _keep(self, key: str, facts: codegen_facts.CompileFacts, number: int) -> None:
         try:
             codegen_facts.write_sidecar(key, facts)
         except OSError as error:
