@@ -1,4 +1,4 @@
-"""Facts that only code generation knows: the scheduler's nodes and memory, which nodes a launch computes, their FX nodes.
+"""Facts that only code generation knows: the scheduler's memory, the nodes that a launch computes, their FX nodes.
 
 Inductor names the nodes of every kernel it is about to call
 (torch/_inductor/debug.py, `set_kernel_post_grad_provenance_tracing`: C++ kernels when their group is flushed,
@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
