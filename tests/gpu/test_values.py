@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,99 @@ def test_device_times_of_sampled_calls(tmp_path: Path) -> None:
     assert [launch for launch, _ in measured] == [0, 1, 2, 0, 1, 2]
     # 137 GFLOP in float32 take this device over 2 ms, an element-wise kernel over 64 MiB about 30 us.
     assert all((1_000_000 < ns < 20_000_000) == (launch != 1) for launch, ns in measured)
+
+
+def chain(mode: str | None = None) -> Step:
+    """Four launches, each of which reads what the one before has written; the second and the last one write over it."""
+    function = torch.compile(lambda x: ((x @ x).sin() @ x).cos(), mode=mode)
+    x = torch.randn(4096, 4096, device="cuda")
+
+    def step(number: int) -> list[Any]:
+        return [function(x)]
+
+    return step
+
+
+def device_times(trace: Trace, how: str) -> dict[int, list[int]]:
+    """By launch."""
+    found: dict[int, list[int]] = {}
+    for batch in trace.of("device_times"):
+        if batch["how"] == how:
+            for launch, ns in zip(batch["launch"], batch["duration_ns"], strict=True):
+                found.setdefault(launch, []).append(ns)
+    return found
+
+
+def test_device_times_inside_of_cuda_graphs(tmp_path: Path) -> None:
+    events, steps = tmp_path / "events", 12
+    for folder, mode in ((events, None), (tmp_path / "graphs", "reduce-overhead")):
+        torch._dynamo.reset()
+        with tracer.trace(folder, level="values", verify_before=True):
+            step = chain(mode)
+            for number in range(steps):
+                step(number)
+                torch.cuda.synchronize()
+                tracer.step()
+    trace = Trace(tmp_path / "graphs")
+    assert trace.of("failure") == []
+    measured, expected = device_times(trace, "timestamps"), device_times(Trace(events), "events")
+    assert set(expected) == {0, 1, 2, 3}
+    assert set(measured) >= {0, 3}  # the others share what lies between two readings
+    walls = {
+        call: end - start
+        for batch in trace.of("steps")
+        for call, start, end in zip(batch["step"], batch["start_ns"], batch["end_ns"], strict=True)
+    }
+    assert len(walls) == steps
+    for launch, times in measured.items():
+        typical = statistics.median(times)
+        # Events around a launch also time what reads its arguments before it is recorded; timestamps the gaps.
+        assert 0.5 * min(expected[launch]) < typical < 1.5 * max(expected[launch]) + 20_000, (launch, times)
+        assert min(times) > 0
+    replays = len(measured[0])
+    assert replays >= 5
+    for number in range(replays):
+        assert sum(times[number] for times in measured.values()) < max(walls.values())
+
+
+def test_a_replay_follows_a_changed_filter(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with tracer.trace(tmp_path, level="values"):
+        step = chain("reduce-overhead")
+        for number in range(12):
+            if number == 6:
+                tracer.configure(kernels="triton_*")
+            if number == 9:
+                tracer.configure(kernels="triton_*", args="in_out_ptr0")
+            step(number)
+            torch.cuda.synchronize()
+            tracer.step()
+    trace = Trace(tmp_path)
+    assert trace.of("failure") == []
+    assert trace.of("skipped") == []
+    sites = {graph["graph"]: graph["sites"] for graph in trace.of("graph")}
+    kinds: dict[int, set[tuple[str, int]]] = {}
+    for row in rows(trace):
+        site = sites[row["graph"]][row["site"]]
+        kinds.setdefault(row["step"], set()).add((site["kind"], row["argument"]))
+        if site["kind"] == "triton" and row["moment"] == "after":
+            assert -1 <= row["min"] < row["max"] <= 1
+    assert {kind for kind, _ in kinds[5]} == {"extern", "triton"}
+    assert {kind for kind, _ in kinds[8]} == {"triton"}
+    assert kinds[11]
+    assert kinds[11] <= kinds[8]
+    states = {state for batch in trace.of("launches") for state in batch["calls"]["state"]}
+    assert "replayed" in states
+
+
+def test_a_replay_says_that_it_cannot_read_more_than_was_captured(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with tracer.trace(tmp_path, level="values", kernels="triton_*"):
+        step = chain("reduce-overhead")
+        for number in range(8):
+            if number == 5:
+                tracer.configure(kernels="")
+            step(number)
+            torch.cuda.synchronize()
+            tracer.step()
+    assert [record["what"] for record in Trace(tmp_path).of("skipped")] == ["values inside of a CUDA graph"]

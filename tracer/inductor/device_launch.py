@@ -49,13 +49,12 @@ class Launcher:
         self.start: Callable[..., Any] = self._slow
         self.prefix: tuple[Any, ...] = ()
         self.tail: tuple[Any, ...] = tuple(constants.values())
-        self.is_direct = False
         for start, prefix in _direct_ways(compiled):
             try:
                 start(0, 1, 1, 0, *prefix, *example, *self.tail)  # no program: only the arguments are looked at
             except Exception:
                 continue
-            self.start, self.prefix, self.is_direct = start, prefix, True
+            self.start, self.prefix = start, prefix
             break
 
     def __call__(self, programs: int, stream: int, *arguments: int) -> None:

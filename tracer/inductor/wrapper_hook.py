@@ -284,6 +284,7 @@ def _planned(wrapper: WrapperSource, read: Read) -> values.Planned:
         argument.buffer or argument.name,
         read.is_fixed,
         read.is_checked,
+        _names(argument),
     )
 
 

@@ -11,34 +11,51 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tracer.records import Skipped
+from tracer.runtime.device_times import between_readings
 from tracer.runtime.launches import Call, running_call
 from tracer.runtime.replays import Replays
-from tracer.runtime.stats.snapshots import runs
-from tracer.runtime.value_batches import joined
-from tracer.runtime.values import Together
+from tracer.runtime.stats.snapshots import joined, runs
+from tracer.runtime.values import Row, Together
 
 if TYPE_CHECKING:
     from tracer.runtime.stats.arena import Arena
-    from tracer.runtime.stats.snapshots import CapturedBlock, Snapshot
+    from tracer.runtime.stats.snapshots import CapturedBlock, DeviceBlock, Snapshot
+    from tracer.runtime.values import Plan
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Captured:
     """A call as it was captured."""
 
     call: Call
     enter: Callable[[], int]
     """Tells the step tracker of a call; gives its step."""
-    wants_step: Callable[[int], bool]
-    """Values of a replay in this step are asked for."""
+    plan: Callable[[], Plan | None]
+    """What is to be read now."""
     sites: list[int]
-    together: Together | None
+    rows: list[Row]
     blocks: list[CapturedBlock]
+    read_at: list[int]
+    """Launches before each of `blocks`."""
+    plan_then: Plan | None
+    chosen: _Chosen
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a plan wants of the rows that a graph computes."""
+
+    plan: Plan | None
+    rows: Together | None
+    places: npt.NDArray[np.intp] | None
+    """Of the wanted rows; None: all are."""
 
 
 class CapturedCalls:
@@ -68,8 +85,11 @@ class CapturedCalls:
         self._replays.detach()
         self._by_graph.clear()
 
-    def add(self, call: Call, enter: Callable[[], int], wants_step: Callable[[int], bool]) -> bool:
-        """A call that was captured has ended. False: into a graph whose capture was not seen to begin."""
+    def add(self, call: Call, enter: Callable[[], int], plan: Callable[[], Plan | None]) -> bool:
+        """A call that was captured has ended. False: into a graph whose capture was not seen to begin.
+
+        `enter` tells the step tracker of a call and gives its step; `plan` says what is to be read now.
+        """
         graph = self._replays.current()
         found, call.readings = call.readings, []
         if graph is None:
@@ -77,10 +97,12 @@ class CapturedCalls:
         why = [_why_not(block) for _, block in found]
         for reason in sorted({reason for reason in why if reason is not None}):
             self._skipped(Skipped("values inside of a CUDA graph", reason, call.graph))
-        readings = [reading for reading, reason in zip(found, why, strict=True) if reason is None]
-        blocks: list[Any] = [block for _, block in readings]
-        together = Together([prepared for prepared, _ in readings]) if readings else None
-        captured = _Captured(call, enter, wants_step, call.rows[0::3], together, blocks)
+        readings = [(reading, at) for reading, at, reason in zip(found, call.read_at, why, strict=True) if not reason]
+        blocks: list[Any] = [block for (_, block), _ in readings]
+        rows = [row for (prepared, _), _ in readings for row in prepared.rows]
+        now, read_at = plan(), [at for _, at in readings]
+        chosen = _Chosen(now, Together(rows) if rows else None, None)
+        captured = _Captured(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen)
         with self._lock:
             if id(graph) not in self._by_graph:
                 self._by_graph[id(graph)] = []
@@ -116,13 +138,31 @@ class CapturedCalls:
                 # What was not captured with it, as the function around a partition, runs in Python now too.
                 parent = replayed.get(one.call.parent.number) or running_call() if one.call.parent else None
                 call = replayed[one.call.number] = _replay(one, parent, start_ns, end_ns)
-                if one.together is not None and one.wants_step(call.step):
+                chosen = self._chosen(one)
+                if chosen.plan is not None and chosen.rows is not None and chosen.plan.wants_step(call.step):
                     snapshots = snapshots or _snapshots(graph)
                     if snapshots is not None:
-                        call.readings = [(one.together, _ReplayedBlock(one.blocks, snapshots))]
+                        blocks = [block.of(snapshots) for block in one.blocks]
+                        call.readings = [(chosen.rows, _ReplayedBlock(blocks, chosen.places))]
+                        call.device_times = partial(_device_times, blocks, one.read_at)
                 self._finish(call)
         except Exception as error:
             self._failed("replay", error)
+
+    def _chosen(self, captured: _Captured) -> _Chosen:
+        """The rows that are wanted now: a graph goes on computing those that were wanted when it was captured."""
+        plan, before = captured.plan(), captured.chosen
+        if plan is not before.plan:
+            places = [n for n, row in enumerate(captured.rows) if plan is not None and plan.wants(row.planned)]
+            if len(places) == len(captured.rows):
+                captured.chosen = _Chosen(plan, Together(captured.rows) if places else None, None)
+            else:
+                rows = Together([captured.rows[n] for n in places]) if places else None
+                captured.chosen = _Chosen(plan, rows, np.array(places, dtype=np.intp))
+            if plan is not None and captured.sites and _may_miss(captured.plan_then, plan):
+                why = "what was not asked for when the graph was captured is not read by its replays"
+                self._skipped(Skipped("values inside of a CUDA graph", why, captured.call.graph))
+        return captured.chosen
 
 
 def _replay(captured: _Captured, parent: Call | None, start_ns: int, end_ns: int) -> Call:
@@ -138,6 +178,15 @@ def _replay(captured: _Captured, parent: Call | None, start_ns: int, end_ns: int
     call.rows[1::3] = [start_ns] * launches
     call.rows[2::3] = [end_ns] * launches
     return call
+
+
+def _may_miss(then: Plan | None, now: Plan) -> bool:
+    """A plan asks for more than the one of the capture."""
+    if then is None:
+        return True
+    a, b = then.config, now.config
+    filters_changed = (a.kernels, a.args) != (b.kernels, b.args)
+    return bool(filters_changed and (a.kernels or a.args)) or b.verify_before > a.verify_before
 
 
 def _why_not(block: Any) -> str | None:
@@ -178,12 +227,12 @@ def _snapshots(graph: Any) -> Sequence[Snapshot] | None:
 
 
 class _ReplayedBlock:
-    """The rows that a replay left of all readings of a call."""
+    """The rows that a replay left of all readings of a call, or those of them at `places`."""
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_blocks", "_places")
 
-    def __init__(self, captured: Sequence[CapturedBlock], snapshots: Sequence[Snapshot]) -> None:
-        self._blocks = runs(block.of(snapshots) for block in captured)
+    def __init__(self, blocks: Sequence[DeviceBlock], places: npt.NDArray[np.intp] | None) -> None:
+        self._blocks, self._places = runs(blocks), places
 
     def rows(self) -> npt.NDArray[Any] | None:
         found = []
@@ -192,7 +241,19 @@ class _ReplayedBlock:
             if rows is None:
                 return None
             found.append(rows)
-        return joined(found)
+        return self._wanted(found)
 
     def wait(self) -> npt.NDArray[Any]:
-        return joined([block.wait() for block in self._blocks])
+        return self._wanted([block.wait() for block in self._blocks])
+
+    def _wanted(self, found: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        rows = joined(found)
+        return rows if self._places is None else rows[self._places]
+
+
+def _device_times(blocks: Sequence[DeviceBlock], read_at: Sequence[int]) -> tuple[list[int], list[int]]:
+    """`between_readings` of a replay."""
+    times = [found for block in blocks if (found := block.times()) is not None]
+    if len(times) < len(blocks):
+        return [], []
+    return between_readings(np.concatenate(times), [len(one) for one in times], read_at)

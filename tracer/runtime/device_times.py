@@ -1,16 +1,23 @@
-"""How long launches take on the device: events around each launch of a few calls.
+"""How long launches take on the device: events around each launch of a few calls, and timestamps inside CUDA graphs.
 
 Two events cost a launch about 9 us of the host's time, so only calls number 2, 8, 32, 128, ... of a function
 are measured. An event pair around a launch would also measure how long the device waits for the host; the device is
 therefore kept busy at the begin of such a call for about as long as the host took for one before, at most 50 ms.
 Nothing waits for the device: the times are read when a flush finds the last event done.
+
+Each reading of values leaves the times at which it began and ended on the device. Where one launch lies between two
+readings, a replay of a CUDA graph tells its time so (`between_readings`). Outside of graphs these times are not used:
+there the device may have waited for the host in between.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tracer.inductor import compat
 from tracer.records import DeviceTimes
@@ -88,3 +95,30 @@ def _times(call: Call, events: list[Any]) -> DeviceTimes:
         duration_ns=[round(begin.elapsed_time(end) * 1e6) for begin, end in pairs],
         how="events",
     )
+
+
+def between_readings(
+    times: npt.NDArray[np.int64], rows: Sequence[int], read_at: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """The launches that stand alone between two readings, and the nanoseconds between the two.
+
+    `times`: begin and end of each row of the readings, in the order in which they ran, shape (n, 2); 0, 0: nothing was
+    read. `rows`: how many rows each reading has; `read_at`: how many launches came before it. The times include the
+    gaps on both sides of the launch (about 1 us each). They are of one clock, but suppose one stream: if the graph
+    has several, a launch may be timed together with what ran beside it, and is left out when it seems to end before
+    it began. Raises ValueError when the three do not fit each other.
+    """
+    if len(rows) != len(read_at) or sum(rows) != len(times):
+        raise ValueError("the readings do not have as many rows as there are times")
+    counts, launched = np.asarray(rows, dtype=np.int64), np.asarray(read_at, dtype=np.int64)
+    starts = (np.cumsum(counts) - counts)[counts > 0]
+    if not len(starts):
+        return [], []
+    ran = times[:, 1] > 0
+    begins = np.minimum.reduceat(np.where(ran, times[:, 0], np.iinfo(np.int64).max), starts)
+    ends = np.maximum.reduceat(np.where(ran, times[:, 1], 0), starts)
+    seen = ends > 0
+    begins, ends, launched = begins[seen], ends[seen], launched[counts > 0][seen]
+    between = begins[1:] - ends[:-1]
+    alone = (launched[1:] - launched[:-1] == 1) & (between >= 0)
+    return launched[:-1][alone].tolist(), between[alone].tolist()

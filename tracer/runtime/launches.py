@@ -63,8 +63,8 @@ class Call:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "cost_ns", "end_ns", "function", "graph", "look", "mark", "now", "number", "parent", "read", "readings", "rows",
-        "start_ns", "state", "stats_ns", "step", "thread",
+        "cost_ns", "device_times", "end_ns", "function", "graph", "look", "mark", "now", "number", "parent", "read",
+        "read_at", "readings", "rows", "start_ns", "state", "stats_ns", "step", "thread",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -78,6 +78,10 @@ class Call:
         self.read: Callable[[Call, int, Sequence[Any]], None] | None = None
         """Reads tensors at a place of the wrapper; None: not in this call."""
         self.readings: list[Reading] = []
+        self.read_at: list[int] = []
+        """How many launches came before each reading; only of calls that are captured into a CUDA graph."""
+        self.device_times: Callable[[], tuple[list[int], list[int]]] | None = None
+        """Launches (positions in this call) and their times on the device (ns), once the readings have come."""
         self.mark: Callable[[], None] | None = None
         """Times the device before and after each launch; None: not in this call."""
         self.state = "ok"
@@ -119,7 +123,7 @@ class GraphHooks:
                 else:
                     call.mark = self._sink.timer.wanted(call)
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
-                call.read = reads.read
+                call.read = reads.read if call.state != "captured" else reads.read_captured
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
@@ -130,9 +134,9 @@ class GraphHooks:
     def _enter(self) -> int:
         return self._sink.enter(self._frame, self._phase)
 
-    def _wants_step(self, step: int) -> bool:
-        reads = self.plans[-1]
-        return reads is not None and reads.wants_step(step)
+    def _plan(self) -> Plan | None:
+        """What is to be read now."""
+        return self.plans[-1]
 
     def _say_replays(self) -> None:
         if not self._captured:
@@ -146,7 +150,7 @@ class GraphHooks:
             stack = _thread.stack
             while stack and stack.pop() is not call:
                 pass
-            if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._wants_step):
+            if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._plan):
                 self._say_replays()
             self._sink.finish(call)
             if self._is_capturing is not None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import Exact, Sparse, ValueLayout, Values
-from tracer.runtime.stats import ROW
-from tracer.runtime.stats.snapshots import runs
+from tracer.records import DeviceTimes, Exact, Sparse, ValueLayout, Values
+from tracer.runtime.stats.snapshots import joined, runs
 from tracer.runtime.values import layout
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ MOST_ROWS = 65_536
 MOST_LAYOUTS = 4096
 """That are known: sizes that vary from call to call make ever new ones."""
 FLOAT32_INTEGERS = 2.0**24
+FLOAT32_NORMAL = 2.0**-126
 _INTEGERS = ("int", "uint", "bool", "quint", "qint")
 
 
@@ -43,10 +43,11 @@ class ValueBatches:
         self._calls.clear()
         self._layouts.clear()
 
-    def take(self, wait: bool) -> Iterator[ValueLayout | Values]:
+    def take(self, wait: bool) -> Iterator[ValueLayout | Values | DeviceTimes]:
         """Records of the calls whose rows are there, oldest first; with `wait` of all of them."""
         while self._calls:
             calls, layouts, blocks, kinds, size = [], [], [], [], 0
+            times = DeviceTimes([], [], [], "timestamps")
             while self._calls and size < MOST_ROWS:
                 call = self._calls[0]
                 blocks_of_call = runs(block for _, block in call.readings)
@@ -63,8 +64,12 @@ class ValueBatches:
                 kinds.append(kind)
                 size += len(kind)
                 call.readings = []
+                if call.device_times is not None:
+                    _add_times(times, call)
             if not calls:
                 break
+            if times.call:
+                yield times
             yield encode(calls, layouts, joined(blocks), np.concatenate(kinds))
 
     def _layout(self, call: Call) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
@@ -81,9 +86,12 @@ class ValueBatches:
         return number, kinds, layout(number, call.graph, prepared)
 
 
-def joined(blocks: list[Rows]) -> Rows:
-    """One array of them. As bytes: numpy compares record dtypes field by field for each array that it joins."""
-    return np.frombuffer(b"".join(cast("list[bytes]", blocks)), ROW)
+def _add_times(times: DeviceTimes, call: Call) -> None:
+    launches, durations = call.device_times() if call.device_times is not None else ([], [])
+    times.call.extend([call.number] * len(launches))
+    times.launch.extend(launches)
+    times.duration_ns.extend(durations)
+    call.device_times = None
 
 
 def _kind(dtype: str) -> int:
@@ -102,8 +110,8 @@ def encode(calls: list[int], layouts: list[int], rows: Rows, kinds: npt.NDArray[
             layout=layouts,
             min=_floats(low),
             max=_floats(high),
-            mean=_floats(rounded(rows["mean"], 5)),
-            std=_floats(rounded(rows["std"], 5)),
+            mean=_floats(short(rows["mean"])),
+            std=_floats(short(rows["std"])),
             nan=_sparse(rows["nan"]),
             positive_infinity=_sparse(rows["positive_infinity"]),
             negative_infinity=_sparse(rows["negative_infinity"]),
@@ -122,15 +130,16 @@ def _floats(values: npt.NDArray[Any]) -> list[float | None]:
 
 def _sparse(column: npt.NDArray[np.int64], absent: int = 0) -> Sparse:
     row = np.flatnonzero(column != absent)
-    return Sparse(row.tolist(), column[row].tolist())
+    return Sparse(cast("list[int]", row), cast("list[int]", column[row]))
 
 
 def _exact(rows: Rows, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Exact:
     """Where float32 does not hold the extremes."""
-    is_integer = (kinds == 1) | (kinds == 3)
-    large = np.maximum(np.abs(rows["min"]), np.abs(rows["max"])) >= FLOAT32_INTEGERS
-    differs = ((low != rows["min"]) | (high != rows["max"])) & ~np.isnan(rows["min"])
-    row = np.flatnonzero((is_integer & large) | ((kinds == 2) & differs))
+    some = np.flatnonzero(kinds)
+    least, most = rows["min"][some], rows["max"][some]
+    large = np.maximum(np.abs(least), np.abs(most)) >= FLOAT32_INTEGERS
+    differs = ((low[some] != least) | (high[some] != most)) & ~np.isnan(least)
+    row = some[np.where(kinds[some] == 2, differs, large)]
     bounds: list[list[Any]] = []
     for name in ("min", "max"):
         column = []
@@ -139,6 +148,14 @@ def _exact(rows: Rows, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], high:
             column.append(float(rows[name][n]) if kinds[n] == 2 else exact & (2**64 - 1) if kinds[n] == 3 else exact)
         bounds.append(column)
     return Exact(row.tolist(), *bounds)
+
+
+def short(values: Floats) -> npt.NDArray[Any]:
+    """`values` as float32, which is quick to make and to print; all of them rounded where it has no range for one."""
+    found = values.astype(np.float32)
+    if ((np.abs(found) < FLOAT32_NORMAL) & (values != 0)).any() or (np.isinf(found) & np.isfinite(values)).any():
+        return rounded(values, 5)
+    return found
 
 
 def rounded(values: Floats, digits: int) -> Floats:

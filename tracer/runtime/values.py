@@ -49,6 +49,8 @@ class Planned(NamedTuple):
     """Nothing about it can vary from call to call."""
     is_checked: bool = False
     """Its size and stride cannot."""
+    names: tuple[str, ...] = ()
+    """That a filter of arguments may name it by."""
 
 
 class Row(NamedTuple):
@@ -109,11 +111,12 @@ class Prepared:
             if not planned[n].is_fixed and not planned[n].is_checked
             for member in (_at(values, n, item),)
         ]
-        # The state of a random generator is on the host, and on the device while a CUDA graph is captured.
+        # The state of a random generator is on the host, and on the device while a CUDA graph is captured. It holds
+        # integers; where a tensor of floats is, the program itself has made sure of.
         self._on_device = [
             (n, item, bool(_at(values, n, item).is_cuda))
             for n, item in (members if self.is_plain else ())
-            if not planned[n].is_fixed
+            if not planned[n].is_fixed and not _at(values, n, item).is_floating_point()
         ]
         self.is_sure = self.is_plain and not self._on_device
         """Nothing can vary."""
@@ -137,11 +140,11 @@ class Prepared:
 
 
 class Together:
-    """The rows of several readings as those of one."""
+    """The rows of several readings as those of one, or some of them."""
 
-    def __init__(self, readings: Sequence[Rows]) -> None:
+    def __init__(self, rows: Sequence[Row]) -> None:
         self.number = next(_numbers)
-        self.rows = [row for one in readings for row in one.rows]
+        self.rows = list(rows)
 
 
 class _Parts:
@@ -223,6 +226,7 @@ class Plan:
 
     def __init__(self, places: Sequence[Place], config: TraceConfig, sink: Sink) -> None:
         self.wants_step: Callable[[int], bool] = config.wants_step
+        self.config = config
         self._places: list[Place | None] = list(places)
         self._quick: list[Prepared | None] = [None] * len(places)
         """Where nothing can vary from call to call: what reads there."""
@@ -252,6 +256,17 @@ class Plan:
             self._places[place] = self._quick[place] = None
             self._sink.failed("values", error)
         call.stats_ns += perf_counter_ns() - started
+
+    def read_captured(self, call: Call, place: int, values: Sequence[Any]) -> None:
+        """`read` in a call that is captured into a CUDA graph."""
+        readings = len(call.readings)
+        self.read(call, place, values)
+        if len(call.readings) > readings:
+            call.read_at.append(len(call.rows) // 3)
+
+    def wants(self, planned: Planned) -> bool:
+        """Whether the filters let an argument through that an earlier plan had read."""
+        return self.config.wants_kernel(planned.kernel) and self.config.wants_argument(*planned.names)
 
 
 def _at(values: Sequence[Any], position: int, item: int | None) -> Any:

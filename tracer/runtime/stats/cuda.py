@@ -71,13 +71,25 @@ class CudaReader:
             self._group(tensors[first : first + SIZES[-1]], first, most_bytes, most)
             for first in range(0, len(tensors), SIZES[-1])
         ]
-        self._only: tuple[Launcher, int, int, tuple[Any, ...]] | None = None
+        self._only: tuple[Arena, Launcher, int, int, tuple[Any, ...]] | None = None
+        """What one launch on the only device takes."""
         self._load()
 
     def __call__(self, tensors: Sequence[Tensor]) -> ReadBlock:
         """Starts the reading on the current stream."""
-        arena = self._arena
-        if arena is None and (arena := self._load()) is None:
+        only = self._only
+        if only is None:
+            return self._read(tensors)
+        addresses = [t.data_ptr() for t in tensors]
+        if 0 in addresses and self._is_freed(addresses):
+            return SkippedBlock(len(self.looked_at), FREED)
+        arena, launcher, programs, table, rest = only
+        return arena.read_one(launcher, programs, len(addresses), table, addresses, rest)
+
+    def _read(self, tensors: Sequence[Tensor]) -> ReadBlock:
+        """The same for more than one launch, for one of several devices, and before the kernels are there."""
+        arena = self._arena or self._load()
+        if arena is None:
             return SkippedBlock(len(self.looked_at), NOT_LOADED)
         if self._has_many_devices:
             import torch
@@ -86,13 +98,13 @@ class CudaReader:
                 return self._start(arena, tensors)
         return self._start(arena, tensors)
 
+    def _is_freed(self, addresses: Sequence[int]) -> bool:
+        return any(not at and count for at, count in zip(addresses, self.looked_at, strict=True))
+
     def _start(self, arena: Arena, tensors: Sequence[Tensor]) -> ReadBlock:
         addresses = [t.data_ptr() for t in tensors]
-        if 0 in addresses and any(not at and count for at, count in zip(addresses, self.looked_at, strict=True)):
+        if self._is_freed(addresses):
             return SkippedBlock(len(self.looked_at), FREED)
-        if self._only is not None:
-            launcher, programs, table, rest = self._only
-            return arena.read_one(launcher, programs, len(tensors), table, addresses, rest)
         launches = []
         for launcher, group, table in zip(self._launchers, self._groups, self._addresses, strict=True):
             if group.programs:
@@ -143,9 +155,9 @@ class CudaReader:
         arena = arena_of(self._device)
         self._launchers = [_launcher(self._device, group.takes, group.has_views) for group in self._groups]
         self._addresses = [arena.tables.address(group.table) if group.has_views else 0 for group in self._groups]
-        if len(self._groups) == 1 and self._groups[0].programs:
+        if len(self._groups) == 1 and self._groups[0].programs and not self._has_many_devices:
             only, launcher = self._groups[0], self._launchers[0]
-            self._only = launcher, only.programs, self._addresses[0], (*only.rest, *launcher.tail)
+            self._only = arena, launcher, only.programs, self._addresses[0], (*only.rest, *launcher.tail)
         self._arena = arena
         return arena
 

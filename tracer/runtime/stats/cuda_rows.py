@@ -130,10 +130,12 @@ def finish(words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     rows = np.zeros(len(words), ROW)
     for word, name in enumerate(ROW.names[:6], 6):  # type: ignore[index]
         rows[name] = words[:, word]
-    kind, looked_at = words[:, 15] & 255, words[:, 15] >> 8
-    bad = rows["nan"] + rows["positive_infinity"] + rows["negative_infinity"]
-    rows["first_bad"] = np.where(bad > 0, _TOP - words[:, 14], -1)
-    n = looked_at - bad
+    kind, n = words[:, 15] & 255, words[:, 15] >> 8
+    rows["first_bad"] = -1
+    if (words[:, 6] | words[:, 7] | words[:, 8]).any():  # seldom, and this runs while the program waits
+        bad = rows["nan"] + rows["positive_infinity"] + rows["negative_infinity"]
+        rows["first_bad"] = np.where(bad > 0, _TOP - words[:, 14], -1)
+        n -= bad
     _range(rows, words, kind, n)
     _moments(rows, words.view(np.float64), kind, n)
     return rows
@@ -143,36 +145,41 @@ def _range(
     rows: npt.NDArray[Any], words: npt.NDArray[np.int64], kind: npt.NDArray[np.int64], n: npt.NDArray[np.int64]
 ) -> None:
     most, least = words[:, 12] ^ -(2**63), words[:, 13] ^ _TOP
-    is_integer = kind >= FIRST_INTEGER
+    empty, integers = np.flatnonzero(n <= 0), np.flatnonzero((kind >= FIRST_INTEGER) & (n > 0))
+    large = np.flatnonzero((kind == U64) & (n > 0)) if len(integers) else integers
     for name, exact, order in ("min", "exact_min", least), ("max", "exact_max", most):
-        as_float = (order ^ ((order >> 63) & _TOP)).view(np.float64)
-        rows[name] = np.where(n > 0, np.where(is_integer, order.astype(np.float64), as_float), np.nan)
-        rows[exact] = np.where(is_integer & (n > 0), order, 0)
-        large = np.flatnonzero((kind == U64) & (n > 0))
-        bits = order[large] ^ -(2**63)
-        rows[exact][large] = bits
-        rows[name][large] = bits.view(np.uint64).astype(np.float64)
+        rows[name] = (order ^ ((order >> 63) & _TOP)).view(np.float64)
+        rows[name][empty] = np.nan
+        if len(integers):
+            rows[name][integers] = order[integers].astype(np.float64)
+            rows[exact][integers] = order[integers]
+        if len(large):
+            bits = order[large] ^ -(2**63)
+            rows[exact][large] = bits
+            rows[name][large] = bits.view(np.uint64).astype(np.float64)
 
 
 def _moments(
     rows: npt.NDArray[Any], sums: npt.NDArray[np.float64], kind: npt.NDArray[np.int64], n: npt.NDArray[np.int64]
 ) -> None:
     wide = np.flatnonzero(kind == F64)
+    few = np.flatnonzero(n < 2)
     with np.errstate(all="ignore"):
         away = sums[:, 0] / n
-        rows["mean"] = np.where(n > 0, sums[:, 5] + away, np.nan)
-        variance = np.maximum(sums[:, 1] - sums[:, 0] * away, 0) / (n - 1)
-        rows["std"] = np.where(n > 1, np.sqrt(variance), np.nan)
+        mean = sums[:, 5] + away
+        std = np.sqrt(np.maximum(sums[:, 1] - sums[:, 0] * away, 0) / (n - 1))
         if len(wide):
             part, count = sums[wide].astype(np.longdouble), n[wide]
             total = part[:, 0] + part[:, 2] * SHRINK
             squares = part[:, 1] + part[:, 3] * SHRINK * SHRINK + part[:, 4] / SHRINK / SHRINK
             variance = np.maximum(squares - total * (total / count), 0) / (count - 1)
-            rows["mean"][wide] = np.where(count > 0, part[:, 5] + total / count, np.nan)
-            rows["std"][wide] = np.where(count > 1, np.sqrt(variance), np.nan)
+            mean[wide] = part[:, 5] + total / count
+            std[wide] = np.sqrt(variance)
     # Rounding must not show in what is known: a constant tensor, a mean outside of the range.
-    rows["std"][(rows["min"] == rows["max"]) & (n > 1)] = 0
-    rows["mean"] = np.clip(rows["mean"], rows["min"], rows["max"])
+    low, high = rows["min"], rows["max"]  # NaN where there are no elements, and so is the mean then
+    std[low == high] = 0
+    std[few] = np.nan
+    rows["mean"], rows["std"] = np.clip(mean, low, high), std
 
 
 def times(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,7 @@ class Snapshot:
         self._programs = self._words = self._mark = 0
         self._found: npt.NDArray[np.int64] | None = None
         self._rows: npt.NDArray[Any] | None = None
+        self._times: npt.NDArray[np.int64] | None = None
         self._lock = threading.Lock()
 
     def sent(self, buffer: Buffer, programs: int, words: int, mark: int) -> None:
@@ -128,7 +129,10 @@ class Snapshot:
         return self._rows
 
     def times(self) -> npt.NDArray[np.int64] | None:
-        return cuda_rows.times(self._found) if self.has_come() and self._found is not None else None
+        """Begin and end of the reading of each row by the device's clock (ns), or None: see `DeviceBlock.times`."""
+        if self._times is None and self.has_come() and self._found is not None:
+            self._times = cuda_rows.times(self._found)
+        return self._times
 
     def wait(self) -> npt.NDArray[Any]:
         """Flushes if need be. Raises TimeoutError when the device does not answer for `WAIT_S`."""
@@ -139,7 +143,7 @@ class Snapshot:
             if time.monotonic() > end:
                 raise TimeoutError(f"the device has not answered for {WAIT_S:.0f} s")
             time.sleep(pause)
-            pause = min(2 * pause, 1e-3)
+            pause = min(1.5 * pause, 2e-4)
         return rows
 
 
@@ -160,7 +164,10 @@ class DeviceBlock:
         return self._snapshot.wait()[self._first : self._end]
 
     def times(self) -> npt.NDArray[np.int64] | None:
-        """Begin and end of the reading of each tensor by the device's clock, ns: shape (n, 2); None like `rows`."""
+        """Begin and end of the reading of each tensor by the device's clock, ns: shape (n, 2); None like `rows`.
+
+        0, 0 where nothing was there to read.
+        """
         found = self._snapshot.times()
         return None if found is None else found[self._first : self._end]
 
@@ -181,6 +188,11 @@ def runs(blocks: Iterable[Block]) -> list[Block]:
     return found
 
 
+def joined(blocks: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """One array of `ROW`s. As bytes: numpy compares record dtypes field by field for each array that it joins."""
+    return np.frombuffer(b"".join(cast("Sequence[bytes]", blocks)), ROW)
+
+
 class SkippedBlock:
     """A reading that did not take place: its rows hold NaN and no counts, and `skipped` says why."""
 
@@ -194,9 +206,6 @@ class SkippedBlock:
 
     def wait(self) -> npt.NDArray[Any]:
         return self.rows()
-
-    def times(self) -> npt.NDArray[np.int64]:
-        return np.zeros((self._count, 2), np.int64)
 
 
 class CapturedBlock:
