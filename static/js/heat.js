@@ -3,7 +3,7 @@ import { coloursOf, onTheme, sizeCanvas } from "#js/colours.js";
 import { h } from "#js/dom.js";
 import { plural } from "#js/format.js";
 import { HEALTH_COLOURS, drawClass } from "#js/health_draw.js";
-import { HEAD, ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, zoomWindow } from "#js/heat_model.js";
+import { HEAD, ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstCell, zoomWindow } from "#js/heat_model.js";
 import { NAMES } from "#js/health.js";
 import { roundUp } from "#js/plot_model.js";
 
@@ -14,7 +14,7 @@ const TALLEST = 560;
 export class HeatMap {
   /**
    * `open(window, launch)` is called for the cell that is chosen; `launch` {launch, step} where the data has it.
-   * `zoom(window)`, where it can be done, for a cell that joins several.
+   * `zoom(window, cell)`, where it can be done, for a cell that joins several.
    */
   constructor(box, heat, { open, zoom = null }) {
     Object.assign(this, { box, heat, open, zoom, cell: null, rows: rowsOf(heat) });
@@ -59,6 +59,15 @@ export class HeatMap {
     else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  /** To the worst cell of a window, of one that `zoom` was called for. */
+  goTo(window) {
+    const place = worstCell(this.heat, window);
+    if (!place) return;
+    const row = this.rows.findIndex(({ index }) => index === place.row);
+    this.scroll.scrollTop = row * ROW - (this.height - HEAD) / 2;
+    this.choose({ row, column: place.column });
   }
 
   bringIntoView() {
@@ -116,7 +125,7 @@ export class HeatMap {
   openCell(straight) {
     if (!this.cell) return;
     const [row, column] = this.at;
-    if (this.looksCloser() && !straight) this.zoom(zoomWindow(this.heat, row, column));
+    if (this.looksCloser() && !straight) this.zoom(zoomWindow(this.heat, row, column), cellWindow(this.heat, row, column));
     else if (this.wasRead()) {
       const launch = this.heat.launches[row]?.[column] ?? null;
       this.open(cellWindow(this.heat, row, column), launch === null ? null : { launch, step: this.heat.launch_steps[row][column] });
@@ -174,8 +183,9 @@ export class HeatMap {
     ctx.fillStyle = colours.bg;
     ctx.fillRect(0, 0, this.width, HEAD);
     ctx.fillStyle = colours.muted;
-    ctx.fillText("step", gutter - ctx.measureText("step").width - 8, HEAD / 2);
     const { steps } = this.heat;
+    const before = Math.max(0, (ctx.measureText(steps[0]).width - (edges[1] - edges[0])) / 2);
+    ctx.fillText("step", gutter - ctx.measureText("step").width - 8 - before, HEAD / 2);
     const every = roundUp((ctx.measureText(steps.at(-1)).width + 10) / Math.max(1, edges[1] - edges[0]));
     for (let column = 0; column < steps.length; column += every) {
       ctx.fillText(steps[column], gutter + (edges[column] + edges[column + 1] - ctx.measureText(steps[column]).width) / 2, HEAD / 2);

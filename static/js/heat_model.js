@@ -43,6 +43,23 @@ function windowOf(heat, row, endRow, column, endColumn) {
 
 export const joins = ({ joined_sites: sites, joined_steps: steps }, row, column) => sites[row] > 1 || steps[column] > 1;
 
+/** The first of the worst cells that lie in a window; null where none does. */
+export function worstCell(heat, window) {
+  let found = null;
+  let end = heat.first_site;
+  heat.joined_sites.forEach((sites, row) => {
+    const start = end;
+    end += sites;
+    if (start > window.last_site || end <= window.first_site) return;
+    heat.steps.forEach((step, column) => {
+      if (step > window.last_step || heat.last_steps[column] < window.first_step) return;
+      const order = HEALTH.indexOf(classAt(heat, row, column));
+      if (!found || order < found.order) found = { row, column, order };
+    });
+  });
+  return found && { row: found.row, column: found.column };
+}
+
 const MOST_ROWS = 600, MOST_COLUMNS = 400;
 
 /** The window around a cell in which each launch site and step has a cell of its own, as far as that goes. */

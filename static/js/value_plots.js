@@ -112,13 +112,15 @@ function markAt(columns, index) {
 }
 
 function mountHeat(box, { heat }, context) {
-  const to = (path, window) => (location.href = `${context.root}${path}?${new URLSearchParams({ log: heat.log, ...window })}`);
+  const to = (path, window, place = "") => (location.href = `${context.root}${path}?${new URLSearchParams({ log: heat.log, ...window })}${place}`);
   const toLaunch = openAt(context, heat.log);
-  new HeatMap(box, heat, {
+  const map = new HeatMap(box, heat, {
     open: (window, found) => (found ? toLaunch(found.launch, found.step) : to("/values/launch", window)),
     // A report has no more to show than what is in it.
-    zoom: context.root ? null : (window) => to("/values", window),
+    zoom: context.root ? null : (window, cell) => to("/values", window, `#at=${Object.values(cell)}`),
   });
+  const at = context.root ? null : /^#at=(\d+),(\d+),(\d+),(\d+)$/.exec(location.hash)?.slice(1).map(Number);
+  if (at) map.goTo({ first_site: at[0], last_site: at[1], first_step: at[2], last_step: at[3] });
 }
 
 const MOUNTS = { buffer: mountBuffer, curve: mountCurve, heat: mountHeat };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { HEALTH } from "../../static/js/health.js";
-import { ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstOf, zoomWindow } from "../../static/js/heat_model.js";
+import { ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstCell, worstOf, zoomWindow } from "../../static/js/heat_model.js";
 
 const heat = {
   graphs: [{ graph: 0, compile_id: "0/0", phase: "forward" }, { graph: 1, compile_id: null, phase: null }],
@@ -71,6 +71,10 @@ test("a joined cell knows what it stands for and where to look closer", () => {
   assert.ok(closer.first_step < 1000 && closer.last_step > 1003);
   assert.deepEqual(zoomWindow(large, 0, 0).first_step, 0);
   assert.deepEqual(zoomWindow({ ...large, joined_steps: Array(count).fill(900) }, 0, 3), { first_site: 40, last_site: 45, first_step: 12, last_step: 15 });
+  const cells = [0, 1, 2].map((row) => large.steps.map((_, column) => (row === 1 && column === 2 ? 0 : 5)));
+  assert.deepEqual(worstCell({ ...large, cells }, { first_site: 40, last_site: 45, first_step: 4, last_step: 13 }), { row: 1, column: 2 });
+  assert.deepEqual(worstCell({ ...large, cells }, { first_site: 45, last_site: 45, first_step: 9, last_step: 9 }), { row: 2, column: 2 });
+  assert.equal(worstCell({ ...large, cells }, { first_site: 46, last_site: 46, first_step: 9, last_step: 9 }), null);
   assert.ok(joins(large, 2, 0));
   assert.ok(!joins(heat, 0, 0));
 });
