@@ -167,6 +167,8 @@ class SiteProvenance:
     """Stacks of model source, each a list of indices into `Provenance.frames`, outermost first."""
     fx_nodes: list[str]
     """Post-grad FX nodes that the kernel computes."""
+    modules: list[str] = field(default_factory=list)
+    """The modules of the model that it computes a part of, forward or backward: ``Sequential.2 (GELU)``."""
 
 
 @dataclass(frozen=True)

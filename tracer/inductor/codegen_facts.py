@@ -22,6 +22,7 @@ from typing import Any
 
 import orjson
 
+from tracer.inductor.module_paths import module_paths
 from tracer.inductor.scheduler_memory import from_payload, scheduler_memory, to_payload
 from tracer.records import LaunchSite, SchedulerMemory
 
@@ -37,6 +38,8 @@ class LaunchFacts:
     handle: str | None
     snodes: list[str]
     fx_nodes: list[str]
+    modules: list[str] = field(default_factory=list)
+    """``Sequential.2 (GELU)``; none in what older versions kept."""
 
 
 @dataclass
@@ -123,14 +126,16 @@ class CodegenTap:
             return
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
-        self._add(LaunchFacts(kernel, handle, list(_node_names(nodes)), list(fx_nodes)))
+        modules = module_paths(_origins(nodes))
+        self._add(LaunchFacts(kernel, handle, list(_node_names(nodes)), list(fx_nodes), modules))
 
     def _writeline(self, result: Any, wrapper: Any, line: Any, *args: Any, **kwargs: Any) -> None:
         if type(line).__name__ in FALLBACK_LINES:
             node = line.node
             kernel = getattr(node, "python_kernel_name", None) or node.get_kernel_name()
-            origins = [origin.name for origin in getattr(node, "origins", ())]
-            self._add(LaunchFacts(kernel, None, [node.get_operation_name()], origins))
+            origins = list(getattr(node, "origins", ()))
+            names = [origin.name for origin in origins]
+            self._add(LaunchFacts(kernel, None, [node.get_operation_name()], names, module_paths(origins)))
 
     def _add(self, fact: LaunchFacts) -> None:
         self._facts().launches.append(fact)
@@ -157,8 +162,19 @@ def _node_names(nodes: Any) -> Iterable[str]:
             yield from (part.get_name() for part in node.get_nodes())
 
 
-def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[LaunchSite], dict[str, list[str]]]:
-    """`sites` with their scheduler nodes, and the FX nodes by debug handle.
+def _origins(nodes: Any) -> Iterable[Any]:
+    """FX nodes of what `_node_names` names."""
+    if hasattr(nodes, "get_operation_name"):
+        yield from getattr(nodes, "origins", ())
+        return
+    for node in nodes:
+        if hasattr(node, "get_nodes"):
+            for part in node.get_nodes():
+                yield from getattr(part.node, "origins", ())
+
+
+def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[LaunchSite], dict[str, LaunchFacts]]:
+    """`sites` with their scheduler nodes, and the facts by debug handle.
 
     A site is matched by its debug handle; without one by the kernel's name and which launch of it it is.
     """
@@ -176,7 +192,7 @@ def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[Launc
             found = candidates[taken[site.kernel]]
             taken[site.kernel] += 1
         matched.append(replace(site, snodes=found.snodes) if found else site)
-    return matched, {handle: fact.fx_nodes for handle, fact in by_handle.items() if fact.fx_nodes}
+    return matched, by_handle
 
 
 def sidecar_path(key: str) -> Path:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracer.inductor import compat
+from tracer.inductor.codegen_facts import LaunchFacts
 from tracer.records import Frame, Graph, LaunchSite, Provenance, SiteProvenance
 
 STACK_TRACES = "inductor_provenance_tracking_kernel_stack_traces"
@@ -37,17 +38,18 @@ class _Frames:
 
 
 def from_stack_traces(
-    graph: Graph, traces: Mapping[str, Sequence[str]], fx_nodes: Mapping[str, Sequence[str]], path: str
+    graph: Graph, traces: Mapping[str, Sequence[str]], facts: Mapping[str, LaunchFacts], path: str
 ) -> Provenance:
-    """`traces` and `fx_nodes` by debug handle; `path` is the wrapper's file, for sites without a handle."""
+    """`traces` and `facts` by debug handle; `path` is the wrapper's file, for sites without a handle."""
     table = _Frames()
     sites = []
     for site in graph.sites:
         stacks = [parse_stack(text) for text in traces.get(site.handle or "", ())] or [line_map_stack(path, site)]
         numbers = [table.stack(stack) for stack in stacks if stack]
-        nodes = list(fx_nodes.get(site.handle or "", ()))
-        if numbers or nodes:
-            sites.append(SiteProvenance(site.site, numbers, nodes))
+        known = facts.get(site.handle or "")
+        nodes, modules = (known.fx_nodes, known.modules) if known else ([], [])
+        if numbers or nodes or modules:
+            sites.append(SiteProvenance(site.site, numbers, nodes, modules))
     return Provenance(graph.graph, table.frames, sites)
 
 

@@ -58,7 +58,7 @@ class _Waiting:
     """A loaded graph whose stack traces torch has not logged yet."""
 
     graph: Graph
-    fx_nodes: dict[str, list[str]]
+    facts: dict[str, codegen_facts.LaunchFacts]
     path: str
 
 
@@ -167,7 +167,7 @@ class WrapperHook:
         self._undo.close()
         for waiting in self._waiting.values():
             for entry in waiting:  # the traces never came
-                self._sink.provenance(provenance.from_stack_traces(entry.graph, {}, entry.fx_nodes, entry.path))
+                self._sink.provenance(provenance.from_stack_traces(entry.graph, {}, entry.facts, entry.path))
         self._waiting.clear()
         while self._swaps:
             self._swaps.pop().restore()
@@ -190,7 +190,7 @@ class WrapperHook:
             handles = {site.handle for site in entry.graph.sites if site.handle}
             if handles & traces.keys() or not traces:
                 waiting.remove(entry)
-                record = provenance.from_stack_traces(entry.graph, traces, entry.fx_nodes, entry.path)
+                record = provenance.from_stack_traces(entry.graph, traces, entry.facts, entry.path)
                 self._sink.provenance(record)
                 return
 
@@ -210,7 +210,7 @@ class WrapperHook:
             facts = codegen_facts.read_sidecar(key)
         else:
             self._keep(key, facts, number)
-        sites, fx_nodes = codegen_facts.match(follow(wrapper).sites, facts.launches if facts else [])
+        sites, matched = codegen_facts.match(follow(wrapper).sites, facts.launches if facts else [])
         graph = Graph(
             graph=number,
             wrapper_key=key,
@@ -236,9 +236,9 @@ class WrapperHook:
         self._sink.graph(graph, source if from_cache else None)
         self._report_memory(facts, number)
         self._report_unknown(wrapper, number)
-        entry = _Waiting(graph, fx_nodes, path)
+        entry = _Waiting(graph, matched, path)
         if from_cache or not any(site.handle for site in sites):
-            self._sink.provenance(provenance.from_stack_traces(graph, {}, fx_nodes, path))
+            self._sink.provenance(provenance.from_stack_traces(graph, {}, matched, path))
         else:
             self._waiting.setdefault(threading.get_ident(), []).append(entry)
 

@@ -48,7 +48,7 @@ def read_logs(sources: Sequence[Source]) -> Rows:
     for log in logs:
         log.torch.logs_breaks |= log.runtime.run is not None
         log.torch.finish(_inherited(log, logs))
-        log.runtime.finish(log.torch.output_codes)
+        log.runtime.finish(log.torch.output_codes, log.torch.callers)
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):
         rows.add("meta", UNKNOWN_EVENT + event, str(count))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,19 @@ from tracer.records import (
     End,
     Failure,
     Graph,
+    Growth,
     Launches,
     LaunchSite,
+    LifetimeLayout,
+    LifetimeMismatch,
+    Lifetimes,
     Overhead,
     Provenance,
+    RecomputeMismatch,
     Record,
     Run,
     SavedTensor,
+    SchedulerMemory,
     Skipped,
     Steps,
     Tensors,
@@ -32,14 +39,17 @@ from tracer.records import (
 from viewer.errors import StepscopeError
 from viewer.ingest.damage import Damage
 from viewer.ingest.decode import BadPayload, decode
-from viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps
+from viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps, function_name
 from viewer.ingest.lenient_json import dumps, int64, loads
+from viewer.ingest.memory_batches import Ids, MemoryBatches
 from viewer.ingest.reader import LogRecord
 from viewer.ingest.rows import Rows
 from viewer.ingest.torch_events import OutputCode
+from viewer.ingest.torch_text import UserFrame
 from viewer.ingest.value_batches import Place, ValueBatches
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
+MOST_MODULES = 4
 _LOST = "its graph record is missing or broken"
 
 
@@ -58,6 +68,7 @@ class RuntimeRecords:
         self.steps: dict[int, EndedStep] = {}
         self.batches = LaunchBatches()
         self.values = ValueBatches(damage)
+        self.memory = MemoryBatches(damage)
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
         self._graph_ids: dict[int, int] = {}
         self._site_ids: dict[tuple[int, int], int] = {}
@@ -105,6 +116,10 @@ class RuntimeRecords:
                 self.batches.add(value)
             case DeviceTimes() | ValueLayout() | Values() | SavedTensor():
                 self.values.take(value, Place(record.place.line, record.place.start))
+            case SchedulerMemory() | LifetimeLayout() | Lifetimes() | LifetimeMismatch() | Growth():
+                self.memory.take(value, Place(record.place.line, record.place.start))
+            case RecomputeMismatch():
+                self.memory.take_recompute(value, record)
             case Skipped():
                 self.not_recorded[value.what, value.why, value.graph] += 1
             case Failure():
@@ -114,12 +129,13 @@ class RuntimeRecords:
             case End():
                 self.end = value
 
-    def finish(self, codes: list[OutputCode]) -> None:
-        """Add all rows; `codes` are the generated wrappers that the log holds."""
+    def finish(self, codes: list[OutputCode], callers: Mapping[str, UserFrame]) -> None:
+        """Add all rows; `codes` are the generated wrappers that the log holds, `callers` the lines that called what
+        each compile id compiled."""
         code_of = {code.wrapper_key: code for code in codes}
         for graph in self.graphs.values():
             code = code_of.get(graph.wrapper_key)
-            self._add_graph(graph, code.record if code else None)
+            self._add_graph(graph, code.record if code else None, callers.get(graph.compile_id or ""))
         loaded = {graph.wrapper_key for graph in self.graphs.values()}
         for code in codes:
             if self.run is None:
@@ -135,6 +151,8 @@ class RuntimeRecords:
         if lost:
             self.damage.add("unknown_launch", f"{lost:,} times on the device of launches that are not in the log")
         self.values.finish(self.rows, self.log, places)
+        ids = Ids(self.graph_id, lambda graph, site: self._site_ids.get((graph, site)), self._function, self._phase)
+        self.memory.finish(self.rows, self.log, places, ids)
         self._add_not_recorded()
         if self.overhead is not None:
             cost = self.overhead
@@ -178,7 +196,15 @@ class RuntimeRecords:
             )  # fmt: skip
         return self._site_ids[key]
 
-    def _add_graph(self, graph: Graph, output_code: int | None) -> None:
+    def _function(self, number: int, function: int) -> str:
+        graph = self.graphs.get(number)
+        return function_name(graph.functions if graph else [], function)
+
+    def _phase(self, number: int) -> str | None:
+        graph = self.graphs.get(number)
+        return graph.phase if graph else None
+
+    def _add_graph(self, graph: Graph, output_code: int | None, caller: UserFrame | None) -> None:
         graph_id = self._graph_ids[graph.graph] = self.rows.new_id("graphs")
         self.rows.add(
             "graphs", graph_id, self.log, graph.graph, graph.wrapper_key, graph.compile_id, graph.aot_id, graph.phase,
@@ -189,7 +215,7 @@ class RuntimeRecords:
             "memory_statements",
             ((graph_id, m.event, m.buffer, m.function, m.line, m.of) for m in graph.memory),
         )
-        stacks, nodes = _provenance(self.provenance.get(graph.graph))
+        stacks, nodes = _provenance(self.provenance.get(graph.graph), [site.site for site in graph.sites], caller)
         new = {site.site: site for site in reversed(graph.sites) if (graph.graph, site.site) not in self._site_ids}
         sites = [site for site in graph.sites if new.get(site.site) is site]
         for site in sites:  # arguments name sites that come later
@@ -252,7 +278,9 @@ class RuntimeRecords:
             self.rows.add("not_recorded", self.log, what, why, graph_id, count)
 
 
-def _provenance(value: Provenance | None) -> tuple[dict[int, list[list[Any]]], dict[int, list[str]]]:
+def _provenance(
+    value: Provenance | None, sites: Iterable[int], caller: UserFrame | None
+) -> tuple[dict[int, list[list[Any]]], dict[int, list[str]]]:
     """Per site: stacks of source lines, and FX nodes."""
     if value is None:
         return {}, {}
@@ -260,4 +288,17 @@ def _provenance(value: Provenance | None) -> tuple[dict[int, list[list[Any]]], d
     stacks = {
         site.site: [[frames[i] for i in stack if 0 <= i < len(frames)] for stack in site.stacks] for site in value.sites
     }
+    if caller is not None:
+        modules = {site.site: site.modules for site in value.sites}
+        for number in sites:
+            if not any(stacks.get(number, ())):
+                stacks[number] = [[_called(caller, modules.get(number, []))]]
     return stacks, {site.site: site.fx_nodes for site in value.sites}
+
+
+def _called(caller: UserFrame, modules: list[str]) -> UserFrame:
+    """Where no line of a model is known, as in an `nn.Sequential`: its modules, and the line that called it."""
+    named = modules[:MOST_MODULES]
+    if len(modules) > MOST_MODULES:
+        named.append(f"{len(modules) - MOST_MODULES:,} more")
+    return replace(caller, code=f"{', '.join([*named, 'called by'])}: {caller.code}")

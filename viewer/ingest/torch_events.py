@@ -40,6 +40,8 @@ class TorchEvents:
         self.compiles: dict[str, Compile] = {}
         self.spans = Spans(log)
         self.output_codes: list[OutputCode] = []
+        self.callers: dict[str, UserFrame] = {}
+        """Compile id -> the line of the program that called what is compiled; known after `finish`."""
         self.torch_version: str | None = None
         self.logs_breaks = False
         """This version of PyTorch writes a record of each graph break; older ones only name reasons to restart."""
@@ -78,6 +80,9 @@ class TorchEvents:
         tables = [self.strings, *inherited]
         for compile in self.compiles.values():
             stack = _resolve(compile, tables)
+            caller = torch_text.caller_of(stack)
+            if caller is not None:
+                self.callers[compile.compile_id] = caller
             if not self.logs_breaks:
                 compile.events += [
                     ("graph_break", compile.metrics_records[-1], torch_text.graph_break(reason))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?', re.MULTILINE)
@@ -12,6 +13,7 @@ _AOT_ID = re.compile(rb"# AOT ID: \[?['\"]?(\w+)")
 _NOISE = re.compile(r"\n+ *For more details about this graph break.*|\n+ *Developer debug context:.*", re.DOTALL)
 _ENCOUNTERED = "Encountered graph break when attempting to trace"
 _SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph break encountered:\s*", re.DOTALL)
+_OF_TORCH = re.compile(r"[/\\]torch[/\\](?:_\w+|autograd|fx|nn|optim|utils)[/\\]")
 _SPACES = re.compile(r"\s+")
 
 
@@ -32,6 +34,11 @@ class Cause:
     cause: str
     text: str
     frame: UserFrame | None
+
+
+def caller_of(stack: Sequence[UserFrame]) -> UserFrame | None:
+    """The innermost frame of a stack that is not torch's own."""
+    return next((frame for frame in reversed(stack) if not _OF_TORCH.search(frame.file)), None)
 
 
 def user_frame(text: str) -> UserFrame | None:

@@ -1,0 +1,57 @@
+"""What is said of real runs: nothing of healthy ones, and of others no more than is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.capture.scripts import Scripts
+from viewer.findings import all_findings
+from viewer.queries import sql
+from viewer.queries.rows import Finding
+from viewer.store.open import open_trace
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
+    server = Scripts(tmp_path_factory.mktemp("scripts"))
+    yield server
+    server.close()
+
+
+def findings(folder: Path) -> list[Finding]:
+    with open_trace(folder, index_dir=folder / "index") as trace:
+        return all_findings(trace)
+
+
+def record(scripts: Scripts, folder: Path, body: str) -> list[Finding]:
+    done = scripts.run(folder, body)
+    assert done.returncode == 0, done.stderr
+    return findings(folder)
+
+
+def test_a_sequential_of_torch_names_its_modules_and_its_caller(scripts: Scripts, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, torch, tracer\n"
+        "from torch import nn\n"
+        "net = torch.compile(nn.Sequential(nn.Linear(8, 16), nn.Sequential(nn.LayerNorm(16), nn.GELU())))\n"
+        "with tracer.trace(sys.argv[1]):\n"
+        "    net(torch.ones(4, 8)).sum().backward()\n"
+    )
+    for cache in ("cold", "warm"):
+        folder = tmp_path / cache
+        done = scripts.run_alone(folder, f"import runpy; runpy.run_path({str(script)!r})")
+        assert done.returncode == 0, done.stderr
+        with open_trace(folder, index_dir=folder / "index") as trace:
+            rows = sql.rows(trace, "SELECT kernel, stacks FROM sites ORDER BY site")
+        stacks = [(kernel, [stack[-1] for stack in json.loads(text)]) for kernel, text in rows]
+        assert {(line["file"], line["line"]) for _, lines in stacks for line in lines} == {(str(script), 5)}
+        (forward,) = [lines[0]["code"] for kernel, lines in stacks if "gelu" in kernel and "backward" not in kernel]
+        assert forward == (
+            "Sequential.1.0 (LayerNorm), Sequential.1.1 (GELU), called by: net(torch.ones(4, 8)).sum().backward()"
+        )
+        assert findings(folder) == []

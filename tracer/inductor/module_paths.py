@@ -1,0 +1,39 @@
+"""Modules that FX nodes were traced in: what is known of a model whose code is all torch's own (`nn.Sequential`).
+
+Of torch: `nn_module_stack` and `fwd_nn_module_stack` in `torch.fx.Node.meta` (2.9 to 2.13): module id -> (path, class),
+outermost first, with the root as Dynamo names it, ``L['self'].layers.0``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_STACKS = ("nn_module_stack", "fwd_nn_module_stack")
+_KEY = re.compile(r"(?:\._modules)?\[['\"]?([^\]'\"]*)['\"]?\]")
+
+
+def module_paths(nodes: Iterable[Any]) -> list[str]:
+    """Of FX nodes, forward or backward, the innermost modules in order of their names: ``Sequential.2 (GELU)``."""
+    return sorted({path for node in nodes if (path := _path(getattr(node, "meta", None) or {}))}, key=_by_number)
+
+
+def _path(meta: dict[str, Any]) -> str | None:
+    stack = next((list(meta[name].values()) for name in _STACKS if meta.get(name)), None)
+    if not stack:
+        return None
+    (root, root_class), (path, innermost) = stack[0], stack[-1]
+    if len(stack) == 1:
+        return _name(root_class)
+    inner = _KEY.sub(r".\1", path.removeprefix(root) if path.startswith(root) else f".{path}")
+    return f"{_name(root_class)}{inner} ({_name(innermost)})"
+
+
+def _name(kind: Any) -> str:
+    """Of a class, or of its name with its module's."""
+    return str(getattr(kind, "__name__", kind)).rpartition(".")[2]
+
+
+def _by_number(path: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path)]
