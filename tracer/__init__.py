@@ -34,6 +34,7 @@ def trace(
     max_bytes_per_tensor: int | str | None = None,
     verify_before: bool = False,
     save_quota_bytes: int | str = 1_000_000_000,
+    lifetimes: str = "log",
 ) -> Recorder:
     """A recorder of this process's compiled programs: a context manager, or `start()` and `stop()`.
 
@@ -54,6 +55,7 @@ def trace(
         max_bytes_per_tensor=max_bytes_per_tensor,
         verify_before=verify_before,
         save_quota_bytes=save_quota_bytes,
+        lifetimes=lifetimes,
     )
     return Recorder(config)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 LEVELS = ("off", "launches", "values", "save")
+LIFETIMES = ("off", "log", "assert")
 MOST = 2**63 - 1
 FIXED = ("directory", "provenance")
 """Settings that cannot change while a recording runs: the log is open, the programs are compiled."""
@@ -57,10 +58,15 @@ class TraceConfig:
     """Read a tensor again before each launch that uses it: finds writes that no launch made."""
     save_quota_bytes: int = 1_000_000_000
     """Most bytes of .pt files that one process writes."""
+    lifetimes: str = "log"
+    """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
+    `tracer.LifetimeError` in the program there; ``off``."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise ConfigError("level", f"is {self.level!r}; it can be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+        if self.lifetimes not in LIFETIMES:
+            raise ConfigError("lifetimes", f"is {self.lifetimes!r}; it can be off, log or assert")
         for name in ("kernels", "args"):
             _check_globs(name, getattr(self, name))
         if self.steps is not None:

@@ -82,15 +82,17 @@ class LifetimeLayout:
     kind: list[StorageKind]
     """``input``: the caller's; ``allocated`` by a statement of the wrapper; ``returned`` by a launch."""
     storage_bytes: list[int]
-    device: list[str]
+    device: list[str | None]
+    """None: a call before this one met it and has said so."""
     born: list[int]
-    """Position at which the call meets it; 0 for an input."""
+    """Position at which the call meets it; 0 for an input. What a launch returned counts as there while it ran."""
     site: list[int | None]
     """The launch site that returned it; None: another kind."""
     calls_back: list[int | None]
-    """The storage was met before, by the call that many calls before this one; None: not in this step."""
+    """The storage was met in this step already, by the call that many calls before this one; below 0: by one that
+    this call made. None: not in this step."""
     met_in: list[int | None]
-    """The storage was met before, by this call of an earlier step; None: not in an earlier step."""
+    """The storage was met in an earlier step, by this call; None: not in an earlier step."""
     met_as: list[int | None]
     """Which storage of that call it is; None: this call is the first to meet it."""
     dead: list[int]

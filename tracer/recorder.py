@@ -26,6 +26,7 @@ from tracer.records import (
     End,
     Failure,
     Graph,
+    LifetimeLayout,
     Overhead,
     Provenance,
     Record,
@@ -37,7 +38,8 @@ from tracer.records import (
 )
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
 from tracer.runtime.device_times import EventTimer
-from tracer.runtime.launches import Call, forget_parent_process, to_batch
+from tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
+from tracer.runtime.lifetimes import Tracker
 from tracer.runtime.save import TensorSaver, tensors_folder
 from tracer.runtime.value_batches import ValueBatches
 from tracer.steps import EndedStep, StepTracker
@@ -76,6 +78,7 @@ class Recorder:
         self.timer = EventTimer()
         self.captured = CapturedCalls(self.finish, self.failed, self.skipped)
         self._values = ValueBatches()
+        self.lifetimes = self._tracker()
         self._saver: TensorSaver | None = None
         self._stats_ns: int | None = None
         self._pending: list[Call] = []
@@ -133,6 +136,8 @@ class Recorder:
         try:
             if self._saver is not None:
                 self._saver.quota_bytes = config.save_quota_bytes
+            if (config.lifetimes == "off") != (self.lifetimes is None):
+                self.lifetimes = self._tracker()
             if self._hook is not None:
                 self._hook.configure(config)
         except Exception as error:
@@ -145,6 +150,9 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _tracker(self) -> Tracker | None:
+        return Tracker(running_call, time.perf_counter_ns) if self.config.lifetimes != "off" else None
 
     # What the hooks call.
 
@@ -170,6 +178,9 @@ class Recorder:
             self._say(f"not recorded: {record.what}: {record.why}")
 
     def tensors(self, record: Tensors) -> None:
+        self._write(record)
+
+    def layout(self, record: LifetimeLayout) -> None:
         self._write(record)
 
     def saver(self) -> TensorSaver:
@@ -225,6 +236,8 @@ class Recorder:
             self._flushed_ns = time.perf_counter_ns()
             if calls:
                 self._write(to_batch(calls))
+            if self.lifetimes is not None and (lives := self.lifetimes.batch(calls)) is not None:
+                self._write(lives)
             if not self.captured.is_capturing():  # asking a device anything could break the capture
                 self._guarded("devices", flush_devices)
                 self._guarded("device times", self._write_all, self.timer.take)
@@ -317,6 +330,7 @@ class Recorder:
         self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._begun = False
         self._values.again()
+        self.lifetimes = self._tracker()
         self._stats_ns = None
         self.timer = EventTimer()
         forget_parent_devices()

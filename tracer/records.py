@@ -20,6 +20,7 @@ from tracer.memory_records import Lifetimes as Lifetimes
 from tracer.memory_records import RecomputeMismatch as RecomputeMismatch
 from tracer.memory_records import ScheduledBuffers as ScheduledBuffers
 from tracer.memory_records import SchedulerMemory as SchedulerMemory
+from tracer.memory_records import StorageKind as StorageKind
 
 FORMAT_VERSION = 1
 ARTIFACT_PREFIX = "stepscope_"

@@ -84,6 +84,12 @@ def run(
     save_quota: Annotated[
         str, typer.Option(metavar="BYTES", help="save: most bytes of .pt files that one process writes.")
     ] = "1GB",
+    lifetimes: Annotated[
+        str, typer.Option(metavar="MODE", help="Births and deaths of the tensors' storages: log, assert or off.")
+    ] = "log",
+    assert_lifetimes: Annotated[
+        bool, typer.Option("--assert-lifetimes", help="Raise in the program where a storage does not live as expected.")
+    ] = False,
     fresh_cache: Annotated[
         bool, typer.Option("--fresh-cache", help="Compile into an empty cache that is removed afterwards.")
     ] = False,
@@ -96,6 +102,7 @@ def run(
         "level": level, "kernels": kernels, "args": args, "steps": steps or None, "every": every,
         "max_bytes_per_tensor": max_bytes_per_tensor or None, "verify_before": verify_before,
         "save_quota_bytes": save_quota, "provenance": provenance,
+        "lifetimes": "assert" if assert_lifetimes else lifetimes,
     }  # fmt: skip
     result = _record(command, out, fresh_cache, settings)
     if result.logs:

@@ -182,6 +182,8 @@ def test_configure_reaches_the_attached_recorder_or_nobody(monkeypatch: pytest.M
 def test_trace_takes_every_setting(tmp_path: Path) -> None:
     made = tracer.trace(
         tmp_path, level="save", provenance=False, kernels="a*,b", args=["out"], steps="3:5", every=2,
-        max_bytes_per_tensor="4M", verify_before=True, save_quota_bytes="1k",
+        max_bytes_per_tensor="4M", verify_before=True, save_quota_bytes="1k", lifetimes="off",
     )  # fmt: skip
-    assert made.config == TraceConfig(tmp_path, "save", False, ("a*", "b"), ("out",), (3, 5), 2, 4_000_000, True, 1000)
+    assert made.config == TraceConfig(
+        tmp_path, "save", False, ("a*", "b"), ("out",), (3, 5), 2, 4_000_000, True, 1000, "off"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tracer.records import Argument, Calls, Graph, LaunchSite, Skipped, Tensors
+from tracer.records import Argument, Calls, Graph, LaunchSite, LifetimeLayout, Skipped, Tensors
 from tracer.runtime import launches
 from tracer.runtime.captured import CapturedCalls
 from tracer.runtime.device_times import EventTimer
@@ -22,9 +22,12 @@ class Sink:
 
     timer = EventTimer()
     captured = CapturedCalls(lambda call: None, lambda where, error: None, lambda record: None)
+    lifetimes = None
 
     def tensors(self, record: Tensors) -> None:
         self.seen.append(record)
+
+    def layout(self, record: LifetimeLayout) -> None: ...
 
     def skipped(self, record: Skipped) -> None: ...
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from tracer.inductor.meetings import find_meetings
 from tracer.inductor.versions import ReadPoint
 from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
 
@@ -30,6 +31,7 @@ try:
     _ss_now = _ss_call.now
     _ss_read = _ss_call.read
     _ss_mark = _ss_call.mark
+    _ss_meet = _ss_call.meet
 except BaseException:
     _ss_call.raised()
     raise
@@ -52,6 +54,10 @@ if _ss_look is not None and _ss_look[{site}]:
 MARK = """
 if _ss_mark is not None:
     _ss_mark()
+"""
+MEET = """
+if _ss_meet is not None:
+    _ss_meet(_ss_call, {place}, _ss_values)
 """
 READ = """
 if _ss_read is not None:
@@ -147,6 +153,10 @@ class _Hooks:
             expressions = [read.expression for read in point.reads]
             hook = _hook(READ.format(point=number), expressions, point.statement)
             self.reads.setdefault((point.statement, point.place), []).extend(hook)
+        self.meetings: dict[tuple[ast.stmt, str], list[ast.stmt]] = {}
+        for number, meeting in enumerate(find_meetings(source)):
+            hook = _hook(MEET.format(place=number), meeting.expressions, meeting.statement)
+            self.meetings.setdefault((meeting.statement, meeting.moment), []).extend(hook)
 
     def insert(self, parent: ast.AST) -> None:
         """Surround each launch and each place of reading below `parent` with its hooks."""
@@ -162,8 +172,8 @@ class _Hooks:
 
     def _surrounded(self, statement: ast.stmt) -> list[ast.stmt]:
         launch = self.launches.get(statement)
-        reads = self.reads.get((statement, "before"), [])
-        then = self.reads.get((statement, "after"), [])
+        reads = [*self.meetings.get((statement, "before"), []), *self.reads.get((statement, "before"), [])]
+        then = [*self.meetings.get((statement, "after"), []), *self.reads.get((statement, "after"), [])]
         if launch is None:
             return [*reads, statement, *then]
         before, core, after = _with_hooks(statement, launch)
@@ -195,7 +205,7 @@ def _with_hooks(statement: ast.stmt, launch: Launch) -> tuple[list[ast.stmt], as
     return before, statement, after
 
 
-def _hook(text: str, expressions: list[ast.expr], at: ast.stmt) -> list[ast.stmt]:
+def _hook(text: str, expressions: Sequence[ast.expr], at: ast.stmt) -> list[ast.stmt]:
     statements = ast.parse(text).body
     values = ast.Tuple([copy.deepcopy(expression) for expression in expressions], ast.Load())
     for statement in statements:

@@ -18,11 +18,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.inductor import code_swap, codegen_facts, compat, provenance
+from tracer.inductor.meetings import find_meetings
 from tracer.inductor.operators import operator_schema
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
 from tracer.records import Argument, Graph, Provenance, SchedulerMemory, Skipped
 from tracer.runtime import launches, values
+from tracer.runtime.lifetimes import Place
 from tracer.runtime.stats.readers import why_not_compiled
 
 if TYPE_CHECKING:
@@ -223,7 +225,7 @@ class WrapperHook:
             sites=sites,
             memory=wrapper.memory,
         )
-        hooks = launches.GraphHooks(self._sink, graph, _frame(graph), _capture_check(wrapper))
+        hooks = launches.GraphHooks(self._sink, graph, _frame(graph), _capture_check(wrapper), _places(wrapper))
         try:
             with self._lock:
                 points = self._plan(wrapper, hooks)
@@ -286,6 +288,10 @@ def _planned(wrapper: WrapperSource, read: Read) -> values.Planned:
         read.is_checked,
         _names(argument),
     )
+
+
+def _places(wrapper: WrapperSource) -> list[Place]:
+    return [meeting.place for meeting in find_meetings(wrapper)]
 
 
 def _names(argument: Argument) -> tuple[str, ...]:

@@ -12,11 +12,13 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tracer.records import Calls, Graph, Launches, Skipped, TensorMeta, Tensors
+from tracer.records import Calls, Graph, Launches, LifetimeLayout, Skipped, TensorMeta, Tensors
+from tracer.runtime.lifetimes import Layouts, Life
 
 if TYPE_CHECKING:
     from tracer.runtime.captured import CapturedCalls
     from tracer.runtime.device_times import EventTimer
+    from tracer.runtime.lifetimes import Place, Tracker
     from tracer.runtime.values import Plan, Reading
 
 NO_END = -1
@@ -29,9 +31,11 @@ class Sink(Protocol):
 
     timer: EventTimer
     captured: CapturedCalls
+    lifetimes: Tracker | None
 
     def finish(self, call: Call) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
+    def layout(self, record: LifetimeLayout) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
     def failed(self, where: str, error: BaseException) -> None: ...
@@ -63,8 +67,9 @@ class Call:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "cost_ns", "device_times", "end_ns", "function", "graph", "look", "mark", "now", "number", "parent", "read",
-        "read_at", "readings", "rows", "start_ns", "state", "stats_ns", "step", "thread",
+        "cost_ns", "device_times", "end_ns", "function", "graph", "layout", "life", "look", "mark", "meet",
+        "now", "number", "parent", "read", "read_at", "readings", "rows", "start_ns", "state", "stats_ns", "step",
+        "thread",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -84,6 +89,11 @@ class Call:
         """Launches (positions in this call) and their times on the device (ns), once the readings have come."""
         self.mark: Callable[[], None] | None = None
         """Times the device before and after each launch; None: not in this call."""
+        self.meet: Callable[[Call, int, Sequence[Any]], None] | None = None
+        """Looks at storages at a place of the wrapper; None: not in this call."""
+        self.life: Life | None = None
+        self.layout: int | None = None
+        """Of its lifetimes, once it has ended."""
         self.state = "ok"
         self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
@@ -95,7 +105,14 @@ class Call:
 class GraphHooks:
     """The hooks of one loaded wrapper. Nothing here raises into the program that runs it."""
 
-    def __init__(self, sink: Sink, graph: Graph, frame: object, is_capturing: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        graph: Graph,
+        frame: object,
+        is_capturing: Callable[[], bool] | None = None,
+        places: Sequence[Place] = (),
+    ) -> None:
         self.plans: list[Plan | None] = [None]
         """What the code of the wrapper names by its index; code that still runs may name an old one."""
         self._sink, self._frame, self._phase = sink, frame, graph.phase
@@ -107,6 +124,8 @@ class GraphHooks:
         self._wanted: bytearray | None = self._look
         """None once every site of a graph without dynamic sizes has been looked at."""
         self._seen: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
+        self._places = places
+        self._layouts = Layouts(graph.graph, places)
 
     def begin(self, function: int, plan: int = 0) -> Call:
         entered = perf_counter_ns()
@@ -124,6 +143,8 @@ class GraphHooks:
                     call.mark = self._sink.timer.wanted(call)
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
                 call.read = reads.read if call.state != "captured" else reads.read_captured
+            if self._sink.lifetimes is not None:
+                call.life, call.meet = Life(call.number, call.step), self.meet
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
@@ -152,6 +173,8 @@ class GraphHooks:
                 pass
             if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._plan):
                 self._say_replays()
+            if call.life is not None and self._sink.lifetimes is not None:
+                call.layout = self._layouts.of(call, self._sink.lifetimes, self._sink.layout)
             self._sink.finish(call)
             if self._is_capturing is not None:
                 self._sink.timer.ended(call)
@@ -159,6 +182,17 @@ class GraphHooks:
                 self._wanted = None
         except Exception as error:
             self._sink.failed("end", error)
+
+    def meet(self, call: Call, place: int, values: Sequence[Any]) -> None:
+        """Storages that the wrapper has come to have."""
+        started = perf_counter_ns()
+        try:
+            if self._sink.lifetimes is not None:
+                self._sink.lifetimes.meet(call, place, self._places[place], values)
+        except Exception as error:
+            call.life = call.meet = None
+            self._sink.failed("lifetimes", error)
+        call.cost_ns += perf_counter_ns() - started
 
     def before(self, call: Call, site: int, values: Sequence[object]) -> None:
         """The arguments of a launch that is about to start."""

@@ -1,0 +1,121 @@
+"""Where a wrapper's functions meet storages: the tensors that come in, the allocations, what launches return.
+
+Pure. What these storages are is looked at while the wrapper runs (`tracer.runtime.lifetimes`); allocations that
+follow one another are looked at together.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tracer.inductor.wrapper_source import SYMBOL, Launch, WrapperSource, dotted, wrapper_functions
+from tracer.records import StorageKind
+from tracer.runtime.lifetimes import Place
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A moment at which storages are looked at: before or after a statement."""
+
+    statement: ast.stmt
+    moment: str
+    """``before`` or ``after`` the statement."""
+    expressions: tuple[ast.expr, ...]
+    """What is looked at: one tensor each, or what a launch returned."""
+    place: Place
+
+
+def find_meetings(source: WrapperSource) -> list[Meeting]:
+    """The meetings of all functions of `source`, in the order of its text."""
+    found: list[Meeting] = []
+    for _, function in wrapper_functions(source.tree):
+        found += _inputs(function)
+        found += _block(source, function.body)
+    return found
+
+
+def _inputs(function: ast.FunctionDef) -> Iterator[Meeting]:
+    """What the function is given: ``a, b = args``, or parameters of its own."""
+    for statement in function.body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
+            names = [n.id for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name) and not _is_size(n.id)]
+            if names:
+                yield _meeting(statement, "after", "input", names)
+            return
+    names = [a.arg for a in function.args.args if a.arg not in ("self", "args") and not _is_size(a.arg)]
+    if names:
+        yield _meeting(function.body[0], "before", "input", names)
+
+
+def _is_size(name: str) -> bool:
+    return SYMBOL.fullmatch(name) is not None
+
+
+def _block(source: WrapperSource, body: list[ast.stmt]) -> Iterator[Meeting]:
+    waiting: list[tuple[str, str]] = []
+    last: ast.stmt | None = None
+    for statement in body:
+        allocated = [
+            (event.buffer, device_of(statement))
+            for event in source.events.get(statement, [])
+            if not isinstance(event, Launch) and event.event in ("allocate", "pool")
+        ]
+        if allocated:
+            waiting += allocated
+            last = statement
+            continue
+        if waiting and last is not None and not _is_check(statement):
+            yield _allocations(last, waiting)
+            waiting = []
+        yield from _returned(source, statement)
+        for field in ("body", "orelse", "finalbody"):
+            yield from _block(source, getattr(statement, field, None) or [])
+    if waiting and last is not None:
+        yield _allocations(last, waiting)
+
+
+def _returned(source: WrapperSource, statement: ast.stmt) -> Iterator[Meeting]:
+    for event in source.events.get(statement, []):
+        if isinstance(event, Launch) and event.bound and isinstance(statement, ast.Assign):
+            names = [name for name in event.bound if name.isidentifier()]
+            if names:
+                yield _meeting(statement, "after", "returned", names, site=event.site.site)
+
+
+def _is_check(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and (dotted(call.func) or "").startswith("assert_")
+
+
+def _allocations(last: ast.stmt, waiting: list[tuple[str, str]]) -> Meeting:
+    names, devices = zip(*waiting, strict=True)
+    return _meeting(last, "after", "allocated", names, devices)
+
+
+def device_of(statement: ast.stmt) -> str:
+    """``cpu`` or ``cuda:0``, as far as an allocation says it; without an index it is on the current device."""
+    call = statement.value if isinstance(statement, ast.Assign) else None
+    while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
+        call = call.args[0]
+    if not isinstance(call, ast.Call):
+        return "?"
+    for keyword in call.keywords:
+        if keyword.arg == "device":
+            return str(keyword.value.value) if isinstance(keyword.value, ast.Constant) else ast.unparse(keyword.value)
+    found = re.fullmatch(r"(?:\w+\.)*empty_strided_([a-z]+)\w*", dotted(call.func) or "")
+    return found[1] if found else "cpu"
+
+
+def _meeting(
+    statement: ast.stmt,
+    moment: str,
+    kind: StorageKind,
+    names: Sequence[str],
+    devices: Sequence[str] = (),
+    site: int | None = None,
+) -> Meeting:
+    expressions = tuple(ast.parse(name, mode="eval").body for name in names)
+    return Meeting(statement, moment, expressions, Place(kind, tuple(names), tuple(devices), site))

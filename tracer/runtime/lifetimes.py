@@ -1,0 +1,264 @@
+"""Storages: which ones a call meets, when they die, and what a call looked like as a whole.
+
+A storage is known by a weak reference to torch's Python object for it, which lives as long as the memory does
+(c10/core/impl/PyObjectSlot.h); the reference's callback is the death. Calls that run alike give equal lists of
+events, so what they looked like is worked out and written once, and a call costs its list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from tracer.records import AllocatorCurve, LifetimeLayout, Lifetimes, StorageKind
+
+if TYPE_CHECKING:
+    from tracer.runtime.launches import Call
+
+MOST_LAYOUTS = 512
+"""Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
+STALE = 4096
+
+Entry = int | tuple[int | None, int | None, int, int] | None
+"""A tensor that was met: the bytes of a storage that no call has met before; (calls back, call of an earlier step,
+number there, bytes) of one that was; None: no storage, or one that this call has met already."""
+Event = tuple[Any, ...]
+"""(place, rows, entry, ...) of a meeting; (-1 - number, rows) of the death of a storage. `rows` is the length of the
+call's list of launches. An entry has (device, bytes) for a new input, (name, device, entry) for what was returned."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of a wrapper where storages are met."""
+
+    kind: StorageKind
+    names: tuple[str, ...]
+    devices: tuple[str, ...] = ()
+    """Of an allocation."""
+    site: int | None = None
+    """The launch site that returned them."""
+
+
+class Storage(ref):  # type: ignore[type-arg]
+    """A storage that is alive, and which one it was to the call that met it first."""
+
+    __slots__ = ("index", "key", "owner", "storage_bytes")
+
+    owner: Life
+    index: int
+    key: int
+    storage_bytes: int
+
+
+class Given(Storage):
+    """A storage that came in from outside of compiled code."""
+
+    __slots__ = ()
+
+
+class Life:
+    """The storages of one call."""
+
+    __slots__ = ("call", "count", "events", "known", "step")
+
+    def __init__(self, call: int, step: int) -> None:
+        self.call, self.step = call, step
+        self.count = 0
+        self.events: list[Event] = []
+        self.known: dict[int, int] = {}
+        """Storages that other calls met first, by the `id` of their `Storage`: which storage of this call it is."""
+
+    def end(self) -> None:
+        """Its storages may live on, and this with them."""
+        self.events, self.known = [], {}
+
+
+class Tracker:
+    """The storages that compiled calls of this process have met and that are alive."""
+
+    def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int]) -> None:
+        self._running, self._clock = running, clock
+        self.live: dict[int, Storage] = {}
+        """By the `id` of torch's object for the storage."""
+        self._by_address: dict[int, Storage] = {}
+        self._outside: list[tuple[int, int, int]] = []
+        self._layouts = count()
+
+    def batch(self, calls: Sequence[Call]) -> Lifetimes | None:
+        """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
+        followed = [(call.number, call.layout) for call in calls if call.layout is not None]
+        outside, self._outside = self._outside, []
+        if not followed and not outside:
+            return None
+        return Lifetimes(
+            call=[number for number, _ in followed],
+            layout=[layout for _, layout in followed],
+            dead_call=[call for call, _, _ in outside],
+            dead_index=[index for _, index, _ in outside],
+            dead_ns=[moment for _, _, moment in outside],
+            allocator=AllocatorCurve([], [], [], []),
+        )
+
+    def layout_number(self) -> int:
+        return next(self._layouts)
+
+    def meet(self, call: Call, number: int, place: Place, values: Sequence[Any]) -> None:
+        """`call` meets the tensors `values` at the place `number` of its graph."""
+        life = call.life
+        if life is None:
+            return
+        if place.kind == "allocated":
+            entries: list[Any] = [self._add(life, value.untyped_storage(), Storage) for value in values]
+        elif place.kind == "input":
+            entries = [self._input(life, value) for value in values]
+        else:
+            entries = [
+                entry
+                for name, value in zip(place.names, values, strict=True)
+                for entry in self._returned(life, name, value)
+            ]
+        life.events.append((number, len(call.rows), *entries))
+
+    def _add(self, life: Life, storage: Any, kind: type[Storage]) -> int:
+        found = kind(storage, self._on_death)
+        found.owner, found.index, found.key = life, life.count, id(storage)
+        found.storage_bytes = size = storage.nbytes()
+        life.count += 1
+        self.live[found.key] = found
+        return size  # type: ignore[no-any-return]
+
+    def _input(self, life: Life, value: Any) -> Any:
+        try:
+            address = value.data_ptr()
+        except (AttributeError, RuntimeError):  # a number; a tensor without memory
+            return None
+        found = self._by_address.get(address)
+        if found is None or (storage := found()) is None or storage.data_ptr() != address:
+            storage = value.untyped_storage()
+            found = self.live.get(id(storage))
+            if found is None:
+                return (str(storage.device), self._add(life, storage, Given))
+            if storage.data_ptr() == address != 0:
+                self._remember(address, found)
+        return self._known(life, found)
+
+    def _remember(self, address: int, found: Storage) -> None:
+        """Where a storage lies; one that is gone or has moved is told by looking at it again."""
+        if len(self._by_address) > STALE + 2 * len(self.live):
+            self._by_address.clear()
+        self._by_address[address] = found
+
+    def _known(self, life: Life, found: Storage) -> Entry:
+        if found.owner is life or id(found) in life.known:
+            return None
+        life.known[id(found)] = life.count
+        life.count += 1
+        owner = found.owner
+        if owner.step == life.step:
+            return (life.call - owner.call, None, found.index, found.storage_bytes)
+        return (None, owner.call, found.index, found.storage_bytes)
+
+    def _returned(self, life: Life, name: str, value: Any) -> Iterator[tuple[str, str, Entry]]:
+        if isinstance(value, (list, tuple)):
+            for number, member in enumerate(value):
+                yield from self._returned(life, f"{name}[{number}]", member)
+            return
+        try:
+            storage = value.untyped_storage()
+        except (AttributeError, RuntimeError, NotImplementedError):
+            return
+        found = self.live.get(id(storage))
+        entry = self._add(life, storage, Storage) if found is None else self._known(life, found)
+        if entry is not None:
+            yield name, str(storage.device), entry
+
+    def _on_death(self, found: Any) -> None:
+        """Called by Python at the moment of the death, on whatever thread, in whatever code; raises nothing."""
+        try:
+            self.live.pop(found.key, None)
+            call = self._running()
+            is_seen = False
+            while call is not None:
+                life = call.life
+                if life is not None:
+                    index = found.index if found.owner is life else life.known.pop(id(found), None)
+                    if index is not None:
+                        life.events.append((-1 - index, len(call.rows)))
+                        is_seen = True
+                call = call.parent
+            if not is_seen:
+                self._outside.append((found.owner.call, found.index, self._clock()))
+        except Exception:  # the interpreter may be shutting down
+            return
+
+
+class Layouts:
+    """What the calls of one graph have looked like."""
+
+    def __init__(self, graph: int, places: Sequence[Place]) -> None:
+        self._graph, self._places = graph, places
+        self._tracker: Tracker | None = None
+        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    def of(self, call: Call, tracker: Tracker, write: Callable[[LifetimeLayout], None]) -> int | None:
+        """The layout that `call` followed; one that is new is written. None: its storages were not followed."""
+        if call.life is None:
+            return None
+        if tracker is not self._tracker:  # another log
+            self._tracker = tracker
+            self._numbers.clear()
+        key = (call.function, *call.life.events)
+        number = self._numbers.get(key)
+        if number is None:
+            if len(self._numbers) >= MOST_LAYOUTS:
+                self._numbers.clear()
+            number = self._numbers[key] = tracker.layout_number()
+            write(_Builder(number, self._graph, call.function, self._places).build(call.life.events))
+        call.life.end()
+        return number
+
+
+class _Builder:
+    """Makes a layout of the events of a call."""
+
+    def __init__(self, layout: int, graph: int, function: int, places: Sequence[Place]) -> None:
+        self._places = places
+        self._result = LifetimeLayout(layout, graph, function, [], [], [], [], [], [], [], [], [], [], [])
+
+    def build(self, events: Sequence[Event]) -> LifetimeLayout:
+        for event in events:
+            if event[0] < 0:
+                self._result.dead.append(-1 - event[0])
+                self._result.dead_at.append((event[1] + 2) // 3)
+            else:
+                self._meeting(self._places[event[0]], event[1] // 3, event[2:])
+        return self._result
+
+    def _meeting(self, place: Place, position: int, entries: Sequence[Any]) -> None:
+        if place.kind == "allocated":
+            met: list[tuple[str, str | None, Entry]] = list(zip(place.names, place.devices, entries, strict=True))
+        elif place.kind == "input":
+            pairs = [e if e is not None and len(e) == 2 else (None, e) for e in entries]
+            met = [(name, *pair) for name, pair in zip(place.names, pairs, strict=True)]
+        else:  # it was there while the launch ran that returned it
+            met, position = list(entries), max(position - 1, 0)
+        for name, device, entry in met:
+            self._storage(place, position, name, device, entry)
+
+    def _storage(self, place: Place, position: int, name: str, device: str | None, entry: Entry) -> None:
+        if entry is None:
+            return
+        back, call, index, size = (None, None, None, entry) if isinstance(entry, int) else entry
+        result = self._result
+        result.name.append(name)
+        result.kind.append(place.kind)
+        result.storage_bytes.append(size)
+        result.device.append(device)
+        result.born.append(position)
+        result.site.append(place.site)
+        result.calls_back.append(back)
+        result.met_in.append(call)
+        result.met_as.append(index)
