@@ -24,9 +24,11 @@ REASONS: Mapping[str, str] = {
     "empty_file": "a log without a single byte",
     "not_a_log": "a file with the name of a log that holds no record",
     "not_read": "a log that could not be read",
-    "unknown_layout": "values whose layout does not stand before them; they are kept where it comes later",
-    "unknown_launch": "values or times of launches that are not in the log; they are left out",
+    "unknown_layout": "values or lifetimes whose layout does not stand before them; kept where it comes later",
+    "unknown_launch": "values, times or lifetimes of launches that are not in the log; they are left out",
     "broken_values": "values that do not fit their layout, or are there twice; they are left out",
+    "broken_lifetimes": "lifetimes of storages that do not fit together, or are there twice; they are left out",
+    "unknown_storage": "storages met before by a call that is not in the log; taken as met for the first time",
     "unknown_graph": "launches of a graph whose own record is missing; they are kept",
 }
 

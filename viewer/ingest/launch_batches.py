@@ -32,6 +32,10 @@ def ended_steps(batch: Steps) -> dict[int, EndedStep]:
     return dict(zip(batch.step, map(EndedStep, *columns), strict=True))
 
 
+def function_name(functions: Sequence[str], index: int) -> str:
+    return functions[index] if 0 <= index < len(functions) else f"function {index}"
+
+
 class LaunchBatches:
     """Collects the batches of one log."""
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tracer.records import DeviceTimes
 from viewer.ingest.columns import Column, as_column
-from viewer.ingest.launch_batches import EndedStep, LaunchBatches
+from viewer.ingest.launch_batches import EndedStep, LaunchBatches, function_name
 from viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
@@ -31,6 +31,11 @@ class Places:
     """The first launch of each call."""
     count: Ints
     """How many launches each call has."""
+    call_id: Ints
+    call_step: Ints
+    call_start_ns: Ints
+    call_end_ns: Ints
+    launch_start_ns: Ints
     launch_owner: Ints
     """Position of its call."""
     launch_local_site: Ints
@@ -98,7 +103,7 @@ def _call_columns(
 ) -> dict[str, Column]:
     parent = _parent_positions(calls["call"], batches.parents)
     names = [
-        _function(functions.get(graph, []), function)
+        function_name(functions.get(graph, []), function)
         for graph, function in zip(calls["graph"].tolist(), calls["function"].tolist(), strict=True)
     ]
     return {
@@ -130,6 +135,11 @@ def _add_launches(
         graph=calls["graph"],
         first=np.cumsum(calls["launches"]) - calls["launches"],
         count=calls["launches"],
+        call_id=call_ids,
+        call_step=calls["step"],
+        call_start_ns=calls["start_ns"],
+        call_end_ns=calls["start_ns"] + np.maximum(calls["duration_ns"], 0),
+        launch_start_ns=starts,
         launch_owner=owner,
         launch_local_site=sites,
         launch_id=ids,
@@ -216,7 +226,3 @@ def _depths(parent: Ints) -> Ints:
         depth += inside
         above = np.where(inside, parent[np.maximum(above, 0)], -1)
     return depth
-
-
-def _function(functions: list[str], index: int) -> str:
-    return functions[index] if 0 <= index < len(functions) else f"function {index}"

@@ -118,3 +118,68 @@ CREATE TABLE spans (                 -- compile-time spans from chromium events
     start_unix_ns BIGINT, duration_ns BIGINT
 );
 CREATE TABLE overhead (log BIGINT, hook_ns BIGINT, wall_ns BIGINT, log_bytes BIGINT, launches BIGINT, failures BIGINT, stats_ns BIGINT);
+
+-- Memory. Position p of a call: p of its launches have begun. An estimate of the scheduler's for each (sub)graph:
+CREATE TABLE schedules (
+    schedule BIGINT, log BIGINT, graph BIGINT, subgraph VARCHAR,     -- NULL: the graph itself
+    peak_bytes BIGINT, peak_snodes VARCHAR, base_bytes BIGINT        -- JSON list of indices
+);
+CREATE TABLE schedule_nodes (
+    schedule BIGINT, snode_index BIGINT, snode VARCHAR, members VARCHAR, kind VARCHAR, alloc_bytes BIGINT,
+    free_bytes BIGINT, after_alloc_bytes BIGINT, after_free_bytes BIGINT
+);
+CREATE TABLE scheduled_buffers (
+    schedule BIGINT, name VARCHAR, alloc_bytes BIGINT, free_bytes BIGINT, first_snode BIGINT, last_snode BIGINT,
+    role VARCHAR                     -- input (may be freed), temporary, output, removed, base
+);
+-- Storages of calls. Calls that run alike share a layout: what a call met is (measured_calls, layout_storages).
+CREATE TABLE layouts (
+    layout BIGINT, log BIGINT, graph BIGINT, function VARCHAR, storages BIGINT, events BIGINT, calls BIGINT,
+    positions BIGINT,                -- launches of a call
+    peak_bytes BIGINT, peak_position BIGINT, -- of what is owned
+    peak_site BIGINT, base_bytes BIGINT,
+    first_call BIGINT                -- NULL: no call ran so
+);
+CREATE TABLE layout_storages (
+    layout BIGINT, storage BIGINT, name VARCHAR, kind VARCHAR, storage_bytes BIGINT, device VARCHAR, born BIGINT,
+    site BIGINT, calls_back BIGINT, met_in BIGINT,
+    met_as BIGINT,                   -- NULL: the call is the first to meet it
+    dead BIGINT,                     -- position; NULL: not in the call
+    is_owned BOOLEAN                 -- made by the call, or an input that it may free
+);
+CREATE TABLE measured_calls (call BIGINT, log BIGINT, local_call BIGINT, step BIGINT, layout BIGINT);
+-- Storages that outlived the call that met them first; all others live and die by their layout.
+CREATE TABLE survivors (
+    log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, storage_bytes BIGINT, device VARCHAR, made BOOLEAN,
+    last_step BIGINT,                -- of the calls that met it
+    met_by_backward BOOLEAN,
+    born_ns BIGINT, died_ns BIGINT,  -- NULL: not seen to die
+    died_call BIGINT, died_position BIGINT -- NULL: outside of calls
+);
+CREATE TABLE lifetime_logs (log BIGINT, calls BIGINT, storages BIGINT, events BIGINT, looked_for_growth BOOLEAN);
+-- Live bytes of all storages that calls of a log have met, over time. Level 0 has a row for each moment, a row of
+-- level n stands for 64 of level n - 1.
+CREATE TABLE live_bytes (log BIGINT, device VARCHAR, ns BIGINT, live_bytes BIGINT, made_bytes BIGINT);
+CREATE TABLE live_levels (
+    log BIGINT, device VARCHAR, level BIGINT, ns BIGINT, low_bytes BIGINT, high_bytes BIGINT, made_bytes BIGINT
+);
+CREATE TABLE live_peaks (
+    log BIGINT, device VARCHAR, first_ns BIGINT, last_ns BIGINT, ns BIGINT, live_bytes BIGINT, made_bytes BIGINT
+);
+CREATE TABLE allocator (
+    log BIGINT, call BIGINT, position BIGINT, allocated_bytes BIGINT, reserved_bytes BIGINT
+);
+CREATE TABLE lifetime_mismatches (
+    mismatch BIGINT, log BIGINT, graph BIGINT, layout BIGINT, call BIGINT, kind VARCHAR, buffer VARCHAR,
+    storage BIGINT, storage_bytes BIGINT, expected BIGINT, actual BIGINT, expected_by VARCHAR,
+    holders VARCHAR                  -- JSON list
+);
+CREATE TABLE left_behind (
+    log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, holders VARCHAR, freed_by_collection BOOLEAN
+);
+CREATE TABLE recompute_mismatches (  -- the figures stay in the record
+    recompute BIGINT, log BIGINT, record BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, pass_name VARCHAR,
+    swap BIGINT, candidate VARCHAR, members VARCHAR, reasons VARCHAR, reason_snodes VARCHAR, -- JSON lists
+    peak_before_bytes BIGINT, peak_after_bytes BIGINT, allowed_peak_bytes BIGINT, is_explained BOOLEAN,
+    peak_snodes VARCHAR, snodes BIGINT, found_by VARCHAR
+);
