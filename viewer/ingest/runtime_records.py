@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,11 @@ from viewer.ingest.memory_batches import Ids, MemoryBatches
 from viewer.ingest.reader import LogRecord
 from viewer.ingest.rows import Rows
 from viewer.ingest.torch_events import OutputCode
+from viewer.ingest.torch_text import UserFrame
 from viewer.ingest.value_batches import Place, ValueBatches
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
+MOST_MODULES = 4
 _LOST = "its graph record is missing or broken"
 
 
@@ -126,12 +129,13 @@ class RuntimeRecords:
             case End():
                 self.end = value
 
-    def finish(self, codes: list[OutputCode]) -> None:
-        """Add all rows; `codes` are the generated wrappers that the log holds."""
+    def finish(self, codes: list[OutputCode], callers: Mapping[str, UserFrame]) -> None:
+        """Add all rows; `codes` are the generated wrappers that the log holds, `callers` the lines that called what
+        each compile id compiled."""
         code_of = {code.wrapper_key: code for code in codes}
         for graph in self.graphs.values():
             code = code_of.get(graph.wrapper_key)
-            self._add_graph(graph, code.record if code else None)
+            self._add_graph(graph, code.record if code else None, callers.get(graph.compile_id or ""))
         loaded = {graph.wrapper_key for graph in self.graphs.values()}
         for code in codes:
             if self.run is None:
@@ -200,7 +204,7 @@ class RuntimeRecords:
         graph = self.graphs.get(number)
         return graph.phase if graph else None
 
-    def _add_graph(self, graph: Graph, output_code: int | None) -> None:
+    def _add_graph(self, graph: Graph, output_code: int | None, caller: UserFrame | None) -> None:
         graph_id = self._graph_ids[graph.graph] = self.rows.new_id("graphs")
         self.rows.add(
             "graphs", graph_id, self.log, graph.graph, graph.wrapper_key, graph.compile_id, graph.aot_id, graph.phase,
@@ -211,7 +215,7 @@ class RuntimeRecords:
             "memory_statements",
             ((graph_id, m.event, m.buffer, m.function, m.line, m.of) for m in graph.memory),
         )
-        stacks, nodes = _provenance(self.provenance.get(graph.graph))
+        stacks, nodes = _provenance(self.provenance.get(graph.graph), [site.site for site in graph.sites], caller)
         new = {site.site: site for site in reversed(graph.sites) if (graph.graph, site.site) not in self._site_ids}
         sites = [site for site in graph.sites if new.get(site.site) is site]
         for site in sites:  # arguments name sites that come later
@@ -274,7 +278,9 @@ class RuntimeRecords:
             self.rows.add("not_recorded", self.log, what, why, graph_id, count)
 
 
-def _provenance(value: Provenance | None) -> tuple[dict[int, list[list[Any]]], dict[int, list[str]]]:
+def _provenance(
+    value: Provenance | None, sites: Iterable[int], caller: UserFrame | None
+) -> tuple[dict[int, list[list[Any]]], dict[int, list[str]]]:
     """Per site: stacks of source lines, and FX nodes."""
     if value is None:
         return {}, {}
@@ -282,4 +288,17 @@ def _provenance(value: Provenance | None) -> tuple[dict[int, list[list[Any]]], d
     stacks = {
         site.site: [[frames[i] for i in stack if 0 <= i < len(frames)] for stack in site.stacks] for site in value.sites
     }
+    if caller is not None:
+        modules = {site.site: site.modules for site in value.sites}
+        for number in sites:
+            if not any(stacks.get(number, ())):
+                stacks[number] = [[_called(caller, modules.get(number, []))]]
     return stacks, {site.site: site.fx_nodes for site in value.sites}
+
+
+def _called(caller: UserFrame, modules: list[str]) -> UserFrame:
+    """Where no line of a model is known, as in an `nn.Sequential`: its modules, and the line that called it."""
+    named = modules[:MOST_MODULES]
+    if len(modules) > MOST_MODULES:
+        named.append(f"{len(modules) - MOST_MODULES:,} more")
+    return replace(caller, code=f"{', '.join([*named, 'called by'])}: {caller.code}")
