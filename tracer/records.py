@@ -13,11 +13,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from tracer.memory_records import AllocatorCurve as AllocatorCurve
+from tracer.memory_records import BufferRole as BufferRole
 from tracer.memory_records import Growth as Growth
 from tracer.memory_records import LifetimeLayout as LifetimeLayout
 from tracer.memory_records import LifetimeMismatch as LifetimeMismatch
 from tracer.memory_records import Lifetimes as Lifetimes
+from tracer.memory_records import MismatchKind as MismatchKind
 from tracer.memory_records import RecomputeMismatch as RecomputeMismatch
+from tracer.memory_records import RecomputeReason as RecomputeReason
 from tracer.memory_records import ScheduledBuffers as ScheduledBuffers
 from tracer.memory_records import SchedulerMemory as SchedulerMemory
 from tracer.memory_records import StorageKind as StorageKind
