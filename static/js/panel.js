@@ -77,11 +77,18 @@ function facts(row, { root }) {
   );
 }
 
+// A large fused kernel names dozens; its arguments should not be a screen away.
+const MOST_LINES = 3;
+
 function modelSource(stacks) {
   // Several FX nodes of one kernel often come from the same line.
   const distinct = new Map(stacks.filter((stack) => stack.length).map((stack) => [JSON.stringify(stack), stack]));
   if (!distinct.size) return h("p", { class: "note" }, "The log names no line of model source for this kernel.");
-  return h("ul", { class: "sources" }, ...[...distinct.values()].map((stack) => h("li", {}, stackOf(stack))));
+  const items = [...distinct.values()].map((stack) => h("li", {}, stackOf(stack)));
+  const list = (rows) => h("ul", { class: "sources" }, ...rows);
+  if (items.length <= MOST_LINES + 1) return list(items);
+  const rest = h("details", { class: "more-sources" }, h("summary", {}, plural(items.length - MOST_LINES, "more line")), list(items.slice(MOST_LINES)));
+  return h("div", {}, list(items.slice(0, MOST_LINES)), rest);
 }
 
 function stackOf(stack) {
