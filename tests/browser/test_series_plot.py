@@ -1,0 +1,84 @@
+"""The plot of several series over named points: what the cursor reads, a drag that looks closer, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Visit, serving
+from tests.viewer import value_log
+from viewer.store.open import open_trace
+
+pytestmark = pytest.mark.browser
+
+MOUNT = """async () => {
+    const { SeriesPlot } = await import("#js/series_plot.js");
+    const { formatBytes, thousands } = await import("#js/format.js");
+    const box = Object.assign(document.createElement("div"), { className: "plot" });
+    document.querySelector("main").replaceChildren(box);
+    const count = 200;
+    const points = Array.from({ length: count }, (_, n) => n);
+    const data = {
+        label: "Live bytes",
+        names: points.map((n) => `op${n}`),
+        series: [
+            { name: "after alloc", values: points.map((n) => 4000 * (n < 100 ? n : count - n)), stepped: true },
+            {
+                name: "after free", dash: "dashed", colour: "info",
+                values: points.map((n) => (n === 7 ? null : 3000 * n)),
+            },
+            { name: "base", values: points.map(() => 90000), filled: true, colour: "muted" },
+        ],
+        markers: [{ index: 100, series: 0, name: "peak" }],
+    };
+    window.told = { opened: [], views: [] };
+    window.plot = new SeriesPlot(box, data, {
+        format: formatBytes, exact: (value) => `${formatBytes(value)} (${thousands(value)} bytes)`,
+        open: (index) => told.opened.push(index), remember: (view) => told.views.push(view),
+    });
+}"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = value_log.recorded(2).write(tmp_path_factory.mktemp("series") / "values.log")
+    with open_trace(path) as trace, serving(trace) as where:
+        yield where
+
+
+def test_series_plot(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(served)
+    page.evaluate(MOUNT)
+    tip, picture = page.locator(".plot .tip"), page.locator(".plot .picture")
+    picture.focus()
+    page.keyboard.press("Home")
+    for _ in range(7):
+        page.keyboard.press("ArrowRight")
+    assert tip.inner_text().splitlines() == [
+        "op7",
+        "after alloc 28.0 kB (28,000 bytes)",
+        "after free – (not recorded)",
+        "base 90.0 kB (90,000 bytes)",
+    ]
+    box: Any = page.locator(".plot").bounding_box()
+    middle, y = box["x"] + 72 + (box["width"] - 88) / 2, box["y"] + 120
+    page.mouse.move(middle - 100, y)
+    page.mouse.down()
+    page.mouse.move(middle + 100, y, steps=4)
+    page.mouse.up()
+    (first, last) = page.evaluate("told.views.at(-1)")
+    assert 60 < first < 100 < last < 140
+    page.mouse.move(middle, y)
+    page.mouse.click(middle, y)
+    (opened,) = page.evaluate("told.opened")
+    assert first < opened < last
+    picture.focus()
+    page.keyboard.press("Home")
+    assert tip.locator("strong").inner_text() == "op0"
+    page.keyboard.press("0")
+    assert page.evaluate("told.views.at(-1)") is None
+    page.evaluate("plot.moveTo(100)")
+    assert tip.inner_text().endswith("▼ peak")
