@@ -34,6 +34,7 @@ def trace(
     max_bytes_per_tensor: int | str | None = None,
     verify_before: bool = False,
     save_quota_bytes: int | str = 1_000_000_000,
+    check_recompute: bool = False,
     lifetimes: str = "log",
 ) -> Recorder:
     """A recorder of this process's compiled programs: a context manager, or `start()` and `stop()`.
@@ -55,6 +56,7 @@ def trace(
         max_bytes_per_tensor=max_bytes_per_tensor,
         verify_before=verify_before,
         save_quota_bytes=save_quota_bytes,
+        check_recompute=check_recompute,
         lifetimes=lifetimes,
     )
     return Recorder(config)
@@ -64,7 +66,7 @@ def configure(**changes: Any) -> bool:
     """Change settings of the recording that runs; takes the keywords of `trace`. Nothing is compiled again.
 
     False, and nothing else, when nothing is recorded. Raises ConfigError for a setting that does not exist, a value
-    that cannot be, and for `directory` and `provenance`, which cannot be changed; then nothing has changed.
+    that cannot be, and for those that cannot be changed (`tracer.config.FIXED`); then nothing has changed.
     """
     from tracer.recorder import current
 

@@ -13,7 +13,7 @@ from typing import Any
 LEVELS = ("off", "launches", "values", "save")
 LIFETIMES = ("off", "log", "assert")
 MOST = 2**63 - 1
-FIXED = ("directory", "provenance")
+FIXED = ("directory", "provenance", "check_recompute")
 """Settings that cannot change while a recording runs: the log is open, the programs are compiled."""
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -58,6 +58,9 @@ class TraceConfig:
     """Read a tensor again before each launch that uses it: finds writes that no launch made."""
     save_quota_bytes: int = 1_000_000_000
     """Most bytes of .pt files that one process writes."""
+    check_recompute: bool = False
+    """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;
+    costs compile time: one estimate of the whole graph a swap. Nothing that is compiled changes."""
     lifetimes: str = "log"
     """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
     `tracer.LifetimeError` in the program there; ``off``."""
@@ -75,7 +78,7 @@ class TraceConfig:
         _check_number("save_quota_bytes", self.save_quota_bytes, 0)
         if self.max_bytes_per_tensor is not None:
             _check_number("max_bytes_per_tensor", self.max_bytes_per_tensor, 1)
-        for name in ("provenance", "verify_before"):
+        for name in ("provenance", "verify_before", "check_recompute"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(name, f"is {getattr(self, name)!r}; it can be True or False")
 
@@ -212,6 +215,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "save_quota_bytes": _bytes,
     "provenance": _flag,
     "verify_before": _flag,
+    "check_recompute": _flag,
 }
 
 

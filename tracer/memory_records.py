@@ -208,3 +208,7 @@ class RecomputeMismatch:
     buffers: ScheduledBuffers
     found_by: Literal["torch", "stepscope"]
     """torch's own check was on, or only ours."""
+    graph: int | None = None
+    """None: the compile came to no graph that could be recorded."""
+    subgraph: str | None = None
+    compile_id: str | None = None

@@ -29,6 +29,7 @@ from tracer.records import (
     LifetimeLayout,
     Overhead,
     Provenance,
+    RecomputeMismatch,
     Record,
     SavedTensor,
     SchedulerMemory,
@@ -163,6 +164,9 @@ class Recorder:
         self._write_graph(record, source)
 
     def provenance(self, record: Provenance) -> None:
+        self._write(record)
+
+    def recompute_mismatch(self, record: RecomputeMismatch) -> None:
         self._write(record)
 
     def scheduled(self, record: SchedulerMemory) -> None:

@@ -90,6 +90,10 @@ def run(
     assert_lifetimes: Annotated[
         bool, typer.Option("--assert-lifetimes", help="Raise in the program where a storage does not live as expected.")
     ] = False,
+    check_recompute: Annotated[
+        bool,
+        typer.Option("--check-recompute", help="Check the memory figures of Inductor's reordering at each swap."),
+    ] = False,
     fresh_cache: Annotated[
         bool, typer.Option("--fresh-cache", help="Compile into an empty cache that is removed afterwards.")
     ] = False,
@@ -101,7 +105,7 @@ def run(
     settings = {
         "level": level, "kernels": kernels, "args": args, "steps": steps or None, "every": every,
         "max_bytes_per_tensor": max_bytes_per_tensor or None, "verify_before": verify_before,
-        "save_quota_bytes": save_quota, "provenance": provenance,
+        "save_quota_bytes": save_quota, "provenance": provenance, "check_recompute": check_recompute,
         "lifetimes": "assert" if assert_lifetimes else lifetimes,
     }  # fmt: skip
     result = _record(command, out, fresh_cache, settings)

@@ -44,6 +44,7 @@ CONFIGS = st.builds(
     max_bytes_per_tensor=st.none() | st.integers(1, MOST),
     verify_before=st.booleans(),
     save_quota_bytes=st.integers(0, MOST),
+    check_recompute=st.booleans(),
 )
 
 

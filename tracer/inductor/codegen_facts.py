@@ -23,6 +23,7 @@ from typing import Any
 import orjson
 
 from tracer.inductor.module_paths import module_paths
+from tracer.inductor.recompute_check import Mismatches
 from tracer.inductor.scheduler_memory import from_payload, scheduler_memory, to_payload
 from tracer.records import LaunchSite, SchedulerMemory
 
@@ -51,6 +52,8 @@ class CompileFacts:
     """Of the graph and of its subgraphs; not numbered yet."""
     memory_problem: str | None = None
     """Why the memory of a schedule is not known."""
+    mismatches: list[Mismatches] = field(default_factory=list)
+    """Of the passes that ordered the nodes; a warm run makes none."""
 
 
 class _Thread(threading.local):
@@ -61,8 +64,10 @@ class _Thread(threading.local):
 class CodegenTap:
     """Collects the facts of the wrapper that this thread is generating."""
 
-    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
-        self._on_failure = on_failure
+    def __init__(
+        self, on_failure: Callable[[str, BaseException], None], take_mismatches: Callable[[Any], Mismatches]
+    ) -> None:
+        self._on_failure, self._take_mismatches = on_failure, take_mismatches
         self._thread = _Thread()
         self._undo = ExitStack()
         self._attached = False
@@ -111,9 +116,12 @@ class CodegenTap:
         self._undo.callback(setattr, owner, name, original)
 
     def _codegen(self, result: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
+        from torch._inductor.virtualized import V
+
         if _is_cpp_wrapper():
             return
         facts = self._facts()
+        facts.mismatches.append(self._take_mismatches(V.graph))
         try:
             facts.memory.append(scheduler_memory(scheduler))
         except Exception as error:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tracer.inductor import code_swap, codegen_facts, compat, provenance
 from tracer.inductor.meetings import find_meetings
 from tracer.inductor.operators import operator_schema
+from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.records import Argument, Graph, Provenance, SchedulerMemory, Skipped
+from tracer.records import Argument, Graph, Provenance, RecomputeMismatch, SchedulerMemory, Skipped
 from tracer.runtime import launches, values
 from tracer.runtime.lifetimes import Place
 from tracer.runtime.stats.readers import why_not_compiled
@@ -42,6 +43,7 @@ class Sink(launches.Sink, values.Sink, Protocol):
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
     def scheduled(self, record: SchedulerMemory) -> None: ...
+    def recompute_mismatch(self, record: RecomputeMismatch) -> None: ...
     def saver(self) -> TensorSaver: ...
 
 
@@ -72,7 +74,8 @@ class WrapperHook:
         self._instrumented: list[_Instrumented] = []
         self._lock = threading.RLock()  # a thread may load a wrapper while another changes the configuration
         self._is_detached = False
-        self._codegen = codegen_facts.CodegenTap(sink.failed)
+        self._recompute = RecomputeCheck(config.check_recompute, sink.failed)
+        self._codegen = codegen_facts.CodegenTap(sink.failed, self._recompute.take)
         self._swaps: list[code_swap.Swap] = []
         self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
         self._numbers = count()
@@ -88,6 +91,7 @@ class WrapperHook:
             )
         self._codegen.attach()
         self._undo.callback(self._codegen.detach)
+        self._attach_recompute()
         cache = codecache.PyCodeCache
         original = cache.__dict__["load_by_key_path"]
         hook = self
@@ -96,7 +100,7 @@ class WrapperHook:
             try:
                 module: ModuleType = original.__func__(cls, key, path, *args, **kwargs)
             except BaseException:
-                hook._codegen.take()  # they were this module's and must not become the next one's
+                hook._report_mismatches(hook._codegen.take(), None)  # they must not become the next module's
                 raise
             hook.on_load(module, key, path, from_cache=False)
             return module
@@ -107,6 +111,12 @@ class WrapperHook:
             path = getattr(module, "__file__", None)
             if path:
                 self.on_load(module, Path(path).stem, path, from_cache=True)
+
+    def _attach_recompute(self) -> None:
+        why = self._recompute.attach()
+        self._undo.callback(self._recompute.detach)
+        if why is not None and self._config.check_recompute:
+            self._sink.skipped(Skipped("recompute check", why))
 
     def configure(self, config: TraceConfig) -> None:
         """Read what `config` asks for from now on; calls that are running end as they began."""
@@ -167,6 +177,7 @@ class WrapperHook:
         with self._lock:
             self._is_detached = True
         self._undo.close()
+        self._report_lost(everything=True)
         for waiting in self._waiting.values():
             for entry in waiting:  # the traces never came
                 self._sink.provenance(provenance.from_stack_traces(entry.graph, {}, entry.facts, entry.path))
@@ -250,6 +261,23 @@ class WrapperHook:
         why = facts.memory_problem if facts else COMPILED_UNSEEN
         if why is not None:
             self._sink.skipped(Skipped("estimated memory", why, number))
+        self._report_mismatches(facts, number)
+
+    def _report_mismatches(self, facts: codegen_facts.CompileFacts | None, number: int | None) -> None:
+        for found in facts.mismatches if facts else []:
+            self._report_found(found, number)
+        self._report_lost()
+
+    def _report_lost(self, everything: bool = False) -> None:
+        for found in self._recompute.take_lost(everything):
+            self._report_found(found, None)
+
+    def _report_found(self, found: Mismatches, number: int | None) -> None:
+        for record in found.records:
+            self._sink.recompute_mismatch(replace(record, graph=number))
+        if found.dropped:
+            why = f"{found.dropped} more; the first {MOST_RECORDS} of a graph are recorded"
+            self._sink.skipped(Skipped("recompute mismatches", why, number))
 
     def _keep(self, key: str, facts: codegen_facts.CompileFacts, number: int) -> None:
         try:
