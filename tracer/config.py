@@ -58,12 +58,12 @@ class TraceConfig:
     """Read a tensor again before each launch that uses it: finds writes that no launch made."""
     save_quota_bytes: int = 1_000_000_000
     """Most bytes of .pt files that one process writes."""
-    check_recompute: bool = False
-    """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;
-    costs compile time: one estimate of the whole graph a swap. Nothing that is compiled changes."""
     lifetimes: str = "log"
     """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
     `tracer.LifetimeError` in the program there; ``off``."""
+    check_recompute: bool = False
+    """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;
+    costs compile time: one estimate of the whole graph a swap. Nothing that is compiled changes."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
