@@ -14,7 +14,7 @@ from tracer.inductor import compat
 from tracer.records import FORMAT_VERSION, Run
 
 
-def run_record(rank: int | None, config: TraceConfig) -> Run:
+def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -> Run:
     """The first record of a log of this process; torch must be imported."""
     torch = sys.modules["torch"]
     triton = sys.modules.get("triton")
@@ -36,6 +36,7 @@ def run_record(rank: int | None, config: TraceConfig) -> Run:
         monotonic_ns=time.perf_counter_ns(),
         unix_ns=time.time_ns(),
         utc_offset_s=time.localtime().tm_gmtoff,
+        forked=forked,
     )
 
 

@@ -70,6 +70,7 @@ class Recorder:
         self._optimizer_hook: Any = None
         self._lock = threading.RLock()
         self._begun = False
+        self._forked = False
         self._running = False
         self._graphs: list[tuple[Graph, str | None]] = []
         self._scheduled: list[SchedulerMemory] = []
@@ -333,6 +334,7 @@ class Recorder:
         self._ended_steps = []
         self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._begun = False
+        self._forked = True
         self._values.again()
         self.lifetimes = self._tracker()
         self._stats_ns = None
@@ -374,7 +376,7 @@ class Recorder:
             if self._begun:
                 return
             self._begun = True
-            self._writer.write(run_record(self._writer.rank, self.config))
+            self._writer.write(run_record(self._writer.rank, self.config, forked=self._forked))
             for data in structured_log.known_strings():
                 self._writer.write_bytes(data)
             for record, source in self._graphs:

@@ -59,6 +59,8 @@ class Run:
     monotonic_ns: int
     unix_ns: int
     utc_offset_s: int
+    forked: bool = False
+    """It is a copy of a process that was recorded, `parent_pid`: one that may leave by `os._exit`, without an end."""
 
 
 @dataclass(frozen=True)

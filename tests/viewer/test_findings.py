@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from tracer.records import Calls, End, Failure, Skipped
 from viewer.findings import KINDS, all_findings
 from viewer.queries.compiles import list_compiles
 from viewer.queries.rows import Finding
-from viewer.store.open import Trace
+from viewer.store.open import Trace, open_trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 GRAPH_BREAK = b"""Graph break in user code at /src/model.py:5
@@ -220,6 +221,26 @@ def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
     finding = only(opened(log))
     assert finding.title.endswith("ended in step 1, in launch 5 (cpp_fused_relu_0)")
     assert finding.evidence["launch_returned"] is False
+
+
+@pytest.mark.parametrize(
+    ("forked", "parent_ended", "kinds"),
+    [(True, True, {"not_recorded"}), (True, False, {"crash"}), (False, True, {"crash"})],
+)
+def test_a_forked_child_that_ends_without_saying_so(
+    tmp_path: Path, forked: bool, parent_ended: bool, kinds: set[str]
+) -> None:
+    """`os._exit` is no death that is known of; of a process that was killed the parent's end says nothing."""
+    parent, child = 2**22 + 6, 2**22 + 5
+    recorded(end=parent_ended, pid=parent).write(tmp_path / "a.log")
+    recorded(end=False, pid=child, parent_pid=parent, forked=forked).write(tmp_path / "b.log")
+    with open_trace(tmp_path, index_dir=tmp_path / "index") as trace:
+        found = all_findings(trace)
+    assert {finding.kind for finding in found} == kinds
+    if kinds == {"not_recorded"}:
+        (finding,) = found
+        assert (finding.severity, finding.evidence) == ("info", {"pid": child, "parent_pid": parent})
+        assert finding.title == "Not recorded: the end of forked process 4194309 (it ended without saying so)"
 
 
 def test_a_living_process_has_not_crashed(opened: Open) -> None:

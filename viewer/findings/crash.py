@@ -1,11 +1,13 @@
 """A stepscope log has no end record, and the process that wrote it is not running on this machine: it was killed or
-crashed. The launch named is the last one that did not return, else the last one in the log; launches that were not
-yet written when the process died are not in the log."""
+crashed. A forked child of a process that ended well is no crash: it may have left by `os._exit`, and is told of as
+not_recorded. The launch named is the last one that did not return, else the last one in the log; launches that were
+not yet written when the process died are not in the log."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from viewer.findings.evidence import Evidence, Timed, rule_of
@@ -18,11 +20,17 @@ _START_SLACK_S = 5
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per log that ends too early."""
-    return [
-        _finding(evidence.trace, run)
-        for run in evidence.runs
-        if run.complete is False and not is_running(run.pid, run.start_unix_ns)
-    ]
+    return [_finding(evidence.trace, run) for run in unfinished(evidence.runs) if not may_have_left(run, evidence.runs)]
+
+
+def unfinished(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Those without an end record whose processes do not run here."""
+    return [run for run in runs if run.complete is False and not is_running(run.pid, run.start_unix_ns)]
+
+
+def may_have_left(run: RunRow, runs: Sequence[RunRow]) -> bool:
+    """A forked child of a process that ended well: nothing tells a death from `os._exit`."""
+    return run.forked and any(parent.complete and parent.pid == run.parent_pid for parent in runs)
 
 
 def _finding(trace: Trace, run: RunRow) -> Timed:

@@ -1,19 +1,24 @@
-"""The recorder met something that it could not record, and said so in the log. One finding per thing and reason."""
+"""The recorder met something that it could not record, and said so in the log; or a forked child of a process that
+ended well ended without saying so, as by `os._exit`: what it did last may be missing. One finding per thing and reason,
+and per child."""
 
 from __future__ import annotations
 
+from viewer.findings.crash import may_have_left, unfinished
 from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
 from viewer.queries.damage import not_recorded
-from viewer.queries.rows import Finding, NotRecorded
+from viewer.queries.rows import Finding, NotRecorded, RunRow
 
 _LAST = 2**63
 
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per thing and reason over the run; they have no time and come last."""
-    return [
+    said = [
         (_LAST, _finding(group)) for group in grouped(not_recorded(evidence.trace), lambda row: (row.what, row.why))
     ]
+    children = [run for run in unfinished(evidence.runs) if may_have_left(run, evidence.runs)]
+    return said + [(_LAST, _child(run)) for run in children]
 
 
 def _finding(group: list[NotRecorded]) -> Finding:
@@ -28,4 +33,17 @@ def _finding(group: list[NotRecorded]) -> Finding:
         page=f"/graphs/{graphs[0]}" if graphs else "/problems",
         graph=graphs[0] if graphs else None,
         log=first.log,
+    )
+
+
+def _child(run: RunRow) -> Finding:
+    return Finding(
+        kind="not_recorded",
+        severity="info",
+        title=f"Not recorded: the end of forked process {run.pid} (it ended without saying so)",
+        rule=rule_of(__doc__),
+        evidence={"pid": run.pid, "parent_pid": run.parent_pid},
+        page=f"/records?log={run.log}",
+        rank=run.rank,
+        log=run.log,
     )

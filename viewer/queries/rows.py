@@ -53,6 +53,9 @@ class RunRow:
     size_bytes: int
     start_unix_ns: int | None
     config: dict[str, Any]
+    parent_pid: int | None = None
+    forked: bool = False
+    """It is a copy of the process `parent_pid`, which was recorded too."""
 
 
 @dataclass(frozen=True)

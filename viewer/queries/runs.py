@@ -37,4 +37,6 @@ def _run(row: sql.Row) -> RunRow:
         size_bytes=size_bytes,
         start_unix_ns=start_unix_ns,
         config=run.get("config", {}),
+        parent_pid=run.get("parent_pid"),
+        forked=run.get("forked") is True,
     )
