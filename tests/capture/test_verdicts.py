@@ -55,3 +55,53 @@ def test_a_sequential_of_torch_names_its_modules_and_its_caller(scripts: Scripts
             "Sequential.1.0 (LayerNorm), Sequential.1.1 (GELU), called by: net(torch.ones(4, 8)).sum().backward()"
         )
         assert findings(folder) == []
+
+
+@pytest.mark.parametrize("name", ["demo", "masked_attention", "dropout"])
+def test_healthy_training_has_no_finding(scripts: Scripts, tmp_path: Path, name: str) -> None:
+    body = f"""
+    from tests.capture import healthy
+    with tracer.trace(FOLDER, level="values"):
+        healthy.{name}()
+    """
+    assert record(scripts, tmp_path, body) == []
+
+
+def test_what_dynamo_leaves_to_python_is_a_graph_break(scripts: Scripts, tmp_path: Path) -> None:
+    body = """
+    net = torch.compile(torch.nn.LSTM(4, 4))
+    with tracer.trace(FOLDER):
+        for _ in range(2):
+            net(VALUE[:2, :4])[0].sum().backward()
+    """
+    found = record(scripts, tmp_path, body)
+    assert {(finding.kind, finding.severity) for finding in found} == {("graph_break", "info")}
+
+
+def test_a_forked_child_may_leave_without_a_word(scripts: Scripts, tmp_path: Path) -> None:
+    body = """
+    import time
+    with tracer.trace(FOLDER):
+        same(model(VALUE))
+        child = os.fork()
+        if child == 0:
+            for _ in range(2):
+                same(model(VALUE))
+                time.sleep(0.4)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    found = record(scripts, tmp_path, body)
+    assert len(list(tmp_path.glob("*.log"))) == 2
+    assert [(finding.kind, finding.severity) for finding in found] == [("not_recorded", "info")]
+
+
+def test_a_killed_process_stays_a_crash(scripts: Scripts, tmp_path: Path) -> None:
+    body = """
+    import signal
+    with tracer.trace(FOLDER):
+        same(model(VALUE))
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert scripts.run(tmp_path, body).returncode != 0
+    assert [(finding.kind, finding.severity) for finding in findings(tmp_path)] == [("crash", "critical")]
