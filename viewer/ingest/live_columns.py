@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from viewer.ingest.live_levels import PER_LEVEL
 from viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
-PER_LEVEL = 64
-"""So many rows of a level are one of the next."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,62 @@
 
 from __future__ import annotations
 
-from viewer.queries.rows_of_memory import GraphMemory, MemoryCallRow, NodeMemory
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from viewer.queries import sql
+from viewer.queries.graphs import graph_label
+from viewer.queries.memory_mismatches import lifetime_mismatches
+from viewer.queries.memory_nodes import node_memory
+from viewer.queries.memory_places import (
+    GraphPlaces,
+    MeasuredCall,
+    Schedule,
+    graph_places,
+    highest_call,
+    is_main,
+    launches_of,
+    measured_call,
+    measured_functions,
+    running_total,
+    schedule_of,
+    subgraph_of,
+)
+from viewer.queries.rows_of_memory import (
+    GraphMemory,
+    LifetimeMismatchRow,
+    MemoryCallRow,
+    NodeColumns,
+    PeakRow,
+    PositionColumns,
+)
 from viewer.store.open import Trace
+
+__all__ = ["graph_memory", "measured_calls", "node_memory"]
+
+_CHANGES = """
+    WITH places AS (
+        SELECT least(born, $n) AS born, CASE WHEN dead IS NOT NULL THEN least(greatest(dead, born), $n) END AS dead,
+               storage_bytes AS size, is_owned
+        FROM layout_storages WHERE layout = $layout
+    ), changes AS (
+        SELECT born AS position, size AS up, 0 AS down, is_owned FROM places
+        UNION ALL SELECT dead, 0, size, is_owned FROM places WHERE dead IS NOT NULL
+    )
+    SELECT position, coalesce(sum(up) FILTER (is_owned), 0), coalesce(sum(down) FILTER (is_owned), 0),
+           coalesce(sum(up - down) FILTER (NOT is_owned), 0)
+    FROM changes GROUP BY position
+"""
+_NODES = """
+    SELECT kind, alloc_bytes, free_bytes, after_alloc_bytes, after_free_bytes
+    FROM schedule_nodes WHERE schedule = ? ORDER BY snode_index
+"""
+_CALLS = """
+    SELECT m.call, m.step, l.function, m.layout, c.start_ns, l.peak_bytes, l.base_bytes
+    FROM measured_calls m JOIN layouts l ON l.layout = m.layout JOIN calls c ON c.call = m.call
+    WHERE l.graph = $graph AND list_contains($functions, l.function) AND ($step IS NULL OR m.step = $step)
+    ORDER BY l.peak_bytes DESC, m.call LIMIT $most
+"""
 
 
 def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: str | None = None) -> GraphMemory | None:
@@ -11,18 +65,202 @@ def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: st
 
     None when there is no such graph, or nothing about its memory was recorded.
     """
-    raise NotImplementedError
+    facts = sql.row(trace, "SELECT log, compile_id, phase FROM graphs WHERE graph = ?", [graph])
+    functions = measured_functions(trace, graph)
+    chosen = {name: count for name, count in functions.items() if subgraph_of(name) == subgraph}
+    schedule = schedule_of(trace, graph, subgraph)
+    if facts is None or (schedule is None and not chosen):
+        return None
+    call = highest_call(trace, graph, list(chosen)) if call is None and chosen else call
+    measured = measured_call(trace, call) if call is not None else None
+    if measured is not None and (measured.graph, subgraph_of(measured.function)) != (graph, subgraph):
+        measured = None
+    places = graph_places(trace, graph)
+    run = _run(trace, measured, places, schedule) if measured else None
+    nodes = None
+    if schedule is not None:
+        nodes = _nodes(trace, schedule, places, run, lifetime_mismatches(trace, graph))
+    return GraphMemory(
+        graph=graph,
+        log=facts[0],
+        label=graph_label(graph, facts[1], facts[2]),
+        subgraph=subgraph,
+        subgraphs=_subgraphs(trace, graph, functions),
+        nodes=nodes,
+        base_bytes=schedule.base_bytes if schedule else None,
+        estimated_peak=estimated_peak(schedule, places) if schedule else None,
+        call=_call_row(measured) if measured else None,
+        positions=run.columns if run else None,
+        measured_peak=measured_peak(measured, run.sites, schedule, places) if measured and run else None,
+        kernels=_kernels(places, nodes, run),
+        calls=sum(chosen.values()),
+    )
 
 
 def measured_calls(
     trace: Trace, graph: int, subgraph: str | None = None, step: int | None = None, limit: int = 200
 ) -> list[MemoryCallRow]:
     """Calls of the graph whose storages were followed, the one with the highest peak first; of one step, or of all."""
-    raise NotImplementedError
+    functions = [name for name in measured_functions(trace, graph) if subgraph_of(name) == subgraph]
+    found = sql.rows_named(trace, _CALLS, {"graph": graph, "functions": functions, "step": step, "most": limit})
+    return [MemoryCallRow(*row) for row in found]
 
 
-def node_memory(
-    trace: Trace, graph: int, snode_index: int, call: int | None = None, subgraph: str | None = None
-) -> NodeMemory | None:
-    """One node of the schedule; None when there is none of that index."""
-    raise NotImplementedError
+def _subgraphs(trace: Trace, graph: int, functions: dict[str, int]) -> list[str]:
+    scheduled = sql.rows(
+        trace, "SELECT subgraph FROM schedules WHERE graph = ? AND subgraph IS NOT NULL ORDER BY schedule", [graph]
+    )
+    return list(dict.fromkeys([*(name for (name,) in scheduled), *(name for name in functions if not is_main(name))]))
+
+
+def _call_row(call: MeasuredCall) -> MemoryCallRow:
+    return MemoryCallRow(
+        call.call, call.step, call.function, call.layout, call.start_ns, call.peak_bytes, call.base_bytes
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one call had at each position."""
+
+    columns: PositionColumns
+    sites: list[int]
+    """Of the launches."""
+
+
+def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedule | None) -> Measured:
+    launches = launches_of(trace, call.call)
+    count = len(launches)
+    born, dead, base = ([0] * (count + 1) for _ in range(3))
+    for position, up, down, others in sql.rows_named(trace, _CHANGES, {"layout": call.layout, "n": count}):
+        born[position], dead[position], base[position] = int(up), int(down), int(others)
+    sites = [site for _, site, _ in launches]
+    nodes: dict[int, int | None] = {
+        site: next(iter(schedule.nodes_of(places.sites.get(site))), None) if schedule else None for site in set(sites)
+    }
+    allocator = sql.rows(
+        trace,
+        "SELECT position, allocated_bytes, reserved_bytes FROM allocator WHERE call = ? AND allocated_bytes IS NOT NULL"
+        " AND reserved_bytes IS NOT NULL ORDER BY position",
+        [call.call],
+    )
+    columns = PositionColumns(
+        live_bytes=running_total([up - down for up, down in zip(born, dead, strict=True)]),
+        base_bytes=running_total(base),
+        born_bytes=born,
+        dead_bytes=dead,
+        site=[*sites, None],
+        snode_index=[*(nodes[site] for site in sites), None],
+        start_ns=[*(start_ns - call.start_ns for _, _, start_ns in launches), call.end_ns - call.start_ns],
+        allocator_position=[position for position, _, _ in allocator],
+        allocated_bytes=[allocated for _, allocated, _ in allocator],
+        reserved_bytes=[reserved for _, _, reserved in allocator],
+    )
+    return Measured(columns, sites)
+
+
+def _nodes(
+    trace: Trace,
+    schedule: Schedule,
+    places: GraphPlaces,
+    run: Measured | None,
+    mismatches: Sequence[LifetimeMismatchRow],
+) -> NodeColumns:
+    rows = sql.rows(trace, _NODES, [schedule.schedule])
+    count = len(schedule.snode)
+    position, launched = _positions_of_nodes(schedule, places, run, count)
+    site_of: dict[int, int] = {}
+    for site, facts in places.sites.items():
+        for node in schedule.nodes_of(facts):
+            site_of.setdefault(node, site)
+    wrong = [0] * count
+    for mismatch in mismatches:
+        for node in mismatch.snode_indices:
+            if node < count:
+                wrong[node] += 1
+    at = run.columns if run else None
+    figures = _allocator(at) if at else {}
+    of_node = [figures.get(p) if p is not None and own else None for p, own in zip(position, launched, strict=True)]
+    return NodeColumns(
+        snode=schedule.snode,
+        kind=[row[0] for row in rows],
+        alloc_bytes=[row[1] for row in rows],
+        free_bytes=[row[2] for row in rows],
+        after_alloc_bytes=[row[3] for row in rows],
+        after_free_bytes=[row[4] for row in rows],
+        measured_bytes=[at.live_bytes[p] if at and p is not None else None for p in position],
+        measured_base_bytes=[at.base_bytes[p] if at and p is not None else None for p in position],
+        allocated_bytes=[figure[0] if figure else None for figure in of_node],
+        reserved_bytes=[figure[1] if figure else None for figure in of_node],
+        position=position,
+        launched=launched,
+        site=[site_of.get(node) for node in range(count)],
+        mismatches=wrong,
+    )
+
+
+def _allocator(at: PositionColumns) -> dict[int, tuple[int, int]]:
+    columns = zip(at.allocator_position, at.allocated_bytes, at.reserved_bytes, strict=True)
+    return {position: (allocated, reserved) for position, allocated, reserved in columns}
+
+
+def _positions_of_nodes(
+    schedule: Schedule, places: GraphPlaces, run: Measured | None, count: int
+) -> tuple[list[int | None], list[bool]]:
+    """Of each node the position of its launch with the most alive, or that of the node before it; and whether it
+    has one of its own."""
+    best: list[int | None] = [None] * count
+    if run is None:
+        return best, [False] * count
+    live = run.columns.live_bytes
+    for position, site in enumerate(run.sites):
+        for node in schedule.nodes_of(places.sites.get(site)):
+            known = best[node]
+            if known is None or live[position] > live[known]:
+                best[node] = position
+    launched = [position is not None for position in best]
+    for node in range(1, count):
+        if best[node] is None:
+            best[node] = best[node - 1]
+    return best, launched
+
+
+def estimated_peak(schedule: Schedule, places: GraphPlaces) -> PeakRow:
+    index = schedule.peak_snodes[0] if schedule.peak_snodes else None
+    site = None
+    if index is not None:
+        site = next((s for s, facts in places.sites.items() if index in schedule.nodes_of(facts)), None)
+    return PeakRow(
+        peak_bytes=schedule.peak_bytes,
+        snode=schedule.snode[index] if index is not None else None,
+        snode_index=index,
+        snode_indices=schedule.peak_snodes,
+        position=None,
+        site=site,
+        kernel=places.kernel(site),
+        source=places.source(site),
+    )
+
+
+def measured_peak(call: MeasuredCall, sites: Sequence[int], schedule: Schedule | None, places: GraphPlaces) -> PeakRow:
+    """The highest point of a call; behind its last launch it belongs to no node."""
+    position = call.peak_position
+    site = sites[position] if position < len(sites) else None
+    nodes = schedule.nodes_of(places.sites.get(site)) if schedule and site is not None else []
+    return PeakRow(
+        peak_bytes=call.peak_bytes,
+        snode=schedule.snode[nodes[0]] if schedule and nodes else None,
+        snode_index=nodes[0] if nodes else None,
+        snode_indices=nodes,
+        position=position,
+        site=site,
+        kernel=places.kernel(site),
+        source=places.source(site),
+    )
+
+
+def _kernels(places: GraphPlaces, nodes: NodeColumns | None, run: Measured | None) -> dict[int, str]:
+    sites = {*(nodes.site if nodes else ()), *(run.sites if run else ())}
+    return {
+        site: places.sites[site].kernel for site in sorted(s for s in sites if s is not None) if site in places.sites
+    }

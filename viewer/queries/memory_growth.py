@@ -1,0 +1,124 @@
+"""Storages that steps have left behind, and which of them come again with every step."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from viewer.queries import sql
+from viewer.queries.memory_places import GraphPlaces, graph_places, launches_of
+from viewer.queries.rows_of_memory import GrowthRow, LeftBehindRow
+from viewer.store.open import Trace
+
+LEAST_STEPS = 3
+"""So many steps in a row have to leave the same buffer behind."""
+_MOST_HOLDERS = 8
+_LEFT = """
+    SELECT b.log, b.call, b.storage, c.step, l.graph, l.function, s.name, s.kind, s.storage_bytes, s.device, s.site,
+           b.holders, b.freed_by_collection, c.local_call
+    FROM left_behind b JOIN layouts l ON l.layout = b.layout JOIN measured_calls c ON c.call = b.call
+    JOIN layout_storages s ON s.layout = b.layout AND s.storage = b.storage
+    WHERE $1 IS NULL OR b.log = $1 ORDER BY s.storage_bytes DESC, b.call, b.storage
+"""
+_STEPS = """
+    SELECT DISTINCT m.step FROM measured_calls m JOIN layouts l ON l.layout = m.layout
+    WHERE l.graph = ? AND l.function = ? ORDER BY m.step
+"""
+_DIED = """
+    SELECT c.step, v.died_ns FROM survivors v JOIN measured_calls c ON c.call = v.call
+    JOIN layouts l ON l.layout = v.layout JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
+    WHERE l.graph = ? AND l.function = ? AND s.name = ? AND v.died_ns IS NOT NULL
+"""
+
+
+def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | None:
+    """Storages of earlier steps that were alive at the end, largest first; None when nobody looked."""
+    looked = sql.number(
+        trace, "SELECT bool_or(looked_for_growth) FROM lifetime_logs WHERE $1 IS NULL OR log = $1", [log]
+    )
+    if not looked:
+        return None
+    places: dict[int, GraphPlaces] = {}
+    result = []
+    for row in sql.rows(trace, _LEFT, [log]):
+        graph, name, site = row[4], row[6], row[10]
+        if graph not in places:
+            places[graph] = graph_places(trace, graph)
+        writer = places[graph].writer(name, site)
+        source = places[graph].source(writer)
+        result.append(LeftBehindRow(*[*row[:10], writer, sql.json_value(row[11]), row[12], source]))
+    return result
+
+
+def growth(trace: Trace) -> list[GrowthRow] | None:
+    """Buffers that each of the last steps has left behind, most bytes per step first; None when nobody looked.
+
+    At least `LEAST_STEPS` of the last steps in which the graph ran, one after the other, have left it; where earlier
+    ones were freed after as many steps, it is a window of the last few and no growth.
+    """
+    found = left_behind(trace)
+    if found is None:
+        return None
+    rows = []
+    for group in _grouped(found):
+        steps = _last_steps(trace, group[0], {row.step for row in group})
+        if len(steps) >= LEAST_STEPS and len(steps) > _longest_kept(trace, group[0]):
+            rows.append(_growth(trace, [row for row in group if row.step in set(steps)], steps))
+    return sorted(rows, key=lambda row: -row.bytes_per_step)
+
+
+def _grouped(rows: Sequence[LeftBehindRow]) -> list[list[LeftBehindRow]]:
+    groups: defaultdict[Hashable, list[LeftBehindRow]] = defaultdict(list)
+    for row in rows:
+        if row.kind != "input":
+            groups[row.log, row.graph, row.function, row.buffer, row.kind].append(row)
+    return list(groups.values())
+
+
+def _last_steps(trace: Trace, of: LeftBehindRow, left: set[int]) -> list[int]:
+    """The last steps in which the graph ran and that left the buffer, without a gap. What the last step made is no
+    earlier step's, unless another one had begun."""
+    ran = [step for (step,) in sql.rows(trace, _STEPS, [of.graph, of.function])]
+    if ran and ran[-1] not in left:
+        ran.pop()
+    steps: list[int] = []
+    while ran and ran[-1] in left:
+        steps.append(ran.pop())
+    return steps[::-1]
+
+
+def _longest_kept(trace: Trace, of: LeftBehindRow) -> int:
+    """For how many steps one that was freed had been kept."""
+    died = sql.rows(trace, _DIED, [of.graph, of.function, of.buffer])
+    starts = sql.rows(trace, "SELECT start_ns, step FROM steps WHERE log = ? ORDER BY start_ns", [of.log])
+    if not died or not starts:
+        return 0
+    begins = [start_ns for start_ns, _ in starts]
+    kept = [starts[max(bisect_right(begins, died_ns) - 1, 0)][1] - made for made, died_ns in died]
+    return int(max(kept))
+
+
+def _growth(trace: Trace, rows: Sequence[LeftBehindRow], steps: list[int]) -> GrowthRow:
+    first, last = rows[0], max(rows, key=lambda row: (row.step, row.call))
+    size = sum(row.storage_bytes for row in rows)
+    freed = {row.freed_by_collection for row in rows}
+    launches = launches_of(trace, last.call)
+    places = graph_places(trace, first.graph)
+    return GrowthRow(
+        log=first.log,
+        graph=first.graph,
+        function=first.function,
+        buffer=first.buffer,
+        kind=first.kind,
+        steps=steps,
+        storages=len(rows),
+        storage_bytes=size,
+        bytes_per_step=size // len(steps),
+        holders=list(dict.fromkeys(holder for row in rows for holder in row.holders))[:_MOST_HOLDERS],
+        freed_by_collection=None if None in freed else all(freed),
+        source=first.source,
+        kernel=places.kernel(first.site),
+        site=first.site,
+        launch=next((launch for launch, site, _ in launches if site == first.site), None),
+    )
