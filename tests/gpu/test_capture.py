@@ -69,6 +69,11 @@ def transformer(mode: str | None = None, **options: Any) -> Callable[[], Step]:
     return make
 
 
+def not_recorded(records: list[Any]) -> list[Any]:
+    """What was skipped, beside what a graph from a cache cannot tell: the step without recording has compiled it."""
+    return [record for record in records if record["what"] != "estimated memory"]
+
+
 def launches_by_step(found: dict[str, list[Any]]) -> Counter[int]:
     total: Counter[int] = Counter()
     for batch in found["launches"]:
@@ -89,7 +94,7 @@ def test_every_step_of_a_transformer_has_the_same_launches(tmp_path: Path) -> No
     assert set(per_step.values()) == {sites}
     kinds = {site["kind"] for graph in graphs_called(found) for site in graph["sites"]}
     assert {"triton", "extern"} <= kinds
-    assert not found["skipped"]
+    assert not not_recorded(found["skipped"])
 
 
 def test_triton_launches_have_nodes_and_lines_of_source(tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_replays_of_a_cuda_graph_are_calls(tmp_path: Path) -> None:
     found = record(tmp_path, transformer("reduce-overhead"), steps=6)
     states = {state for batch in found["launches"] for state in batch["calls"]["state"]}
     assert states == {"ok", "captured", "replayed"}
-    assert not found["skipped"]
+    assert not not_recorded(found["skipped"])
     assert sum(len(batch["step"]) for batch in found["steps"]) == 6
     assert set(launches_by_step(found)) == set(range(6))
 

@@ -208,6 +208,14 @@ def test_the_arena_wraps_around() -> None:
         assert (times > 0).all()
 
 
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 16, 17, 64, 65, 150])
+def test_any_number_of_tensors_in_one_reading(n: int) -> None:
+    tensors = [random(torch.float32, 3 + 1000 * (i % 5), i) for i in range(n)]
+    tensors[n // 2] = torch.arange(12.0, device="cuda").reshape(3, 4).T
+    for row, tensor in zip(read(*tensors), tensors, strict=True):
+        check(row, tensor, f"{n}")
+
+
 def test_streams() -> None:
     from tracer.runtime.stats.cuda import CudaReader, arena_of
 

@@ -19,7 +19,7 @@ from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dot
 from tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
 
 WHOLE = "whole"
-MOST_AT_ONCE = 16
+MOST_AT_ONCE = 64
 """Tensors of one reading that waits for others."""
 
 RESIZES = frozenset({"resize_storage_bytes_"})

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracer.records import DeviceTimes, Exact, Sparse, ValueLayout, Values
-from tracer.runtime.stats.snapshots import joined, runs
+from tracer.runtime.stats.snapshots import finish_together, joined, runs
 from tracer.runtime.values import layout
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class ValueBatches:
 
     def take(self, wait: bool) -> Iterator[ValueLayout | Values | DeviceTimes]:
         """Records of the calls whose rows are there, oldest first; with `wait` of all of them."""
+        # Between the first and the last reading of a call there are seldom others' snapshots.
+        finish_together((call.readings[n][1] for call in self._calls for n in (0, -1)), wait)
         while self._calls:
             calls, layouts, blocks, kinds, size = [], [], [], [], 0
             times = DeviceTimes([], [], [], "timestamps")

@@ -90,7 +90,8 @@ class Prepared:
 
     def __init__(self, planned: Sequence[Planned], values: Sequence[Any], most_bytes: int | None) -> None:
         found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
-        found.sort(key=lambda one: one[2].tensor is None)  # stable: what cannot be read comes last
+        # Stable. What cannot be read comes last; what is read by one reader stands together.
+        found.sort(key=lambda one: (one[2].tensor is None, one[2].tensor is not None and not one[2].tensor.is_cuda))
         tensors = [part.tensor for _, _, part in found if part.tensor is not None]
         reader = reader_for(tensors, sys.maxsize if most_bytes is None else most_bytes)
         unread = len(found) - len(tensors)
@@ -100,6 +101,7 @@ class Prepared:
             for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
         ]
         members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]
+        members.sort(key=lambda at: not _at(values, *at).is_cuda)
         self.is_plain = not unread and [id(t) for t in tensors] == [id(_at(values, *at)) for at in members]
         is_one_each = members == [(n, None) for n in range(len(values))]
         self._members = None if is_one_each else members
@@ -136,7 +138,8 @@ class Prepared:
         return True
 
     def _read_members(self, values: Sequence[Any]) -> Block:
-        return self._reader([_at(values, n, item) for n, item in self._members or ()])
+        members = self._members or ()
+        return self._reader([values[n] if item is None else values[n][item] for n, item in members])
 
 
 class Together:

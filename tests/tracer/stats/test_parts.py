@@ -18,6 +18,7 @@ from tests.tracer.stats.oracle import check, row_of
 from tracer.runtime.stats import Part
 from tracer.runtime.stats.parts import parts
 from tracer.runtime.stats.readers import MixedReader, reader_for, why_not_compiled
+from tracer.runtime.stats.snapshots import joined, runs
 from tracer.runtime.stats.torch_ops import TorchReader
 
 ALL = 1 << 40
@@ -228,6 +229,16 @@ def test_rows_of_several_devices_come_in_the_callers_order() -> None:
     rows = mixed(tensors).rows()
     assert rows is not None
     np.testing.assert_array_equal(rows["mean"], [0, 1, 2, 3])
+    assert mixed(tensors).in_order is None
+
+
+def test_rows_that_stand_together_by_device_are_not_moved() -> None:
+    tensors = [torch.full((3,), float(i)) for i in range(4)]
+    readers: Any = [(reader_for(tensors[:3], ALL), [0, 1, 2]), (TorchReader(tensors[3:], 4), [3])]
+    block = MixedReader(readers, 4)(tensors)
+    found = runs([block])
+    assert found == block.in_order
+    np.testing.assert_array_equal(joined([one.wait() for one in found])["mean"], [0, 1, 2, 3])
 
 
 def test_without_a_compiler_torch_reads(monkeypatch: pytest.MonkeyPatch) -> None:

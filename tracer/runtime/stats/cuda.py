@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaReader", "arena_of", "arenas", "preload", "unreadable", "watch_captures"]
 
-SIZES = 1, 4, 16
+SIZES = 1, 4, 16, 64
 """How many tensors the kernels take."""
 PROGRAMS_PER_MULTIPROCESSOR = 4
 """As many as run at a time."""
@@ -175,12 +175,12 @@ def _launcher(device: int, takes: int, has_views: bool) -> Launcher:
     if key not in _launchers:
         import torch
 
-        from tracer.runtime.stats import cuda_kernel
+        from tracer.runtime.stats import cuda_entries
 
         constants = {"VIEWS": has_views, "PACKED": torch.cuda.get_device_capability(device) >= (9, 0)}
         with torch.cuda.device(device):
             _launchers[key] = Launcher(
-                getattr(cuda_kernel, f"read{takes}"), constants, num_warps=cuda_rows.WARPS, maxnreg=MOST_REGISTERS
+                getattr(cuda_entries, f"read{takes}"), constants, num_warps=cuda_rows.WARPS, maxnreg=MOST_REGISTERS
             )
     return _launchers[key]
 

@@ -1,4 +1,4 @@
-"""Triton kernels: `read1`, `read4` and `read16` add the statistics of so many tensors to rows of an arena.
+"""Triton functions that add statistics of tensors to rows of an arena (`read_part`); `cuda_entries` has the kernels.
 
 A tensor is cut into units of 8 KiB that start at a multiple of 16 bytes; a program reads a run of units, one more
 program (part 0) what stands before and after them. A run of float32, bfloat16 or float16 is first read by `_fast`;
@@ -236,7 +236,7 @@ def _add_count(row, word, counts, FIELD: tl.constexpr):
 
 
 @triton.jit
-def _read(
+def read_part(
     slots, table, address, numel, plan, index, program, VIEWS: tl.constexpr, PACKED: tl.constexpr
 ):  # fmt: skip
     """One program's part of one tensor. `cuda_rows` says what a row and a plan consist of."""
@@ -335,82 +335,3 @@ def _add_row(
         _add_count(row, 11, other_counts, 2)
     tl.atomic_max(orders + 16, (MOST - begin).to(tl.uint64), sem="relaxed")
     tl.atomic_max(orders + 17, _now().to(tl.uint64), sem="relaxed")
-
-
-@triton.jit
-def _pick(program, new_address, new_numel, new_plan, new_index, address, numel, plan, index):
-    """The new tensor if this program is not one of those before its first one."""
-    is_new = program >= ((new_plan >> 9) & 0x7FFFFF)
-    address = tl.where(is_new, new_address, address)
-    return (
-        address,
-        tl.where(is_new, new_numel, numel),
-        tl.where(is_new, new_plan, plan),
-        tl.where(is_new, new_index, index),
-    )
-
-
-@triton.jit(do_not_specialize=list(range(5)))
-def read1(
-    slots: tl.int64, table: tl.int64,
-    a0: tl.int64,
-    n0: tl.int64,
-    p0: tl.int64,
-    VIEWS: tl.constexpr, PACKED: tl.constexpr,
-):  # fmt: skip
-    program = tl.program_id(0).to(tl.int64)
-    index = tl.zeros_like(program)
-    address, numel, plan = a0, n0, p0
-    _read(slots, table, address, numel, plan, index, program, VIEWS, PACKED)
-
-
-@triton.jit(do_not_specialize=list(range(14)))
-def read4(
-    slots: tl.int64, table: tl.int64,
-    a0: tl.int64, a1: tl.int64, a2: tl.int64, a3: tl.int64,
-    n0: tl.int64, n1: tl.int64, n2: tl.int64, n3: tl.int64,
-    p0: tl.int64, p1: tl.int64, p2: tl.int64, p3: tl.int64,
-    VIEWS: tl.constexpr, PACKED: tl.constexpr,
-):  # fmt: skip
-    program = tl.program_id(0).to(tl.int64)
-    index = tl.zeros_like(program)
-    address, numel, plan = a0, n0, p0
-    address, numel, plan, index = _pick(program, a1, n1, p1, 1, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a2, n2, p2, 2, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a3, n3, p3, 3, address, numel, plan, index)
-    _read(slots, table, address, numel, plan, index, program, VIEWS, PACKED)
-
-
-@triton.jit(do_not_specialize=list(range(50)))
-def read16(
-    slots: tl.int64, table: tl.int64,
-    a0: tl.int64, a1: tl.int64, a2: tl.int64, a3: tl.int64, a4: tl.int64, a5: tl.int64, a6: tl.int64, a7: tl.int64,
-    a8: tl.int64, a9: tl.int64, a10: tl.int64, a11: tl.int64, a12: tl.int64, a13: tl.int64, a14: tl.int64,
-    a15: tl.int64,
-    n0: tl.int64, n1: tl.int64, n2: tl.int64, n3: tl.int64, n4: tl.int64, n5: tl.int64, n6: tl.int64, n7: tl.int64,
-    n8: tl.int64, n9: tl.int64, n10: tl.int64, n11: tl.int64, n12: tl.int64, n13: tl.int64, n14: tl.int64,
-    n15: tl.int64,
-    p0: tl.int64, p1: tl.int64, p2: tl.int64, p3: tl.int64, p4: tl.int64, p5: tl.int64, p6: tl.int64, p7: tl.int64,
-    p8: tl.int64, p9: tl.int64, p10: tl.int64, p11: tl.int64, p12: tl.int64, p13: tl.int64, p14: tl.int64,
-    p15: tl.int64,
-    VIEWS: tl.constexpr, PACKED: tl.constexpr,
-):  # fmt: skip
-    program = tl.program_id(0).to(tl.int64)
-    index = tl.zeros_like(program)
-    address, numel, plan = a0, n0, p0
-    address, numel, plan, index = _pick(program, a1, n1, p1, 1, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a2, n2, p2, 2, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a3, n3, p3, 3, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a4, n4, p4, 4, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a5, n5, p5, 5, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a6, n6, p6, 6, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a7, n7, p7, 7, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a8, n8, p8, 8, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a9, n9, p9, 9, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a10, n10, p10, 10, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a11, n11, p11, 11, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a12, n12, p12, 12, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a13, n13, p13, 13, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a14, n14, p14, 14, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a15, n15, p15, 15, address, numel, plan, index)
-    _read(slots, table, address, numel, plan, index, program, VIEWS, PACKED)

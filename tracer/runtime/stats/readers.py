@@ -61,6 +61,8 @@ class MixedBlock:
 
     blocks: list[tuple[Block, list[int]]]
     n: int
+    in_order: list[Block] | None
+    """The blocks, where their rows follow one another."""
 
     def rows(self) -> npt.NDArray[Any] | None:
         out = np.zeros(self.n, ROW)
@@ -85,6 +87,7 @@ class MixedReader:
 
     def __init__(self, readers: list[tuple[Reader, list[int]]], n: int) -> None:
         self._readers, self._n = readers, n
+        self._is_in_order = [place for _, places in readers for place in places] == list(range(n))
         self.looked_at = [0] * n
         for reader, places in readers:
             for place, count in zip(places, reader.looked_at, strict=True):
@@ -92,4 +95,4 @@ class MixedReader:
 
     def __call__(self, tensors: Sequence[Tensor]) -> MixedBlock:
         read = [(reader([tensors[i] for i in places]), places) for reader, places in self._readers]
-        return MixedBlock(read, self._n)
+        return MixedBlock(read, self._n, [block for block, _ in read] if self._is_in_order else None)
