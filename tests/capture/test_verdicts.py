@@ -105,3 +105,26 @@ def test_a_killed_process_stays_a_crash(scripts: Scripts, tmp_path: Path) -> Non
     """
     assert scripts.run(tmp_path, body).returncode != 0
     assert [(finding.kind, finding.severity) for finding in findings(tmp_path)] == [("crash", "critical")]
+
+
+def test_only_a_written_minus_infinity_is_a_mask(scripts: Scripts, tmp_path: Path) -> None:
+    body = """
+    @torch.compile
+    def plus(value, chosen):
+        return torch.where(chosen, value * 1e38 * 1e3, 0.0)
+    @torch.compile
+    def minus(value, chosen):
+        return torch.where(chosen, value * -1e38 * 1e3, 0.0)
+    @torch.compile
+    def mask(value, chosen):
+        return torch.where(chosen, value, -torch.inf) * 2
+    ones, chosen = torch.ones(64), torch.arange(64) % 2 == 0
+    with tracer.trace(FOLDER, level="values"):
+        for function in (plus, minus, mask):
+            function(ones, chosen)
+    """
+    found = record(scripts, tmp_path, body)
+    assert [finding.title.partition(":")[0] for finding in found] == [
+        "+inf made in step 0, launch 1 of 3",
+        "-inf made in step 0, launch 2 of 3",
+    ]

@@ -131,6 +131,16 @@ class TestMasks:
         log.call(program, buf0=MASK)
         assert found(opened, log) == []
 
+    @pytest.mark.parametrize("maker", ["aten.where", "aten.full"])
+    def test_a_positive_infinity_is_no_mask(self, opened: Open, maker: str) -> None:
+        """Not even in a later call than the mask that the same kernel makes."""
+        program = self.masked(maker)
+        log = ValueLog(program)
+        log.call(program, buf0=MASK)
+        log.call(program, buf0=PLUS)
+        finding = only(opened, log)
+        assert finding.title.startswith("+inf made in step 0, launch 3 of 4: cpp_fused_0")
+
     def test_operators_that_only_sound_like_it_are_not_excused(self, opened: Open) -> None:
         program = self.masked("aten.somewhere_else")
         log = ValueLog(program)

@@ -1,8 +1,9 @@
 """Of the tensors that were read, the first launch that wrote a NaN although none of its inputs was known to hold one
 made it; an infinity among its inputs is what it grew from. A NaN in what a graph was given is followed to an earlier
 tensor of that log with the same statistics, through graphs, backward passes and steps; without one it came in. An
-infinity that no NaN grew from counts only when it was made of finite inputs by a launch without masking operators
-(where, masked_fill, full, triu, ...). It is critical when the graph's call leaves it behind, else a warning."""
+infinity that no NaN grew from counts only when it was made of finite inputs, and -inf only by a launch without masking
+operators (where, masked_fill, full, triu, ...) or without -inf in its kernel. It is critical when the graph's call
+leaves it behind, else a warning."""
 
 from __future__ import annotations
 
@@ -52,6 +53,7 @@ def find(evidence: Evidence) -> list[Timed]:
     tracer = Tracer(trace)
     cases = _Cases(tracer)
     cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
+    cases.infinities(infinity_made(trace, _MOST_EVENTS, positive=True))
     cases.infinities(infinity_made(trace, _MOST_EVENTS))
     return [
         _finding(trace, tracer, case, len(found) - MOST_FINDINGS)
@@ -125,14 +127,16 @@ class _Cases:
     def infinities(self, made: list[Event]) -> None:
         """Infinities that no NaN grew from."""
         for event in made:
-            if event.site in self._infinities or self.tracer.makes_masks(event.site):
+            key = (event.log, "only infinity", event.site)
+            row = value_row(self.tracer.trace, event.value)
+            if event.site in self._infinities or key in self.cases or self.tracer.makes_masks(event.site, row):
                 continue
-            origin = self.tracer.origin(value_row(self.tracer.trace, event.value), text.is_infinite)
+            origin = self.tracer.origin(row, text.is_infinite)
             if not origin.is_made or self.tracer.is_mask(origin) or origin.first.flow.site != event.site:
                 continue
             case = Case(origin.first, True, False, None, event.launches, event.steps)
             case.leaves = self._leaves(origin.first.flow, text.is_infinite)
-            self.cases[event.log, "only infinity", event.site] = case
+            self.cases[key] = case
 
 
 def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:

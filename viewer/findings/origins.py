@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from viewer.findings.value_text import is_infinite, is_nan
-from viewer.queries.graphs import site_rows
+from viewer.queries.graphs import graph_row, site_rows, wrapper_code
 from viewer.queries.nonfinite import same_before, same_within
 from viewer.queries.rows import SiteRow, ValueRow
 from viewer.queries.value_flow import Argument, Flow, Flows
@@ -18,9 +18,11 @@ _MOST_HOPS = 5000
 _MOST_INPUTS = 4
 _MASK_MAKERS = re.compile(
     r"(?:^|[._:/])(?:where|masked_fill|masked_scatter|masked|full|full_like|new_full|scalar_tensor|fill|triu|tril"
-    r"|constant_pad|constant_pad_nd|pad|empty|empty_like|empty_strided|new_empty|\w*attention\w*|max_pool\w*)_?"
+    r"|constant_pad|constant_pad_nd|pad|\w*attention\w*|max_pool\w*)_?"
     r"(?:$|[._\d])"
 )
+_LEAVES_MEMORY = re.compile(r"(?:^|[._:/])(?:empty|empty_like|empty_strided|new_empty)(?:$|[._\d])")
+_MINUS_INFINITY = re.compile(r"-\s*(?:std::numeric_limits<[^<>]*>::infinity\(\)|INFINITY|inf\b)|float\(['\"]-inf")
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,28 @@ class Tracer:
 
     def is_mask(self, origin: Origin) -> bool:
         """An infinity that was put there on purpose, or handed in."""
-        return not origin.is_made or self.makes_masks(origin.first.flow.site)
+        return not origin.is_made or self.makes_masks(origin.first.flow.site, origin.first.row)
 
-    def makes_masks(self, site: int) -> bool:
-        """A launch computes operators that write infinities on purpose, or memory that they leave as it is."""
+    def makes_masks(self, site: int, written: ValueRow) -> bool:
+        """A launch computes operators that write -inf on purpose, and `written` holds no other infinity; or it leaves
+        memory as it is."""
         row = self.site(site)
         names = [*row.aten, *row.source_nodes, *row.fx_nodes, row.operator or "", row.kernel]
-        return any(_MASK_MAKERS.search(name) for name in names)
+        if any(_LEAVES_MEMORY.search(name) for name in names):
+            return True
+        if written.positive_infinity or not any(_MASK_MAKERS.search(name) for name in names):
+            return False
+        source = self._kernel_source(row)
+        return source is None or bool(_MINUS_INFINITY.search(source))
+
+    def _kernel_source(self, site: SiteRow) -> str | None:
+        """Of a kernel that Inductor made, from the wrapper; None where the log does not hold it."""
+        graph = graph_row(self.trace, site.graph)
+        code = wrapper_code(self.trace, graph) if graph else None
+        begin = re.search(rf"^{re.escape(site.kernel)} = async_compile\..*?'''", code or "", re.MULTILINE | re.DOTALL)
+        if code is None or begin is None:
+            return None
+        return code[begin.end() :].partition("'''")[0]
 
 
 def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:

@@ -11,6 +11,7 @@ from viewer.store.open import Trace
 
 _NAN = "{v}.nan > 0"
 _INFINITY = "({v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
+_POSITIVE = "{v}.positive_infinity > 0"
 _ANY = "({v}.nan > 0 OR {v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
 # A launch is tainted when one of its inputs was bad already, by a row of its own or by that of the version it read.
 _MADE = """
@@ -97,9 +98,13 @@ def nan_made(trace: Trace, most: int) -> list[Event]:
     return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most=most), [])
 
 
-def infinity_made(trace: Trace, most: int) -> list[Event]:
-    """The first launch of each site that wrote an infinity, and no NaN, from inputs that are finite as far as known."""
-    made, nan, taint = _INFINITY.format(v="v"), _NAN.format(v="v"), _ANY.format(v="v")
+def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Event]:
+    """The first launch of each site that wrote an infinity, and no NaN, from inputs that are finite as far as known.
+
+    `positive`: a +inf.
+    """
+    made = (_POSITIVE if positive else _INFINITY).format(v="v")
+    nan, taint = _NAN.format(v="v"), _ANY.format(v="v")
     return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most=most), [])
 
 
