@@ -55,8 +55,8 @@ def compare_memory(
         left=sides[0],
         right=sides[1],
         same_graph=same,
-        by_buffer=[Difference(name, None, *pair) for name, *pair in _differences(*names)] if same and both else [],
-        by_source=[Difference(_line(source), source, *pair) for source, *pair in _differences(*lines)] if both else [],
+        by_buffer=[Difference(name, None, *row) for name, row in _differences(*names)] if same and both else [],
+        by_source=[Difference(_line(source), source, *row) for source, row in _differences(*lines)] if both else [],
         peak_delta_bytes=calls[1].peak_bytes - calls[0].peak_bytes if calls[0] and calls[1] else None,
         base_delta_bytes=calls[1].base_bytes - calls[0].base_bytes if calls[0] and calls[1] else None,
     )
@@ -74,13 +74,13 @@ def _sums(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
     return dict(sums)
 
 
-def _differences(left: Mapping[K, int], right: Mapping[K, int]) -> list[tuple[K, int | None, int | None, int]]:
+def _differences(left: Mapping[K, int], right: Mapping[K, int]) -> list[tuple[K, tuple[int | None, int | None, int]]]:
     """The largest differences first; what is the same comes last, and of many only the first."""
     rows = [
-        (key, left.get(key), right.get(key), right.get(key, 0) - left.get(key, 0))
+        (key, (left.get(key), right.get(key), right.get(key, 0) - left.get(key, 0)))
         for key in dict.fromkeys([*left, *right])
     ]
-    return sorted(rows, key=lambda row: (-abs(row[3]), -(row[1] or 0)))[:MOST_BUFFERS]
+    return sorted(rows, key=lambda row: (-abs(row[1][2]), -(row[1][0] or 0)))[:MOST_BUFFERS]
 
 
 def _line(source: SourceLine | None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from viewer.queries import sql
+from viewer.queries.graphs import graph_label
 from viewer.queries.rows_of_graphs import SourceLine
 from viewer.store.open import Trace
 
@@ -214,3 +215,28 @@ def running_total(changes: Sequence[int]) -> list[int]:
         total += change
         totals.append(total)
     return totals
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When and where a call ran."""
+
+    rank: int | None
+    step: int | None
+    time_unix_ns: int
+
+
+def moment_of(trace: Trace, call: int | None) -> Moment:
+    row = sql.row(
+        trace,
+        "SELECT l.rank, c.step, coalesce(c.start_ns - l.monotonic_ns + l.unix_ns, 0)"
+        " FROM calls c JOIN logs l ON l.log = c.log WHERE c.call = ?",
+        [call],
+    )
+    return Moment(*row) if row else Moment(None, None, 0)
+
+
+def label_of(trace: Trace, graph: int) -> str:
+    """E.g. ``0/0 forward``."""
+    row = sql.row(trace, "SELECT compile_id, phase FROM graphs WHERE graph = ?", [graph])
+    return graph_label(graph, *(row or (None, None)))
