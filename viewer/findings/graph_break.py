@@ -1,7 +1,11 @@
 """Dynamo ended a graph before the end of its function and ran a piece of it in Python, or all of it where it could not
-go on after that piece. One finding per cause and place over the whole run."""
+go on after that piece. One finding per cause and place over the whole run. What the graph made and the rest of the
+function took as input is held by the frame until that returns: where launches ran there after the last use of such a
+tensor, its bytes are named (without tensors that a backward call met, and without those that were never freed)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
@@ -12,14 +16,18 @@ from viewer.findings.evidence import (
     rule_of,
     times,
 )
+from viewer.formats import format_bytes
 from viewer.queries.compile_events import CompileEvent
+from viewer.queries.memory_breaks import HeldBuffer, held_across_breaks
+from viewer.queries.memory_run import has_lifetimes
 from viewer.queries.rows import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per cause and line of source."""
     events = evidence.compile_events("graph_break")
-    return [_finding(group) for group in grouped(events, _cause)]
+    held = held_across_breaks(evidence.trace) if events and has_lifetimes(evidence.trace) else None
+    return [_finding(group, held) for group in grouped(events, _cause)]
 
 
 def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
@@ -27,22 +35,45 @@ def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
     return event.cause, source.file if source else None, source.line if source else None
 
 
-def _finding(group: list[CompileEvent]) -> Timed:
+def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Timed:
     first = group[0]
     compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
+    held = [one for one in all_held or () if (one.log, one.compile_id) in compiles]
     whole = "; the whole function ran in Python" if first.status == "fallback" else ""
     return first.time_ns, Finding(
         kind="graph_break",
         severity="info",
-        title=f"Graph break in {first.name}{times(len(compiles))}: {first.cause}{whole}",
+        title=f"Graph break in {first.name}{times(len(compiles))}: {first.cause}{whole}{_holds(held)}",
         rule=rule_of(__doc__),
         evidence={
             "breaks": len(compiles),
             "compile_ids": list(dict.fromkeys(compile_id for _, compile_id in compiles))[:MOST_EXAMPLES],
             "explanation": first.text[:2000],
+            "held_bytes": None if all_held is None else sum(one.storage_bytes for one in held),
+            "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
         },
         page=compile_page(first.log, first.compile_id),
         rank=first.rank,
         source=first.source,
         log=first.log,
     )
+
+
+def _holds(held: list[HeldBuffer]) -> str:
+    if not held:
+        return ""
+    names = ", ".join(one.buffer for one in held[:3]) + (", …" if len(held) > 3 else "")
+    return f"; it keeps {format_bytes(sum(one.storage_bytes for one in held))} alive after the last use ({names})"
+
+
+def _held(one: HeldBuffer) -> dict[str, Any]:
+    return {
+        "buffer": one.buffer,
+        "held_as": one.held_as,
+        "storage_bytes": one.storage_bytes,
+        "made_by_graph": one.graph,
+        "held_in_graph": one.into_graph,
+        "last_kernel": one.last_kernel,
+        "launches_after": one.launches_after,
+        "line": f"{one.source.file}:{one.source.line}" if one.source else None,
+    }
