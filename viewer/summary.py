@@ -8,17 +8,14 @@ from typing import Any
 
 from viewer.queries.compiles import list_compiles
 from viewer.queries.damage import inside_kernels, problems
+from viewer.queries.memory_summary import NodePeak, estimated_peaks, measured_peaks, memory_figures
 from viewer.queries.overview import overview
 from viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow
 from viewer.queries.snodes import snode_counts
 from viewer.store.open import Trace
-from viewer.summary_text import render
+from viewer.summary_text import MemoryText, render
 
 FORMAT = "stepscope-summary/1"
-_MEMORY_OF_GRAPH = (
-    "estimated_peak_bytes", "estimated_peak_snode", "estimated_peak_index",
-    "measured_peak_bytes", "measured_peak_snode", "measured_peak_index",
-)  # fmt: skip
 _FINDING_KEYS = (
     "kind", "severity", "title", "rank", "step", "graph", "launch", "kernel", "buffer", "argument", "source",
     "evidence", "page", "rule",
@@ -28,6 +25,7 @@ _FINDING_KEYS = (
 def summary(trace: Trace) -> dict[str, Any]:
     """The whole answer. Sizes in bytes, times in ns, unknown is None; keys are added over time, never renamed."""
     facts, snodes = overview(trace), snode_counts(trace)
+    estimated, measured = estimated_peaks(trace), measured_peaks(trace)
     cost, logs = facts.overhead, {run.log: PurePath(run.path).name for run in facts.runs}
     return {
         "format": FORMAT,
@@ -42,8 +40,14 @@ def summary(trace: Trace) -> dict[str, Any]:
             _finding(finding) | {"log": logs.get(finding.log) if finding.log is not None else None}
             for finding in facts.findings
         ],
-        "graphs": [_graph(graph, snodes.get(graph.graph)) | {"log": logs.get(graph.log)} for graph in facts.graphs],
-        "memory": {"peak_bytes": None, "peak_step": None, "peak_graph": None, "growth_bytes_per_step": None},
+        "graphs": [
+            _graph(graph, snodes.get(graph.graph))
+            | _peak("estimated", estimated.get(graph.graph))
+            | _peak("measured", measured.get(graph.graph))
+            | {"log": logs.get(graph.log)}
+            for graph in facts.graphs
+        ],
+        "memory": asdict(memory_figures(trace)),
         "compiles": [_compile(row) | {"log": logs.get(row.log)} for row in list_compiles(trace)],
         "overhead": {
             "hook_ns": cost.hook_ns,
@@ -57,7 +61,9 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 def summary_text(trace: Trace) -> str:
     """The same for a terminal: at most 100 columns, the verdict first."""
-    return render(overview(trace), list_compiles(trace), problems(trace))
+    facts = overview(trace)
+    memory = MemoryText(memory_figures(trace), estimated_peaks(trace), measured_peaks(trace))
+    return render(facts, list_compiles(trace), problems(trace), memory)
 
 
 def _run(run: RunRow) -> dict[str, Any]:
@@ -77,9 +83,16 @@ def _graph(graph: GraphRow, snodes: int | None) -> dict[str, Any]:
         "aot_id": graph.aot_id,
         "snodes": snodes,
         "launch_sites": graph.launch_sites,
-        **dict.fromkeys(_MEMORY_OF_GRAPH),
         "launches": graph.launches,
         "duration_ns": graph.duration_ns,
+    }
+
+
+def _peak(series: str, peak: NodePeak | None) -> dict[str, Any]:
+    return {
+        f"{series}_peak_bytes": peak.peak_bytes if peak else None,
+        f"{series}_peak_snode": peak.snode if peak else None,
+        f"{series}_peak_index": peak.snode_index if peak else None,
     }
 
 

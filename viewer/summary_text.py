@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from viewer.ingest.damage import REASONS
+from viewer.queries.memory_summary import MemoryFigures, NodePeak
 from viewer.queries.rows import CompileRow, Finding, GraphRow, NotRecorded, Overview, Problem, RunRow, StepRow
 
 WIDTH = 100
@@ -18,13 +20,25 @@ _MOST_FINDINGS = 40
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
-def render(facts: Overview, compiles: Sequence[CompileRow], problems: Sequence[Problem]) -> str:
+@dataclass(frozen=True)
+class MemoryText:
+    """What is said about memory."""
+
+    figures: MemoryFigures
+    estimated: Mapping[int, NodePeak]
+    measured: Mapping[int, NodePeak]
+
+
+def render(
+    facts: Overview, compiles: Sequence[CompileRow], problems: Sequence[Problem], memory: MemoryText | None = None
+) -> str:
     """Text for a terminal; what comes from the log is stripped of control characters."""
     parts = [
         _verdict(facts),
         _runs(facts),
         _steps(facts, facts.steps),
-        _graphs(facts, facts.graphs),
+        _memory(facts, memory.figures) if memory else [],
+        _graphs(facts, facts.graphs, memory),
         _compiles(facts, compiles),
         _problems(facts, problems),
         _not_recorded(facts.not_recorded),
@@ -113,18 +127,38 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
     return [f"Steps  {len(steps):,}", *_by_log(facts, steps, header, rows, left=3)]
 
 
-def _graphs(facts: Overview, graphs: Sequence[GraphRow]) -> list[str]:
+def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:
+    if figures.peak_bytes is None:
+        return []
+    graph = next((g for g in facts.graphs if g.graph == figures.peak_graph), None)
+    step = f" in step {figures.peak_step}" if figures.peak_step is not None else ""
+    where = f", graph {graph.graph} ({graph.aot_id or graph.compile_id or UNKNOWN})" if graph else ""
+    grows = f"; grows by {size(figures.growth_bytes_per_step)} per step" if figures.growth_bytes_per_step else ""
+    return [_cut(f"Memory  at most {size(figures.peak_bytes)}{step}{where}{grows}")]
+
+
+def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | None) -> list[str]:
     if not graphs:
         return []
-    header = ("graph", "compile", "AOT id", "sites", "calls", "launches", "time")
-    rows = [
+    header: tuple[str, ...] = ("graph", "compile", "AOT id", "sites", "calls", "launches", "time")
+    rows: list[tuple[str, ...]] = [
         (
             str(g.graph), g.compile_id or UNKNOWN, g.aot_id or UNKNOWN, _number(g.launch_sites), _number(g.calls),
             _number(g.launches), time(g.duration_ns),
         )
         for g in graphs
     ]  # fmt: skip
+    if memory and (memory.estimated or memory.measured):
+        header += ("estimated", "measured peak")
+        peaks = [(_peak(memory.estimated.get(g.graph)), _peak(memory.measured.get(g.graph))) for g in graphs]
+        rows = [(*row, *peak) for row, peak in zip(rows, peaks, strict=True)]
     return [f"Graphs  {len(graphs):,}", *_by_log(facts, graphs, header, rows, left=3)]
+
+
+def _peak(peak: NodePeak | None) -> str:
+    if peak is None:
+        return UNKNOWN
+    return f"{size(peak.peak_bytes)} @{peak.snode_index}" if peak.snode_index is not None else size(peak.peak_bytes)
 
 
 def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:

@@ -7,6 +7,7 @@ from viewer.ingest.known_events import UNKNOWN_EVENT
 from viewer.queries import sql
 from viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded, problem_counts
 from viewer.queries.graphs import list_graphs
+from viewer.queries.memory_run import lifetime_events
 from viewer.queries.rows import Counts, OverheadRow, Overview, RunRow
 from viewer.queries.runs import list_runs
 from viewer.queries.steps import list_steps
@@ -23,7 +24,7 @@ def overview(trace: Trace) -> Overview:
     findings = all_findings(trace)
     return Overview(
         runs=runs,
-        counts=_counts(meta, runs),
+        counts=_counts(meta, runs, lifetime_events(trace)),
         findings=findings,
         steps=list_steps(trace),
         graphs=list_graphs(trace),
@@ -44,7 +45,7 @@ def _meta(trace: Trace) -> dict[str, str]:
     return dict(sql.rows(trace, "SELECT key, value FROM meta"))
 
 
-def _counts(meta: dict[str, str], runs: list[RunRow]) -> Counts:
+def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None) -> Counts:
     """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote."""
     recorded = any(run.level is not None for run in runs)
     with_values = any(run.level in _LEVELS_WITH_VALUES for run in runs)
@@ -61,7 +62,7 @@ def _counts(meta: dict[str, str], runs: list[RunRow]) -> Counts:
         launches=launches if recorded else None,
         value_rows=values if values or with_values else None,
         steps=steps if recorded else None,
-        lifetime_events=None,
+        lifetime_events=lifetimes,
     )
 
 
