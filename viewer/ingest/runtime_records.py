@@ -285,7 +285,7 @@ def _provenance(
     if value is None:
         return {}, {}
     frames = value.frames
-    stacks = {
+    stacks: dict[int, list[list[Any]]] = {
         site.site: [[frames[i] for i in stack if 0 <= i < len(frames)] for stack in site.stacks] for site in value.sites
     }
     if caller is not None:
