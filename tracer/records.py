@@ -327,7 +327,7 @@ class Values:
     """Statistics of tensors, as columns; the rows of a call follow one another in the order of its layout.
 
     Over the finite elements: `min`, `max`, `mean`, `std` (unbiased); None where there are none. Floats carry
-    7 significant digits, mean and std 5. L2 norm and largest magnitude follow from these.
+    7 significant digits, mean and std at least 5. L2 norm and largest magnitude follow from these.
     """
 
     KIND: ClassVar[str] = "values"
