@@ -138,11 +138,13 @@ def backward_layout(number: int = 1, weight: Met = (1, None, 0)) -> schema.Lifet
 
 
 def lifetimes(
-    call: list[int], layout: list[int], dead: Sequence[tuple[int, int, int]] = (), **allocator: list[int]
+    call: list[int],
+    layout: list[int],
+    dead: Sequence[tuple[int, int, int]] = (),
+    allocator: Sequence[tuple[int, int, int, int]] = (),
 ) -> schema.Lifetimes:
-    """`dead` are (call, index, ns)."""
-    names = ("call", "position", "allocated_bytes", "reserved_bytes")
-    curve = schema.AllocatorCurve(**{name: allocator.get(name, []) for name in names})
+    """`dead` are (call, index, ns), `allocator` (call, position, allocated, reserved)."""
+    curve = schema.AllocatorCurve(*([row[i] for row in allocator] for i in range(4)))
     return schema.Lifetimes(call, layout, [d[0] for d in dead], [d[1] for d in dead], [d[2] for d in dead], curve)
 
 
@@ -176,13 +178,8 @@ def training(
         dead = [(2 * step, 1, after), (2 * step + 1, 2, after), (2 * step + 1, 3, after), (2 * step + 1, 4, after)]
         if step >= keep:
             dead.append((2 * (step - keep), 4, after))
-        figures: dict[str, list[int]] = {}
-        if allocator:
-            figures = {
-                "call": [2 * step] * 3, "position": [0, 1, 3], "allocated_bytes": [2048, 4096, 3072],
-                "reserved_bytes": [8192, 8192, 8192],
-            }  # fmt: skip
-        log.record(lifetimes([2 * step, 2 * step + 1], [0, 1] if step == 0 else [2, 3], dead, **figures))
+        figures = [(2 * step, p, size, 8192) for p, size in ((0, 2048), (1, 4096), (3, 3072))] if allocator else []
+        log.record(lifetimes([2 * step, 2 * step + 1], [0, 1] if step == 0 else [2, 3], dead, figures))
         log.record(schema.Steps([step], ["train"], ["optimizer"], [at], [at + 9_000]))
     if end:
         log.record(schema.Overhead(1_000, 1_000_000, 20_000, 5 * steps, 0))
