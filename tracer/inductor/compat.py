@@ -19,6 +19,7 @@ torch._inductor.config.triton.cudagraphs                    2.11, 2.13
 torch.cuda._sleep                                           2.11, 2.13
 torch.utils._python_dispatch._disable_current_modes         2.11, 2.13
 torch._C.DisableTorchFunction                               2.11, 2.13
+_raw_saved_* of nodes of autograd, their data, unpack_hook  2.13 (without them nothing saved is found)
 logger ``torch.__trace``, record fields `metadata`, `payload`  2.11, 2.13
 =========================================================  ============================================
 """
