@@ -123,7 +123,8 @@ class CodegenTap:
         facts = self._facts()
         facts.mismatches.append(self._take_mismatches(V.graph))
         try:
-            facts.memory.append(scheduler_memory(scheduler))
+            memory = scheduler_memory(scheduler)
+            facts.memory.insert(0 if memory.subgraph is None else len(facts.memory), memory)
         except Exception as error:
             facts.memory_problem = f"{type(error).__name__}: {error}"
 
