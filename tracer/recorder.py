@@ -27,6 +27,7 @@ from tracer.records import (
     Failure,
     Graph,
     LifetimeLayout,
+    LifetimeMismatch,
     Overhead,
     Provenance,
     RecomputeMismatch,
@@ -39,6 +40,7 @@ from tracer.records import (
 )
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
 from tracer.runtime.device_times import EventTimer
+from tracer.runtime.growth import find_growth
 from tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
 from tracer.runtime.lifetimes import Tracker
 from tracer.runtime.save import TensorSaver, tensors_folder
@@ -185,7 +187,11 @@ class Recorder:
     def tensors(self, record: Tensors) -> None:
         self._write(record)
 
-    def layout(self, record: LifetimeLayout) -> None:
+    @property
+    def asserts_lifetimes(self) -> bool:
+        return self.config.lifetimes == "assert"
+
+    def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None:
         self._write(record)
 
     def saver(self) -> TensorSaver:
@@ -320,6 +326,7 @@ class Recorder:
             if self._begun or self._pending:  # a forked child has calls before it has a log
                 self._steps.finish()
                 self.flush(wait=True)
+                self._guarded("growth", self._write_growth)
                 self._write_overhead()
                 self._write(End(reason, time.perf_counter_ns()))
         except Exception as error:
@@ -389,6 +396,11 @@ class Recorder:
         if source is not None:
             name = f"stepscope_output_code_{record.graph}"
             self._writer.write_artifact(name, "string", source.encode())
+
+    def _write_growth(self) -> None:
+        """After the last lifetimes: what its garbage collection frees did not die in the program."""
+        if self.lifetimes is not None and self._launches:
+            self._write(find_growth(list(self.lifetimes.live.values()), self._steps.last))
 
     def _write_overhead(self) -> None:
         self._write(

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.inductor import code_swap, codegen_facts, compat, provenance
+from tracer.inductor.expectations import expected_lifetimes
 from tracer.inductor.meetings import find_meetings
 from tracer.inductor.operators import operator_schema
 from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
@@ -236,7 +237,11 @@ class WrapperHook:
             sites=sites,
             memory=wrapper.memory,
         )
-        hooks = launches.GraphHooks(self._sink, graph, _frame(graph), _capture_check(wrapper), _places(wrapper))
+        whole = [memory for memory in facts.memory if memory.subgraph is None] if facts else []
+        expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)
+        hooks = launches.GraphHooks(
+            self._sink, graph, _frame(graph), _capture_check(wrapper), _places(wrapper), expected
+        )
         try:
             with self._lock:
                 points = self._plan(wrapper, hooks)

@@ -12,7 +12,8 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tracer.records import Calls, Graph, Launches, LifetimeLayout, Skipped, TensorMeta, Tensors
+from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
+from tracer.runtime.expected import Expected, LifetimeError
 from tracer.runtime.lifetimes import Layouts, Life
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ class Sink(Protocol):
     captured: CapturedCalls
     lifetimes: Tracker | None
 
+    @property
+    def asserts_lifetimes(self) -> bool: ...
     def finish(self, call: Call) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
-    def layout(self, record: LifetimeLayout) -> None: ...
+    def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
     def failed(self, where: str, error: BaseException) -> None: ...
@@ -112,6 +115,7 @@ class GraphHooks:
         frame: object,
         is_capturing: Callable[[], bool] | None = None,
         places: Sequence[Place] = (),
+        expected: Sequence[Sequence[Expected]] = (),
     ) -> None:
         self.plans: list[Plan | None] = [None]
         """What the code of the wrapper names by its index; code that still runs may name an old one."""
@@ -125,7 +129,7 @@ class GraphHooks:
         """None once every site of a graph without dynamic sizes has been looked at."""
         self._seen: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
         self._places = places
-        self._layouts = Layouts(graph.graph, places)
+        self._layouts = Layouts(graph.graph, places, expected)
 
     def begin(self, function: int, plan: int = 0) -> Call:
         entered = perf_counter_ns()
@@ -144,7 +148,8 @@ class GraphHooks:
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
                 call.read = reads.read if call.state != "captured" else reads.read_captured
             if self._sink.lifetimes is not None:
-                call.life, call.meet = Life(call.number, call.step), self.meet
+                place = (self._graph, function) if call.state != "captured" else None
+                call.life, call.meet = Life(call.number, call.step, place), self.meet
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
@@ -182,6 +187,8 @@ class GraphHooks:
                 self._wanted = None
         except Exception as error:
             self._sink.failed("end", error)
+        if call.layout in self._layouts.problems and self._sink.asserts_lifetimes:
+            raise LifetimeError(f"stepscope: in graph {self._graph}, {self._layouts.problems[call.layout]}")
 
     def meet(self, call: Call, place: int, values: Sequence[Any]) -> None:
         """Storages that the wrapper has come to have."""

@@ -7,13 +7,15 @@ events, so what they looked like is worked out and written once, and a call cost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from tracer.records import AllocatorCurve, LifetimeLayout, Lifetimes, StorageKind
+from tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
+from tracer.runtime.expected import Expected, compare, in_words, to_record
+from tracer.runtime.holders import find_holders
 
 if TYPE_CHECKING:
     from tracer.runtime.launches import Call
@@ -62,10 +64,12 @@ class Given(Storage):
 class Life:
     """The storages of one call."""
 
-    __slots__ = ("call", "count", "events", "known", "step")
+    __slots__ = ("call", "count", "events", "known", "place", "step")
 
-    def __init__(self, call: int, step: int) -> None:
+    def __init__(self, call: int, step: int, place: tuple[int, int] | None = None) -> None:
         self.call, self.step = call, step
+        self.place = place
+        """The graph and its function; None: the call is captured, its storages are the CUDA graph's."""
         self.count = 0
         self.events: list[Event] = []
         self.known: dict[int, int] = {}
@@ -101,6 +105,11 @@ class Tracker:
             dead_ns=[moment for _, _, moment in outside],
             allocator=AllocatorCurve([], [], [], []),
         )
+
+    def alive(self, wanted: Collection[int], call: Call) -> dict[int, Any]:
+        """torch's objects for those of the storages that `call` met first that are alive, by their number there."""
+        mine = [entry for entry in list(self.live.values()) if entry.owner is call.life and entry.index in wanted]
+        return {entry.index: storage for entry in mine if (storage := entry()) is not None}
 
     def layout_number(self) -> int:
         return next(self._layouts)
@@ -198,27 +207,46 @@ class Tracker:
 class Layouts:
     """What the calls of one graph have looked like."""
 
-    def __init__(self, graph: int, places: Sequence[Place]) -> None:
-        self._graph, self._places = graph, places
+    def __init__(self, graph: int, places: Sequence[Place], expected: Sequence[Sequence[Expected]] = ()) -> None:
+        """`expected` stands beside the functions of the graph; without it nothing is expected."""
+        self._graph, self._places, self._expected = graph, places, expected
+        self.problems: dict[int, str] = {}
+        """What does not fit in a layout, in words."""
         self._tracker: Tracker | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
 
-    def of(self, call: Call, tracker: Tracker, write: Callable[[LifetimeLayout], None]) -> int | None:
+    def of(
+        self, call: Call, tracker: Tracker, write: Callable[[LifetimeLayout | LifetimeMismatch], None]
+    ) -> int | None:
         """The layout that `call` followed; one that is new is written. None: its storages were not followed."""
         if call.life is None:
             return None
         if tracker is not self._tracker:  # another log
             self._tracker = tracker
             self._numbers.clear()
-        key = (call.function, *call.life.events)
+        key = (call.function, call.state == "raised", *call.life.events)
         number = self._numbers.get(key)
         if number is None:
             if len(self._numbers) >= MOST_LAYOUTS:
                 self._numbers.clear()
+                self.problems.clear()
             number = self._numbers[key] = tracker.layout_number()
-            write(_Builder(number, self._graph, call.function, self._places).build(call.life.events))
+            layout = _Builder(number, self._graph, call.function, self._places).build(call.life.events)
+            write(layout)
+            if call.state != "raised" and call.function < len(self._expected):
+                self._compare(call, layout, tracker, write)
         call.life.end()
         return number
+
+    def _compare(
+        self, call: Call, layout: LifetimeLayout, tracker: Tracker, write: Callable[[LifetimeMismatch], None]
+    ) -> None:
+        found = compare(layout, self._expected[call.function])
+        if found:
+            self.problems[layout.layout] = in_words(found)
+            storages = tracker.alive({entry.storage for entry in found if entry.actual is None}, call)
+            held = dict(zip(storages, find_holders(list(storages.values())), strict=True))
+            write(to_record(layout, call.number, found, [held.get(entry.storage, []) for entry in found]))
 
 
 class _Builder:
