@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import sub
 
 from viewer.queries import sql
 from viewer.queries.graphs import graph_label
@@ -19,7 +21,6 @@ from viewer.queries.memory_places import (
     launches_of,
     measured_call,
     measured_functions,
-    running_total,
     schedule_of,
     subgraph_of,
 )
@@ -44,13 +45,10 @@ _CHANGES = """
         SELECT born AS position, size AS up, 0 AS down, is_owned FROM places
         UNION ALL SELECT dead, 0, size, is_owned FROM places WHERE dead IS NOT NULL
     )
-    SELECT position, coalesce(sum(up) FILTER (is_owned), 0), coalesce(sum(down) FILTER (is_owned), 0),
-           coalesce(sum(up - down) FILTER (NOT is_owned), 0)
+    SELECT position, coalesce(sum(up) FILTER (is_owned), 0)::BIGINT,
+           coalesce(sum(down) FILTER (is_owned), 0)::BIGINT,
+           coalesce(sum(up - down) FILTER (NOT is_owned), 0)::BIGINT
     FROM changes GROUP BY position
-"""
-_NODES = """
-    SELECT kind, alloc_bytes, free_bytes, after_alloc_bytes, after_free_bytes
-    FROM schedule_nodes WHERE schedule = ? ORDER BY snode_index
 """
 _CALLS = """
     SELECT m.call, m.step, l.function, m.layout, c.start_ns, l.peak_bytes, l.base_bytes
@@ -79,7 +77,7 @@ def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: st
     run = _run(trace, measured, places, schedule) if measured else None
     nodes = None
     if schedule is not None:
-        nodes = _nodes(trace, schedule, places, run, lifetime_mismatches(trace, graph))
+        nodes = _nodes(schedule, places, run, lifetime_mismatches(trace, graph))
     return GraphMemory(
         graph=graph,
         log=facts[0],
@@ -133,11 +131,10 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedu
     count = len(launches)
     born, dead, base = ([0] * (count + 1) for _ in range(3))
     for position, up, down, others in sql.rows_named(trace, _CHANGES, {"layout": call.layout, "n": count}):
-        born[position], dead[position], base[position] = int(up), int(down), int(others)
+        born[position], dead[position], base[position] = up, down, others
     sites = [site for _, site, _ in launches]
-    nodes: dict[int, int | None] = {
-        site: next(iter(schedule.nodes_of(places.sites.get(site))), None) if schedule else None for site in set(sites)
-    }
+    nodes = schedule.nodes_by_site(places) if schedule else {}
+    first_node = {site: found[0] for site, found in nodes.items() if found}
     allocator = sql.rows(
         trace,
         "SELECT position, allocated_bytes, reserved_bytes FROM allocator WHERE call = ? AND allocated_bytes IS NOT NULL"
@@ -145,12 +142,12 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedu
         [call.call],
     )
     columns = PositionColumns(
-        live_bytes=running_total([up - down for up, down in zip(born, dead, strict=True)]),
-        base_bytes=running_total(base),
+        live_bytes=list(accumulate(map(sub, born, dead))),
+        base_bytes=list(accumulate(base)),
         born_bytes=born,
         dead_bytes=dead,
         site=[*sites, None],
-        snode_index=[*(nodes[site] for site in sites), None],
+        snode_index=[*map(first_node.get, sites), None],
         start_ns=[*(start_ns - call.start_ns for _, _, start_ns in launches), call.end_ns - call.start_ns],
         allocator_position=[position for position, _, _ in allocator],
         allocated_bytes=[allocated for _, allocated, _ in allocator],
@@ -160,18 +157,16 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedu
 
 
 def _nodes(
-    trace: Trace,
     schedule: Schedule,
     places: GraphPlaces,
     run: Measured | None,
     mismatches: Sequence[LifetimeMismatchRow],
 ) -> NodeColumns:
-    rows = sql.rows(trace, _NODES, [schedule.schedule])
     count = len(schedule.snode)
     position, launched = _positions_of_nodes(schedule, places, run, count)
     site_of: dict[int, int] = {}
-    for site, facts in places.sites.items():
-        for node in schedule.nodes_of(facts):
+    for site, nodes in schedule.nodes_by_site(places).items():
+        for node in nodes:
             site_of.setdefault(node, site)
     wrong = [0] * count
     for mismatch in mismatches:
@@ -183,11 +178,11 @@ def _nodes(
     of_node = [figures.get(p) if p is not None and own else None for p, own in zip(position, launched, strict=True)]
     return NodeColumns(
         snode=schedule.snode,
-        kind=[row[0] for row in rows],
-        alloc_bytes=[row[1] for row in rows],
-        free_bytes=[row[2] for row in rows],
-        after_alloc_bytes=[row[3] for row in rows],
-        after_free_bytes=[row[4] for row in rows],
+        kind=schedule.kind,
+        alloc_bytes=schedule.alloc_bytes,
+        free_bytes=schedule.free_bytes,
+        after_alloc_bytes=schedule.after_alloc_bytes,
+        after_free_bytes=schedule.after_free_bytes,
         measured_bytes=[at.live_bytes[p] if at and p is not None else None for p in position],
         measured_base_bytes=[at.base_bytes[p] if at and p is not None else None for p in position],
         allocated_bytes=[figure[0] if figure else None for figure in of_node],
@@ -212,9 +207,9 @@ def _positions_of_nodes(
     best: list[int | None] = [None] * count
     if run is None:
         return best, [False] * count
-    live = run.columns.live_bytes
+    live, nodes = run.columns.live_bytes, schedule.nodes_by_site(places)
     for position, site in enumerate(run.sites):
-        for node in schedule.nodes_of(places.sites.get(site)):
+        for node in nodes.get(site, ()):
             known = best[node]
             if known is None or live[position] > live[known]:
                 best[node] = position
@@ -229,7 +224,7 @@ def estimated_peak(schedule: Schedule, places: GraphPlaces) -> PeakRow:
     index = schedule.peak_snodes[0] if schedule.peak_snodes else None
     site = None
     if index is not None:
-        site = next((s for s, facts in places.sites.items() if index in schedule.nodes_of(facts)), None)
+        site = next((s for s, nodes in schedule.nodes_by_site(places).items() if index in nodes), None)
     return PeakRow(
         peak_bytes=schedule.peak_bytes,
         snode=schedule.snode[index] if index is not None else None,
@@ -261,6 +256,4 @@ def measured_peak(call: MeasuredCall, sites: Sequence[int], schedule: Schedule |
 
 def _kernels(places: GraphPlaces, nodes: NodeColumns | None, run: Measured | None) -> dict[int, str]:
     sites = {*(nodes.site if nodes else ()), *(run.sites if run else ())}
-    return {
-        site: places.sites[site].kernel for site in sorted(s for s in sites if s is not None) if site in places.sites
-    }
+    return {site: facts.kernel for site, facts in places.sites.items() if site in sites}

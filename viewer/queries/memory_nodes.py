@@ -44,7 +44,7 @@ def node_memory(
     )[0]
     alive = scheduled_alive(trace, schedule.schedule, snode_index)
     places = graph_places(trace, graph)
-    sites = [site for site, facts in places.sites.items() if snode_index in schedule.nodes_of(facts)]
+    sites = (site for site, nodes in schedule.nodes_by_site(places).items() if snode_index in nodes)
     positions, born, dead = _measured(trace, graph, call, subgraph, schedule, places, snode_index)
     return NodeMemory(
         index=snode_index,
@@ -57,7 +57,7 @@ def node_memory(
         born=born,
         dead=dead,
         positions=positions,
-        source=places.source(sites[0]) if sites else None,
+        source=places.source(next(sites, None)),
         mismatches=[m for m in lifetime_mismatches(trace, graph) if snode_index in m.snode_indices],
     )
 
@@ -88,7 +88,8 @@ def _measured(
     if measured is None:
         return [], [], []
     launches = launches_of(trace, measured.call)
-    positions = [i for i, (_, site, _) in enumerate(launches) if node in schedule.nodes_of(places.sites.get(site))]
+    nodes = schedule.nodes_by_site(places)
+    positions = [i for i, (_, site, _) in enumerate(launches) if node in nodes.get(site, ())]
     ends = [position + 1 for position in positions]
     found = sql.rows_named(trace, _MEASURED, {"layout": measured.layout, "positions": positions, "ends": ends})
     born = [BufferDelta(name, size, kind) for name, size, kind, is_born, _ in found if is_born]

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from viewer.queries import sql
 from viewer.queries.graphs import graph_label
 from viewer.queries.rows_of_graphs import SourceLine
 from viewer.store.open import Trace
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 _SAME_MEMORY = ("reuse", "alias", "pool_member")
 _MAIN = ("call", "partition_")
 """Functions of a wrapper whose schedule is that of the graph itself."""
 
 
-@dataclass(frozen=True)
-class SiteFacts:
+class SiteFacts(NamedTuple):
+    """As the index holds them: of a graph with many thousands of sites only a few are looked at closely."""
+
     kernel: str
-    snodes: list[str]
-    source: SourceLine | None
+    snodes: str | None
+    stacks: str | None
 
 
 @dataclass
 class GraphPlaces:
-    """The launch sites of one graph, and who writes which memory."""
+    """The launch sites of one graph, and who writes which memory. Read once for an open trace; not to be changed."""
 
     sites: dict[int, SiteFacts] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)
@@ -36,6 +41,7 @@ class GraphPlaces:
     """Names that took over the memory of another buffer."""
     writers: dict[str, int] = field(default_factory=dict)
     """First name of a memory, and name of what a launch returns -> the first site that writes it."""
+    _sources: dict[str | None, SourceLine | None] = field(default_factory=dict)
 
     def kernel(self, site: int | None) -> str | None:
         facts = self.sites.get(site) if site is not None else None
@@ -43,7 +49,11 @@ class GraphPlaces:
 
     def source(self, site: int | None) -> SourceLine | None:
         facts = self.sites.get(site) if site is not None else None
-        return facts.source if facts else None
+        if facts is None:
+            return None
+        if facts.stacks not in self._sources:
+            self._sources[facts.stacks] = innermost(facts.stacks)
+        return self._sources[facts.stacks]
 
     def writer(self, name: str, site: int | None = None) -> int | None:
         """The site that writes the memory of `name` first; `site` where it is known already."""
@@ -58,7 +68,29 @@ class GraphPlaces:
         return [other for other in (first, *self.names.get(first, ())) if other != name]
 
 
+_KEPT = 16
+"""Graphs of an open trace whose places stay in memory."""
+_places: WeakKeyDictionary[Trace, dict[int, GraphPlaces]] = WeakKeyDictionary()
+_schedules: WeakKeyDictionary[Trace, dict[tuple[int, str | None], Schedule | None]] = WeakKeyDictionary()
+
+
 def graph_places(trace: Trace, graph: int) -> GraphPlaces:
+    return _kept(_places.setdefault(trace, {}), graph, lambda: _read_places(trace, graph))
+
+
+def _kept(known: dict[K, V], key: K, read: Callable[[], V]) -> V:
+    """Several threads may read the same; each gets a whole one."""
+    try:
+        return known[key]
+    except KeyError:
+        value = read()
+        if len(known) >= _KEPT:
+            known.pop(next(iter(known)), None)
+        known[key] = value
+        return value
+
+
+def _read_places(trace: Trace, graph: int) -> GraphPlaces:
     places = GraphPlaces()
     found = sql.rows(
         trace, "SELECT site, kernel, snodes, stacks, outputs FROM sites WHERE graph = ? ORDER BY local_site", [graph]
@@ -86,8 +118,8 @@ def graph_places(trace: Trace, graph: int) -> GraphPlaces:
     for site, name in written:
         places.writers.setdefault(places.same.get(name, name), site)
     for site, kernel, snodes, stacks, outputs in found:
-        places.sites[site] = SiteFacts(kernel, sql.json_value(snodes) or [], innermost(stacks))
-        for name in sql.json_value(outputs) or ():
+        places.sites[site] = SiteFacts(kernel, snodes, stacks)
+        for name in sql.json_value(outputs) if outputs != "[]" else ():
             places.writers.setdefault(places.same.get(name, name), site)
     return places
 
@@ -109,15 +141,37 @@ class Schedule:
     snode: list[str]
     index: dict[str, int]
     """Name of a node, or of one of its members -> index of the node."""
+    kind: list[str]
+    alloc_bytes: list[int]
+    free_bytes: list[int]
+    after_alloc_bytes: list[int]
+    after_free_bytes: list[int]
+    _nodes: dict[str, list[int]] = field(default_factory=dict)
+    _by_site: dict[int, list[int]] = field(default_factory=dict)
+
+    def nodes_by_site(self, places: GraphPlaces) -> dict[int, list[int]]:
+        """`nodes_of` every site of the graph."""
+        if len(self._by_site) != len(places.sites):
+            self._by_site.update({site: self.nodes_of(facts) for site, facts in places.sites.items()})
+        return self._by_site
 
     def nodes_of(self, facts: SiteFacts | None) -> list[int]:
         """Nodes that a launch site computes, in order."""
-        if facts is None:
+        if facts is None or facts.snodes is None:
             return []
-        return sorted({self.index[name] for name in facts.snodes if name in self.index})
+        found = self._nodes.get(facts.snodes)
+        if found is None:
+            names = sql.json_value(facts.snodes)
+            found = self._nodes[facts.snodes] = sorted({self.index[name] for name in names if name in self.index})
+        return found
 
 
 def schedule_of(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
+    """Of a graph, or of one of its subgraphs; None: it was not recorded."""
+    return _kept(_schedules.setdefault(trace, {}), (graph, subgraph), lambda: _read_schedule(trace, graph, subgraph))
+
+
+def _read_schedule(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
     row = sql.row(
         trace,
         "SELECT schedule, peak_bytes, peak_snodes, base_bytes FROM schedules"
@@ -129,14 +183,17 @@ def schedule_of(trace: Trace, graph: int, subgraph: str | None) -> Schedule | No
     schedule, peak_bytes, peak_snodes, base_bytes = row
     nodes = sql.rows(
         trace,
-        "SELECT snode, members FROM schedule_nodes WHERE schedule = ? ORDER BY snode_index",
+        "SELECT snode, CASE WHEN members <> '[\"' || snode || '\"]' THEN members END, kind, alloc_bytes, free_bytes,"
+        " after_alloc_bytes, after_free_bytes FROM schedule_nodes WHERE schedule = ? ORDER BY snode_index",
         [schedule],
     )
     index: dict[str, int] = {}
-    for i, (snode, members) in enumerate(nodes):
-        for name in (snode, *sql.json_value(members)):
+    columns = [list(column) for column in zip(*nodes, strict=True)] or [[] for _ in range(7)]
+    for i, (snode, members) in enumerate(zip(columns[0], columns[1], strict=True)):
+        for name in (snode, *(sql.json_value(members) or ())):
             index.setdefault(name, i)
-    return Schedule(schedule, peak_bytes, sql.json_value(peak_snodes), base_bytes, [n for n, _ in nodes], index)
+    peaks = sql.json_value(peak_snodes)
+    return Schedule(*[schedule, peak_bytes, peaks, base_bytes, columns[0], index, *columns[2:]])
 
 
 def is_main(function: str) -> bool:
@@ -205,16 +262,10 @@ def highest_call(trace: Trace, graph: int, functions: Sequence[str]) -> int | No
 
 def launches_of(trace: Trace, call: int) -> list[tuple[int, int, int]]:
     """(launch, site, start) of a call's own launches: the index is the position."""
-    found = sql.rows(trace, "SELECT launch, site, start_ns FROM launches WHERE call = ? ORDER BY launch", [call])
-    return [(launch, site, start_ns) for launch, site, start_ns in found]
-
-
-def running_total(changes: Sequence[int]) -> list[int]:
-    total, totals = 0, []
-    for change in changes:
-        total += change
-        totals.append(total)
-    return totals
+    found: list[Any] = sql.rows(
+        trace, "SELECT launch, site, start_ns FROM launches WHERE call = ? ORDER BY launch", [call]
+    )
+    return found
 
 
 @dataclass(frozen=True)
