@@ -1,0 +1,260 @@
+"""Findings about memory: each fires on what its rule says, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.viewer import memory_logs as logs
+from tests.viewer.memory_logs import NEW, calls_of, forward, layout, lifetimes, start_of, training
+from tests.viewer.memory_records import growth, mismatch, recompute
+from tests.viewer.synthetic import LogBuilder, compile_records, run
+from tests.viewer.value_logs import Program
+from viewer.findings import all_findings
+from viewer.queries.memory_mismatches import left_behind, lifetime_mismatches, recompute_detail, recompute_mismatches
+from viewer.queries.rows import Finding
+from viewer.store.open import Trace
+from viewer.summary import summary
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+def found(trace: Trace, kind: str) -> list[Finding]:
+    return [finding for finding in all_findings(trace) if finding.kind == kind]
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3])
+def test_a_healthy_run_has_no_findings(opened: Open, keep: int) -> None:
+    assert all_findings(opened(training(6, keep=keep))) == []
+
+
+def test_a_storage_that_is_not_freed(opened: Open) -> None:
+    (finding,) = all_findings(opened(training(3).record(mismatch())))
+    assert (finding.kind, finding.severity, finding.graph, finding.buffer) == (
+        "lifetime_mismatch",
+        "warning",
+        0,
+        "buf0",
+    )
+    assert finding.title == (
+        "buf0 (512 B) of 0/0 forward was not freed: expected to die after cpp_fused_relu_0 (op1), alive after the "
+        "call; held by list of 3 in keep of __main__"
+    )
+    assert finding.evidence["storage_bytes"] == 512
+    assert finding.evidence["expected_snode"] == "op1"
+    assert finding.source is not None
+    assert finding.source.line == 10
+    assert finding.page == "/graphs/0/memory?call=0&snode=1"
+
+
+def test_one_finding_for_a_buffer_in_several_layouts(opened: Open) -> None:
+    log = training(4).record(mismatch()).record(mismatch(layout=2, call=2))
+    (finding,) = all_findings(opened(log))
+    assert finding.evidence["calls"] == 4
+    assert "(4 times)" in finding.title
+
+
+def test_freed_early_is_critical_when_it_is_read_again(opened: Open) -> None:
+    early = mismatch("unexpected_death", "buf1", 3, None, 2)
+    (finding,) = all_findings(opened(training(2).record(early)))
+    assert finding.severity == "critical"
+    assert finding.evidence["read_after"] == ["cpp_fused_mean_1"]
+    assert finding.title.endswith("cpp_fused_mean_1 reads it afterwards")
+    (finding,) = all_findings(opened(training(2).record(replace(early, actual=[3]))))
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("kind", "storage", "expected", "actual", "words"),
+    [
+        ("missing_allocation", None, 1, None, "was not allocated: expected to be made before cpp_fused_relu_0 (op1)"),
+        (
+            "unexpected_allocation",
+            2,
+            None,
+            0,
+            "which nothing expects: not expected, made before extern_kernels.mm (op0)",
+        ),
+        ("unexpected_death", 2, None, 1, "was freed early: expected to outlive the call, died after extern_kernels.mm"),
+    ],
+)
+def test_words_of_mismatches(
+    opened: Open, kind: Any, storage: int | None, expected: Any, actual: Any, words: str
+) -> None:
+    trace = opened(training(1).record(mismatch(kind, "buf9", storage, expected, actual)))
+    (finding,) = found(trace, "lifetime_mismatch")
+    assert words in finding.title
+    (row,) = lifetime_mismatches(trace, 0)
+    assert row.snode_indices == [1 if kind == "missing_allocation" else 0]
+    assert lifetime_mismatches(trace, 1) == []
+
+
+def test_a_mismatch_of_the_reordering(opened: Open) -> None:
+    log = training(1).record(recompute()).record(recompute(swap=9))
+    trace = opened(log)
+    (finding,) = all_findings(trace)
+    assert (finding.kind, finding.severity) == ("recompute_mismatch", "warning")
+    assert "(2 times): moving op1, peak, candidate differ; peak 1.1 kB (+100 B)" in finding.title
+    assert finding.page == "/recompute/0"
+    assert finding.evidence["mismatches"] == 2
+    assert [row.swap for row in recompute_mismatches(trace)] == [4, 9]
+    detail = recompute_detail(trace, 0)
+    assert detail is not None
+    assert detail.differs == [1]
+    assert [b.name for b in detail.buffers] == ["buf1", "buf0", "buf2"]
+    assert [b.name for b in detail.at_peak] == ["buf1", "buf0"]
+    assert recompute_detail(trace, 7) is None
+
+
+def test_a_peak_that_the_budget_explains_is_no_error(opened: Open) -> None:
+    record = recompute(is_explained=True, reasons=["peak"], reason_snode=["op1"], allowed_peak_bytes=1200)
+    (finding,) = all_findings(opened(training(1).record(record)))
+    assert finding.severity == "info"
+    assert finding.title.endswith("within the allowed peak budget: no error")
+
+
+def gap_log(scratch: int, expected: int = 4 << 20) -> LogBuilder:
+    buffers: list[Any] = [("buf0", expected, 0, -1, "output")]
+    storages: list[Any] = [("buf0", "allocated", expected, 0, NEW), ("scratch", "returned", scratch, 0, NEW)]
+    program = Program().allocate("buf0").launch("a", ["x"], ["buf0"])
+    log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
+    log.record(calls_of(0, program, 0, start_of(0))).record(logs.schedule(0, buffers, {}, 1))
+    log.record(layout(0, 0, storages, [])).record(lifetimes([0], [0]))
+    return log.record(logs.schema.End("exit", start_of(9)))
+
+
+def test_a_peak_over_the_estimate(opened: Open) -> None:
+    trace = opened(gap_log(2 << 20))
+    (finding,) = all_findings(trace)
+    assert (finding.kind, finding.severity, finding.buffer) == ("estimate_gap", "info", "scratch")
+    assert finding.evidence["gap_bytes"] == 2 << 20
+    assert finding.evidence["measured_snode"] == finding.evidence["estimated_snode"] == "op0"
+    assert finding.evidence["buffers"] == [
+        {"buffer": "scratch", "measured_bytes": 2 << 20, "expected_bytes": 0, "why": "the schedule does not know it"}
+    ]
+    assert "50 % over the scheduler's estimate of 4.2 MB" in finding.title
+
+
+@pytest.mark.parametrize(("scratch", "expected"), [(1 << 20, 4 << 20), (1000, 1000), (2 << 20, 9 << 20)])
+def test_a_small_gap_is_none(opened: Open, scratch: int, expected: int) -> None:
+    assert all_findings(opened(gap_log(scratch, expected))) == []
+
+
+def losses(steps: Sequence[int]) -> list[tuple[int, int]]:
+    return [(2 * step, 4) for step in steps]
+
+
+def test_growth(opened: Open) -> None:
+    log = training(5, keep=99).record(growth(losses(range(4)), ["list of 4 in keep of __main__"]))
+    trace = opened(log)
+    (finding,) = all_findings(trace)
+    assert (finding.kind, finding.severity, finding.graph, finding.buffer) == ("growth", "warning", 0, "buf2")
+    assert finding.title == (
+        "Memory grows by 64 B per step: buf2 of 0/0 forward is still alive from each of the last 4 steps; held by list "
+        "of 4 in keep of __main__; a garbage collection does not free it"
+    )
+    assert finding.evidence["bytes_per_step"] == 64
+    assert finding.evidence["storage_bytes"] == 256
+    assert (finding.evidence["first_step"], finding.evidence["last_step"]) == (0, 3)
+    assert finding.source is not None
+    assert finding.source.code == "line of cpp_fused_mean_1"
+    assert finding.kernel == "cpp_fused_mean_1"
+    assert summary(trace)["memory"]["growth_bytes_per_step"] == 64
+
+
+def test_growth_that_a_collection_frees(opened: Open) -> None:
+    (finding,) = all_findings(opened(training(5, keep=99).record(growth(losses(range(4)), freed=True))))
+    assert finding.evidence["freed_by_collection"] is True
+    assert "a cycle of references holds it" in finding.title
+
+
+def test_nothing_left_behind_is_no_growth_and_known(opened: Open) -> None:
+    trace = opened(training(5).record(growth([])))
+    assert all_findings(trace) == []
+    assert left_behind(trace) == []
+    assert summary(trace)["memory"]["growth_bytes_per_step"] == 0
+    assert summary(opened(training(5)))["memory"]["growth_bytes_per_step"] is None
+
+
+@pytest.mark.parametrize("left", [[0], [0, 1, 2], [2, 3], [0, 2, 3], [3]])
+def test_warm_up_and_caches_that_settle_are_no_growth(opened: Open, left: list[int]) -> None:
+    assert all_findings(opened(training(5, keep=99).record(growth(losses(left))))) == []
+
+
+def test_a_window_of_the_last_few_is_no_growth(opened: Open) -> None:
+    assert all_findings(opened(training(9, keep=4).record(growth(losses([4, 5, 6, 7]))))) == []
+    (finding,) = all_findings(opened(training(9, keep=4).record(growth(losses([2, 3, 4, 5, 6, 7])))))
+    assert finding.evidence["steps"] == 6
+
+
+def test_inputs_are_never_growth(opened: Open) -> None:
+    left = [(2 * step, 1) for step in range(4)]
+    assert all_findings(opened(training(5, keep=99).record(growth(left)))) == []
+
+
+def broken(after: int = 2, dead: bool = True) -> LogBuilder:
+    """`fn` makes buf0 and buf1, breaks, and what is resumed uses buf1 once, with `after` launches behind that."""
+    made = Program(0, "inference", "0/0").allocate("buf0", "buf1").launch("make", ["x"], ["buf0", "buf1"])
+    rest = Program(1, "inference", "1/0").allocate("buf2").launch("add", ["arg0_1", "arg1_1"], ["buf2"])
+    for i in range(after):
+        rest.launch(f"mul_{i}", ["buf2"], ["buf2"])
+    log = LogBuilder().record(run())
+    log.torch("str", ["/src/model.py", 7])
+    reason = {"name": "dynamo_graph_break_reason", "encoding": "string"}
+    log.torch("artifact", reason, b"Graph break in user code at /src/model.py:12\nReason: gb is disabled", frame_id=0, frame_compile_id=0, attempt=0)  # noqa: E501  # fmt: skip
+    compile_records(log, 0, 0, co_name="fn")
+    compile_records(log, 1, 0, co_name="torch_dynamo_resume_in_fn_at_12")
+    for number, program in enumerate((made, rest)):
+        log.record(program.graph()).record(program.provenance())
+        log.record(calls_of(number, program, 0, start_of(0) + 500 + number * 4_000))
+    storages: list[Any] = [("buf0", "allocated", 4096, 0, NEW), ("buf1", "allocated", 1024, 0, NEW)]
+    log.record(layout(0, 0, storages, []))
+    met: list[Any] = [("arg0_1", "input", 4096, 0, (1, None, 0)), ("arg1_1", "input", 1024, 0, (1, None, 1))]
+    log.record(layout(1, 1, met, [(0, 1)]))
+    log.record(lifetimes([0, 1], [0, 1], [(0, 1, start_of(0) + 8_000)] if dead else []))
+    return log.record(logs.schema.End("exit", start_of(9)))
+
+
+def test_what_a_graph_break_keeps_alive(opened: Open) -> None:
+    (finding,) = found(opened(broken()), "graph_break")
+    assert finding.severity == "info"
+    assert finding.evidence["held_bytes"] == 1024
+    assert finding.evidence["held_buffers"] == [
+        {
+            "buffer": "buf1", "held_as": "arg1_1", "storage_bytes": 1024, "made_by_graph": 0, "held_in_graph": 1,
+            "last_kernel": "add", "launches_after": 2, "line": "/src/model.py:10",
+        }
+    ]  # fmt: skip
+    assert finding.title.endswith("; it keeps 1.0 kB alive after the last use (buf1)")
+
+
+@pytest.mark.parametrize(("after", "dead"), [(0, True), (2, False)])
+def test_a_graph_break_that_keeps_nothing(opened: Open, after: int, dead: bool) -> None:
+    (finding,) = found(opened(broken(after, dead)), "graph_break")
+    assert finding.evidence["held_bytes"] == 0
+    assert "alive" not in finding.title
+
+
+def test_without_lifetimes_it_is_not_known(opened: Open) -> None:
+    data = broken().data
+    for kind in (b"stepscope_lifetime_layout", b"stepscope_lifetimes"):
+        data = data.replace(b'"' + kind + b'"', b'"stepscope_unknown"')
+    (finding,) = found(opened(data), "graph_break")
+    assert finding.evidence["held_bytes"] is None
+
+
+def test_several_calls_of_one_graph_in_a_step_leave_what_they_leave(opened: Open) -> None:
+    log = LogBuilder().record(run()).record(forward().graph())
+    for step in range(4):
+        for half in range(2):
+            log.record(calls_of(2 * step + half, forward(), step, start_of(step) + half * 4_000))
+        log.record(logs.schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    calls = list(range(8))
+    log.record(logs.forward_layout()).record(lifetimes(calls, [0] * 8)).record(
+        growth([(call, 3) for call in calls[:6]])
+    )
+    (finding,) = all_findings(opened(log.record(logs.schema.End("exit", start_of(9)))))
+    assert finding.evidence["bytes_per_step"] == 2 * 1024
