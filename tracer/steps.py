@@ -77,6 +77,11 @@ class StepTracker:
             self._source = "user"
             self._close("user")
 
+    @property
+    def last(self) -> int:
+        """The step that began last; -1: none has."""
+        return self._next - 1
+
     def finish(self) -> None:
         """Recording ends: so does the open step."""
         with self._lock:
