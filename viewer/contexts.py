@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from viewer.highlight import Language, Line
+from viewer.queries.memory_steps import RunCurve
 from viewer.queries.rows import (
     BufferDetail,
     BufferRow,
@@ -29,17 +30,54 @@ from viewer.queries.rows import (
     ValueCurve,
     WorstSite,
 )
+from viewer.queries.rows_of_graphs import SourceLine
+from viewer.queries.rows_of_memory import (
+    Alive,
+    GraphMemory,
+    GrowthRow,
+    LifetimeMismatchRow,
+    LiveCurve,
+    MemoryCallRow,
+    MemoryComparison,
+    NodeMemory,
+    RecomputeDetail,
+    RecomputeRow,
+    RunPeak,
+)
+
+
+@dataclass(frozen=True)
+class MiniCurve:
+    """The memory of a graph in little: points from the left to the right, in shares of the highest."""
+
+    graph: int
+    label: str
+    estimated: list[float]
+    measured: list[float]
+    estimated_peak_bytes: int | None
+    measured_peak_bytes: int | None
+    base_bytes: int | None
+    at: str | None
+    """The node of the measured, else of the estimated peak."""
+    step: int | None
+    mismatches: int
 
 
 @dataclass(frozen=True)
 class OverviewPage:
     overview: Overview
+    memory: list[MiniCurve]
+    """Of the graphs with the highest peaks."""
+    memory_left: int
+    """Graphs with a curve of their own that is not among them."""
 
 
 @dataclass(frozen=True)
 class StepsPage:
     runs: list[RunRow]
     steps: list[StepRow]
+    curve: RunCurve | None
+    """Live bytes over the steps; None: nobody followed storages."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +97,8 @@ class StepPage:
     timeline: Timeline
     launch: LaunchPage | None
     """What the panel shows; None: closed."""
+    live: LiveCurve | None
+    """Live bytes in the step; None: nobody followed storages."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +170,69 @@ class CurvePage:
     graph: GraphRow
     others: list[CurveLink]
     """Of the arguments of the same launch."""
+
+
+@dataclass(frozen=True)
+class MemoryOverviewPage:
+    """Of a whole run."""
+
+    runs: list[RunRow]
+    log: int
+    curve: RunCurve | None
+    peaks: list[RunPeak]
+    graphs: list[MiniCurve]
+    graphs_left: int
+    growth: list[GrowthRow] | None
+    mismatches: list[LifetimeMismatchRow]
+    recompute: list[RecomputeRow]
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class NodeAlive:
+    """What was alive at the chosen scheduler node, or, where none is chosen, at the peak."""
+
+    snode: str | None
+    snode_index: int | None
+    kernel: str | None
+    source: SourceLine | None
+    node: NodeMemory | None
+    """None: no node belongs to the place, or the schedule was not recorded."""
+    alive: Alive | None
+    """Measured; None: no call was measured."""
+    remark: str | None
+    """Where it was measured, if that is not plain."""
+
+
+@dataclass(frozen=True)
+class GraphMemoryPage:
+    graph: GraphRow
+    memory: GraphMemory | None
+    sources: dict[int, SourceLine]
+    """launch site -> line of the model."""
+    calls: list[MemoryCallRow]
+    """To choose from, the one with the highest peak first."""
+    at: NodeAlive | None
+    snode: int | None
+    """As the address has it."""
+    by: str
+    """How the table of what is alive is grouped."""
+    mismatches: list[LifetimeMismatchRow]
+    missing: list[str]
+    """What was not recorded, and why."""
+    against: MemoryComparison | None
+    against_name: str | None
+    """As it stands in the address."""
+    others: list[GraphRow]
+    """Graphs to look at side by side."""
+
+
+@dataclass(frozen=True)
+class RecomputePage:
+    detail: RecomputeDetail
+    verdict: str
+    previous: int | None
+    next: int | None
 
 
 @dataclass(frozen=True)

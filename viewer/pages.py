@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from viewer import value_pages
+from viewer import memory_pages, value_pages
 from viewer.addresses import NotThere, Request
 from viewer.contexts import (
     BufferPage,
@@ -16,13 +16,16 @@ from viewer.contexts import (
     CurvePage,
     FindingLink,
     Frame,
+    GraphMemoryPage,
     GraphPage,
     GraphsPage,
     KernelPage,
     KernelsPage,
     LaunchPage,
+    MemoryOverviewPage,
     OverviewPage,
     ProblemsPage,
+    RecomputePage,
     RecordShown,
     RecordsPage,
     StepPage,
@@ -31,7 +34,9 @@ from viewer.contexts import (
 )
 from viewer.highlight import LIMIT_CHARS, Line, highlight, language_of
 from viewer.queries.kernel_code import CONTEXT_LINES
+from viewer.queries.memory_steps import RunCurve
 from viewer.queries.rows import LaunchDetail, Overview, RecordDetail, RunRow, Timeline
+from viewer.queries.rows_of_memory import LiveCurve
 
 if TYPE_CHECKING:
     from viewer.store.open import Trace
@@ -40,6 +45,7 @@ RECORDS_PER_PAGE = 200
 MOST_FINDING_LINKS = 200
 GAP = "…"
 """The line that stands for what `kernel_code.cut` leaves out."""
+MOST_MINI_CURVES = 6
 FULL_WIDTH = 1600
 """Bins of the first picture of a step: about one per pixel of a wide screen."""
 
@@ -94,14 +100,15 @@ def script_name(run: RunRow) -> str:
 def overview_page(trace: Trace, request: Request) -> OverviewPage:
     from viewer.queries.overview import overview
 
-    return OverviewPage(overview(trace))
+    return OverviewPage(overview(trace), *memory_pages.mini_curves(trace, MOST_MINI_CURVES))
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
     from viewer.queries.overview import overview
     from viewer.queries.steps import list_steps
 
-    return StepsPage(overview(trace).runs, list_steps(trace, request.number("log")))
+    log = request.optional_id("log")
+    return StepsPage(overview(trace).runs, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:
@@ -116,7 +123,14 @@ def step_page(trace: Trace, request: Request) -> StepPage:
         raise NotThere(
             f"Launch {launch} is not in step {row.step} but in step {shown.launch.step} of log {shown.launch.log}."
         )
-    return StepPage(row, steps, timeline, shown)
+    return StepPage(row, steps, timeline, shown, live_page(trace, timeline))
+
+
+def live_page(trace: Trace, timeline: Timeline, width: int = FULL_WIDTH) -> LiveCurve | None:
+    """Live bytes in the window of a timeline."""
+    from viewer.queries.memory_run import live_curve
+
+    return live_curve(trace, timeline.log, timeline.window_start_ns, timeline.window_end_ns, width)
 
 
 def timeline_page(trace: Trace, request: Request) -> Timeline:
@@ -266,10 +280,20 @@ class Twin:
 
 PAGES = (
     Page("/", "overview.html", "Overview", OverviewPage, overview_page),
-    Page("/steps", "steps.html", "Steps", StepsPage, steps_page, ("log",)),
+    Page("/steps", "steps.html", "Steps", StepsPage, steps_page, ("log", "first_step", "last_step")),
     Page("/steps/{step}", "step.html", "Steps", StepPage, step_page, ("log", "launch")),
     Page("/graphs", "graphs.html", "Graphs", GraphsPage, graphs_page),
     Page("/graphs/{graph}", "graph.html", "Graphs", GraphPage, graph_page, ("site",)),
+    Page(
+        "/graphs/{graph}/memory",
+        "graph_memory.html",
+        "Memory",
+        GraphMemoryPage,
+        memory_pages.graph_memory_page,
+        memory_pages.GRAPH_QUERY,
+    ),
+    Page("/memory", "memory.html", "Memory", MemoryOverviewPage, memory_pages.memory_page, memory_pages.RUN_QUERY),
+    Page("/recompute/{recompute}", "recompute.html", "Memory", RecomputePage, memory_pages.recompute_page),
     Page("/graphs/{graph}/buffers", "buffers.html", "Graphs", BuffersPage, value_pages.buffers_page),
     Page("/graphs/{graph}/buffers/{buffer}", "buffer.html", "Graphs", BufferPage, value_pages.buffer_page),
     Page("/kernels", "kernels.html", "Kernels", KernelsPage, value_pages.kernels_page),
@@ -293,6 +317,8 @@ TWINS = (
     Twin("/summary.json", dict, summary_answer),
     Twin("/steps/{step}/timeline.json", Timeline, timeline_page, ("log", "start_ns", "end_ns", "width")),
     Twin("/launches/{launch}.json", LaunchPage, launch_page),
+    Twin("/memory/live.json", LiveCurve, memory_pages.live_twin, memory_pages.LIVE_QUERY),
+    Twin("/memory/steps.json", RunCurve, memory_pages.run_curve_twin, memory_pages.RUN_QUERY),
     *(
         Twin("/index.json" if page.path == "/" else f"{page.path}.json", page.context, page.build, page.query)
         for page in PAGES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from markupsafe import Markup, escape
 
-from viewer import assets, formats
+from viewer import assets, formats, memory_rendering
 from viewer.addresses import slug
 from viewer.formats import format_bytes, format_count, format_ns
 from viewer.highlight import Language, highlight
@@ -213,17 +213,17 @@ def pretty(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
 
 
-AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, HEALTH_PX, GAP_PX, MINIMAP_PX = 22, 16, 20, 34, 14, 6, 30
+AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, HEALTH_PX, GAP_PX, MINIMAP_PX, MEMORY_PX = 22, 16, 20, 34, 14, 6, 30, 64
 
 
-def timeline_height(timeline: Timeline) -> int:
+def timeline_height(timeline: Timeline, has_memory: bool = False) -> int:
     """The same sum as `layout` in static/js/timeline_model.js: the page keeps the room before the script runs."""
     height = spans_height(timeline.spans)
     for thread in timeline.threads:
         depths = [call.depth for call in timeline.calls if call.thread == thread]
         height += GAP_PX + LAUNCH_PX + (CALL_PX * (1 + max(depths)) if depths else 0)
         height += HEALTH_PX if timeline.launches.health else 0
-    return height
+    return height + (MEMORY_PX + GAP_PX if has_memory else 0)
 
 
 def spans_height(spans: list[Span]) -> int:
@@ -346,7 +346,10 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         touches=touches_text,
         compile_slug=lambda compile_id: compile_id.replace("/", "_"),
     )
+    env.filters.update(memory_rendering.FILTERS)
     env.globals.update(
+        alive_kinds=memory_rendering.KIND_NAMES,
+        mismatch_names=memory_rendering.MISMATCH_NAMES,
         root=root,
         redacted=redacted,
         severity_signs=SEVERITY_SIGNS,

@@ -15,9 +15,10 @@ export function zoomed([first, last], factor, around, count) {
 }
 
 /** Range of all series in view, with some room above; from zero unless something is negative. */
-export function rangeInView(series, [first, last]) {
+export function rangeInView(series, [first, last], least = null) {
   const known = series.flatMap(({ values }) => values.slice(first, last + 1)).filter((value) => Number.isFinite(value));
-  const [low, high] = known.length ? extent(known) : [0, 1];
+  const [low, most] = known.length ? extent(known) : [0, 1];
+  const high = Math.max(most, least ?? most);
   const bottom = Math.min(0, low);
   return { low: bottom, high: high > bottom ? high + (high - bottom) * 0.06 : bottom + 1 };
 }

@@ -4,18 +4,19 @@ import { h } from "#js/dom.js";
 import { clampView, labelled, placeX, pointAt, rangeInView, ticksOf, zoomed } from "#js/series_model.js";
 
 const GUTTER = 72, RIGHT = 16, TOP = 22, FLOOR = 26, LABEL = 76, CLICK = 4;
-const COLOURS = ["bg", "line", "line-2", "text", "muted", "accent", "critical", "warning", "info", "good", "chosen"];
+const COLOURS = ["estimated", "bg", "line", "line-2", "text", "muted", "accent", "critical", "warning", "info", "good", "chosen"];
 const DASHES = { solid: [], dashed: [6, 4], dotted: [1.5, 3] };
 
 /**
  * `data`: label; names (one per point); series [{name, values, colour, dash: solid|dashed|dotted, stepped, filled}], null
  * where a value is not known; markers [{index, series, name}], `series` an index, each a ▼ over that point.
+ * where a marker is `wrong` it is a ✖ on the axis. `least`: a value that the axis always reaches.
  * `options`: format(value) and exact(value) -> text; open(index) on a click; view [first, last] to begin with;
- * remember(view or null) when it changes.
+ * remember(view or null) when it changes; more(index) -> further lines of the tip; labelOf(index) on the axis.
  */
 export class SeriesPlot {
   constructor(box, data, options) {
-    Object.assign(this, { box, data, options, cursor: null, drag: null });
+    Object.assign(this, { box, data, options, cursor: null, drag: null, marked: null });
     this.canvas = h("canvas", { class: "picture", tabindex: "0", role: "application", "aria-label": `${data.label}, ${data.names.length} points. Arrow keys read them, Enter opens, plus and minus zoom, 0 shows all.` });
     this.overlay = h("canvas", { class: "pointer", "aria-hidden": "true" });
     this.tip = h("div", { class: "tip", hidden: true });
@@ -50,6 +51,12 @@ export class SeriesPlot {
     const all = this.view[0] === 0 && this.view[1] >= this.count - 1;
     this.options.remember?.(all ? null : this.view);
     this.draw();
+  }
+
+  /** Marks a point for good: the one that the page is about. */
+  mark(index) {
+    this.marked = index;
+    this.drawCursor();
   }
 
   listen() {
@@ -119,7 +126,7 @@ export class SeriesPlot {
     if (!this.width) return;
     const { data, view } = this;
     const ctx = this.canvas.getContext("2d");
-    this.range = rangeInView(data.series, view);
+    this.range = rangeInView(data.series, view, data.least);
     ctx.clearRect(0, 0, this.width, this.height);
     ctx.font = `11px ${this.colours.font}`;
     ctx.textBaseline = "middle";
@@ -130,7 +137,10 @@ export class SeriesPlot {
     ctx.clip();
     for (const series of data.series) this.drawSeries(ctx, series);
     ctx.restore();
-    for (const { index, series } of data.markers ?? []) this.drawMarker(ctx, index, data.series[series]);
+    for (const { index, series, wrong } of data.markers ?? []) {
+      if (wrong) this.drawWrong(ctx, index);
+      else this.drawMarker(ctx, index, data.series[series]);
+    }
     this.drawCursor();
   }
 
@@ -151,7 +161,7 @@ export class SeriesPlot {
     ctx.fillStyle = colours.muted;
     ctx.textAlign = "left";
     for (const index of labelled(this.view, inner, LABEL)) {
-      const name = short(ctx, this.data.names[index], LABEL - 12);
+      const name = short(ctx, this.options.labelOf?.(index) ?? this.data.names[index], LABEL - 12);
       const wide = ctx.measureText(name).width;
       ctx.fillRect(Math.round(this.x(index)), bottom, 1, 4);
       ctx.fillText(name, Math.min(this.x(index) - wide / 2, this.width - wide - 2), bottom + 14);
@@ -212,6 +222,14 @@ export class SeriesPlot {
     ctx.fill();
   }
 
+  drawWrong(ctx, index) {
+    if (index < this.view[0] || index > this.view[1]) return;
+    ctx.fillStyle = this.colours.critical;
+    ctx.textAlign = "center";
+    ctx.fillText("✖", this.x(index), this.height - FLOOR - 7);
+    ctx.textAlign = "left";
+  }
+
   moveTo(index, aloud = false) {
     this.cursor = this.count ? index : null;
     if (index !== null && (index < this.view[0] || index > this.view[1])) {
@@ -228,8 +246,9 @@ export class SeriesPlot {
     const { names, series, markers = [] } = this.data;
     return [
       ["", names[index]],
-      ...series.map(({ name, values }) => [name, (values[index] ?? null) === null ? "– (not recorded)" : this.options.exact(values[index])]),
-      ...markers.filter((marker) => marker.index === index).map(({ name }) => ["▼", name]),
+      ...(this.options.more?.(index) ?? []),
+      ...series.filter(({ silent }) => !silent).map(({ name, values }) => [name, (values[index] ?? null) === null ? "– (not recorded)" : this.options.exact(values[index])]),
+      ...markers.filter((marker) => marker.index === index && marker.name).map(({ name }) => ["▼", name]),
     ];
   }
 
@@ -244,6 +263,7 @@ export class SeriesPlot {
       ctx.fillRect(Math.min(drag.from, drag.to), TOP, Math.abs(drag.from - drag.to), this.height - TOP - FLOOR);
       ctx.globalAlpha = 1;
     }
+    this.drawMarked(ctx);
     this.tip.hidden = cursor === null;
     if (cursor === null) return;
     const x = this.x(cursor);
@@ -257,6 +277,16 @@ export class SeriesPlot {
     this.tip.replaceChildren(...this.lines(cursor).map(([name, text], place) => h(place ? "div" : "strong", {}, name ? h("span", { class: "label" }, `${name} `) : null, text)));
     const left = x + 14 + this.tip.offsetWidth > this.width ? x - 14 - this.tip.offsetWidth : x + 14;
     this.tip.style.transform = `translate(${Math.max(0, left)}px, ${TOP + 6}px)`;
+  }
+
+  drawMarked(ctx) {
+    const { marked, view } = this;
+    if (marked === null || marked < view[0] || marked > view[1]) return;
+    ctx.fillStyle = this.colours.accent;
+    ctx.globalAlpha = 0.45;
+    ctx.fillRect(Math.round(this.x(marked)), TOP, 1, this.height - TOP - FLOOR);
+    ctx.globalAlpha = 1;
+    ctx.fillRect(this.x(marked) - 4, this.height - FLOOR, 9, 3);
   }
 }
 
