@@ -36,6 +36,7 @@ def trace(
     save_quota_bytes: int | str = 1_000_000_000,
     check_recompute: bool = False,
     lifetimes: str = "log",
+    lifetimes_every: int = 16,
 ) -> Recorder:
     """A recorder of this process's compiled programs: a context manager, or `start()` and `stop()`.
 
@@ -58,6 +59,7 @@ def trace(
         save_quota_bytes=save_quota_bytes,
         check_recompute=check_recompute,
         lifetimes=lifetimes,
+        lifetimes_every=lifetimes_every,
     )
     return Recorder(config)
 

@@ -61,6 +61,9 @@ class TraceConfig:
     lifetimes: str = "log"
     """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
     `tracer.LifetimeError` in the program there; ``off``."""
+    lifetimes_every: int = 16
+    """Follow storages in the first 8 steps, then in every N-th one: following costs some microseconds a tensor.
+    1: in all, as ``assert`` does."""
     check_recompute: bool = False
     """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;
     costs compile time: one estimate of the whole graph a swap. Nothing that is compiled changes."""
@@ -75,6 +78,7 @@ class TraceConfig:
         if self.steps is not None:
             _check_steps(self.steps)
         _check_number("every", self.every, 1)
+        _check_number("lifetimes_every", self.lifetimes_every, 1)
         _check_number("save_quota_bytes", self.save_quota_bytes, 0)
         if self.max_bytes_per_tensor is not None:
             _check_number("max_bytes_per_tensor", self.max_bytes_per_tensor, 1)
@@ -211,6 +215,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "args": _globs,
     "steps": _steps,
     "every": _number,
+    "lifetimes_every": _number,
     "max_bytes_per_tensor": _bytes,
     "save_quota_bytes": _bytes,
     "provenance": _flag,

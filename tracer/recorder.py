@@ -140,8 +140,10 @@ class Recorder:
         try:
             if self._saver is not None:
                 self._saver.quota_bytes = config.save_quota_bytes
-            if (config.lifetimes == "off") != (self.lifetimes is None):
+            if self.lifetimes is None or config.lifetimes == "off":
                 self.lifetimes = self._tracker()
+            else:
+                self.lifetimes.every = 1 if self.asserts_lifetimes else config.lifetimes_every
             if self._hook is not None:
                 self._hook.configure(config)
         except Exception as error:
@@ -156,7 +158,8 @@ class Recorder:
         self.stop()
 
     def _tracker(self) -> Tracker | None:
-        return Tracker(running_call, time.perf_counter_ns) if self.config.lifetimes != "off" else None
+        every = 1 if self.asserts_lifetimes else self.config.lifetimes_every
+        return Tracker(running_call, time.perf_counter_ns, every) if self.config.lifetimes != "off" else None
 
     # What the hooks call.
 
@@ -400,7 +403,7 @@ class Recorder:
     def _write_growth(self) -> None:
         """After the last lifetimes: what its garbage collection frees did not die in the program."""
         if self.lifetimes is not None and self._launches:
-            self._write(find_growth(list(self.lifetimes.live.values()), self._steps.last))
+            self._write(find_growth(list(self.lifetimes.storages()), self._steps.last))
 
     def _write_overhead(self) -> None:
         self._write(

@@ -87,6 +87,9 @@ def run(
     lifetimes: Annotated[
         str, typer.Option(metavar="MODE", help="Births and deaths of the tensors' storages: log, assert or off.")
     ] = "log",
+    lifetimes_every: Annotated[
+        str, typer.Option(metavar="N", help="Follow births and deaths in the first 8 steps, then in every N-th one.")
+    ] = "16",
     assert_lifetimes: Annotated[
         bool, typer.Option("--assert-lifetimes", help="Raise in the program where a storage does not live as expected.")
     ] = False,
@@ -106,7 +109,7 @@ def run(
         "level": level, "kernels": kernels, "args": args, "steps": steps or None, "every": every,
         "max_bytes_per_tensor": max_bytes_per_tensor or None, "verify_before": verify_before,
         "save_quota_bytes": save_quota, "provenance": provenance, "check_recompute": check_recompute,
-        "lifetimes": "assert" if assert_lifetimes else lifetimes,
+        "lifetimes": "assert" if assert_lifetimes else lifetimes, "lifetimes_every": lifetimes_every,
     }  # fmt: skip
     result = _record(command, out, fresh_cache, settings)
     if result.logs:
@@ -196,6 +199,30 @@ def report(
 
     with open_trace(trace) as opened:
         _write_report(opened, out, redact)
+
+
+@app.command()
+def export(
+    trace: Trace,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz.",
+        ),
+    ],
+    table: Annotated[
+        str, typer.Option(metavar="NAME", help="csv, parquet: which table; storages has a row for each storage.")
+    ] = "storages",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write.")] = None,
+) -> None:
+    """Tables of a trace for other programs."""
+    from viewer.export import export as write
+    from viewer.store.open import open_trace
+
+    with open_trace(trace) as opened:
+        path, rows = write(opened, to, table, out)
+    typer.echo(f"{path} ({rows:,} rows)")
 
 
 @app.command()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import Any
 
 import torch
 
@@ -24,7 +25,9 @@ from tests.capture.logs import Trace
 from tracer.recorder import current
 
 TURNS, WARM_TURNS, STEPS = 30, 5, 10
-WAYS = ("off", "again", "launches", "values", "verify")
+WAYS = ("off", "again", "launches", "lifetimes", "values", "verify")
+NEVER = 2**40
+"""Of steps between two whose storages are followed."""
 Step = Callable[[], None]
 
 
@@ -67,13 +70,18 @@ def in_turns(folder: Path) -> dict[str, list[float]]:
     code: dict[str, list[tuple[FunctionType, CodeType]]] = {}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     code["off"] = code["again"] = [(function, function.__code__) for function in functions]
-    with tracer.trace(folder):
-        for way, settings in (("launches", {}), ("values", {"level": "values"}), ("verify", {"verify_before": True})):
+    with tracer.trace(folder) as recorder:
+        ways: dict[str, dict[str, Any]] = {
+            "launches": {}, "lifetimes": {}, "values": {"level": "values"}, "verify": {"verify_before": True}
+        }  # fmt: skip
+        for way, settings in ways.items():
             tracer.configure(**settings)
             code[way] = [(function, function.__code__) for function in functions]
         for turn in range(TURNS + WARM_TURNS):
             for way in WAYS[turn % len(WAYS) :] + WAYS[: turn % len(WAYS)]:
                 set_code(code[way])
+                if recorder.lifetimes is not None:
+                    recorder.lifetimes.every = 1 if way == "lifetimes" else NEVER
                 elapsed = timed_ms(step, way not in ("off", "again"))
                 if turn >= WARM_TURNS:
                     times[way].append(elapsed)

@@ -33,7 +33,8 @@ def expected_lifetimes(
 ) -> list[list[Expected]]:
     """For each function of `source`, what is expected of the storages that it makes.
 
-    `sites` are its launch sites with their scheduler nodes; `schedule` is that of the graph; where it names the buffers of a storage, its word is kept beside the wrapper's.
+    `sites` are its launch sites with their scheduler nodes; `schedule` is that of the graph: where it names the
+    buffers of a storage, its word is kept beside the wrapper's.
     """
     result = []
     for name, function in wrapper_functions(source.tree):

@@ -147,15 +147,21 @@ class GraphHooks:
                     call.mark = self._sink.timer.wanted(call)
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
                 call.read = reads.read if call.state != "captured" else reads.read_captured
-            if self._sink.lifetimes is not None:
-                place = (self._graph, function) if call.state != "captured" else None
-                call.life, call.meet = Life(call.number, call.step, place), self.meet
+            lifetimes = self._sink.lifetimes
+            if lifetimes is not None and lifetimes.wants(call.step):
+                self._follow(call, parent)
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
         call.start_ns = perf_counter_ns()
         call.cost_ns = call.start_ns - entered
         return call
+
+    def _follow(self, call: Call, parent: Call | None) -> None:
+        place = (self._frame, self._phase, call.function) if call.state != "captured" else None
+        call.life, call.meet = Life(call, place), self.meet
+        if parent is not None and parent.life is not None:
+            parent.life.child = call.life
 
     def _enter(self) -> int:
         return self._sink.enter(self._frame, self._phase)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import getweakrefs, ref
 
 from tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
 from tracer.runtime.expected import Expected, compare, in_words, to_record
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 MOST_LAYOUTS = 512
 """Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
 STALE = 4096
+FIRST_STEPS = 8
+"""Followed whatever `every` says: most of what goes wrong shows in them."""
+
+_layout_numbers = count()
 
 Entry = int | tuple[int | None, int | None, int, int] | None
 """A tensor that was met: the bytes of a storage that no call has met before; (calls back, call of an earlier step,
@@ -44,52 +48,58 @@ class Place:
     """The launch site that returned them."""
 
 
-class Storage(ref):  # type: ignore[type-arg]
+@dataclass(frozen=True)
+class Storage:
     """A storage that is alive, and which one it was to the call that met it first."""
-
-    __slots__ = ("index", "key", "owner", "storage_bytes")
 
     owner: Life
     index: int
-    key: int
-    storage_bytes: int
-
-
-class Given(Storage):
-    """A storage that came in from outside of compiled code."""
-
-    __slots__ = ()
+    reference: ref[Any]
+    """To torch's object for it."""
+    is_given: bool
+    """It came in from outside of compiled code."""
 
 
 class Life:
     """The storages of one call."""
 
-    __slots__ = ("call", "count", "events", "known", "place", "step")
+    __slots__ = ("call", "child", "count", "events", "known", "place", "rows", "step")
 
-    def __init__(self, call: int, step: int, place: tuple[int, int] | None = None) -> None:
-        self.call, self.step = call, step
+    def __init__(self, call: Call, place: tuple[object, ...] | None = None) -> None:
+        self.call, self.step = call.number, call.step
         self.place = place
-        """The graph and its function; None: the call is captured, its storages are the CUDA graph's."""
+        """The same for calls that repeat from step to step, compiled anew or not; None: the call is captured, its
+        storages are the CUDA graph's."""
+        self.rows: list[int] | None = call.rows
+        """None: the call has ended."""
+        self.child: Life | None = None
+        """Of the call that runs inside this one."""
         self.count = 0
         self.events: list[Event] = []
         self.known: dict[int, int] = {}
-        """Storages that other calls met first, by the `id` of their `Storage`: which storage of this call it is."""
+        """Storages that other calls met first, by the `id` of the reference: which storage of this call it is."""
 
     def end(self) -> None:
         """Its storages may live on, and this with them."""
+        self.rows = self.child = None
         self.events, self.known = [], {}
 
 
 class Tracker:
     """The storages that compiled calls of this process have met and that are alive."""
 
-    def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int]) -> None:
-        self._running, self._clock = running, clock
-        self.live: dict[int, Storage] = {}
-        """By the `id` of torch's object for the storage."""
-        self._by_address: dict[int, Storage] = {}
+    def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int], every: int = 1) -> None:
+        """After the first steps, `every` so many are followed."""
+        self._running, self._clock, self.every = running, clock, every
+        self._live: dict[int, tuple[Life, int, ref[Any], bool]] = {}
+        """The fields of a `Storage`, by the `id` of its reference."""
+        self._by_address: dict[int, ref[Any]] = {}
         self._outside: list[tuple[int, int, int]] = []
-        self._layouts = count()
+        self._callback = self._on_death
+
+    def wants(self, step: int) -> bool:
+        """Whether calls of `step` are followed."""
+        return step < FIRST_STEPS or step % self.every == 0
 
     def batch(self, calls: Sequence[Call]) -> Lifetimes | None:
         """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
@@ -106,13 +116,14 @@ class Tracker:
             allocator=AllocatorCurve([], [], [], []),
         )
 
+    def storages(self) -> list[Storage]:
+        """All that are alive."""
+        return [Storage(*fields) for fields in list(self._live.values())]
+
     def alive(self, wanted: Collection[int], call: Call) -> dict[int, Any]:
         """torch's objects for those of the storages that `call` met first that are alive, by their number there."""
-        mine = [entry for entry in list(self.live.values()) if entry.owner is call.life and entry.index in wanted]
-        return {entry.index: storage for entry in mine if (storage := entry()) is not None}
-
-    def layout_number(self) -> int:
-        return next(self._layouts)
+        mine = [one for one in self.storages() if one.owner is call.life and one.index in wanted]
+        return {one.index: storage for one in mine if (storage := one.reference()) is not None}
 
     def meet(self, call: Call, number: int, place: Place, values: Sequence[Any]) -> None:
         """`call` meets the tensors `values` at the place `number` of its graph."""
@@ -120,7 +131,7 @@ class Tracker:
         if life is None:
             return
         if place.kind == "allocated":
-            entries: list[Any] = [self._add(life, value.untyped_storage(), Storage) for value in values]
+            entries: list[Any] = [self._add(life, value.untyped_storage()) for value in values]
         elif place.kind == "input":
             entries = [self._input(life, value) for value in values]
         else:
@@ -131,13 +142,14 @@ class Tracker:
             ]
         life.events.append((number, len(call.rows), *entries))
 
-    def _add(self, life: Life, storage: Any, kind: type[Storage]) -> int:
-        found = kind(storage, self._on_death)
-        found.owner, found.index, found.key = life, life.count, id(storage)
-        found.storage_bytes = size = storage.nbytes()
+    def _add(self, life: Life, storage: Any, is_given: bool = False) -> Any:
+        found = ref(storage, self._callback)
+        self._live[id(found)] = (life, life.count, found, is_given)
         life.count += 1
-        self.live[found.key] = found
-        return size  # type: ignore[no-any-return]
+        return storage.nbytes()
+
+    def _find(self, storage: Any) -> ref[Any] | None:
+        return next((found for found in getweakrefs(storage) if id(found) in self._live), None)
 
     def _input(self, life: Life, value: Any) -> Any:
         try:
@@ -147,28 +159,28 @@ class Tracker:
         found = self._by_address.get(address)
         if found is None or (storage := found()) is None or storage.data_ptr() != address:
             storage = value.untyped_storage()
-            found = self.live.get(id(storage))
+            found = self._find(storage)
             if found is None:
-                return (str(storage.device), self._add(life, storage, Given))
+                return (str(storage.device), self._add(life, storage, is_given=True))
             if storage.data_ptr() == address != 0:
                 self._remember(address, found)
-        return self._known(life, found)
+        return self._known(life, found, storage)
 
-    def _remember(self, address: int, found: Storage) -> None:
+    def _remember(self, address: int, found: ref[Any]) -> None:
         """Where a storage lies; one that is gone or has moved is told by looking at it again."""
-        if len(self._by_address) > STALE + 2 * len(self.live):
+        if len(self._by_address) > STALE + 2 * len(self._live):
             self._by_address.clear()
         self._by_address[address] = found
 
-    def _known(self, life: Life, found: Storage) -> Entry:
-        if found.owner is life or id(found) in life.known:
+    def _known(self, life: Life, found: ref[Any], storage: Any) -> Entry:
+        owner, index, _, _ = self._live[id(found)]
+        if owner is life or id(found) in life.known:
             return None
         life.known[id(found)] = life.count
         life.count += 1
-        owner = found.owner
         if owner.step == life.step:
-            return (life.call - owner.call, None, found.index, found.storage_bytes)
-        return (None, owner.call, found.index, found.storage_bytes)
+            return (life.call - owner.call, None, index, storage.nbytes())
+        return (None, owner.call, index, storage.nbytes())
 
     def _returned(self, life: Life, name: str, value: Any) -> Iterator[tuple[str, str, Entry]]:
         if isinstance(value, (list, tuple)):
@@ -179,29 +191,36 @@ class Tracker:
             storage = value.untyped_storage()
         except (AttributeError, RuntimeError, NotImplementedError):
             return
-        found = self.live.get(id(storage))
-        entry = self._add(life, storage, Storage) if found is None else self._known(life, found)
+        found = self._find(storage)
+        entry = self._add(life, storage) if found is None else self._known(life, found, storage)
         if entry is not None:
             yield name, str(storage.device), entry
 
-    def _on_death(self, found: Any) -> None:
+    def _on_death(self, found: ref[Any]) -> None:
         """Called by Python at the moment of the death, on whatever thread, in whatever code; raises nothing."""
         try:
-            self.live.pop(found.key, None)
-            call = self._running()
-            is_seen = False
-            while call is not None:
-                life = call.life
-                if life is not None:
-                    index = found.index if found.owner is life else life.known.pop(id(found), None)
-                    if index is not None:
-                        life.events.append((-1 - index, len(call.rows)))
-                        is_seen = True
-                call = call.parent
-            if not is_seen:
-                self._outside.append((found.owner.call, found.index, self._clock()))
+            life, index, _, _ = self._live.pop(id(found))
+            if life.rows is not None and life.child is None:
+                life.events.append((-1 - index, len(life.rows)))
+            else:
+                self._death_elsewhere(life, index, id(found))
         except Exception:  # the interpreter may be shutting down
             return
+
+    def _death_elsewhere(self, owner: Life, index: int, key: int) -> None:
+        """Of what another call than the innermost one made, which calls around it may know too."""
+        call = self._running()
+        is_seen = False
+        while call is not None:
+            life = call.life
+            if life is not None:
+                known = index if owner is life else life.known.pop(key, None)
+                if known is not None:
+                    life.events.append((-1 - known, len(call.rows)))
+                    is_seen = True
+            call = call.parent
+        if not is_seen:
+            self._outside.append((owner.call, index, self._clock()))
 
 
 class Layouts:
@@ -230,12 +249,14 @@ class Layouts:
             if len(self._numbers) >= MOST_LAYOUTS:
                 self._numbers.clear()
                 self.problems.clear()
-            number = self._numbers[key] = tracker.layout_number()
+            number = self._numbers[key] = next(_layout_numbers)
             layout = _Builder(number, self._graph, call.function, self._places).build(call.life.events)
             write(layout)
             if call.state != "raised" and call.function < len(self._expected):
                 self._compare(call, layout, tracker, write)
         call.life.end()
+        if call.parent is not None and call.parent.life is not None:
+            call.parent.life.child = None
         return number
 
     def _compare(
