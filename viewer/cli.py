@@ -226,6 +226,30 @@ def export(
 
 
 @app.command()
+def export(
+    trace: Trace,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz.",
+        ),
+    ],
+    table: Annotated[
+        str, typer.Option(metavar="NAME", help="csv, parquet: which table; storages has a row for each storage.")
+    ] = "storages",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write.")] = None,
+) -> None:
+    """Tables of a trace for other programs."""
+    from viewer.export import export as write
+    from viewer.store.open import open_trace
+
+    with open_trace(trace) as opened:
+        path, rows = write(opened, to, table, out)
+    typer.echo(f"{path} ({rows:,} rows)")
+
+
+@app.command()
 def tensor(
     trace: Trace,
     tensor_id: Annotated[

@@ -13,6 +13,7 @@ from tests.viewer.memory_logs import NEW, calls_of, forward, layout, lifetimes, 
 from tests.viewer.memory_records import growth, mismatch, recompute
 from tests.viewer.synthetic import LogBuilder, compile_records, run
 from tests.viewer.value_logs import Program
+from tracer import records as schema
 from viewer.findings import all_findings
 from viewer.queries.memory_mismatches import left_behind, lifetime_mismatches, recompute_detail, recompute_mismatches
 from viewer.queries.rows import Finding
@@ -123,7 +124,7 @@ def gap_log(scratch: int, expected: int = 4 << 20) -> LogBuilder:
     log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
     log.record(calls_of(0, program, 0, start_of(0))).record(logs.schedule(0, buffers, {}, 1))
     log.record(layout(0, 0, storages, [])).record(lifetimes([0], [0]))
-    return log.record(logs.schema.End("exit", start_of(9)))
+    return log.record(schema.End("exit", start_of(9)))
 
 
 def test_a_peak_over_the_estimate(opened: Open) -> None:
@@ -215,7 +216,7 @@ def broken(after: int = 2, dead: bool = True) -> LogBuilder:
     met: list[Any] = [("arg0_1", "input", 4096, 0, (1, None, 0)), ("arg1_1", "input", 1024, 0, (1, None, 1))]
     log.record(layout(1, 1, met, [(0, 1)]))
     log.record(lifetimes([0, 1], [0, 1], [(0, 1, start_of(0) + 8_000)] if dead else []))
-    return log.record(logs.schema.End("exit", start_of(9)))
+    return log.record(schema.End("exit", start_of(9)))
 
 
 def test_what_a_graph_break_keeps_alive(opened: Open) -> None:
@@ -251,10 +252,10 @@ def test_several_calls_of_one_graph_in_a_step_leave_what_they_leave(opened: Open
     for step in range(4):
         for half in range(2):
             log.record(calls_of(2 * step + half, forward(), step, start_of(step) + half * 4_000))
-        log.record(logs.schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
     calls = list(range(8))
     log.record(logs.forward_layout()).record(lifetimes(calls, [0] * 8)).record(
         growth([(call, 3) for call in calls[:6]])
     )
-    (finding,) = all_findings(opened(log.record(logs.schema.End("exit", start_of(9)))))
+    (finding,) = all_findings(opened(log.record(schema.End("exit", start_of(9)))))
     assert finding.evidence["bytes_per_step"] == 2 * 1024

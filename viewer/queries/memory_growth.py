@@ -63,7 +63,7 @@ def growth(trace: Trace) -> list[GrowthRow] | None:
     rows = []
     for group in _grouped(found):
         steps = _last_steps(trace, group[0], {row.step for row in group})
-        if len(steps) >= LEAST_STEPS and len(steps) > _longest_kept(trace, group[0]):
+        if len(steps) >= LEAST_STEPS and steps[-1] - steps[0] + 1 > _longest_kept(trace, group[0]):
             rows.append(_growth(trace, [row for row in group if row.step in set(steps)], steps))
     return sorted(rows, key=lambda row: -row.bytes_per_step)
 
@@ -77,8 +77,8 @@ def _grouped(rows: Sequence[LeftBehindRow]) -> list[list[LeftBehindRow]]:
 
 
 def _last_steps(trace: Trace, of: LeftBehindRow, left: set[int]) -> list[int]:
-    """The last steps in which the graph ran and that left the buffer, without a gap. What the last step made is no
-    earlier step's, unless another one had begun."""
+    """The last steps in which the graph was followed and that left the buffer, without a gap. What the last step made
+    is no earlier step's, unless another one had begun."""
     ran = [step for (step,) in sql.rows(trace, _STEPS, [of.graph, of.function])]
     if ran and ran[-1] not in left:
         ran.pop()
