@@ -10,6 +10,15 @@ torch._inductor.debug.set_kernel_post_grad_provenance_tracing  2.11, 2.13 (2.9: 
 torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info  2.11, 2.13
 torch._inductor.codegen.wrapper.PythonWrapperCodegen.writeline  2.11, 2.13
 torch._inductor.scheduler.Scheduler.codegen                 2.11, 2.13
+torch._inductor.scheduler.Scheduler.nodes, .name_to_buf, .name_to_fused_node  2.11, 2.13
+torch._inductor.memory.prepare_planning_info                2.11, 2.13 (these three: without them no estimate)
+torch._inductor.memory.estimate_peak_memory_allocfree       2.11, 2.13
+torch._inductor.memory.compute_memory_timeline              2.11, 2.13
+torch._inductor.virtualized.V.graph: GraphLowering's inputs, constants, removed_buffers, sizevars  2.11, 2.13
+torch._inductor.ir.MemoryCheckKernel (its name)             2.11, 2.13
+torch._inductor.comms.config_comms                          2.11, 2.13 (these two: without them no recompute check)
+torch._inductor.comms_debug._debug_iterative_memory_recompute, print  2.11, 2.13
+torch._inductor.config_comms.reorder_iterative_debug_memory_recompute, *_peak_memory_budget  2.11, 2.13
 torch._inductor.runtime.cache_dir_utils.cache_dir           2.11, 2.13
 torch._inductor.config.trace.provenance_tracking_level      2.11, 2.13
 torch.utils._config_module.ConfigModule._config, ._is_default  2.11, 2.13
