@@ -62,7 +62,7 @@ class TraceConfig:
     """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
     `tracer.LifetimeError` in the program there; ``off``."""
     lifetimes_every: int = 16
-    """Follow storages in the first 8 steps, then in every N-th one: following costs some microseconds a tensor.
+    """Follow storages in the first 8 calls of a graph, then in every N-th step: it costs some microseconds a tensor.
     1: in all, as ``assert`` does."""
     check_recompute: bool = False
     """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;

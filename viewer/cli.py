@@ -88,7 +88,7 @@ def run(
         str, typer.Option(metavar="MODE", help="Births and deaths of the tensors' storages: log, assert or off.")
     ] = "log",
     lifetimes_every: Annotated[
-        str, typer.Option(metavar="N", help="Follow births and deaths in the first 8 steps, then in every N-th one.")
+        str, typer.Option(metavar="N", help="Follow births and deaths in the first 8 calls of a graph, then in every N-th step.")
     ] = "16",
     assert_lifetimes: Annotated[
         bool, typer.Option("--assert-lifetimes", help="Raise in the program where a storage does not live as expected.")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tracer.runtime.values import Plan, Reading
 
 NO_END = -1
+FIRST_CALLS = 8
+"""Of a graph, whose storages are followed in any case: most of what goes wrong shows in them."""
 MOST_SIZES = 256
 """Of one launch site: a service with dynamic shapes may meet a new one with each request."""
 
@@ -129,6 +131,7 @@ class GraphHooks:
         """None once every site of a graph without dynamic sizes has been looked at."""
         self._seen: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
         self._places = places
+        self._calls = 0
         self._layouts = Layouts(graph.graph, places, expected)
 
     def begin(self, function: int, plan: int = 0) -> Call:
@@ -148,7 +151,7 @@ class GraphHooks:
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
                 call.read = reads.read if call.state != "captured" else reads.read_captured
             lifetimes = self._sink.lifetimes
-            if lifetimes is not None and lifetimes.wants(call.step):
+            if lifetimes is not None and self._wants_lifetimes(lifetimes, call, parent):
                 self._follow(call, parent)
         except Exception as error:
             self._sink.failed("begin", error)
@@ -156,6 +159,12 @@ class GraphHooks:
         call.start_ns = perf_counter_ns()
         call.cost_ns = call.start_ns - entered
         return call
+
+    def _wants_lifetimes(self, lifetimes: Tracker, call: Call, parent: Call | None) -> bool:
+        if parent is not None and parent.graph == call.graph:  # a part of its parent
+            return parent.life is not None
+        self._calls += 1
+        return self._calls <= FIRST_CALLS or call.step % lifetimes.every == 0
 
     def _follow(self, call: Call, parent: Call | None) -> None:
         place = (self._frame, self._phase, call.function) if call.state != "captured" else None

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 MOST_LAYOUTS = 512
 """Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
 STALE = 4096
-FIRST_STEPS = 8
-"""Followed whatever `every` says: most of what goes wrong shows in them."""
 
 _layout_numbers = count()
 
@@ -89,17 +87,13 @@ class Tracker:
     """The storages that compiled calls of this process have met and that are alive."""
 
     def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int], every: int = 1) -> None:
-        """After the first steps, `every` so many are followed."""
+        """After the first calls of a graph, those of steps that `every` divides are followed."""
         self._running, self._clock, self.every = running, clock, every
         self._live: dict[int, tuple[Life, int, ref[Any], bool]] = {}
         """The fields of a `Storage`, by the `id` of its reference."""
         self._by_address: dict[int, ref[Any]] = {}
         self._outside: list[tuple[int, int, int]] = []
         self._callback = self._on_death
-
-    def wants(self, step: int) -> bool:
-        """Whether calls of `step` are followed."""
-        return step < FIRST_STEPS or step % self.every == 0
 
     def batch(self, calls: Sequence[Call]) -> Lifetimes | None:
         """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
