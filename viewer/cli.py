@@ -88,7 +88,7 @@ def run(
         str, typer.Option(metavar="MODE", help="Births and deaths of the tensors' storages: log, assert or off.")
     ] = "log",
     lifetimes_every: Annotated[
-        str, typer.Option(metavar="N", help="Follow births and deaths in the first 8 calls of a graph, then in every N-th step.")
+        str, typer.Option(metavar="N", help="Births and deaths in the first 8 calls of a graph, then every N-th step.")
     ] = "16",
     assert_lifetimes: Annotated[
         bool, typer.Option("--assert-lifetimes", help="Raise in the program where a storage does not live as expected.")
@@ -199,30 +199,6 @@ def report(
 
     with open_trace(trace) as opened:
         _write_report(opened, out, redact)
-
-
-@app.command()
-def export(
-    trace: Trace,
-    to: Annotated[
-        str,
-        typer.Option(
-            metavar="FORM",
-            help="csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz.",
-        ),
-    ],
-    table: Annotated[
-        str, typer.Option(metavar="NAME", help="csv, parquet: which table; storages has a row for each storage.")
-    ] = "storages",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write.")] = None,
-) -> None:
-    """Tables of a trace for other programs."""
-    from viewer.export import export as write
-    from viewer.store.open import open_trace
-
-    with open_trace(trace) as opened:
-        path, rows = write(opened, to, table, out)
-    typer.echo(f"{path} ({rows:,} rows)")
 
 
 @app.command()
