@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from viewer import assets, contexts, pages, rendering, report_values
+from viewer import assets, contexts, pages, rendering, report_memory, report_values
 from viewer.addresses import Request
 from viewer.highlight import Line, highlight
 from viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
@@ -43,6 +43,7 @@ class Contents:
     calls: list[tuple[int, list[int]]] = field(default_factory=list)
     """Of every call which panels describe it, and its launches."""
     values: report_values.Values = field(default_factory=report_values.Values)
+    memory: report_memory.Memory = field(default_factory=report_memory.Memory)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -60,6 +61,8 @@ def render_report(trace: Trace, *, redact: bool = False) -> str:
         "panels": [[without_values(page) for page in panels] for panels in contents.panels],
         "values": contents.values.launches if contents.values.recorded else None,
         "plots": report_values.plots(contents.values),
+        "memory": report_memory.plots(contents.memory),
+        "live": contents.memory.live,
         "calls": contents.calls,
         "spans": {f"{detail.row.log} {detail.row.compile_id}": detail.spans for detail in contents.compiles},
         "wrappers": code,
@@ -106,6 +109,14 @@ def collect(trace: Trace) -> Contents:
             contents.compiles.append(detail)
     described = (page for panels in contents.panels for page in panels)
     contents.values = report_values.collect(trace, contents.overview.findings, described)
+    contents.memory = report_memory.collect(trace, contents.overview.findings)
+    if contents.memory.run is not None:
+        there = len(contents.memory.run.graphs) + contents.memory.run.graphs_left
+        say_left_out(contents, there, len(contents.memory.graphs), "memory curves of graphs")
+        for row, timeline in contents.steps:
+            curve = pages.live_page(trace, timeline, report_memory.LIVE_WIDTH)
+            if curve is not None:
+                contents.memory.live[f"{row.log} {row.step}"] = curve
     say_left_out(contents, len(contents.values.rows), len(contents.values.kernels), "kernels")
     if contents.values.recorded:
         contents.left_out.append("values of most launches, versions of most buffers")

@@ -93,6 +93,14 @@ export function recomputePlot(detail) {
   return { label: "Memory figures around a swap", names: detail.snode, series: known(series), markers, more };
 }
 
+/** The first point of every step in view, of every n-th where there are many. */
+export function stepLabels([first, last], width, least, stepAt) {
+  const firsts = [];
+  for (let point = first; point <= last; point++) if (point === first || stepAt(point) !== stepAt(point - 1)) firsts.push(point);
+  const every = Math.max(1, Math.ceil((firsts.length * least) / Math.max(width, 1)));
+  return firsts.filter((_, index) => index % every === 0);
+}
+
 /** Live bytes over steps that are equally wide. */
 export function runPlot(curve) {
   const count = curve.high_bytes.length;
@@ -104,14 +112,15 @@ export function runPlot(curve) {
     return Math.round((place(point) - step) * (end - curve.start_ns[step]));
   };
   const series = [
-    { key: "live", name: "live, the most", colour: "accent", filled: true, values: curve.high_bytes },
+    { key: "live", name: "live", colour: "accent", filled: true, values: curve.high_bytes },
     { key: "line", name: "", colour: "accent", values: curve.high_bytes, silent: true },
-    { key: "low", name: "live, the least", colour: "accent", dash: "dotted", values: curve.low_bytes },
+    { key: "low", name: "the least of each point", colour: "accent", dash: "dotted", values: curve.low_bytes },
     { key: "made", name: "made by compiled calls", colour: "estimated", values: curve.made_bytes },
   ];
   const top = curve.high_bytes.reduce((best, value, index) => (value > curve.high_bytes[best] ? index : best), 0);
   const names = curve.high_bytes.map((_, point) => `step ${curve.steps[stepAt(point)]} +${formatNs(inside(point))}`);
   const label = (point) => `step ${curve.steps[stepAt(point)]}`;
   const markers = count ? [{ index: top, key: "line", name: "peak" }] : [];
-  return { label: "Live bytes over the steps", names, series, markers, labelOf: label, stepAt: (point) => curve.steps[stepAt(point)], more: () => [] };
+  const labelsIn = (view, width, least) => stepLabels(view, width, least, stepAt);
+  return { label: "Live bytes over the steps", labelsIn, names, series, markers, labelOf: label, stepAt: (point) => curve.steps[stepAt(point)], more: () => [] };
 }

@@ -34,6 +34,7 @@ function mount(box, full, context = {}) {
     remember: (view) => context.remember?.({ view }),
     more: (index) => full.more(index),
     labelOf: (index) => full.labelOf?.(index) ?? null,
+    labelsIn: (...asked) => full.labelsIn?.(...asked) ?? null,
   });
   const fill = () => legend.replaceChildren(...full.series.filter(({ silent }) => !silent).map(item));
   const item = (series) => {
@@ -121,7 +122,7 @@ export function mountRun(box, curve, context = {}) {
   }
 
   const made = mount(box, model, {
-    hide: [],
+    hide: ["low"],
     hint: context.fetch ? "drag: closer · double click: all · click: the step" : undefined,
     open: context.open && ((index) => context.open(model.stepAt(index))),
     remember({ view }) {

@@ -2,6 +2,7 @@
 import { codeBlock } from "#js/code.js";
 import { makeResizable } from "#js/panel_width.js";
 import { launchOf, parseRoute } from "#js/report_data.js";
+import { mountMemory } from "#js/memory_report.js";
 import { mountSpans } from "#js/spans_view.js";
 import { mountStep } from "#js/step_view.js";
 import { mountPlot } from "#js/value_plots.js";
@@ -37,6 +38,7 @@ async function fill(page, route) {
     box.append(lines ? codeBlock(lines, { prefix: `${route.page}#L` }) : "Left out of this report.");
   }
   for (const box of page.querySelectorAll("[data-plot]:empty")) mountPlot(box, data.plots[route.page], { root: "#" });
+  mountMemory(page, data.memory[route.page]);
   const view = page.querySelector(".step-view");
   if (view) showStep(view, route, data);
   else reveal(page, route);
@@ -57,6 +59,7 @@ function showStep(view, route, data) {
     step = mountStep(view, panel, timeline, {
       root: "#",
       window: null,
+      live: data.live[`${timeline.log} ${timeline.step}`] ?? null,
       missing: "Arguments and code of this launch were left out to keep the report small; the trace has them.",
       launch: (id) => launchOf(data, timeline, id),
       hrefOf: (id) => `#${route.page}&launch=${id}`,

@@ -12,7 +12,7 @@ const DASHES = { solid: [], dashed: [6, 4], dotted: [1.5, 3] };
  * where a value is not known; markers [{index, series, name}], `series` an index, each a ▼ over that point.
  * where a marker is `wrong` it is a ✖ on the axis. `least`: a value that the axis always reaches.
  * `options`: format(value) and exact(value) -> text; open(index) on a click; view [first, last] to begin with;
- * remember(view or null) when it changes; more(index) -> further lines of the tip; labelOf(index) on the axis.
+ * remember(view or null) when it changes; more(index) -> further lines of the tip; labelOf(index) on the axis, labelsIn(view, width, least) where.
  */
 export class SeriesPlot {
   constructor(box, data, options) {
@@ -160,7 +160,8 @@ export class SeriesPlot {
     ctx.fillRect(GUTTER, bottom, inner, 1);
     ctx.fillStyle = colours.muted;
     ctx.textAlign = "left";
-    for (const index of labelled(this.view, inner, LABEL)) {
+    const places = this.options.labelsIn?.(this.view, inner, LABEL) ?? labelled(this.view, inner, LABEL);
+    for (const index of places) {
       const name = short(ctx, this.options.labelOf?.(index) ?? this.data.names[index], LABEL - 12);
       const wide = ctx.measureText(name).width;
       ctx.fillRect(Math.round(this.x(index)), bottom, 1, 4);

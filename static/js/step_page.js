@@ -5,7 +5,7 @@ import { mountStep } from "#js/step_view.js";
 const SHARP_LAUNCHES = 20_000;
 const SHARP_WIDTH = 1_000_000;
 
-const { timeline, launch } = JSON.parse(document.getElementById("step-data").textContent);
+const { timeline, launch, live } = JSON.parse(document.getElementById("step-data").textContent);
 const panel = document.getElementById("panel");
 const path = `/steps/${timeline.step}`;
 
@@ -24,6 +24,8 @@ const timelineUrl = (values) => `${path}/timeline.json?${query(values)}`;
 const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
   root: "",
   window: (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width })),
+  live,
+  liveWindow: (start_ns, end_ns, width) => getJson(`/memory/live.json?${query({ start_ns, end_ns, width, device: live.device })}`),
   missing: "The server gave no answer about this launch.",
   launch: (id) => getJson(`/launches/${id}.json`),
   hrefOf: (id) => `${path}?${query({ launch: id })}`,

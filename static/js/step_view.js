@@ -11,7 +11,7 @@ import { healthBadge } from "#js/value_lines.js";
 
 /**
  * `source`: root, window(start, end, width), launch(id), hrefOf(launch), remember({launch, from, to, kernels}, push),
- * missing (what to say when there is no launch to show).
+ * live (bytes over its time, or null), liveWindow(start, end, width), missing (what to say when there is no launch to show).
  * Returns what the address can ask for.
  */
 export function mountStep(view, panel, timeline, source) {
@@ -26,6 +26,8 @@ export function mountStep(view, panel, timeline, source) {
   const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length) });
   const chart = new TimelineView(find(".timeline-box"), timeline, {
     fetchWindow: source.window,
+    live: source.live ?? null,
+    fetchLive: source.liveWindow,
     onSelect: (launch) => open(launch),
     onView: ({ start, end }) => {
       find(".view-span").textContent = formatNs(Math.round(end - start));

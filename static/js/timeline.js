@@ -4,12 +4,16 @@ import { debounce, h } from "#js/dom.js";
 import { formatNs, formatTick, plural } from "#js/format.js";
 import { NAMES } from "#js/health.js";
 import { GUTTER, drawPointer, drawTimeline, nsOf, themeColours } from "#js/timeline_draw.js";
+import { LiveLane } from "#js/timeline_live.js";
 import { MINIMAP, clamp, intervalsOf, layout, missingWindow, pan, pick, prepare, reveal, zoom } from "#js/timeline_model.js";
 
 const CLICK_SLACK_PX = 4;
 
 export class TimelineView {
-  /** `options`: onSelect(launch), onView(view), fetchWindow(start, end, width) or null when all data is here. */
+  /**
+   * `options`: onSelect(launch), onView(view), fetchWindow(start, end, width) or null when all data is here; live: bytes
+   * over the same time or null, fetchLive like fetchWindow.
+   */
   constructor(box, timeline, options = {}) {
     this.box = box;
     this.options = options;
@@ -18,7 +22,8 @@ export class TimelineView {
     this.view = { ...this.bounds };
     this.whole = prepare(timeline);
     this.data = this.whole;
-    Object.assign(this, layout(timeline));
+    this.live = options.live ? new LiveLane(options.live, this.origin, this.bounds) : null;
+    Object.assign(this, layout(timeline, this.live !== null));
     this.selected = null;
     this.matches = null;
     this.pointer = null;
@@ -98,7 +103,20 @@ export class TimelineView {
     this.options.onView?.(this.view);
   }
 
+  async fetchLive() {
+    const wanted = this.options.fetchLive && this.live?.missing(this.view);
+    if (!wanted) return;
+    const ticket = (this.fetchingLive = (this.fetchingLive ?? 0) + 1);
+    const curve = await this.options.fetchLive(
+      Math.floor(this.origin + wanted.start), Math.ceil(this.origin + wanted.end), Math.round(this.width * this.ratio),
+    );
+    if (ticket !== this.fetchingLive || !curve) return;
+    this.live.show(curve);
+    this.draw();
+  }
+
   async fetchDetail() {
+    this.fetchLive();
     const wanted = this.options.fetchWindow && missingWindow(this.data, this.view, this.bounds);
     if (!wanted) return;
     const ticket = ++this.fetching;
@@ -200,9 +218,18 @@ export class TimelineView {
     const label = formatTick(Math.max(0, Math.round(time)), (this.view.end - this.view.start) / this.width);
     drawPointer(this.overlay.getContext("2d"), { ...this.geometry(), x: pointer?.x ?? null, label });
     const found = pointer && !this.drag?.moved && this.under(pointer.x, pointer.y);
-    this.tip.hidden = !found;
+    const bytes = !found && pointer && !this.drag?.moved && this.liveLines(time);
+    this.tip.hidden = !found && !bytes;
     this.overlay.classList.toggle("pointing", Boolean(found) && hasLaunches(found.lane));
     if (found) this.showTip(found);
+    else if (bytes) this.fillTip(bytes);
+  }
+
+  /** What the curve of live bytes says under the pointer; null outside of it. */
+  liveLines(ns) {
+    const { x, y } = this.pointer;
+    const lane = this.lanes.find(({ kind }) => kind === "memory");
+    return lane && x >= GUTTER && y >= lane.y && y < lane.y + lane.height ? this.live.lines(ns) : null;
   }
 
   geometry() {
@@ -212,10 +239,15 @@ export class TimelineView {
   showTip({ lane, interval }) {
     const lines = hasLaunches(lane) ? launchLines(interval) : spanLines(interval);
     if (lane.kind === "health") lines.push(`worst output: ${NAMES[interval.health]}`);
+    this.fillTip(lines);
+  }
+
+  fillTip(lines) {
     this.tip.replaceChildren(...lines.map((line, index) => h(index ? "div" : "strong", {}, line)));
     const { x, y } = this.pointer;
     const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);
-    this.tip.style.transform = `translate(${Math.max(0, left)}px, ${y + 18}px)`;
+    const top = y + 18 + this.tip.offsetHeight > this.height + 24 ? y - this.tip.offsetHeight - 8 : y + 18;
+    this.tip.style.transform = `translate(${Math.max(0, left)}px, ${top}px)`;
   }
 }
 

@@ -2,11 +2,12 @@
 import { coloursOf } from "#js/colours.js";
 import { formatTick } from "#js/format.js";
 import { HEALTH_COLOURS, drawClass } from "#js/health_draw.js";
+import { drawLiveLane } from "#js/timeline_live.js";
 import { AXIS, GAP, MINIMAP, firstAt, healthStrip, intervalsOf, ticks } from "#js/timeline_model.js";
 
 export const GUTTER = 64;
 export const KINDS = ["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"];
-const NAMES = ["bg", "bg-2", "line", "line-2", "text", "muted", "accent", "critical", "bar-text", "span", "call"];
+const NAMES = ["estimated", "bg", "bg-2", "line", "line-2", "text", "muted", "accent", "critical", "bar-text", "span", "call"];
 
 export function themeColours(element) {
   return coloursOf(element, [...NAMES, ...HEALTH_COLOURS, ...KINDS.map((kind) => `kind-${kind}`)]);
@@ -38,6 +39,7 @@ export function drawTimeline(ctx, picture) {
     ctx.clip();
     if (lane.kind === "launches") drawLaunches(ctx, picture, lane);
     else if (lane.kind === "health") drawHealth(ctx, picture, lane);
+    else if (lane.kind === "memory") drawLive(ctx, picture, lane);
     else drawSpans(ctx, picture, lane);
     ctx.restore();
   }
@@ -140,6 +142,10 @@ function drawHealth(ctx, { data, view, width, colours }, lane) {
     const gap = to - from > 4 ? 1 : 0;
     drawClass(ctx, health, from, lane.y + 1, to - from - gap, lane.height - 2, colours);
   }
+}
+
+function drawLive(ctx, { live, view, width, colours }, lane) {
+  drawLiveLane(ctx, live, { lane, view, x: (ns) => xOf(ns, view, width), left: GUTTER, right: width, colours });
 }
 
 const widths = new Map();

@@ -1,11 +1,11 @@
 // The timeline without a screen: lanes, views, what is under a point. All times are ns from the start of the step.
 import { HEALTH, worse } from "#js/health.js";
 
-export const AXIS = 22, SPAN = 16, CALL = 20, LAUNCH = 34, STRIP = 14, GAP = 6, MINIMAP = 30;
+export const AXIS = 22, SPAN = 16, CALL = 20, LAUNCH = 34, STRIP = 14, GAP = 6, MINIMAP = 30, MEMORY = 64;
 const SHORTEST_VIEW = 200;
 
 /** Rows of the picture from top to bottom; viewer/rendering.py adds up the same heights. */
-export function layout(timeline) {
+export function layout(timeline, hasMemory = false) {
   const lanes = [];
   let y = AXIS + MINIMAP + GAP;
   const add = (lane) => {
@@ -27,6 +27,10 @@ export function layout(timeline) {
     if (timeline.launches.health?.length) add({ kind: "health", thread, height: STRIP, label: index ? "" : "health" });
     y += GAP;
   });
+  if (hasMemory) {
+    add({ kind: "memory", height: MEMORY, label: "memory" });
+    y += GAP;
+  }
   return { lanes, height: y };
 }
 
@@ -67,6 +71,7 @@ function interval(item, start, duration) {
 }
 
 export function intervalsOf(data, lane) {
+  if (lane.kind === "memory") return [];
   if (lane.kind === "launches" || lane.kind === "health") return data.launches.get(lane.thread) ?? [];
   if (lane.kind === "spans") return data.spans.filter(({ item }) => item.depth === lane.depth);
   return data.calls.filter(({ item }) => item.depth === lane.depth && item.thread === lane.thread);
