@@ -150,12 +150,9 @@ def mismatch_place(row: LifetimeMismatchRow, side: str) -> str:
     snode = row.expected_snode if side == "expected" else row.actual_snode
     kernel = row.expected_kernel if side == "expected" else row.actual_kernel
     if position is None:
-        is_death = row.kind.endswith("death")
-        return (
-            ("alive after the call" if is_death else "not to exist")
-            if side == "expected"
-            else ("never while it ran" if is_death else "never")
-        )
+        if row.kind.endswith("death"):
+            return "to outlive the call" if side == "expected" else "still alive after the call"
+        return "not to exist" if side == "expected" else "never"
     names = " · ".join(name for name in (snode, kernel) if name)
     return f"{names or 'the end'} (position {position})"
 
