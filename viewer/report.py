@@ -110,13 +110,7 @@ def collect(trace: Trace) -> Contents:
     described = (page for panels in contents.panels for page in panels)
     contents.values = report_values.collect(trace, contents.overview.findings, described)
     contents.memory = report_memory.collect(trace, contents.overview.findings)
-    if contents.memory.run is not None:
-        there = len(contents.memory.run.graphs) + contents.memory.run.graphs_left
-        say_left_out(contents, there, len(contents.memory.graphs), "memory curves of graphs")
-        for row, timeline in contents.steps:
-            curve = pages.live_page(trace, timeline, report_memory.LIVE_WIDTH)
-            if curve is not None:
-                contents.memory.live[f"{row.log} {row.step}"] = curve
+    collect_live(trace, contents)
     say_left_out(contents, len(contents.values.rows), len(contents.values.kernels), "kernels")
     if contents.values.recorded:
         contents.left_out.append("values of most launches, versions of most buffers")
@@ -131,6 +125,18 @@ def collect(trace: Trace) -> Contents:
 def say_left_out(contents: Contents, there: int, shown: int, what: str) -> None:
     if shown < there:
         contents.left_out.append(f"{there - shown:,} of {there:,} {what}")
+
+
+def collect_live(trace: Trace, contents: Contents) -> None:
+    """Live bytes below each timeline."""
+    if contents.memory.run is None:
+        return
+    shown, there = len(contents.memory.graphs), len(contents.memory.run.graphs) + contents.memory.run.graphs_left
+    say_left_out(contents, there, shown, "memory curves of graphs")
+    for step, timeline in contents.steps:
+        curve = pages.live_page(trace, timeline, report_memory.LIVE_WIDTH)
+        if curve is not None:
+            contents.memory.live[f"{step.log} {step.step}"] = curve
 
 
 def collect_steps(trace: Trace, contents: Contents) -> None:

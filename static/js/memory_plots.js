@@ -25,13 +25,17 @@ function mount(box, full, context = {}) {
   const legend = h("div", { class: "choices series-legend", role: "group", "aria-label": "Series" });
   const picture = h("div", { class: "plot" });
   const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag: closer · double click: all");
-  box.replaceChildren(h("div", { class: "plot-tools" }, legend, tools), picture);
+  const all = h("button", { type: "button", class: "show-all", hidden: !context.view, onclick: () => plot.look(null) }, "All");
+  box.replaceChildren(h("div", { class: "plot-tools" }, legend, tools, all), picture);
   const plot = new SeriesPlot(picture, dataOf(), {
     format: formatBytes,
     exact,
     open: context.open,
     view: context.view,
-    remember: (view) => context.remember?.({ view }),
+    remember(view) {
+      all.hidden = view === null;
+      context.remember?.({ view });
+    },
     more: (index) => full.more(index),
     labelOf: (index) => full.labelOf?.(index) ?? null,
     labelsIn: (...asked) => full.labelsIn?.(...asked) ?? null,
@@ -50,6 +54,7 @@ function mount(box, full, context = {}) {
   fill();
   return {
     plot,
+    all,
     replace(next) {
       full = next;
       plot.data = dataOf();
@@ -118,12 +123,13 @@ export function mountRun(box, curve, context = {}) {
     made.replace(model);
     made.plot.view = [0, made.plot.count - 1];
     made.plot.draw();
+    made.all.hidden = whole();
     context.remember?.({ steps: whole() ? null : [now.steps[0], now.steps.at(-1)] });
   }
 
   const made = mount(box, model, {
     hide: ["low"],
-    hint: context.fetch ? "drag: closer · double click: all · click: the step" : undefined,
+    hint: context.fetch ? "drag: closer · click: the step" : undefined,
     open: context.open && ((index) => context.open(model.stepAt(index))),
     remember({ view }) {
       if (!context.fetch) return;
@@ -134,5 +140,6 @@ export function mountRun(box, curve, context = {}) {
       }
     },
   });
+  made.all.hidden = whole();
   return made.plot;
 }

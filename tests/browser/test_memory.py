@@ -1,0 +1,157 @@
+"""Memory pages in a real browser: curves are read, looked closer at and compared, nodes opened, the report alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import Visit, serving
+from tests.viewer.memory_logs import training
+from tests.viewer.memory_records import growth, mismatch, recompute
+from viewer.report import render_report
+from viewer.store.open import Trace, open_trace
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def memory_trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    log = training(4, keep=9, allocator=True).record(recompute()).record(mismatch())
+    log.record(growth([(0, 4), (2, 4), (4, 4)]))
+    with open_trace(log.write(tmp_path_factory.mktemp("memory") / "memory.log")) as trace:
+        yield trace
+
+
+@pytest.fixture(scope="module")
+def memory_address(memory_trace: Trace) -> Iterator[str]:
+    with serving(memory_trace) as where:
+        yield where
+
+
+def test_a_curve_reads_exact_bytes_with_kernel_and_line(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/graphs/0/memory")
+    page.locator(".plot .picture").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    tip = page.locator(".plot .tip").inner_text()
+    for part in ("op1", "cpp_fused_relu_0", "model.py:11", "measured 1,536 B (1.5 kB)", "1 lifetimes", "measured peak"):
+        assert part in tip
+
+
+def test_a_click_on_a_node_changes_only_what_is_alive(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/graphs/0/memory?by=kind")
+    page.locator(".node-memory h2", has_text="Alive at op1").wait_for()
+    page.locator(".plot .picture").focus()
+    page.evaluate("document.querySelector('.plot').dataset.seen = 'yes'")
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.locator(".node-memory h2", has_text="Alive at op0").wait_for()
+    assert "snode=0" in page.url
+    assert "by=kind" in page.url
+    assert page.locator(".plot").get_attribute("data-seen") == "yes", "the curve was not drawn anew"
+    assert page.locator(".treemap .cell").count() == 3
+    page.locator(".tabs a", has_text="every buffer").click()
+    page.locator(".node-memory th", has_text="written by").wait_for()
+    page.go_back()
+    page.locator(".tabs a[aria-current]", has_text="by kind").wait_for()
+    page.go_back()
+    page.locator(".node-memory h2", has_text="Alive at op1").wait_for()
+
+
+def test_zoom_and_hidden_series_stand_in_the_address(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/graphs/0/memory")
+    page.get_by_label("measured", exact=True).uncheck()
+    assert "measured" in page.url
+    page.locator(".plot .picture").focus()
+    page.keyboard.press("End")
+    page.keyboard.press("+")
+    assert "from=1" in page.url
+    page.reload()
+    assert not page.get_by_label("measured", exact=True).is_checked()
+    page.locator(".plot .picture").focus()
+    page.keyboard.press("0")
+    assert "from=" not in page.url
+
+
+def test_two_graphs_share_one_zoom(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/graphs/0/memory?call=0&against=0.2")
+    assert page.locator(".plot .picture").count() == 2
+    page.locator("select[name=against]").select_option("1")
+    page.wait_for_url("**against=1*")
+    assert page.locator("[data-memory=right] .picture").count() == 1
+
+
+def test_treemap_is_walked_by_keys(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/graphs/0/memory")
+    page.locator(".treemap .cell[tabindex='0']").focus()
+    first = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert first.startswith("buf1, 1.0 kB, saved for backward")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("buf0, 512 B, temporary")
+    assert "512 B · 26.7 % · temporary" in page.locator(".treemap .tip").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/graphs/0/buffers/buf0")
+
+
+def test_run_curve_looks_closer_and_opens_a_step(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/memory")
+    box = page.locator("[data-run-memory] .pointer").bounding_box()
+    assert box
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.35, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.45, middle, steps=3)
+    page.mouse.up()
+    page.wait_for_url("**first_step=1*")
+    page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    assert "step 1" in page.locator("[data-run-memory] .tip").inner_text()
+    page.get_by_role("button", name="All").click()
+    page.wait_for_url(lambda url: "first_step" not in url)
+    page.mouse.click(box["x"] + box["width"] * 0.4, middle)
+    page.wait_for_url("**/steps/1?log=0")
+
+
+def test_timeline_reads_live_bytes(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/steps/1?log=0")
+    box = page.locator(".timeline-box .pointer").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] - 30)
+    tip = page.locator(".timeline-box .tip")
+    assert "made by compiled calls" in tip.inner_text()
+
+
+def test_recompute_page_draws_its_curves(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/recompute/0")
+    page.locator(".plot .picture").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    tip = page.locator(".plot .tip").inner_text()
+    for part in ("the node that was moved", "carried along, after alloc 1,000 B", "after alloc 1,100 B"):
+        assert part in tip
+
+
+def test_report_holds_the_pages_of_its_findings(offline: Visit, memory_trace: Trace, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    report.write_text(render_report(memory_trace), "utf-8")
+    page = offline.page
+    page.goto(report.as_uri())
+    page.locator(".page.shown .finding-title a", has_text="was not freed").click()
+    page.locator(".page.shown .plot .picture").wait_for()
+    assert page.locator(".page.shown h1").inner_text().startswith("Memory of graph 0")
+    assert page.locator(".page.shown .treemap .cell").count() == 4
+    page.goto(f"{report.as_uri()}#/recompute/0")
+    page.locator(".page.shown .plot .picture").wait_for()
+    page.goto(f"{report.as_uri()}#/memory")
+    page.locator(".page.shown [data-run-memory] .picture").wait_for()
+    page.goto(f"{report.as_uri()}#/steps/1?log=0")
+    page.locator(".page.shown .timeline-box .picture").wait_for()
