@@ -15,6 +15,7 @@ import torch
 import torch._inductor.config as inductor_config
 import torch._inductor.memory
 from torch._inductor.codecache import PyCodeCache
+from torch._inductor.utils import run_and_get_code
 
 import tracer
 from tests.programs import load
@@ -224,26 +225,21 @@ def test_checks_that_torch_inserts_do_not_count_as_nodes(tmp_path: Path) -> None
 
 
 def sources() -> list[str]:
-    """Of the loaded wrappers, without the number that counts compiles."""
-    paths = [Path(str(module.__file__)) for module in PyCodeCache.modules if callable(getattr(module, "call", None))]
-    return [re.sub(r"^# AOT ID: .*", "", path.read_text("utf-8")) for path in paths]
+    """Of the wrappers of a program, without the number that counts compiles."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    _, found = run_and_get_code(load()["conv_bn"].build())
+    return [re.sub(r"(?m)^# AOT ID: .*", "", source) for source in found]
 
 
 def test_the_generated_code_is_the_same_byte_for_byte(tmp_path: Path) -> None:
-    program = load()["conv_bn"]
-    step = program.build()  # its modules live as long as it does
-    step()
     plain = sources()
-    torch._dynamo.reset()
-    PyCodeCache.cache_clear()
-    torch.manual_seed(0)
     with tracer.trace(tmp_path, provenance=False) as recorder:
-        step = program.build()
-        step()
+        recorded = sources()
     assert recorder.path is not None
     assert len(read(recorder.path)["scheduler_memory"]) == 2
     assert len(plain) == 2
-    assert sources() == plain
+    assert recorded == plain
 
 
 def test_a_version_of_torch_without_the_functions_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
