@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import count
 from multiprocessing import util as multiprocessing_util
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ import orjson
 
 from tracer.config import TraceConfig
 from tracer.inductor import compat, provenance, structured_log
+from tracer.inductor.plain_graphs import PlainGraphs
 from tracer.inductor.wrapper_hook import WrapperHook
 from tracer.log_writer import LogWriter
 from tracer.process import cost_of_a_launch, environment_number, run_record
@@ -28,6 +30,7 @@ from tracer.records import (
     Graph,
     LifetimeLayout,
     LifetimeMismatch,
+    MemoryStepMismatch,
     Overhead,
     Provenance,
     RecomputeMismatch,
@@ -38,9 +41,10 @@ from tracer.records import (
     Steps,
     Tensors,
 )
+from tracer.runtime import memory_steps
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
 from tracer.runtime.device_times import EventTimer
-from tracer.runtime.growth import find_growth
+from tracer.runtime.growth import growth_of
 from tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
 from tracer.runtime.lifetimes import Tracker
 from tracer.runtime.save import TensorSaver, tensors_folder
@@ -69,6 +73,8 @@ class Recorder:
         self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
+        self._graph_numbers = count()
+        self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._optimizer_hook: Any = None
         self._lock = threading.RLock()
         self._begun = False
@@ -111,6 +117,7 @@ class Recorder:
                 return self
             _active = self
         self._running = True
+        memory_steps.attach(self)
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
         self._per_launch_ns = cost_of_a_launch()
         try:
@@ -194,7 +201,7 @@ class Recorder:
     def asserts_lifetimes(self) -> bool:
         return self.config.lifetimes == "assert"
 
-    def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None:
+    def layout(self, record: LifetimeLayout | LifetimeMismatch | MemoryStepMismatch) -> None:
         self._write(record)
 
     def saver(self) -> TensorSaver:
@@ -303,12 +310,14 @@ class Recorder:
 
     def _attach_inductor(self) -> None:
         """Once Inductor is imported: a program that never compiles with it does not pay for it."""
+        self._plain.attach()
         if self._hook is not None or not compat.inductor_is_loaded():
             return
         with self._lock:
             if self._hook is None:
-                self._hook = WrapperHook(self, self.config)
+                self._hook = WrapperHook(self, self.config, self._graph_numbers)
                 self._hook.attach()
+                memory_steps.stand_in()
                 self.captured.attach()
 
     def _stop(self, reason: Any) -> None:
@@ -320,16 +329,18 @@ class Recorder:
             _active = None
         atexit.unregister(self._stop)
         self._tap.detach()
+        memory_steps.detach()
         if self._optimizer_hook is not None:
             self._optimizer_hook.remove()
         try:
+            self._plain.detach()
             if self._hook is not None:
                 self._hook.detach()
                 self.captured.detach()
             if self._begun or self._pending:  # a forked child has calls before it has a log
                 self._steps.finish()
                 self.flush(wait=True)
-                self._guarded("growth", self._write_growth)
+                self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
                 self._write_overhead()
                 self._write(End(reason, time.perf_counter_ns()))
         except Exception as error:
@@ -399,11 +410,6 @@ class Recorder:
         if source is not None:
             name = f"stepscope_output_code_{record.graph}"
             self._writer.write_artifact(name, "string", source.encode())
-
-    def _write_growth(self) -> None:
-        """After the last lifetimes: what its garbage collection frees did not die in the program."""
-        if self.lifetimes is not None and self._launches:
-            self._write(find_growth(list(self.lifetimes.storages()), self._steps.last))
 
     def _write_overhead(self) -> None:
         self._write(

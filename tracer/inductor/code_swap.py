@@ -84,10 +84,16 @@ class Swap:
 
 
 def swap(
-    module: ModuleType, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint] = (), plan: int = 0
+    module: ModuleType | type,
+    source: WrapperSource,
+    path: str,
+    hooks: Any,
+    points: Sequence[ReadPoint] = (),
+    plan: int = 0,
 ) -> Swap:
-    """Put `hooks` into the functions of `module`, whose source was read as `source`; its syntax tree is used up.
+    """Put `hooks` into the functions of `module`, or of a class, whose source was read as `source`.
 
+    The syntax tree of `source` is used up.
     The hooks are told `plan` at the begin of each call, and the index into `points` at each reading.
     Raises SwapError, with nothing changed, when a function of the source is not in the module as it stands there.
     """
@@ -99,7 +105,7 @@ def swap(
 
 
 def swap_again(
-    module: ModuleType, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
+    module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
 ) -> None:
     """Put other hooks into functions that carry some; the `Swap` of the first time still takes them out.
 
@@ -110,7 +116,7 @@ def swap_again(
 
 
 def _pairs(
-    module: ModuleType, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
+    module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
 ) -> list[tuple[FunctionType, CodeType]]:
     """The functions of a module and the code they are to have."""
     code = compile(instrumented(source, points, plan), path, "exec", dont_inherit=True)
@@ -231,7 +237,7 @@ def _place(node: ast.AST, at: ast.stmt) -> None:
             part.col_offset = part.end_col_offset = at.col_offset
 
 
-def _resolve(module: ModuleType, qualified_name: str) -> FunctionType | None:
+def _resolve(module: ModuleType | type, qualified_name: str) -> FunctionType | None:
     found: Any = module
     for part in qualified_name.split("."):
         found = vars(found).get(part)

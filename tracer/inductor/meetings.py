@@ -45,9 +45,15 @@ def _inputs(function: ast.FunctionDef) -> Iterator[Meeting]:
             if names:
                 yield _meeting(statement, "after", "input", names)
             return
-    names = [a.arg for a in function.args.args if a.arg not in ("self", "args") and not _is_size(a.arg)]
-    if names:
-        yield _meeting(function.body[0], "before", "input", names)
+    renamed = {a.arg: a.arg for a in function.args.args if a.arg not in ("self", "args") and not _is_size(a.arg)}
+    last: tuple[ast.stmt, str] = (function.body[0], "before")
+    for statement in function.body:  # a graph of Dynamo's gives its inputs other names first
+        if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name)):
+            break
+        renamed[statement.value.id] = ast.unparse(statement.targets[0])
+        last = statement, "after"
+    if renamed:
+        yield _meeting(*last, "input", list(renamed.values()))
 
 
 def _is_size(name: str) -> bool:

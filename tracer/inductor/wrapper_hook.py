@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -70,8 +69,9 @@ class _Waiting:
 class WrapperHook:
     """Instruments wrapper modules as they are loaded, and those that are loaded already."""
 
-    def __init__(self, sink: Sink, config: TraceConfig) -> None:
-        self._sink, self._config = sink, config
+    def __init__(self, sink: Sink, config: TraceConfig, numbers: Iterator[int]) -> None:
+        """`numbers` are those of the graphs of the log."""
+        self._sink, self._config, self._numbers = sink, config, numbers
         self._instrumented: list[_Instrumented] = []
         self._lock = threading.RLock()  # a thread may load a wrapper while another changes the configuration
         self._is_detached = False
@@ -79,7 +79,6 @@ class WrapperHook:
         self._codegen = codegen_facts.CodegenTap(sink.failed, self._recompute.take)
         self._swaps: list[code_swap.Swap] = []
         self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
-        self._numbers = count()
         self._waiting: dict[int, list[_Waiting]] = {}
         self._undo = ExitStack()
 

@@ -1,0 +1,193 @@
+"""Graphs that Dynamo captured and that run as they are (``backend="eager"``): their operations count as launches.
+
+Such a backend returns `GraphModule.forward`, whose code torch.fx has generated
+(torch/fx/graph.py, `CodeGen._gen_python_code`); hooks are put into it as into a wrapper of Inductor's. What other
+backends make of a graph is out of sight.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FunctionType
+from typing import Any, Protocol
+
+from tracer.inductor import code_swap, compat, provenance
+from tracer.inductor.meetings import find_meetings
+from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted
+from tracer.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
+from tracer.runtime import launches
+
+CAPTURED = "torch._dynamo.output_graph", "OutputGraph"
+OPERATORS = {
+    "Add": "add", "Sub": "sub", "Mult": "mul", "MatMult": "matmul", "Div": "truediv", "FloorDiv": "floordiv",
+    "Mod": "mod", "Pow": "pow", "LShift": "lshift", "RShift": "rshift", "BitAnd": "and_", "BitOr": "or_",
+    "BitXor": "xor", "USub": "neg", "Invert": "invert", "Lt": "lt", "LtE": "le", "Gt": "gt", "GtE": "ge",
+    "Eq": "eq", "NotEq": "ne", "Is": "is_", "IsNot": "is_not",
+}  # fmt: skip
+
+
+class Sink(launches.Sink, Protocol):
+    """What is needed of the recorder."""
+
+    def graph(self, record: Graph, source: str | None) -> None: ...
+    def provenance(self, record: Provenance) -> None: ...
+
+
+class PlainGraphs:
+    """Puts hooks into the graphs that a backend hands back as they are."""
+
+    def __init__(self, sink: Sink, numbers: Callable[[], int]) -> None:
+        """`numbers` gives the number of the next graph of the log."""
+        self._sink, self._numbers = sink, numbers
+        self._undo = ExitStack()
+        self._swaps: list[code_swap.Swap] = []
+        self._is_attached = False
+
+    def attach(self) -> None:
+        """Once Dynamo is there; does nothing before, nor a second time."""
+        module = compat.loaded(*CAPTURED)
+        if module is None or self._is_attached:
+            return
+        self._is_attached = True
+        owner = module.OutputGraph
+        original = owner.call_user_compiler
+        graphs = self
+
+        def call_user_compiler(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+            compiled = original(self, gm, *args, **kwargs)
+            graphs._on_compiled(compiled)
+            return compiled
+
+        owner.call_user_compiler = call_user_compiler
+        self._undo.callback(setattr, owner, "call_user_compiler", original)
+
+    def detach(self) -> None:
+        """Take every hook out."""
+        self._undo.close()
+        while self._swaps:
+            self._swaps.pop().restore()
+
+    def _on_compiled(self, compiled: Any) -> None:
+        module = getattr(compiled, "__self__", compiled)
+        try:
+            if self._is_attached and _is_plain(compiled, module):
+                self._instrument(module)
+        except Exception as error:
+            self._sink.failed("plain graph", error)
+
+    def _instrument(self, module: Any) -> None:
+        from torch.fx._lazy_graph_module import _LazyGraphModule
+
+        _LazyGraphModule.force_recompile(module)  # Dynamo would do it next
+        code = module.code
+        wrapper = analyse(code)
+        number = self._numbers()
+        compile_id = compat.current_compile_id()
+        graph = Graph(
+            graph=number,
+            wrapper_key=hashlib.sha256(code.encode()).hexdigest(),
+            compile_id=compile_id,
+            aot_id=None,
+            phase=None,
+            cached=False,
+            dynamic=True,
+            functions=wrapper.functions,
+            sites=wrapper.sites,
+            memory=wrapper.memory,
+        )
+        frame = compile_id.rpartition("/")[0] if compile_id else ("graph", number)
+        places = [meeting.place for meeting in find_meetings(wrapper)]
+        hooks = launches.GraphHooks(self._sink, graph, frame, places=places)
+        path = type(module).forward.__code__.co_filename
+        self._swaps.append(code_swap.swap(type(module), wrapper, path, hooks))
+        self._sink.graph(graph, code)
+        traces = {f"eager.{node.name}": [node.meta.get("stack_trace") or ""] for node in module.graph.nodes}
+        self._sink.provenance(provenance.from_stack_traces(graph, traces, {}, path))
+
+
+def _is_plain(compiled: Any, module: Any) -> bool:
+    from torch.fx import GraphModule
+
+    is_forward = compiled is module or getattr(compiled, "__name__", "") in ("forward", "_lazy_forward")
+    return isinstance(module, GraphModule) and is_forward and isinstance(type(module).forward, FunctionType)
+
+
+def analyse(code: str) -> WrapperSource:
+    """Read the code of a graph module's `forward`. Raises SyntaxError."""
+    result = WrapperSource(aot_id=None, functions=["forward"], tree=ast.parse(code))
+    reader = _Reader(result)
+    for function in result.tree.body:
+        if isinstance(function, ast.FunctionDef):
+            for statement in function.body:
+                reader.statement(statement)
+    return result
+
+
+class _Reader:
+    """Reads the statements of a `forward`, each of which is one operation, an alias, or the end of names."""
+
+    def __init__(self, result: WrapperSource) -> None:
+        self.result = result
+
+    def statement(self, statement: ast.stmt) -> None:
+        if not isinstance(statement, ast.Assign):
+            return
+        value = statement.value
+        names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+        if isinstance(value, ast.Constant):
+            for name in names if value.value is None else ():
+                self._memory("drop", name, statement)
+        elif isinstance(value, ast.Name):
+            self._memory("alias", names[0], statement, value.id)
+        elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+            self._memory("item", names[0], statement, buffer_of(value))
+        elif names:
+            self._launch(statement, value, names[0])
+
+    def _memory(self, event: MemoryEvent, name: str, statement: ast.stmt, of: str | None = None) -> None:
+        found = MemoryStatement(event, name, "forward", statement.lineno, of)
+        self.result.memory.append(found)
+        self.result.events.setdefault(statement, []).append(found)
+
+    def _launch(self, statement: ast.Assign, value: ast.expr, name: str) -> None:
+        used = list(dict.fromkeys(n.id for n in ast.walk(value) if isinstance(n, ast.Name) and _is_local(n.id, value)))
+        arguments = [Argument(text, "in", text) for text in used]
+        site = LaunchSite(
+            site=len(self.result.launches),
+            function="forward",
+            line=statement.lineno,
+            kernel=_operation(value),
+            kind="fallback",
+            arguments=[*arguments, Argument(name, "out", name)],
+            outputs=[name],
+            handle=f"eager.{name}",
+            source_nodes=[name],
+        )
+        expressions: list[ast.expr] = [ast.Name(text, ast.Load()) for text in used]
+        launch = Launch(site, statement, expressions, [name])
+        self.result.launches.append(launch)
+        self.result.events.setdefault(statement, []).append(launch)
+
+
+def _is_local(name: str, value: ast.expr) -> bool:
+    """Not a module that an operation is looked up in, nor the graph module itself."""
+    roots = {dotted(n.func) or "" for n in ast.walk(value) if isinstance(n, ast.Call)}
+    is_module = name in ("torch", "self", "device", "inf", "nan", "operator", "builtins", "math", "_operator")
+    return not is_module and name not in roots and not name.startswith(("torch_", "_tensor_constant"))
+
+
+def _operation(value: ast.expr) -> str:
+    """The operation in PyTorch's words: ``torch.exp``, ``operator.add``, ``Tensor.sum``."""
+    if isinstance(value, ast.Call):
+        name = dotted(value.func)
+        if name is not None and name.startswith(("torch.", "self.", "operator.", "torch_")):
+            return name
+        return f"Tensor.{value.func.attr}" if isinstance(value.func, ast.Attribute) else name or "call"
+    if isinstance(value, ast.Attribute):
+        return f"Tensor.{value.attr}"
+    operator = getattr(value, "op", None) or next(iter(getattr(value, "ops", ())), None)
+    known = OPERATORS.get(type(operator).__name__)
+    return f"operator.{known}" if known else type(value).__name__
