@@ -18,8 +18,22 @@ from tracer.config import ConfigError, TraceConfig, changed, make_config
 
 if TYPE_CHECKING:
     from tracer.recorder import Recorder
+    from tracer.runtime.expected import LifetimeError as LifetimeError
+    from tracer.runtime.memory_steps import check_memory_step as check_memory_step
+    from tracer.runtime.memory_steps import track_tensor as track_tensor
+    from tracer.runtime.memory_steps import tracked_empty_strided as tracked_empty_strided
 
 __all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "step", "trace"]
+__all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty_strided"]
+
+
+def __getattr__(name: str) -> Any:
+    """What only programs with checks of memory steps in their code use is imported when it is used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tracer' has no attribute {name!r}")
+    from tracer.runtime import memory_steps
+
+    return getattr(memory_steps, name)
 
 
 def trace(

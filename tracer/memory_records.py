@@ -152,6 +152,31 @@ class LifetimeMismatch:
 
 
 @dataclass(frozen=True)
+class MemoryStepMismatch:
+    """A check in generated code found that buffers were not born or did not die as it was told, as columns.
+
+    `tracer.check_memory_step`, or torch/_inductor/runtime/debug_utils.py's own while a recorder stands in for it.
+    """
+
+    KIND: ClassVar[str] = "memory_step_mismatch"
+
+    graph: int | None
+    """None: the code is no wrapper that was recorded."""
+    call: int | None
+    """The first one in which it was found."""
+    file: str
+    line: int
+    """Of the check."""
+    is_final_step: bool
+    kind: list[MismatchKind]
+    buffer: list[str]
+    storage_bytes: list[int | None]
+    """None: it was not allocated."""
+    holders: list[list[str]]
+    """Who still holds a storage that should be dead; as in `LifetimeMismatch`."""
+
+
+@dataclass(frozen=True)
 class Growth:
     """Storages that steps have left behind, as columns; looked at when the recording ends.
 

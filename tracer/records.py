@@ -18,6 +18,7 @@ from tracer.memory_records import Growth as Growth
 from tracer.memory_records import LifetimeLayout as LifetimeLayout
 from tracer.memory_records import LifetimeMismatch as LifetimeMismatch
 from tracer.memory_records import Lifetimes as Lifetimes
+from tracer.memory_records import MemoryStepMismatch as MemoryStepMismatch
 from tracer.memory_records import MismatchKind as MismatchKind
 from tracer.memory_records import RecomputeMismatch as RecomputeMismatch
 from tracer.memory_records import RecomputeReason as RecomputeReason
@@ -422,7 +423,7 @@ class End:
 Record = (
     Run | Graph | Provenance | Tensors | Steps | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
-    | Skipped | Failure | Overhead | End
+    | MemoryStepMismatch | Skipped | Failure | Overhead | End
 )  # fmt: skip
 RECORD_TYPES: tuple[type[Record], ...] = get_args(Record)
 

@@ -25,6 +25,8 @@ torch.utils._config_module.ConfigModule._config, ._is_default  2.11, 2.13
 torch._guards.CompileContext.current_compile_id             2.11, 2.13
 torch._logging.structured.INTERN_TABLE                      2.11, 2.13
 torch._inductor.config.triton.cudagraphs                    2.11, 2.13
+torch._inductor.config.test_configs.track_memory_lifecycle  2.13 (without it nothing is asked for)
+torch._inductor.runtime.debug_utils: check_memory_step, track_tensor, tracked_empty_strided  2.13
 torch.cuda._sleep                                           2.11, 2.13
 torch.utils._python_dispatch._disable_current_modes         2.11, 2.13
 torch._C.DisableTorchFunction                               2.11, 2.13
@@ -37,7 +39,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -79,6 +81,32 @@ def loaded(name: str, attribute: str) -> ModuleType | None:
     """A module that is imported and has got as far as defining `attribute`; it is never imported from here."""
     module = sys.modules.get(name)
     return module if module is not None and hasattr(module, attribute) else None
+
+
+def memory_checks() -> str | None:
+    """What generated code was to do about lifetimes of buffers that are not as scheduled: ``log``, ``assert``."""
+    config = loaded("torch._inductor.config", "test_configs")
+    return getattr(config.test_configs, "track_memory_lifecycle", None) if config is not None else None
+
+
+@contextmanager
+def debug_functions_replaced(functions: Mapping[str, Any]) -> Iterator[None]:
+    """Wrappers that are loaded meanwhile take `functions` for those of torch/_inductor/runtime/debug_utils.py, and
+    keep them. Where torch has no such module nothing is replaced."""
+    try:
+        from torch._inductor.runtime import debug_utils
+    except ImportError:
+        yield
+        return
+    before = {name: getattr(debug_utils, name) for name in functions if hasattr(debug_utils, name)}
+    for name in before:
+        setattr(debug_utils, name, functions[name])
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            if getattr(debug_utils, name) is functions[name]:
+                setattr(debug_utils, name, function)
 
 
 def inductor_is_loaded() -> bool:

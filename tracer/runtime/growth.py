@@ -8,12 +8,18 @@ from collections.abc import Iterable
 
 from tracer.records import Growth
 from tracer.runtime.holders import MOST_STORAGES, find_holders
-from tracer.runtime.lifetimes import Storage
+from tracer.runtime.lifetimes import Storage, Tracker
 
 LEAST_STEPS = 3
 MOST_ROWS = 10_000
 LAST_FEW = 2
 """Of each place: whose holders are looked for."""
+
+
+def growth_of(tracker: Tracker | None, last_step: int) -> list[Growth]:
+    """What is to be written when a recording ends, after the last of its lifetimes: what a garbage collection frees
+    here has not died in the program. Empty: no storages were followed."""
+    return [] if tracker is None else [find_growth(tracker.storages(), last_step)]
 
 
 def find_growth(live: Iterable[Storage], last_step: int) -> Growth:

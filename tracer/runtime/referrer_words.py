@@ -15,9 +15,11 @@ def is_container(value: Any) -> bool:
 
 
 def module_dicts() -> dict[int, str]:
-    """Names of the modules by the `id` of their namespaces."""
+    """Names of the modules by the `id` of their namespaces; of several names (`__mp_main__`) the first."""
     return {
-        id(module.__dict__): name for name, module in list(sys.modules.items()) if issubclass(type(module), ModuleType)
+        id(module.__dict__): name
+        for name, module in reversed(list(sys.modules.items()))
+        if issubclass(type(module), ModuleType)
     }
 
 
