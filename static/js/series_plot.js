@@ -133,7 +133,7 @@ export class SeriesPlot {
     this.drawAxes(ctx);
     ctx.save();
     ctx.beginPath();
-    ctx.rect(GUTTER, 0, this.inner + 1, this.height - FLOOR + 1);
+    ctx.rect(GUTTER, 0, this.inner + RIGHT, this.height - FLOOR + 1);
     ctx.clip();
     for (const series of data.series) this.drawSeries(ctx, series);
     ctx.restore();
@@ -187,6 +187,8 @@ export class SeriesPlot {
       }
       if (stepped && run.length) run.push([this.x(index), run.at(-1)[1]]);
       run.push([this.x(index), this.y(value)]);
+      // A step has a width, the last one too.
+      if (stepped && index === this.count - 1) run.push([this.x(index) + RIGHT - 4, this.y(value)]);
     }
     finish();
     ctx.setLineDash([]);
