@@ -28,18 +28,11 @@ from tracer.records import (
     End,
     Failure,
     Graph,
-    LifetimeLayout,
-    LifetimeMismatch,
-    MemoryStepMismatch,
     Overhead,
-    Provenance,
-    RecomputeMismatch,
     Record,
-    SavedTensor,
     SchedulerMemory,
     Skipped,
     Steps,
-    Tensors,
 )
 from tracer.runtime import memory_steps
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
@@ -170,17 +163,16 @@ class Recorder:
 
     # What the hooks call.
 
+    def written(self, record: Record) -> None:
+        self._write(record)
+
+    provenance = recompute_mismatch = tensors = layout = saved = written
+
     def graph(self, record: Graph, source: str | None) -> None:
         """A wrapper was loaded; `source` when torch does not log its source itself."""
         self._begin()
         self._graphs.append((record, source))
         self._write_graph(record, source)
-
-    def provenance(self, record: Provenance) -> None:
-        self._write(record)
-
-    def recompute_mismatch(self, record: RecomputeMismatch) -> None:
-        self._write(record)
 
     def scheduled(self, record: SchedulerMemory) -> None:
         self._begin()
@@ -194,24 +186,15 @@ class Recorder:
             self._said.add(record.what)
             self._say(f"not recorded: {record.what}: {record.why}")
 
-    def tensors(self, record: Tensors) -> None:
-        self._write(record)
-
     @property
     def asserts_lifetimes(self) -> bool:
         return self.config.lifetimes == "assert"
-
-    def layout(self, record: LifetimeLayout | LifetimeMismatch | MemoryStepMismatch) -> None:
-        self._write(record)
 
     def saver(self) -> TensorSaver:
         with self._lock:
             if self._saver is None:
                 self._saver = TensorSaver(tensors_folder(self._writer.target), self.config.save_quota_bytes)
             return self._saver
-
-    def saved(self, record: SavedTensor) -> None:
-        self._write(record)
 
     def not_saved(self, why: str) -> None:
         if why not in self._unsaved:
