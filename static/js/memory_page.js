@@ -54,7 +54,9 @@ async function swap(url, push) {
     location.href = url;
     return;
   }
+  const place = [...here.querySelectorAll("a[data-swap]")].indexOf(document.activeElement);
   here.replaceWith(document.adoptNode(found));
+  if (place >= 0) found.querySelectorAll("a[data-swap]")[place]?.focus({ preventScroll: true });
   if (push) history.pushState(null, "", url);
   mountTreemaps();
   markNode();
