@@ -59,6 +59,19 @@ def test_sizes_that_change_from_step_to_step(tmp_path: Path) -> None:
     assert len(growth.call) == 5
 
 
+def keeping(x: torch.Tensor) -> torch.Tensor:
+    h = x.sin()
+    kept.append(h)
+    return h.sum()
+
+
+def test_a_frame_that_is_compiled_anew_because_of_the_list_it_grows(tmp_path: Path) -> None:
+    compiled, x = torch.compile(keeping), torch.ones(16, 16)
+    growth = record(tmp_path, lambda n: compiled(x))
+    assert len(growth.call) == 5
+    assert f"list of 6 in kept of {__name__}" in growth.holders[-1]
+
+
 def test_cycles_that_only_a_collection_frees(tmp_path: Path) -> None:
     compiled, x = torch.compile(wave), torch.ones(16, 16)
 

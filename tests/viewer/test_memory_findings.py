@@ -259,3 +259,27 @@ def test_several_calls_of_one_graph_in_a_step_leave_what_they_leave(opened: Open
     )
     (finding,) = all_findings(opened(log.record(schema.End("exit", start_of(9)))))
     assert finding.evidence["bytes_per_step"] == 2 * 1024
+
+
+def recompiled(compile_ids: Sequence[str]) -> LogBuilder:
+    """Each step runs a graph of its own, which leaves its output behind."""
+    log = LogBuilder().record(run())
+    for step, compile_id in enumerate(compile_ids):
+        program = Program(step).allocate("buf0").launch("a", ["x"], ["buf0"])
+        log.record(replace(program.graph(), compile_id=compile_id)).record(program.provenance())
+        log.record(calls_of(step, program, step, start_of(step)))
+        log.record(layout(step, step, [("buf0", "allocated", 64, 0, NEW)], [])).record(lifetimes([step], [step]))
+        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    log.record(growth([(call, 0) for call in range(len(compile_ids) - 1)], ["list of 5 in keep of __main__"]))
+    return log.record(schema.End("exit", start_of(9)))
+
+
+def test_a_frame_that_is_compiled_anew_in_each_step_grows(opened: Open) -> None:
+    (finding,) = found(opened(recompiled([f"0/{n}" for n in range(5)])), "growth")
+    assert finding.evidence["bytes_per_step"] == 64
+    assert "each of the last 4 steps; held by list of 5 in keep of __main__" in finding.title
+    assert finding.graph == 3
+
+
+def test_graphs_of_several_frames_are_not_one(opened: Open) -> None:
+    assert found(opened(recompiled([f"{n}/0" for n in range(5)])), "growth") == []

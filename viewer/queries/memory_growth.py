@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from viewer.queries import sql
 from viewer.queries.memory_places import GraphPlaces, graph_places, launches_of
@@ -23,12 +23,12 @@ _LEFT = """
 """
 _STEPS = """
     SELECT DISTINCT m.step FROM measured_calls m JOIN layouts l ON l.layout = m.layout
-    WHERE l.graph = ? AND l.function = ? ORDER BY m.step
+    WHERE list_contains(?, l.graph) AND l.function = ? ORDER BY m.step
 """
 _DIED = """
     SELECT c.step, v.died_ns FROM survivors v JOIN measured_calls c ON c.call = v.call
     JOIN layouts l ON l.layout = v.layout JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
-    WHERE l.graph = ? AND l.function = ? AND s.name = ? AND v.died_ns IS NOT NULL
+    WHERE list_contains(?, l.graph) AND l.function = ? AND s.name = ? AND v.died_ns IS NOT NULL
 """
 
 
@@ -55,31 +55,43 @@ def growth(trace: Trace) -> list[GrowthRow] | None:
     """Buffers that each of the last steps has left behind, most bytes per step first; None when nobody looked.
 
     At least `LEAST_STEPS` of the last steps in which the graph ran, one after the other, have left it; where earlier
-    ones were freed after as many steps, it is a window of the last few and no growth.
+    ones were freed after as many steps, it is a window of the last few and no growth. Graphs of one frame are one:
+    a list that keeps results may be what its guards look at, and then each step compiles the frame anew.
     """
     found = left_behind(trace)
     if found is None:
         return None
     rows = []
-    for group in _grouped(found):
-        steps = _last_steps(trace, group[0], {row.step for row in group})
-        if len(steps) >= LEAST_STEPS and steps[-1] - steps[0] + 1 > _longest_kept(trace, group[0]):
+    frames = _frames(trace)
+    for group in _grouped(found, frames):
+        alike = [graph for graph, frame in frames.items() if frame == frames[group[0].graph]]
+        steps = _last_steps(trace, group[0], alike, {row.step for row in group})
+        if len(steps) >= LEAST_STEPS and steps[-1] - steps[0] + 1 > _longest_kept(trace, group[0], alike):
             rows.append(_growth(trace, [row for row in group if row.step in set(steps)], steps))
     return sorted(rows, key=lambda row: -row.bytes_per_step)
 
 
-def _grouped(rows: Sequence[LeftBehindRow]) -> list[list[LeftBehindRow]]:
+def _frames(trace: Trace) -> dict[int, Hashable]:
+    """For each graph what is the same for those that one frame was compiled to."""
+    graphs = sql.rows(trace, "SELECT graph, log, compile_id, phase FROM graphs")
+    return {
+        graph: (log, compile_id.rpartition("/")[0], phase) if compile_id else graph
+        for graph, log, compile_id, phase in graphs
+    }
+
+
+def _grouped(rows: Sequence[LeftBehindRow], frames: Mapping[int, Hashable]) -> list[list[LeftBehindRow]]:
     groups: defaultdict[Hashable, list[LeftBehindRow]] = defaultdict(list)
     for row in rows:
         if row.kind != "input":
-            groups[row.log, row.graph, row.function, row.buffer, row.kind].append(row)
+            groups[row.log, frames[row.graph], row.function, row.buffer, row.kind].append(row)
     return list(groups.values())
 
 
-def _last_steps(trace: Trace, of: LeftBehindRow, left: set[int]) -> list[int]:
+def _last_steps(trace: Trace, of: LeftBehindRow, graphs: list[int], left: set[int]) -> list[int]:
     """The last steps in which the graph was followed and that left the buffer, without a gap. What the last step made
     is no earlier step's, unless another one had begun."""
-    ran = [step for (step,) in sql.rows(trace, _STEPS, [of.graph, of.function])]
+    ran = [step for (step,) in sql.rows(trace, _STEPS, [graphs, of.function])]
     if ran and ran[-1] not in left:
         ran.pop()
     steps: list[int] = []
@@ -88,9 +100,9 @@ def _last_steps(trace: Trace, of: LeftBehindRow, left: set[int]) -> list[int]:
     return steps[::-1]
 
 
-def _longest_kept(trace: Trace, of: LeftBehindRow) -> int:
+def _longest_kept(trace: Trace, of: LeftBehindRow, graphs: list[int]) -> int:
     """For how many steps one that was freed had been kept."""
-    died = sql.rows(trace, _DIED, [of.graph, of.function, of.buffer])
+    died = sql.rows(trace, _DIED, [graphs, of.function, of.buffer])
     starts = sql.rows(trace, "SELECT start_ns, step FROM steps WHERE log = ? ORDER BY start_ns", [of.log])
     if not died or not starts:
         return 0
@@ -100,25 +112,25 @@ def _longest_kept(trace: Trace, of: LeftBehindRow) -> int:
 
 
 def _growth(trace: Trace, rows: Sequence[LeftBehindRow], steps: list[int]) -> GrowthRow:
-    first, last = rows[0], max(rows, key=lambda row: (row.step, row.call))
+    last = max(rows, key=lambda row: (row.step, row.call))
     size = sum(row.storage_bytes for row in rows)
     freed = {row.freed_by_collection for row in rows}
     launches = launches_of(trace, last.call)
-    places = graph_places(trace, first.graph)
+    places = graph_places(trace, last.graph)
     return GrowthRow(
-        log=first.log,
-        graph=first.graph,
-        function=first.function,
-        buffer=first.buffer,
-        kind=first.kind,
+        log=last.log,
+        graph=last.graph,
+        function=last.function,
+        buffer=last.buffer,
+        kind=last.kind,
         steps=steps,
         storages=len(rows),
         storage_bytes=size,
         bytes_per_step=size // len(steps),
         holders=list(dict.fromkeys(holder for row in rows for holder in row.holders))[:_MOST_HOLDERS],
         freed_by_collection=None if None in freed else all(freed),
-        source=first.source,
-        kernel=places.kernel(first.site),
-        site=first.site,
-        launch=next((launch for launch, site, _ in launches if site == first.site), None),
+        source=last.source,
+        kernel=places.kernel(last.site),
+        site=last.site,
+        launch=next((launch for launch, site, _ in launches if site == last.site), None),
     )
