@@ -59,7 +59,9 @@ def _expected(root: _Root, ends: Mapping[str, int | None], launches: int) -> Exp
 
 
 def _scheduled_ends(sites: Sequence[LaunchSite], schedule: SchedulerMemory) -> dict[str, int | None]:
-    """The position at which each buffer may die; None: it outlives the graph."""
+    """The position at which each buffer may die; None: it outlives the graph. Empty where a launch has no nodes."""
+    if any(site.snodes is None for site in sites):
+        return {}
     position = {snode: place + 1 for place, site in enumerate(sites) for snode in site.snodes or ()}
     launched = (max((position.get(part, 0) for part in parts), default=0) for parts in schedule.members)
     by_node = list(accumulate(launched, max))  # a node without a launch of its own stands after those before it

@@ -60,12 +60,13 @@ def _is_size(name: str) -> bool:
     return SYMBOL.fullmatch(name) is not None
 
 
-def _block(source: WrapperSource, body: list[ast.stmt]) -> Iterator[Meeting]:
+def _block(source: WrapperSource, body: list[ast.stmt], index: str = "") -> Iterator[Meeting]:
+    """`index` is that of the current device, ``:0``."""
     waiting: list[tuple[str, str]] = []
     last: ast.stmt | None = None
     for statement in body:
         allocated = [
-            (event.buffer, device_of(statement))
+            (event.buffer, device_of(statement, index))
             for event in source.events.get(statement, [])
             if not isinstance(event, Launch) and event.event in ("allocate", "pool")
         ]
@@ -77,8 +78,9 @@ def _block(source: WrapperSource, body: list[ast.stmt]) -> Iterator[Meeting]:
             yield _allocations(last, waiting)
             waiting = []
         yield from _returned(source, statement)
+        inner = _guarded_index(statement) or index
         for field in ("body", "orelse", "finalbody"):
-            yield from _block(source, getattr(statement, field, None) or [])
+            yield from _block(source, getattr(statement, field, None) or [], inner)
     if waiting and last is not None:
         yield _allocations(last, waiting)
 
@@ -101,8 +103,16 @@ def _allocations(last: ast.stmt, waiting: list[tuple[str, str]]) -> Meeting:
     return _meeting(last, "after", "allocated", names, devices)
 
 
-def device_of(statement: ast.stmt) -> str:
-    """``cpu`` or ``cuda:0``, as far as an allocation says it; without an index it is on the current device."""
+def _guarded_index(statement: ast.stmt) -> str | None:
+    """``:0`` for ``with torch.cuda._DeviceGuard(0):``."""
+    if not isinstance(statement, ast.With):
+        return None
+    found = re.search(r"_DeviceGuard\((\d+)\)", ast.unparse(statement.items[0].context_expr))
+    return f":{found[1]}" if found else None
+
+
+def device_of(statement: ast.stmt, index: str = "") -> str:
+    """``cpu`` or ``cuda:0``, as an allocation says it; `index` is that of the current device."""
     call = statement.value if isinstance(statement, ast.Assign) else None
     while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
         call = call.args[0]
@@ -112,7 +122,8 @@ def device_of(statement: ast.stmt) -> str:
         if keyword.arg == "device":
             return str(keyword.value.value) if isinstance(keyword.value, ast.Constant) else ast.unparse(keyword.value)
     found = re.fullmatch(r"(?:\w+\.)*empty_strided_([a-z]+)\w*", dotted(call.func) or "")
-    return found[1] if found else "cpu"
+    name = found[1] if found else "cpu"
+    return name if name == "cpu" else name + index
 
 
 def _meeting(

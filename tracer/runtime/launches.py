@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 NO_END = -1
 FIRST_CALLS = 8
 """Of a graph, whose storages are followed in any case: most of what goes wrong shows in them."""
+ASKING_CALL = 2
+"""Of a graph: in which a device's allocator is asked at every allocation; it takes some 20 us."""
 MOST_SIZES = 256
 """Of one launch site: a service with dynamic shapes may meet a new one with each request."""
 
@@ -171,6 +173,9 @@ class GraphHooks:
         call.life, call.meet = Life(call, place), self.meet
         if parent is not None and parent.life is not None:
             parent.life.child = call.life
+        if self._is_capturing is not None and self._sink.lifetimes is not None:
+            call.life.asks_allocator = self._calls == ASKING_CALL
+            self._sink.lifetimes.ask_allocator(call)
 
     def _enter(self) -> int:
         return self._sink.enter(self._frame, self._phase)
@@ -194,6 +199,8 @@ class GraphHooks:
             if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._plan):
                 self._say_replays()
             if call.life is not None and self._sink.lifetimes is not None:
+                if self._is_capturing is not None:
+                    self._sink.lifetimes.ask_allocator(call)
                 call.layout = self._layouts.of(call, self._sink.lifetimes, self._sink.layout)
             self._sink.finish(call)
             if self._is_capturing is not None:

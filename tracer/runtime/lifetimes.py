@@ -61,7 +61,7 @@ class Storage:
 class Life:
     """The storages of one call."""
 
-    __slots__ = ("call", "child", "count", "events", "known", "place", "rows", "step")
+    __slots__ = ("asks_allocator", "call", "child", "count", "events", "known", "place", "rows", "step")
 
     def __init__(self, call: Call, place: tuple[object, ...] | None = None) -> None:
         self.call, self.step = call.number, call.step
@@ -71,6 +71,8 @@ class Life:
         self.rows: list[int] | None = call.rows
         """None: the call has ended."""
         self.child: Life | None = None
+        self.asks_allocator = False
+        """At every meeting, not at the begin and the end only."""
         """Of the call that runs inside this one."""
         self.count = 0
         self.events: list[Event] = []
@@ -93,12 +95,14 @@ class Tracker:
         """The fields of a `Storage`, by the `id` of its reference."""
         self._by_address: dict[int, ref[Any]] = {}
         self._outside: list[tuple[int, int, int]] = []
+        self._allocator: list[tuple[int, int, int, int]] = []
         self._callback = self._on_death
 
     def batch(self, calls: Sequence[Call]) -> Lifetimes | None:
         """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
         followed = [(call.number, call.layout) for call in calls if call.layout is not None]
         outside, self._outside = self._outside, []
+        allocator, self._allocator = self._allocator, []
         if not followed and not outside:
             return None
         return Lifetimes(
@@ -107,8 +111,16 @@ class Tracker:
             dead_call=[call for call, _, _ in outside],
             dead_index=[index for _, index, _ in outside],
             dead_ns=[moment for _, _, moment in outside],
-            allocator=AllocatorCurve([], [], [], []),
+            allocator=AllocatorCurve(*([entry[n] for entry in allocator] for n in range(4))),
         )
+
+    def ask_allocator(self, call: Call) -> None:
+        """Bytes that the allocator of the current CUDA device says it has given out and holds, now."""
+        import torch
+
+        stats = torch.cuda.memory_stats_as_nested_dict()
+        allocated, reserved = (stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes"))
+        self._allocator.append((call.number, (len(call.rows) + 2) // 3, allocated, reserved))
 
     def storages(self) -> list[Storage]:
         """All that are alive."""
@@ -135,6 +147,8 @@ class Tracker:
                 for entry in self._returned(life, name, value)
             ]
         life.events.append((number, len(call.rows), *entries))
+        if life.asks_allocator:
+            self.ask_allocator(call)
 
     def _add(self, life: Life, storage: Any, is_given: bool = False) -> Any:
         found = ref(storage, self._callback)
