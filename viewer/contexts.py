@@ -215,6 +215,8 @@ class GraphMemoryPage:
     at: NodeAlive | None
     snode: int | None
     """As the address has it."""
+    with_curves: bool
+    """False: only what is alive was asked for; the curves are on the page already."""
     by: str
     """How the table of what is alive is grouped."""
     mismatches: list[LifetimeMismatchRow]

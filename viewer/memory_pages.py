@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viewer.queries.rows_of_memory import GraphMemory, LiveCurve, MemoryComparison, RecomputeRow
     from viewer.store.open import Trace
 
-GRAPH_QUERY = ("call", "step", "subgraph", "snode", "by", "against", "from", "to", "hide")
+GRAPH_QUERY = ("call", "step", "subgraph", "snode", "by", "against", "from", "to", "hide", "only")
 RUN_QUERY = ("log", "first_step", "last_step", "device")
 LIVE_QUERY = ("log", "start_ns", "end_ns", "width", "device")
 By = Literal["line", "kind", "buffer"]
@@ -161,6 +161,7 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
         calls=calls,
         at=node_alive(trace, memory, places, request.optional_id("snode")) if memory else None,
         snode=request.optional_id("snode"),
+        with_curves=request.text("only") != "alive",
         by=by,
         mismatches=lifetime_mismatches(trace, graph.graph)[:MOST_MISMATCHES],
         missing=missing(trace, graph, memory),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -127,8 +127,24 @@ def mini_points(shares: Sequence[float], width: float, height: float) -> str:
 
 
 def plot_memory(memory: GraphMemory) -> GraphMemory:
-    """What a plot is drawn from: without positions where the nodes are known."""
-    return replace(memory, positions=None) if memory.nodes is not None else memory
+    """What a plot is drawn from: without positions where the nodes are known; kernels stand in `plot_places`."""
+    nodes = memory.nodes
+    if nodes is not None:
+        nodes = replace(nodes, kind=[], alloc_bytes=[], free_bytes=[], position=[], launched=[])
+    return replace(memory, kernels={}, nodes=nodes, positions=None if nodes is not None else memory.positions)
+
+
+def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None) -> dict[str, Any]:
+    """Kernel and line of each launch site; many sites share them, so each stands once and sites hold its index."""
+    kernels: dict[str, int] = {}
+    lines: dict[SourceLine, int] = {}
+    sites: dict[int, tuple[int, int | None]] = {}
+    for memory in memories:
+        for site, kernel in memory.kernels.items() if memory else ():
+            line = sources.get(site)
+            place = None if line is None else lines.setdefault(line, len(lines))
+            sites[site] = (kernels.setdefault(kernel, len(kernels)), place)
+    return {"kernels": list(kernels), "lines": list(lines), "sites": sites}
 
 
 def shortened(memory: GraphMemory, most: int = MOST_REPORTED) -> GraphMemory:
@@ -141,7 +157,7 @@ def shortened(memory: GraphMemory, most: int = MOST_REPORTED) -> GraphMemory:
     if positions is not None and len(positions.live_bytes) > most:
         columns = {name: column[:most] for name, column in vars(positions).items()}
         memory = replace(memory, positions=type(positions)(**columns))
-    return plot_memory(memory)
+    return memory
 
 
 def mismatch_place(row: LifetimeMismatchRow, side: str) -> str:
@@ -174,6 +190,7 @@ FILTERS = {
     "bar_parts": bar_parts,
     "mini_points": mini_points,
     "plot_memory": plot_memory,
+    "plot_places": plot_places,
     "mismatch_place": mismatch_place,
     "runs_of": runs_of,
 }

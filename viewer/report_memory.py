@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from viewer import contexts, memory_pages
 from viewer.addresses import NotThere, Request
-from viewer.memory_rendering import plot_memory, shortened
+from viewer.memory_rendering import plot_memory, plot_places, shortened
 from viewer.queries.rows import Finding
 
 if TYPE_CHECKING:
@@ -100,7 +100,10 @@ def plots(memory: Memory) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for page in memory.graphs:
         if page.memory is not None:
-            found[f"/graphs/{page.graph.graph}/memory"] = {"left": plot_memory(page.memory), "sources": page.sources}
+            found[f"/graphs/{page.graph.graph}/memory"] = {
+                "left": plot_memory(page.memory),
+                "places": plot_places(page.sources, page.memory),
+            }
     for recompute in memory.recompute:
         found[f"/recompute/{recompute.detail.row.recompute}"] = {"recompute": recompute.detail}
     if memory.run is not None and memory.run.curve is not None:

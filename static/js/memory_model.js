@@ -3,12 +3,19 @@ import { basename, formatNs } from "#js/format.js";
 
 const FAR = 4;
 
-/** What is drawn of a graph: by scheduler node, or by launch where the schedule is not known. */
-export function graphPlot(memory, sources = {}) {
-  return memory.nodes ? byNode(memory, sources) : byLaunch(memory, sources);
+/** Kernel and line of a launch site. */
+function placeOf({ kernels, lines, sites }, site) {
+  const [kernel, line] = sites[site] ?? [null, null];
+  return [kernel === null ? undefined : kernels[kernel], line === null ? undefined : lines[line]];
 }
 
-function byNode({ nodes, kernels, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, sources) {
+/** What is drawn of a graph: by scheduler node, or by launch where the schedule is not known. */
+export function graphPlot(memory, places) {
+  const at = (site) => placeOf(places, site);
+  return memory.nodes ? byNode(memory, at) : byLaunch(memory, at);
+}
+
+function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, at) {
   const baseValues = call ? nodes.measured_base_bytes : nodes.snode.map(() => base);
   const series = [
     { key: "base", name: "base (not freeable)", colour: "muted", filled: true, values: baseValues },
@@ -20,9 +27,8 @@ function byNode({ nodes, kernels, call, base_bytes: base, estimated_peak: estima
   ];
   const markers = [...peaks(estimated, "alloc", "peak of the estimate"), ...peaks(measured, "measured", "measured peak")];
   const more = (index) => {
-    const site = nodes.site[index];
     return [
-      ...where(kernels[site], sources[site], "no launch of its own"),
+      ...where(...at(nodes.site[index]), "no launch of its own"),
       ...(nodes.mismatches[index] ? [["✖", `${nodes.mismatches[index]} lifetimes did not go as expected`]] : []),
     ];
   };
@@ -30,8 +36,8 @@ function byNode({ nodes, kernels, call, base_bytes: base, estimated_peak: estima
   return { label: `Memory of ${label} by scheduler node`, names: nodes.snode, series: known(series), markers: [...markers, ...wrong], more };
 }
 
-function byLaunch({ positions, kernels, measured_peak: measured, label }, sources) {
-  const at = (column) => {
+function byLaunch({ positions, measured_peak: measured, label }, at) {
+  const asked = (column) => {
     const values = positions.live_bytes.map(() => null);
     positions.allocator_position.forEach((position, index) => (values[position] = column[index]));
     return values;
@@ -39,13 +45,13 @@ function byLaunch({ positions, kernels, measured_peak: measured, label }, source
   const series = [
     { key: "base", name: "base (not freeable)", colour: "muted", filled: true, values: positions.base_bytes },
     { key: "measured", name: "measured", colour: "accent", values: positions.live_bytes },
-    { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: at(positions.allocated_bytes) },
-    { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: at(positions.reserved_bytes) },
+    { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: asked(positions.allocated_bytes) },
+    { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: asked(positions.reserved_bytes) },
   ];
   const last = positions.live_bytes.length - 1;
   const names = positions.live_bytes.map((_, index) => (index === last ? "end" : `launch ${index}`));
   const markers = measured ? [{ index: measured.position, key: "measured", name: "measured peak" }] : [];
-  const more = (index) => where(kernels[positions.site[index]], sources[positions.site[index]], "the end of the call");
+  const more = (index) => where(...at(positions.site[index]), "the end of the call");
   return { label: `Memory of ${label} by launch`, names, series: known(series), markers, more };
 }
 

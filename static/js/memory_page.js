@@ -40,7 +40,9 @@ async function swap(url, push) {
   const ticket = ++swaps;
   let text;
   try {
-    const answer = await fetch(url);
+    const address = new URL(url);
+    address.searchParams.set("only", "alive");
+    const answer = await fetch(address);
     if (!answer.ok) throw new Error(String(answer.status));
     text = await answer.text();
   } catch {

@@ -64,8 +64,8 @@ function mount(box, full, context = {}) {
 }
 
 /** One graph, or two side by side on one x zoom. Returns the plots. */
-export function mountGraphMemory(boxes, { left, right = null, sources = {}, same = false }, context = {}) {
-  const plots = [left, right].map((memory) => memory && graphPlot(memory, sources));
+export function mountGraphMemory(boxes, { left, right = null, places, same = false }, context = {}) {
+  const plots = [left, right].map((memory) => memory && graphPlot(memory, places));
   const highest = (plot) => Math.max(0, ...plot.series.filter(({ key }) => ["alloc", "measured"].includes(key)).map(({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0)));
   const least = right ? Math.max(...plots.map(highest)) : undefined;
   const made = [];

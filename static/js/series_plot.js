@@ -174,12 +174,18 @@ export class SeriesPlot {
     ctx.strokeStyle = ctx.fillStyle = this.colours[colour];
     ctx.lineWidth = 1.5;
     ctx.setLineDash(DASHES[dash]);
+    const every = thinner(this.inner, last - first);
     let run = [];
     const finish = () => {
       if (run.length) this.drawRun(ctx, run, filled);
       run = [];
     };
     for (let index = first; index <= last; index++) {
+      if (every && run.length && index + every <= last) {
+        if (!this.addPixel(run, values, index, every)) finish();
+        index += every - 1;
+        continue;
+      }
       const value = values[index] ?? null;
       if (value === null) {
         finish();
@@ -193,6 +199,23 @@ export class SeriesPlot {
     finish();
     ctx.setLineDash([]);
     ctx.lineWidth = 1;
+  }
+
+  /** Points that share a pixel: the line goes through their least and their most. */
+  addPixel(run, values, from, count) {
+    let [low, high] = [Infinity, -Infinity];
+    for (let index = from; index < from + count; index++) {
+      const value = values[index] ?? null;
+      if (value === null) continue;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+    if (low > high) return false;
+    const x = this.x(from);
+    run.push([x, run.at(-1)[1]], [x, this.y(low)], [x, this.y(high)]);
+    const last = values[from + count - 1] ?? null;
+    if (last !== null) run.push([x, this.y(last)]);
+    return true;
   }
 
   drawRun(ctx, run, filled) {
@@ -291,6 +314,11 @@ export class SeriesPlot {
     ctx.globalAlpha = 1;
     ctx.fillRect(this.x(marked) - 4, this.height - FLOOR, 9, 3);
   }
+}
+
+/** How many points share a pixel; 0 where they are to be drawn one by one. */
+function thinner(width, points) {
+  return points > 2 * width ? Math.ceil(points / width) : 0;
 }
 
 function short(ctx, text, room) {

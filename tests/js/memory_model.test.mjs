@@ -7,25 +7,25 @@ const nodes = {
   measured_base_bytes: [384, 384, 384], allocated_bytes: [null, null, null], reserved_bytes: [8192, 8192, null], site: [7, null, 8], mismatches: [0, 2, 0],
 };
 const memory = {
-  nodes, label: "0/0 forward", kernels: { 7: "extern_kernels.mm", 8: "cpp_fused_mean_1" }, call: { call: 0 }, base_bytes: 384,
+  nodes, label: "0/0 forward", call: { call: 0 }, base_bytes: 384,
   estimated_peak: { snode_indices: [1] }, measured_peak: { snode_indices: [1] },
 };
-const sources = { 7: { file: "/home/model.py", line: 10, code: "x @ w" } };
+const places = { kernels: ["extern_kernels.mm", "cpp_fused_mean_1"], lines: [{ file: "/home/model.py", line: 10, code: "x @ w" }], sites: { 7: [0, 0], 8: [1, null] } };
 
 test("series that nobody recorded are not there", () => {
-  const plot = graphPlot(memory, sources);
+  const plot = graphPlot(memory, places);
   assert.deepEqual(plot.series.map(({ key }) => key), ["base", "alloc", "free", "measured", "reserved"]);
   assert.deepEqual(plot.markers.map(({ key, index, wrong }) => [key, index, Boolean(wrong)]), [["alloc", 1, false], ["measured", 1, false], ["measured", 1, true]]);
 });
 
 test("a point says its kernel, its line and what went wrong there", () => {
-  const { more } = graphPlot(memory, sources);
+  const { more } = graphPlot(memory, places);
   assert.deepEqual(more(0), [["", "extern_kernels.mm"], ["", "model.py:10  x @ w"]]);
   assert.deepEqual(more(1), [["", "no launch of its own"], ["✖", "2 lifetimes did not go as expected"]]);
 });
 
 test("what would press the curves flat begins hidden, and its markers go with it", () => {
-  const plot = graphPlot(memory, sources);
+  const plot = graphPlot(memory, places);
   assert.deepEqual(hiddenAtFirst(plot.series), ["reserved"]);
   const shown = shownPlot(plot, new Set(["base", "alloc", "reserved"]));
   assert.deepEqual(shown.series.map(({ key }) => key), ["free", "measured"]);
@@ -34,7 +34,7 @@ test("what would press the curves flat begins hidden, and its markers go with it
 
 test("without a schedule the launches are the axis", () => {
   const positions = { live_bytes: [5, 9, 4], base_bytes: [1, 1, 1], site: [7, 8, null], allocator_position: [1], allocated_bytes: [40], reserved_bytes: [80] };
-  const plot = graphPlot({ ...memory, nodes: null, positions, measured_peak: { position: 1 } }, sources);
+  const plot = graphPlot({ ...memory, nodes: null, positions, measured_peak: { position: 1 } }, places);
   assert.deepEqual(plot.names, ["launch 0", "launch 1", "end"]);
   assert.deepEqual(plot.series.find(({ key }) => key === "allocated").values, [null, 40, null]);
   assert.deepEqual(plot.more(2), [["", "the end of the call"]]);

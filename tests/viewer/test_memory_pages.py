@@ -71,6 +71,9 @@ def test_every_node_can_be_asked_for(client: Client) -> None:
     alive = [client.get(f"/graphs/0/memory.json?snode={i}").json()["at"]["alive"] for i in range(3)]
     assert [one["storage_bytes"] - one["base_bytes"] for one in alive] == [512, 1536, 1088]
     assert client.get("/graphs/0/memory?snode=3").status_code == 404
+    without = client.get("/graphs/0/memory?snode=2&only=alive").text
+    assert "Alive at" in without
+    assert 'id="page-data"' not in without, "the curves are there already"
 
 
 def test_a_step_stands_for_its_call(client: Client) -> None:
