@@ -212,9 +212,10 @@ export class SeriesPlot {
     }
     if (low > high) return false;
     const x = this.x(from);
-    run.push([x, run.at(-1)[1]], [x, this.y(low)], [x, this.y(high)]);
-    const last = values[from + count - 1] ?? null;
-    if (last !== null) run.push([x, this.y(last)]);
+    const ends = [[x, this.y(low)], [x, this.y(high)]];
+    // From the end that is nearer: half the way for the pen.
+    if (Math.abs(run.at(-1)[1] - ends[1][1]) < Math.abs(run.at(-1)[1] - ends[0][1])) ends.reverse();
+    run.push(...ends);
     return true;
   }
 
