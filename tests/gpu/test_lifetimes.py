@@ -81,7 +81,7 @@ def test_each_position_agrees_with_the_allocator(tmp_path: Path) -> None:
     for layout, points in found[1:]:  # the first call allocates the workspace of cuBLAS too
         by_position = changes(layout)
         begin = points[0][1]
-        for position, size in dict(points).items():  # the last answer at each position
+        for position, size in dict(points[1:]).items():  # the last answer at each position
             expected = sum(change for at, change in by_position.items() if at <= position)
             assert size - begin == expected, (position, layout["name"])
 

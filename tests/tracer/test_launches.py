@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from tracer.records import Argument, Calls, Graph, LaunchSite, LifetimeLayout, Skipped, Tensors
+from tracer.records import Argument, Calls, Graph, LaunchSite, LifetimeLayout, LifetimeMismatch, Skipped, Tensors
 from tracer.runtime import launches
 from tracer.runtime.captured import CapturedCalls
 from tracer.runtime.device_times import EventTimer
 from tracer.runtime.launches import Call, GraphHooks, describe, to_batch
+from tracer.runtime.lifetimes import Tracker
 
 
 class Sink:
@@ -22,12 +23,16 @@ class Sink:
 
     timer = EventTimer()
     captured = CapturedCalls(lambda call: None, lambda where, error: None, lambda record: None)
-    lifetimes = None
+    lifetimes: Tracker | None = None
+
+    @property
+    def asserts_lifetimes(self) -> bool:
+        return False
 
     def tensors(self, record: Tensors) -> None:
         self.seen.append(record)
 
-    def layout(self, record: LifetimeLayout) -> None: ...
+    def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
 
     def skipped(self, record: Skipped) -> None: ...
 
