@@ -194,7 +194,7 @@ export class SeriesPlot {
       if (stepped && run.length) run.push([this.x(index), run.at(-1)[1]]);
       run.push([this.x(index), this.y(value)]);
       // A step has a width, the last one too.
-      if (stepped && index === this.count - 1) run.push([this.x(index) + RIGHT - 4, this.y(value)]);
+      if (stepped && index === this.count - 1) run.push([this.x(index) + Math.min(RIGHT - 4, this.x(index) - this.x(index - 1) || 0), this.y(value)]);
     }
     finish();
     ctx.setLineDash([]);
