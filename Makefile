@@ -6,7 +6,7 @@ NODE := $(shell command -v node 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench bench-gpu clean compiler browser
+.PHONY: help demo test check bench bench-gpu bench-memory clean compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -31,7 +31,12 @@ bench: .venv/.installed-test compiler ## measure what recording costs and how fa
 	$(BIN)/python -m tests.benchmarks.bench_launches
 	$(BIN)/python -m tests.benchmarks.bench_values
 	$(BIN)/python -m tests.benchmarks.bench_stats
+	$(BIN)/python -m tests.benchmarks.bench_lifetimes
 	$(BIN)/python -m tests.benchmarks.bench_open
+
+bench-memory: .venv/.installed-test ## how fast ten million births and deaths are queried and shown (minutes)
+	$(BIN)/python -m tests.benchmarks.bench_memory
+	$(BIN)/python -m tests.benchmarks.bench_memory_pages 1000 5000
 
 bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring your own torch with CUDA into .venv)
 	$(BIN)/python -m tests.benchmarks.bench_gpu

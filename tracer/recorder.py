@@ -25,6 +25,7 @@ from tracer.inductor.wrapper_hook import WrapperHook
 from tracer.log_writer import LogWriter
 from tracer.process import cost_of_a_launch, environment_number, run_record
 from tracer.records import (
+    CACHED_ESTIMATE,
     End,
     Failure,
     Graph,
@@ -182,7 +183,7 @@ class Recorder:
     def skipped(self, record: Skipped) -> None:
         """Every one is written down; of each `what` the first one is said."""
         self._write(record)
-        if record.what not in self._said:
+        if record.what not in self._said and record.what != CACHED_ESTIMATE:
             self._said.add(record.what)
             self._say(f"not recorded: {record.what}: {record.why}")
 

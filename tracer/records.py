@@ -27,6 +27,8 @@ from tracer.memory_records import SchedulerMemory as SchedulerMemory
 from tracer.memory_records import StorageKind as StorageKind
 
 FORMAT_VERSION = 1
+CACHED_ESTIMATE = "estimated memory of a cached graph"
+"""`Skipped.what` wherever a compile cache was made without us: no reason to alarm anybody."""
 ARTIFACT_PREFIX = "stepscope_"
 
 LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"]

@@ -24,7 +24,9 @@ from tests.capture.logs import Trace
 from tests.programs.training import Transformer
 
 TURNS, WARM_TURNS, STEPS = 150, 6, 4
-ORDERS = ("off", "again", "recorded"), ("recorded", "off", "again"), ("again", "recorded", "off")
+WAYS = ("off", "again", "recorded", "lifetimes")
+NEVER = 2**40
+"""Of steps between two whose storages are followed."""
 
 
 def build() -> Callable[[], None]:
@@ -67,13 +69,15 @@ def timed_ms(step: Callable[[], None], ends_step: bool) -> float:
 def take_turns(step: Callable[[], None], folder: Path) -> dict[str, list[float]]:
     functions = wrapper_functions()
     original = [(function, function.__code__) for function in functions]
-    times: dict[str, list[float]] = {"off": [], "again": [], "recorded": []}
-    with tracer.trace(folder):
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    with tracer.trace(folder) as recorder:
         recorded = [(function, function.__code__) for function in functions]
         for turn in range(TURNS + WARM_TURNS):
-            for way in ORDERS[turn % len(ORDERS)]:
-                set_code(recorded if way == "recorded" else original)
-                elapsed = timed_ms(step, way == "recorded")
+            for way in WAYS[turn % len(WAYS) :] + WAYS[: turn % len(WAYS)]:
+                set_code(recorded if way in ("recorded", "lifetimes") else original)
+                assert recorder.lifetimes is not None
+                recorder.lifetimes.every = 1 if way == "lifetimes" else NEVER
+                elapsed = timed_ms(step, way in ("recorded", "lifetimes"))
                 if turn >= WARM_TURNS:
                     times[way].append(elapsed)
         set_code(recorded)  # as the recorder left it
@@ -96,17 +100,20 @@ def main() -> int:
         log_bytes = sum(path.stat().st_size for path in trace.paths)
     launches = sum(1 for _ in trace.launches())
     batches = [record.payload or b"" for record in trace.records if record.artifact == "stepscope_launches"]
-    steps = (TURNS + WARM_TURNS) * STEPS
+    steps = (TURNS + WARM_TURNS) * STEPS * 2
     per_step = launches / steps
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
     print(f"{TURNS} turns of {STEPS} steps, {per_step:.0f} launches a step\n")
     report("not recorded", times["off"], "ms a step")
     report("not recorded, again", times["again"], "ms a step")
     report("recorded", times["recorded"], "ms a step")
+    report("and every storage", times["lifetimes"], "ms a step")
     print()
     off, again, recorded = times["off"], times["again"], times["recorded"]
     report("again / not recorded", [a / b for a, b in zip(again, off, strict=True)], "")
     report("recorded / not recorded", [r / b for r, b in zip(recorded, off, strict=True)], "")
+    lifetimes = [a / b for a, b in zip(times["lifetimes"], recorded, strict=True)]
+    report("every storage / recorded", lifetimes, "")
     medians = statistics.median(recorded) / statistics.median([*off, *again])
     extra_us = (statistics.median(recorded) - statistics.median([*off, *again])) * 1e3
     print(f"ratio of the medians      {medians:9.4f}            {extra_us / per_step:.2f} us a launch")

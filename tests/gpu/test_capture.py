@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 import tracer
 from tests.tracer import logs
 from tracer.demo import Block
+from tracer.records import CACHED_ESTIMATE
 
 pytestmark = [
     pytest.mark.gpu,
@@ -71,7 +72,7 @@ def transformer(mode: str | None = None, **options: Any) -> Callable[[], Step]:
 
 def not_recorded(records: list[Any]) -> list[Any]:
     """What was skipped, beside what a graph from a cache cannot tell: the step without recording has compiled it."""
-    return [record for record in records if record["what"] != "estimated memory"]
+    return [record for record in records if record["what"] != CACHED_ESTIMATE]
 
 
 def launches_by_step(found: dict[str, list[Any]]) -> Counter[int]:

@@ -21,6 +21,7 @@ import tracer
 from tests.programs import load
 from tests.tracer.logs import read
 from tracer.inductor import codegen_facts
+from tracer.records import CACHED_ESTIMATE
 
 # torch warns of itself while it compiles.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -280,4 +281,4 @@ def test_a_warm_run_has_the_curve_of_the_cold_one(tmp_path: Path) -> None:
     old = warm(tmp_path / "old")
     assert not old["scheduler_memory"]
     why = "the graph came from a cache, compiled without stepscope"
-    assert {"what": "estimated memory", "why": why, "graph": 0} in old["skipped"]
+    assert {"what": CACHED_ESTIMATE, "why": why, "graph": 0} in old["skipped"]

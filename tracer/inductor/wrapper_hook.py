@@ -23,7 +23,7 @@ from tracer.inductor.operators import operator_schema
 from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.records import Argument, Graph, Provenance, RecomputeMismatch, SchedulerMemory, Skipped
+from tracer.records import CACHED_ESTIMATE, Argument, Graph, Provenance, RecomputeMismatch, SchedulerMemory, Skipped
 from tracer.runtime import launches, values
 from tracer.runtime.lifetimes import Place
 from tracer.runtime.stats.readers import why_not_compiled
@@ -262,9 +262,10 @@ class WrapperHook:
     def _report_memory(self, facts: codegen_facts.CompileFacts | None, number: int) -> None:
         for memory in facts.memory if facts else []:
             self._sink.scheduled(replace(memory, graph=number))
-        why = facts.memory_problem if facts else COMPILED_UNSEEN
-        if why is not None:
-            self._sink.skipped(Skipped("estimated memory", why, number))
+        if facts is None:
+            self._sink.skipped(Skipped(CACHED_ESTIMATE, COMPILED_UNSEEN, number))
+        elif facts.memory_problem is not None:
+            self._sink.skipped(Skipped("estimated memory", facts.memory_problem, number))
         self._report_mismatches(facts, number)
 
     def _report_mismatches(self, facts: codegen_facts.CompileFacts | None, number: int | None) -> None:

@@ -1,9 +1,10 @@
 """The recorder met something that it could not record, and said so in the log; or a forked child of a process that
 ended well ended without saying so, as by `os._exit`: what it did last may be missing. One finding per thing and reason,
-and per child."""
+and per child. That a graph of a warm cache has no estimate of its memory is said on its pages only."""
 
 from __future__ import annotations
 
+from tracer.records import CACHED_ESTIMATE
 from viewer.findings.crash import may_have_left, unfinished
 from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
 from viewer.queries.damage import not_recorded
@@ -14,9 +15,8 @@ _LAST = 2**63
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per thing and reason over the run; they have no time and come last."""
-    said = [
-        (_LAST, _finding(group)) for group in grouped(not_recorded(evidence.trace), lambda row: (row.what, row.why))
-    ]
+    rows = [row for row in not_recorded(evidence.trace) if row.what != CACHED_ESTIMATE]
+    said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
     children = [run for run in unfinished(evidence.runs) if may_have_left(run, evidence.runs)]
     return said + [(_LAST, _child(run)) for run in children]
 
