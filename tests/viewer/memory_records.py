@@ -26,6 +26,17 @@ def mismatch(
     return replace(record, **changes)
 
 
+def step_mismatch(
+    kind: MismatchKind = "missing_death", buffer: str = "buf0", **changes: Any
+) -> schema.MemoryStepMismatch:
+    """What a check in the forward graph of `memory_logs` found; `changes` replace fields."""
+    record = schema.MemoryStepMismatch(
+        graph=0, call=2, file="/cache/ab/cab.py", line=77, is_final_step=False, kind=[kind], buffer=[buffer],
+        storage_bytes=[512], holders=[["list of 3 in keep of __main__"]],
+    )  # fmt: skip
+    return replace(record, **changes)
+
+
 def growth(left: Sequence[tuple[int, int]], holders: Sequence[str] = (), freed: bool | None = False) -> schema.Growth:
     """`left` are (call, index)."""
     count = len(left)

@@ -21,7 +21,7 @@ from tests.viewer.memory_logs import (
     start_of,
     training,
 )
-from tests.viewer.memory_records import growth, mismatch, recompute
+from tests.viewer.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.viewer.synthetic import LogBuilder
 from tracer.records import to_payload
 from viewer.errors import StepscopeError
@@ -71,6 +71,9 @@ def with_record(name: str, payload: Any, steps: int = 1) -> LogBuilder:
         ("growth", to_payload(growth([(0, 0)])) | {"holders": []}, "broken_payload"),
         ("lifetime_mismatch", to_payload(mismatch(layout=9)), "unknown_layout"),
         ("lifetime_mismatch", to_payload(mismatch()) | {"kind": []}, "broken_payload"),
+        ("memory_step_mismatch", to_payload(step_mismatch()) | {"holders": []}, "broken_payload"),
+        ("memory_step_mismatch", to_payload(step_mismatch()) | {"line": None}, "broken_payload"),
+        ("memory_step_mismatch", to_payload(step_mismatch(graph=9)), "unknown_graph"),
         ("recompute_mismatch", to_payload(recompute()) | {"snode": []}, "broken_payload"),
     ],
 )
@@ -162,6 +165,7 @@ TEMPLATES = {
     "lifetime_mismatch": to_payload(mismatch()),
     "growth": to_payload(growth([(0, 4)])),
     "recompute_mismatch": to_payload(recompute()),
+    "memory_step_mismatch": to_payload(step_mismatch()),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.viewer import memory_logs as logs
 from tests.viewer.memory_logs import NEW, calls_of, forward, layout, lifetimes, start_of, training
-from tests.viewer.memory_records import growth, mismatch, recompute
+from tests.viewer.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.viewer.synthetic import LogBuilder, compile_records, run
 from tests.viewer.value_logs import Program
 from tracer import records as schema
@@ -91,6 +91,53 @@ def test_words_of_mismatches(
     (row,) = lifetime_mismatches(trace, 0)
     assert row.snode_indices == [1 if kind == "missing_allocation" else 0]
     assert lifetime_mismatches(trace, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("missing_death", "was not freed: the check at cab.py:77 expects it dead; held by list of 3 in keep"),
+        ("unexpected_death", "was freed early: the check at cab.py:77 expects it alive"),
+        ("missing_allocation", "was not allocated: the check at cab.py:77 expects it made"),
+        ("unexpected_allocation", "was allocated, which nothing expects: the check at cab.py:77 does not name it"),
+    ],
+)
+def test_what_a_check_in_generated_code_found(opened: Open, kind: Any, words: str) -> None:
+    (finding,) = all_findings(opened(training(2).record(step_mismatch(kind))))
+    assert (finding.kind, finding.severity, finding.graph, finding.buffer) == (
+        "lifetime_mismatch",
+        "warning",
+        0,
+        "buf0",
+    )
+    assert finding.title.startswith(f"buf0 (512 B) of 0/0 forward {words}")
+    assert finding.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
+    assert (finding.step, finding.page) == (1, "/graphs/0/memory?call=2")
+    assert finding.source is not None
+    assert finding.source.line == 10
+
+
+def test_a_check_of_no_graph(opened: Open) -> None:
+    record = step_mismatch(graph=None, call=None, is_final_step=True, storage_bytes=[None], holders=[[]])
+    log = training(2).record(record).record(replace(record, line=80)).record(replace(record, file="/cache/b.py"))
+    first, second = all_findings(opened(log))
+    assert first.title == "buf0 was not freed: the check at cab.py:77, of the final step, expects it dead"
+    assert first.evidence["checked_at"] == ["/cache/ab/cab.py:77", "/cache/ab/cab.py:80"]
+    assert (first.graph, first.step, first.source, first.page) == (None, None, None, "/memory?log=0")
+    assert "b.py:77" in second.title
+
+
+def test_a_check_of_a_call_that_is_lost(opened: Open) -> None:
+    (finding,) = all_findings(opened(training(2).record(step_mismatch(call=99))))
+    assert (finding.step, finding.page) == (None, "/graphs/0/memory")
+
+
+def test_what_a_check_and_lifetimes_found_is_one_finding(opened: Open) -> None:
+    log = training(2).record(mismatch()).record(step_mismatch()).record(step_mismatch("unexpected_allocation"))
+    both, other = all_findings(opened(log))
+    assert both.evidence["expected_by"] == "wrapper"
+    assert both.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
+    assert other.evidence["expected_by"] == "check"
 
 
 def test_a_mismatch_of_the_reordering(opened: Open) -> None:

@@ -1,13 +1,19 @@
 """A storage did not live as the scheduler or the statements of the generated wrapper expect: it was freed later or
-earlier, allocated though nothing expects it, or not at all. One finding per graph, buffer and kind. A storage that is
-freed early and that a later launch of the same call still reads is critical; every other one is a warning."""
+earlier, allocated though nothing expects it, or not at all; or a check in the code (`check_memory_step`) found that it
+did not live as the check was told. One finding per graph (or file of checks that belong to no graph), buffer and kind.
+A storage that is freed early and that a later launch of the same call still reads is critical; every other one, and all
+that only a check found, is a warning."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
-from viewer.findings.evidence import Evidence, Timed, grouped, rule_of, times
+from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
 from viewer.formats import format_bytes
+from viewer.queries.memory_checks import CheckMismatchRow, check_mismatches
 from viewer.queries.memory_mismatches import lifetime_mismatches
 from viewer.queries.memory_places import label_of, moment_of
 from viewer.queries.memory_reads import readers_after
@@ -21,15 +27,30 @@ _TEXTS = {
     "missing_allocation": "was not allocated",
     "unexpected_allocation": "was allocated, which nothing expects",
 }
+_TOLD = {
+    "missing_death": "expects it dead",
+    "unexpected_death": "expects it alive",
+    "missing_allocation": "expects it made",
+    "unexpected_allocation": "does not name it",
+}
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per graph, buffer and kind."""
-    groups = grouped(lifetime_mismatches(evidence.trace), lambda row: (row.graph, row.buffer, row.kind))
-    return [_finding(evidence.trace, group) for group in groups]
+    """One finding per graph, buffer and kind, whether lifetimes that were followed show it, a check, or both."""
+    trace, found = evidence.trace, []
+    checks = {_checked(group[0]): group for group in grouped(check_mismatches(trace), _checked)}
+    for group in grouped(lifetime_mismatches(trace), lambda row: (row.graph, row.buffer, row.kind)):
+        key = group[0].graph, group[0].buffer, group[0].kind
+        found.append(_finding(trace, group, checks.pop(key, [])))
+    return [*found, *(_of_check(evidence, group) for group in checks.values())]
 
 
-def _finding(trace: Trace, group: list[LifetimeMismatchRow]) -> Timed:
+def _checked(row: CheckMismatchRow) -> tuple[object, ...]:
+    where = (row.log, row.file) if row.graph is None else (row.graph,)
+    return *where, row.buffer, row.kind
+
+
+def _finding(trace: Trace, group: list[LifetimeMismatchRow], checks: Sequence[CheckMismatchRow]) -> Timed:
     first, calls = group[0], sum(row.calls for row in group)
     moment, readers = moment_of(trace, first.call), _readers(trace, first)
     size = f" ({format_bytes(first.storage_bytes)})" if first.storage_bytes is not None else ""
@@ -47,6 +68,7 @@ def _finding(trace: Trace, group: list[LifetimeMismatchRow]) -> Timed:
         "expected_by": first.expected_by,
         "holders": first.holders,
         "read_after": readers,
+        "checked_at": _lines(checks),
     }
     return moment.time_unix_ns, Finding(
         kind="lifetime_mismatch",
@@ -67,6 +89,46 @@ def _finding(trace: Trace, group: list[LifetimeMismatchRow]) -> Timed:
         source=first.source,
         log=first.log,
     )
+
+
+def _of_check(evidence: Evidence, group: Sequence[CheckMismatchRow]) -> Timed:
+    trace, first = evidence.trace, group[0]
+    moment = moment_of(trace, first.call)
+    if first.call is None:
+        moment = replace(moment, rank=evidence.runs[first.log].rank)
+    size = f" ({format_bytes(first.storage_bytes)})" if first.storage_bytes is not None else ""
+    graph = f" of {label_of(trace, first.graph)}" if first.graph is not None else ""
+    final = ", of the final step," if first.is_final_step else ""
+    call = f"?call={first.call}" if first.call is not None else ""
+    return moment.time_unix_ns, Finding(
+        kind="lifetime_mismatch",
+        severity="warning",
+        title=(
+            f"{first.buffer}{size}{graph} {_TEXTS.get(first.kind, first.kind)}: the check at "
+            f"{PurePath(first.file).name}:{first.line}{final} {_TOLD.get(first.kind, '')}{_holders(first)}"
+        ),
+        rule=rule_of(__doc__),
+        evidence={
+            "kind": first.kind,
+            "storage_bytes": first.storage_bytes,
+            "checks": len(group),
+            "checked_at": _lines(group),
+            "is_final_step": first.is_final_step,
+            "expected_by": "check",
+            "holders": first.holders,
+        },
+        page=f"/graphs/{first.graph}/memory{call}" if first.graph is not None else f"/memory?log={first.log}",
+        rank=moment.rank,
+        step=moment.step,
+        graph=first.graph,
+        buffer=first.buffer,
+        source=first.source,
+        log=first.log,
+    )
+
+
+def _lines(checks: Sequence[CheckMismatchRow]) -> list[str]:
+    return list(dict.fromkeys(f"{row.file}:{row.line}" for row in checks))[:MOST_EXAMPLES]
 
 
 def _readers(trace: Trace, row: LifetimeMismatchRow) -> list[str]:
@@ -95,7 +157,7 @@ def _place(kind: str, position: int, kernel: str | None, snode: str | None) -> s
     return f"{word} {name}" + (f" ({snode})" if snode else "")
 
 
-def _holders(row: LifetimeMismatchRow) -> str:
+def _holders(row: LifetimeMismatchRow | CheckMismatchRow) -> str:
     return f"; held by {row.holders[0]}" if row.holders else ""
 
 

@@ -15,6 +15,7 @@ from tracer.records import (
     LifetimeLayout,
     LifetimeMismatch,
     Lifetimes,
+    MemoryStepMismatch,
     RecomputeMismatch,
     ScheduledBuffers,
     SchedulerMemory,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 46
 """More than any machine has; sums of such numbers fit 64 bits."""
-MemoryRecord = SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth
+MemoryRecord = SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | MemoryStepMismatch | Growth
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class MemoryBatches:
         self.deaths = {name: array("q") for name in ("dead_call", "dead_index", "dead_ns")}
         self.allocator = {name: array("q") for name in _ALLOCATOR}
         self.mismatches: list[LifetimeMismatch] = []
+        self.step_mismatches: list[MemoryStepMismatch] = []
         self.growth: list[Growth] | None = None
         self.recomputes: list[tuple[LogRecord, RecomputeMismatch]] = []
         self.saw_lifetimes = False
@@ -74,6 +76,9 @@ class MemoryBatches:
             case LifetimeMismatch():
                 _check_columns(value, "kind", without=("graph", "layout", "call"))
                 self.mismatches.append(value)
+            case MemoryStepMismatch():
+                _check_columns(value, "kind", without=("graph", "call", "file", "line", "is_final_step"))
+                self.step_mismatches.append(value)
             case Growth():
                 _check_columns(value, "call")
                 self.growth = [*(self.growth or []), value]
@@ -110,6 +115,8 @@ class MemoryBatches:
         self._add_schedules(rows, log, ids)
         for record, value in self.recomputes:
             _add_recompute(rows, log, record, value)
+        for mismatch in self.step_mismatches:
+            _add_step_mismatch(rows, log, mismatch, places, ids)
         if not (self.saw_lifetimes or self.mismatches or self.growth is not None):
             return
         from viewer.ingest.lifetime_columns import add_lifetimes
@@ -191,6 +198,17 @@ def check_recompute(value: RecomputeMismatch) -> None:
     if len(value.reasons) != len(value.reason_snode):
         raise BadPayload("RecomputeMismatch has columns of unequal length")
     _check_columns(value.buffers, "name")
+
+
+def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: Places | None, ids: Ids) -> None:
+    at = None if places is None or value.call is None else places.position.get(value.call)
+    call = None if at is None or places is None else int(places.call_id[at])
+    graph = None if value.graph is None else ids.graph(value.graph)
+    for kind, buffer, size, holders in zip(value.kind, value.buffer, value.storage_bytes, value.holders, strict=True):
+        rows.add(
+            "memory_step_mismatches", rows.new_id("memory_step_mismatches"), log, graph, call, value.file, value.line,
+            value.is_final_step, kind, buffer, size if size is None or size >= 0 else None, dumps(holders),
+        )  # fmt: skip
 
 
 def _add_recompute(rows: Rows, log: int, record: LogRecord, value: RecomputeMismatch) -> None:

@@ -23,6 +23,7 @@ from tracer.records import (
     LifetimeLayout,
     LifetimeMismatch,
     Lifetimes,
+    MemoryStepMismatch,
     Overhead,
     Provenance,
     RecomputeMismatch,
@@ -116,7 +117,9 @@ class RuntimeRecords:
                 self.batches.add(value)
             case DeviceTimes() | ValueLayout() | Values() | SavedTensor():
                 self.values.take(value, Place(record.place.line, record.place.start))
-            case SchedulerMemory() | LifetimeLayout() | Lifetimes() | LifetimeMismatch() | Growth():
+            case SchedulerMemory() | LifetimeLayout() | Lifetimes() | Growth():
+                self.memory.take(value, Place(record.place.line, record.place.start))
+            case LifetimeMismatch() | MemoryStepMismatch():
                 self.memory.take(value, Place(record.place.line, record.place.start))
             case RecomputeMismatch():
                 self.memory.take_recompute(value, record)

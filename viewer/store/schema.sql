@@ -174,6 +174,12 @@ CREATE TABLE lifetime_mismatches (
     storage BIGINT, storage_bytes BIGINT, expected BIGINT, actual BIGINT, expected_by VARCHAR,
     holders VARCHAR                  -- JSON list
 );
+CREATE TABLE memory_step_mismatches ( -- found by checks in generated code
+    mismatch BIGINT, log BIGINT, graph BIGINT, call BIGINT, -- NULL: not in a wrapper that was recorded
+    file VARCHAR, line BIGINT, is_final_step BOOLEAN, kind VARCHAR, buffer VARCHAR,
+    storage_bytes BIGINT,            -- NULL: it was not allocated
+    holders VARCHAR                  -- JSON list
+);
 CREATE TABLE left_behind (
     log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, holders VARCHAR, freed_by_collection BOOLEAN
 );

@@ -1,0 +1,46 @@
+"""What checks in generated code (`tracer.check_memory_step`) found wrong with lifetimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewer.queries import sql
+from viewer.queries.memory_places import graph_places
+from viewer.queries.rows_of_graphs import SourceLine
+from viewer.store.open import Trace
+
+_CHECKS = """
+    SELECT log, graph, call, file, line, is_final_step, kind, buffer, storage_bytes, holders
+    FROM memory_step_mismatches ORDER BY mismatch
+"""
+
+
+@dataclass(frozen=True)
+class CheckMismatchRow:
+    log: int
+    graph: int | None
+    """None: the code is no wrapper that was recorded."""
+    call: int | None
+    """The first one in which it was found."""
+    file: str
+    line: int
+    """Of the check."""
+    is_final_step: bool
+    kind: str
+    """missing_death, unexpected_death, missing_allocation, unexpected_allocation."""
+    buffer: str
+    storage_bytes: int | None
+    holders: list[str]
+    source: SourceLine | None
+    """Line of the model that the launch which writes the buffer comes from."""
+
+
+def check_mismatches(trace: Trace) -> list[CheckMismatchRow]:
+    """All of them, in the order in which they were found."""
+    found = []
+    for *known, holders in sql.rows(trace, _CHECKS):
+        graph, buffer = known[1], known[7]
+        places = graph_places(trace, graph) if graph is not None else None
+        source = places.source(places.writer(buffer)) if places is not None else None
+        found.append(CheckMismatchRow(*[*known, sql.json_value(holders), source]))
+    return found
