@@ -16,6 +16,7 @@ KNOWN_EVENTS = frozenset(
         "aot_joint_graph",
         "artifact",
         "bwd_compilation_metrics",
+        "bwd_compilation_metrics_runtime",
         "chromium_event",
         "compilation_metrics",
         "compilation_metrics_runtime",

@@ -92,7 +92,7 @@ def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
         notes.append(f"PyTorch alone wrote {len(plain)} of {len(runs)} logs: those have no steps or launches.")
     unknown = {key.partition(":")[2]: int(value) for key, value in meta.items() if key.startswith(UNKNOWN_EVENT)}
     notes += [
-        f"{count:,} records of a kind that this stepscope does not know: {name}."
+        f"{count:,} record{'s' if count > 1 else ''} of a kind that this stepscope does not know: {name}."
         for name, count in sorted(unknown.items(), key=lambda item: -item[1])
     ]
     return notes
