@@ -1,7 +1,9 @@
 """Dynamo ended a graph before the end of its function and ran a piece of it in Python, or all of it where it could not
 go on after that piece. One finding per cause and place over the whole run. What the graph made and the rest of the
 function took as input is held by the frame until that returns: where launches ran there after the last use of such a
-tensor, its bytes are named (without tensors that a backward call met, and without those that were never freed)."""
+tensor, its bytes are named (without tensors that a backward or a later call met, and without those never freed; one
+that the function returns besides is not told apart). Beside such tensors those are named that the rest of the function
+was the first to meet and that are no smaller: made by the code after the graph, or arguments that the caller holds."""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Ti
             "breaks": len(compiles),
             "compile_ids": list(dict.fromkeys(compile_id for _, compile_id in compiles))[:MOST_EXAMPLES],
             "explanation": first.text[:2000],
-            "held_bytes": None if all_held is None else sum(one.storage_bytes for one in held),
+            "held_bytes": None if all_held is None else _bytes(_made(held)),
+            "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
             "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
         },
         page=compile_page(first.log, first.compile_id),
@@ -60,10 +63,31 @@ def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Ti
 
 
 def _holds(held: list[HeldBuffer]) -> str:
-    if not held:
+    made = _made(held)
+    if not made:
         return ""
-    names = ", ".join(one.buffer for one in held[:3]) + (", …" if len(held) > 3 else "")
-    return f"; it keeps {format_bytes(sum(one.storage_bytes for one in held))} alive after the last use ({names})"
+    text = f"; it keeps {format_bytes(_bytes(made))} alive after the last use ({_names(made)})"
+    least = min(one.storage_bytes for one in made)
+    others = [one for one in _came_in(held) if one.storage_bytes >= least]
+    if not others:
+        return text
+    return f"{text}, and {format_bytes(_bytes(others))} made after it, or the caller's ({_names(others)})"
+
+
+def _made(held: list[HeldBuffer]) -> list[HeldBuffer]:
+    return [one for one in held if one.made_by == "compiled region"]
+
+
+def _came_in(held: list[HeldBuffer]) -> list[HeldBuffer]:
+    return [one for one in held if one.made_by != "compiled region"]
+
+
+def _bytes(held: list[HeldBuffer]) -> int:
+    return sum(one.storage_bytes for one in held)
+
+
+def _names(held: list[HeldBuffer]) -> str:
+    return ", ".join(one.buffer for one in held[:3]) + (", …" if len(held) > 3 else "")
 
 
 def _held(one: HeldBuffer) -> dict[str, Any]:
@@ -71,6 +95,7 @@ def _held(one: HeldBuffer) -> dict[str, Any]:
         "buffer": one.buffer,
         "held_as": one.held_as,
         "storage_bytes": one.storage_bytes,
+        "made_by": one.made_by,
         "made_by_graph": one.graph,
         "held_in_graph": one.into_graph,
         "last_kernel": one.last_kernel,
