@@ -95,6 +95,7 @@ def test_zoom_is_kept_in_the_address(visit: Visit, address: str) -> None:
 
 
 def test_room_for_the_timeline_is_kept_before_the_script_runs(visit: Visit, address: str, trace: Any) -> None:
+    from viewer.queries.memory_run import has_lifetimes
     from viewer.queries.steps import timeline
 
     visit.page.goto(f"{address}/steps/1?log=0")
@@ -102,7 +103,7 @@ def test_room_for_the_timeline_is_kept_before_the_script_runs(visit: Visit, addr
     assert found is not None
     assert visit.page.locator(".timeline-box canvas").first.evaluate(
         "(canvas) => canvas.clientHeight"
-    ) == timeline_height(found)
+    ) == timeline_height(found, has_lifetimes(trace))
 
 
 def test_kernel_filter_narrows_the_list(visit: Visit, address: str) -> None:

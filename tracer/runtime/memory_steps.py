@@ -250,7 +250,7 @@ class MemorySteps:
         found = [
             Mismatch("unexpected_allocation", name, tracked.storage_bytes, None)
             for name, tracked in self._added.items()
-            if name not in expected and tracked.storage_bytes
+            if expected.isdisjoint(tracked.names) and tracked.storage_bytes
         ]
         if source is not None:
             found += [
