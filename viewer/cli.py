@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,10 @@ app = typer.Typer(
 )
 
 Trace = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="A log, a .gz of one, a folder of logs, or - for standard input.")
+    list[Path],
+    typer.Argument(
+        metavar="TRACE...", help="A log, a .gz or .zst of one, a folder of logs, - for standard input, or several."
+    ),
 ]
 
 
@@ -227,10 +231,10 @@ def export(
 
 @app.command()
 def tensor(
-    trace: Trace,
-    tensor_id: Annotated[
-        int | None, typer.Argument(metavar="ID", help="Number of a saved tensor. Without it: a list of them.")
-    ] = None,
+    trace_and_id: Annotated[
+        list[Path],
+        typer.Argument(metavar="TRACE... [ID]", help="The trace; number of a saved tensor. Without: a list of them."),
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Copy the .pt file here.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
@@ -238,6 +242,7 @@ def tensor(
     from viewer import tensor as tensors
     from viewer.store.open import open_trace
 
+    trace, tensor_id = _trace_and_id(trace_and_id)
     if tensor_id is None and out is not None:
         raise StepscopeError("-o needs the ID of a tensor; `stepscope tensor TRACE` lists them.")
     with open_trace(trace) as opened:
@@ -270,6 +275,14 @@ def demo(
         typer.echo("\n" + summary_text(opened))
         _write_report(opened, out / "report.html", redact=False)
     typer.echo(f"browse it: stepscope serve {log}")
+
+
+def _trace_and_id(arguments: list[Path]) -> tuple[list[Path], int | None]:
+    """A number behind the trace is an id; a log of such a name is ./7."""
+    *trace, last = arguments
+    if trace and re.fullmatch(r"[0-9]{1,18}", str(last)):
+        return trace, int(str(last))
+    return arguments, None
 
 
 def _record(command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any]) -> RunResult:

@@ -1,35 +1,34 @@
-"""A TRACE argument -> the logs it means: a file, a `.gz` of one, a folder of them, or `-` for standard input."""
+"""A TRACE argument -> the logs it means: a file, a `.gz` or `.zst` of one, a folder, several of them, or `-`."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import os
-import shutil
 import sys
-import tempfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import BinaryIO
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
+from viewer.ingest.spool import PACKED_ERRORS, cache_dir, packed_form, spool_packed, spool_stream
+
+__all__ = ["STDIN", "Source", "TracePath", "cache_dir", "find_logs", "shown", "trace_names"]
 
 STDIN = "-"
 LOG_PREFIXES = ("stepscope_trace_", "dedicated_log_torch_trace_")
-LOG_SUFFIXES = (".log", ".txt", ".log.gz", ".txt.gz")
+LOG_SUFFIXES = (".log", ".txt", ".log.gz", ".txt.gz", ".log.zst", ".txt.zst")
 MOST_LOGS = 1024
 DEEPEST_FOLDER = 6
 _HEAD_BYTES = 1 << 16
-_COPY_BYTES = 1 << 20
-_GZIP = 16 + zlib.MAX_WBITS
+
+TracePath = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""What names a trace: a log, a folder of logs, `-`, or several of them."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One log: the path the user knows it by, and the plain bytes (the same file, or a spool of a .gz or stdin)."""
+    """One log: the path the user knows it by, and the plain bytes (the same file, or a spool of a packed one)."""
 
     path: Path
     data_path: Path
@@ -39,45 +38,69 @@ class Source:
     """(reason, text) of what was wrong before a byte was read."""
 
 
-def cache_dir() -> Path:
-    """Where indexes and spools go that cannot lie beside their log. Made when missing."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for folder in (base / "stepscope", Path(tempfile.gettempdir()) / f"stepscope-{_user()}"):
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    raise StepscopeError("No folder to keep an index in: set XDG_CACHE_HOME to a folder you can write to.")
+def find_logs(trace: TracePath) -> list[Source]:
+    """The logs of `trace`: of a folder sorted by path, of several names in their order, each log once.
 
-
-def find_logs(trace: str | os.PathLike[str]) -> list[Source]:
-    """The logs of `trace`, sorted by path.
-
-    Raises StepscopeError when there is nothing of that name, or no log in it.
+    Raises StepscopeError when there is nothing of a name, or no log in it.
     """
-    if str(trace) == STDIN:
-        return [_spool_stdin()]
-    path = Path(trace).absolute()
-    if not path.exists():
-        raise StepscopeError(f"There is no file or folder {trace}: give a log, a folder of logs, or - for stdin.")
-    if not path.is_dir():
-        return [_only_log(path)]
-    paths = list(_logs_in(path))
+    names = trace_names(trace)
+    sources = _one(names[0]) if len(names) == 1 else _several(names)
+    if all(source.size == 0 for source in sources):
+        raise StepscopeError(f"All logs in {shown(names)} are empty: did the recorded program compile anything?")
+    return sources
+
+
+def trace_names(trace: TracePath) -> list[str]:
+    """What `trace` names, without repetitions."""
+    names = [trace] if isinstance(trace, (str, os.PathLike)) else list(trace)
+    if not names:
+        raise StepscopeError("No log was named: give a log, a folder of logs, or - for stdin.")
+    return list(dict.fromkeys(os.fspath(name) for name in names))
+
+
+def shown(names: Sequence[str]) -> str:
+    """Names of a trace, in a sentence."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _one(name: str) -> list[Source]:
+    if name == STDIN:
+        return [spool_stdin()]
+    path = _existing(name)
+    return list(_in_folder(path, name)) if path.is_dir() else [_only_log(path)]
+
+
+def _several(names: Sequence[str]) -> list[Source]:
+    """As in a folder, a log that cannot be read keeps no other from being read: it is a problem of the trace."""
+    sources: dict[str, Source] = {}
+    for path, name in [(_existing(name), name) for name in names]:
+        if name == STDIN:
+            found: Iterable[Source] = [spool_stdin()]
+        else:
+            found = _in_folder(path, name) if path.is_dir() else _source(path)
+        for source in found:
+            sources.setdefault(os.path.realpath(source.path), source)
+    logs = list(sources.values())
+    if any(source.size for source in logs) and not any(_has_record(source.data_path, whole=True) for source in logs):
+        raise StepscopeError(f"{shown(names)}: none is a log, they hold no record of stepscope or TORCH_TRACE.")
+    return logs
+
+
+def _existing(name: str) -> Path:
+    path = Path(name).absolute()
+    if name != STDIN and not path.exists():
+        raise StepscopeError(f"There is no file or folder {name}: give a log, a folder of logs, or - for stdin.")
+    return path
+
+
+def _in_folder(folder: Path, name: str) -> Iterator[Source]:
+    paths = sorted(_logs_in(folder))
     if not paths:
         raise StepscopeError(
-            f"The folder {trace} holds no log: record one with `stepscope run` or with TORCH_TRACE={trace}."
+            f"The folder {name} holds no log: record one with `stepscope run` or with TORCH_TRACE={name}."
         )
-    sources = [source for log in sorted(paths) for source in _source(log)]
-    if all(source.size == 0 for source in sources):
-        raise StepscopeError(f"All logs in {trace} are empty: did the recorded program compile anything?")
-    return sources
+    for path in paths:
+        yield from _source(path)
 
 
 def _only_log(path: Path) -> Source:
@@ -117,26 +140,22 @@ def _has_record(path: Path, whole: bool) -> bool:
                     return True
                 if not whole:
                     return False
-    except (OSError, EOFError, zlib.error):
+    except PACKED_ERRORS:
         pass
     return False
 
 
 def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if _is_gz(path) else path.open("rb")
-
-
-def _is_gz(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+    form = packed_form(path)
+    return form.open(path) if form else path.open("rb")
 
 
 def _source(path: Path) -> Iterator[Source]:
     """The log at `path`; one of size 0 with a problem when it cannot be read."""
     try:
         stat = path.stat()
-        if _is_gz(path):
-            data_path, problems = _spool_gz(path, stat)
+        if packed_form(path):
+            data_path, problems = spool_packed(path, stat)
             yield Source(path, data_path, data_path.stat().st_size, stat.st_mtime_ns, problems)
             return
         yield Source(path, path, stat.st_size, stat.st_mtime_ns)
@@ -144,52 +163,16 @@ def _source(path: Path) -> Iterator[Source]:
         yield Source(path, path, 0, 0, [("not_read", error.strerror or str(error))])
 
 
-def _spool_gz(path: Path, stat: os.stat_result) -> tuple[Path, list[tuple[str, str]]]:
-    """The uncompressed bytes of `path`, kept in the cache folder; a cut or broken .gz gives what it still holds."""
-    key = hashlib.sha256(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}".encode("utf-8", "surrogateescape"))
-    spool = _spool_folder() / f"{key.hexdigest()[:32]}.log"
-    broken = spool.with_suffix(".broken")
-    if not spool.exists():
-        with path.open("rb") as file, tempfile.NamedTemporaryFile(dir=spool.parent, delete=False) as out:
-            problem = _decompress(file, out)
-        if problem:
-            broken.write_text(problem)
-        os.replace(out.name, spool)
-    return spool, [("truncated", broken.read_text())] if broken.exists() else []
-
-
-def _decompress(file: BinaryIO, out: IO[bytes]) -> str | None:
-    """Write what a .gz holds, also one that is cut or broken; says what was wrong with it."""
-    stream = zlib.decompressobj(_GZIP)
-    while piece := file.read(_HEAD_BYTES):
-        while piece.strip(b"\0"):
-            if stream.eof:
-                stream = zlib.decompressobj(_GZIP)
-            try:
-                out.write(stream.decompress(piece, _COPY_BYTES))
-            except zlib.error as error:
-                return f"the .gz is broken: {error}"
-            piece = stream.unconsumed_tail or stream.unused_data
-    return None if stream.eof else "the .gz ends too early"
-
-
-def _spool_stdin() -> Source:
+def spool_stdin() -> Source:
+    """What comes on standard input, as a log."""
     if sys.stdin is None or sys.stdin.isatty():
         raise StepscopeError("Nothing comes on standard input: pipe a log into it, e.g. `ssh host cat LOG | ...`.")
-    with tempfile.NamedTemporaryFile(dir=_spool_folder(), suffix=".log", prefix="stdin_", delete=False) as out:
-        shutil.copyfileobj(sys.stdin.buffer, out, _COPY_BYTES)
-    source = next(_source(Path(out.name)))
-    if source.size == 0 or not _has_record(source.data_path, whole=True):
-        os.unlink(out.name)
+    try:
+        spool, problems = spool_stream(sys.stdin.buffer)
+    except OSError as error:
+        raise StepscopeError(f"Standard input cannot be kept in {cache_dir()}: {error.strerror or error}.") from None
+    stat = spool.stat()
+    if stat.st_size == 0 or not _has_record(spool, whole=True):
+        spool.unlink()
         raise StepscopeError("Standard input holds no log: it has no record of stepscope or TORCH_TRACE.")
-    return Source(Path("<stdin>"), source.data_path, source.size, source.mtime_ns)
-
-
-def _spool_folder() -> Path:
-    folder = cache_dir() / "spool"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
-def _user() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    return Source(Path("<stdin>"), spool, stat.st_size, stat.st_mtime_ns, problems)

@@ -6,17 +6,18 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from viewer.ingest.sources import STDIN, TracePath, trace_names
 
 
 @contextmanager
-def index_ahead(path: Path) -> Iterator[None]:
+def index_ahead(path: TracePath) -> Iterator[None]:
     """While the block runs, the index of `path` is built on another core; afterwards `open_trace` finds it.
 
     What goes wrong there goes wrong again, and is said, where the trace is opened. Does nothing for standard
     input, and where a process cannot be forked.
     """
-    if str(path) == "-" or not hasattr(os, "fork"):
+    if STDIN in trace_names(path) or not hasattr(os, "fork"):
         yield
         return
     sys.stdout.flush()
@@ -29,7 +30,7 @@ def index_ahead(path: Path) -> Iterator[None]:
         os.waitpid(child, 0)
 
 
-def _build_and_leave(path: Path) -> None:
+def _build_and_leave(path: TracePath) -> None:
     try:
         from viewer.store.open import open_trace
 

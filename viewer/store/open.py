@@ -14,7 +14,7 @@ import duckdb
 
 from tracer.log_format import decode_payload, decode_payload_crlf
 from viewer.ingest.rows import Rows
-from viewer.ingest.sources import STDIN, Source, cache_dir, find_logs
+from viewer.ingest.sources import STDIN, Source, TracePath, cache_dir, find_logs, trace_names
 from viewer.store.index import NAME, build_index, index_key, open_index
 
 INDEX_SUFFIX = ".stepscope.duckdb"
@@ -84,11 +84,11 @@ class Trace:
             self._files.clear()
 
 
-def open_trace(path: str | os.PathLike[str], *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
-    """Open the trace at `path`: a log, a `.gz` of one, a folder of logs, or `-` for standard input.
+def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
+    """Open the trace at `path`: a log, a `.gz` or `.zst` of one, a folder of logs, `-` for standard input, or several.
 
     The index lies beside the log, or in `index_dir`, or in the user's cache folder where the first cannot be
-    written; one that is there and current is used, any other is built.
+    written and for several; one that is there and current is used, any other is built.
     Raises StepscopeError when there is no log, or one of a newer format.
     """
     sources = find_logs(path)
@@ -106,13 +106,14 @@ def open_trace(path: str | os.PathLike[str], *, index_dir: str | os.PathLike[str
     raise AssertionError("the last place for an index can be written")
 
 
-def _index_paths(path: str | os.PathLike[str], key: str, index_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
+def _index_paths(path: TracePath, key: str, index_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
     """Where the index may lie, best first; the last is in a folder that nobody else has."""
-    trace = Path(path).absolute()
-    name = f"{trace.name}{INDEX_SUFFIX}"
+    named = trace_names(path)
+    trace = Path(named[0]).absolute()
+    name = f"{trace.name if len(named) == 1 else key[:32]}{INDEX_SUFFIX}"
     if index_dir is not None:
         yield Path(index_dir).absolute() / name
-    elif str(path) != STDIN:
+    elif len(named) == 1 and named[0] != STDIN:
         beside = trace / INDEX_SUFFIX if trace.is_dir() else trace.with_name(name)
         if beside.parent.stat().st_mode & _ANY_WRITE:
             yield beside
