@@ -120,9 +120,9 @@ class Prepared:
             for n, item in (members if self.is_plain else ())
             if not planned[n].is_fixed and not _at(values, n, item).is_floating_point()
         ]
-        self.is_sure = self.is_plain and not self._on_device
-        """Nothing can vary."""
         self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
+        self.is_sure = self.is_plain and not (self._on_device or self._checks or self._counts)
+        """Nothing can vary."""
 
     def fits(self, values: Sequence[Any]) -> bool:
         """These values have the form that was prepared for."""
