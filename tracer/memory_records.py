@@ -89,10 +89,10 @@ class LifetimeLayout:
     site: list[int | None]
     """The launch site that returned it; None: another kind."""
     calls_back: list[int | None]
-    """The storage was met in this step already, by the call that many calls before this one; below 0: by one that
-    this call made. None: not in this step."""
+    """The storage was met before, in this step or one shortly before, by the call that many calls before this one;
+    below 0: by one that this call made."""
     met_in: list[int | None]
-    """The storage was met in an earlier step, by this call; None: not in an earlier step."""
+    """The storage was met before, longer ago, by this call."""
     met_as: list[int | None]
     """Which storage of that call it is; None: this call is the first to meet it."""
     dead: list[int]

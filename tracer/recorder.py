@@ -329,6 +329,7 @@ class Recorder:
                 self._write(End(reason, time.perf_counter_ns()))
         except Exception as error:
             self.failed("detach", error)
+        self.lifetimes = None
         self._writer.close()
 
     def _after_fork(self) -> None:

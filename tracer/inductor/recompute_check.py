@@ -66,6 +66,7 @@ class _Thread(threading.local):
     """The pass that runs on a thread. A pass is known by the dictionary that it carries along."""
 
     carried: object = None
+    """Which dictionary of a pass, and one of its nodes, so as not to keep the graph alive."""
     swaps = 0
     is_quiet = False
 
@@ -162,8 +163,9 @@ class RecomputeCheck:
         from torch._inductor.memory import estimate_peak_memory_allocfree
 
         thread = self._thread
-        if thread.carried is not swap.carried:
-            thread.carried, thread.swaps, thread.known = swap.carried, 0, {}
+        which = (id(swap.carried), weakref.ref(next(iter(swap.carried), thread)))
+        if thread.carried != which:
+            thread.carried, thread.swaps, thread.known = which, 0, {}
         number = thread.swaps
         thread.swaps += 1
         peak, current, _, _ = estimate_peak_memory_allocfree(swap.snodes, dict(swap.freeable), swap.outputs)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from time import monotonic
+from threading import Lock
+from time import monotonic, perf_counter_ns
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +38,41 @@ def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECO
     (`seconds`), or because the search failed. Looks through the whole heap: some tenths of a second. Raises nothing.
     """
     words: list[list[str]] = [[] for _ in storages]
+    _searches.begin()
     try:
         with without_modes():
             _Search(storages, monotonic() + seconds).run(words)
     except Exception:
         return words
+    finally:
+        _searches.end()
     return words
+
+
+def overlapped(start_ns: int) -> bool:
+    """A search has run since `start_ns` of `perf_counter_ns`: what died on other threads may have died late by it."""
+    return _searches.running > 0 or _searches.ended_ns >= start_ns
+
+
+class _Searches:
+    """While one runs, it holds the tensors of the whole process."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.ended_ns = -1
+        self._lock = Lock()
+
+    def begin(self) -> None:
+        with self._lock:
+            self.running += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self.running -= 1
+            self.ended_ns = perf_counter_ns()
+
+
+_searches = _Searches()
 
 
 @dataclass(eq=False, slots=True)

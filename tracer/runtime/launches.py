@@ -133,6 +133,8 @@ class GraphHooks:
         """None once every site of a graph without dynamic sizes has been looked at."""
         self._seen: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
         self._places = places
+        named = (device for place in places for device in place.devices)
+        self._device = next((device for device in named if device.startswith("cuda:")), None)
         self._calls = 0
         self._layouts = Layouts(graph.graph, places, expected)
 
@@ -175,7 +177,8 @@ class GraphHooks:
             parent.life.child = call.life
         if self._is_capturing is not None and self._sink.lifetimes is not None:
             call.life.asks_allocator = self._calls == ASKING_CALL
-            self._sink.lifetimes.ask_allocator(call)
+            call.life.device = self._device
+            self._sink.lifetimes.ask_allocator(call, self._device)
 
     def _enter(self) -> int:
         return self._sink.enter(self._frame, self._phase)
@@ -200,7 +203,7 @@ class GraphHooks:
                 self._say_replays()
             if call.life is not None and self._sink.lifetimes is not None:
                 if self._is_capturing is not None:
-                    self._sink.lifetimes.ask_allocator(call)
+                    self._sink.lifetimes.ask_allocator(call, self._device)
                 call.layout = self._layouts.of(call, self._sink.lifetimes, self._sink.layout)
             self._sink.finish(call)
             if self._is_capturing is not None:
@@ -219,6 +222,10 @@ class GraphHooks:
             if self._sink.lifetimes is not None:
                 self._sink.lifetimes.meet(call, place, self._places[place], values)
         except Exception as error:
+            if call.life is not None:
+                call.life.end()
+            if call.parent is not None and call.parent.life is not None:
+                call.parent.life.child = None
             call.life = call.meet = None
             self._sink.failed("lifetimes", error)
         call.cost_ns += perf_counter_ns() - started
@@ -276,16 +283,20 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
     if not (hasattr(value, "untyped_storage") and hasattr(value, "stride")):
         yield TensorMeta(argument, type(value).__name__, [], [], "", 0, None, item)
         return
+    size: list[int] = []
     try:
+        size = [int(s) for s in value.shape]
         stride, offset = [int(s) for s in value.stride()], int(value.storage_offset())
         storage_bytes: int | None = value.untyped_storage().nbytes()
         address: int | None = value.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):  # sparse, meta and wrapper subclasses have no strided storage
         stride, offset, storage_bytes, address = [], 0, None, None
+    except (AttributeError, TypeError):  # jagged: sizes that are no numbers
+        size, stride, offset, storage_bytes, address = [], [], 0, None, None
     yield TensorMeta(
         argument,
         str(value.dtype).removeprefix("torch."),
-        [int(s) for s in value.shape],
+        size,
         stride,
         str(value.device),
         offset,

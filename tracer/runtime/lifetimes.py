@@ -15,7 +15,7 @@ from weakref import getweakrefs, ref
 
 from tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
 from tracer.runtime.expected import Expected, compare, in_words, to_record
-from tracer.runtime.holders import find_holders
+from tracer.runtime.holders import find_holders, overlapped
 
 if TYPE_CHECKING:
     from tracer.runtime.launches import Call
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 MOST_LAYOUTS = 512
 """Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
 STALE = 4096
+RECENT_STEPS = 2
+"""What a call of so many steps ago made is told relative to this call: a state that goes from step to step looks alike
+in each of them."""
+MOST_TOLD = 64
+"""Different mismatches of one graph."""
 
 _layout_numbers = count()
 
@@ -61,7 +66,7 @@ class Storage:
 class Life:
     """The storages of one call."""
 
-    __slots__ = ("asks_allocator", "call", "child", "count", "events", "known", "place", "rows", "step")
+    __slots__ = ("asks_allocator", "call", "child", "count", "device", "events", "known", "place", "rows", "step")
 
     def __init__(self, call: Call, place: tuple[object, ...] | None = None) -> None:
         self.call, self.step = call.number, call.step
@@ -71,12 +76,14 @@ class Life:
         self.rows: list[int] | None = call.rows
         """None: the call has ended."""
         self.child: Life | None = None
+        """Of the call that runs inside this one."""
+        self.device: str | None = None
+        """Whose allocator is asked; None: that of the current one."""
         self.asks_allocator = False
         """At every meeting, not at the begin and the end only."""
-        """Of the call that runs inside this one."""
         self.count = 0
         self.events: list[Event] = []
-        self.known: dict[int, int] = {}
+        self.known: dict[int, tuple[int, ref[Any]]] = {}
         """Storages that other calls met first, by the `id` of the reference: which storage of this call it is."""
 
     def end(self) -> None:
@@ -101,9 +108,8 @@ class Tracker:
     def batch(self, calls: Sequence[Call]) -> Lifetimes | None:
         """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
         followed = [(call.number, call.layout) for call in calls if call.layout is not None]
-        outside, self._outside = self._outside, []
-        allocator, self._allocator = self._allocator, []
-        if not followed and not outside:
+        outside, allocator = _taken(self._outside), _taken(self._allocator)
+        if not followed and not outside and not allocator:
             return None
         return Lifetimes(
             call=[number for number, _ in followed],
@@ -114,11 +120,11 @@ class Tracker:
             allocator=AllocatorCurve(*([entry[n] for entry in allocator] for n in range(4))),
         )
 
-    def ask_allocator(self, call: Call) -> None:
-        """Bytes that the allocator of the current CUDA device says it has given out and holds, now."""
+    def ask_allocator(self, call: Call, device: str | None) -> None:
+        """Bytes that the allocator of a CUDA device (None: the current one) says it has given out and holds, now."""
         import torch
 
-        stats = torch.cuda.memory_stats_as_nested_dict()
+        stats = torch.cuda.memory_stats_as_nested_dict(device)
         allocated, reserved = (stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes"))
         self._allocator.append((call.number, (len(call.rows) + 2) // 3, allocated, reserved))
 
@@ -148,7 +154,7 @@ class Tracker:
             ]
         life.events.append((number, len(call.rows), *entries))
         if life.asks_allocator:
-            self.ask_allocator(call)
+            self.ask_allocator(call, life.device)
 
     def _add(self, life: Life, storage: Any, is_given: bool = False) -> Any:
         found = ref(storage, self._callback)
@@ -167,10 +173,12 @@ class Tracker:
         found = self._by_address.get(address)
         if found is None or (storage := found()) is None or storage.data_ptr() != address:
             storage = value.untyped_storage()
+            if not address and storage.nbytes():  # a wrapper around other tensors, a fake one
+                return None
             found = self._find(storage)
             if found is None:
                 return (str(storage.device), self._add(life, storage, is_given=True))
-            if storage.data_ptr() == address != 0:
+            if address and storage.data_ptr() == address:
                 self._remember(address, found)
         return self._known(life, found, storage)
 
@@ -181,12 +189,12 @@ class Tracker:
         self._by_address[address] = found
 
     def _known(self, life: Life, found: ref[Any], storage: Any) -> Entry:
-        owner, index, _, _ = self._live[id(found)]
+        owner, index, _, is_given = self._live[id(found)]
         if owner is life or id(found) in life.known:
             return None
-        life.known[id(found)] = life.count
+        life.known[id(found)] = life.count, found
         life.count += 1
-        if owner.step == life.step:
+        if owner.step == life.step or (not is_given and life.step - owner.step <= RECENT_STEPS):
             return (life.call - owner.call, None, index, storage.nbytes())
         return (None, owner.call, index, storage.nbytes())
 
@@ -197,6 +205,8 @@ class Tracker:
             return
         try:
             storage = value.untyped_storage()
+            if storage.nbytes() and not value.data_ptr() and value.numel():
+                return
         except (AttributeError, RuntimeError, NotImplementedError):
             return
         found = self._find(storage)
@@ -222,13 +232,22 @@ class Tracker:
         while call is not None:
             life = call.life
             if life is not None:
-                known = index if owner is life else life.known.pop(key, None)
+                known = index if owner is life else life.known.pop(key, (None,))[0]
                 if known is not None:
                     life.events.append((-1 - known, len(call.rows)))
                     is_seen = True
             call = call.parent
-        if not is_seen:
+        if not is_seen and owner.rows is not None:  # it runs on another thread
+            owner.events.append((-1 - index, len(owner.rows)))
+        elif not is_seen:
             self._outside.append((owner.call, index, self._clock()))
+
+
+def _taken(entries: list[Any]) -> list[Any]:
+    """What is in a list, taken out of it; other threads may be adding to it."""
+    taken = entries[:]
+    del entries[: len(taken)]
+    return taken
 
 
 class Layouts:
@@ -239,6 +258,7 @@ class Layouts:
         self._graph, self._places, self._expected = graph, places, expected
         self.problems: dict[int, str] = {}
         """What does not fit in a layout, in words."""
+        self._told: set[frozenset[tuple[str, str]]] = set()
         self._tracker: Tracker | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
 
@@ -248,23 +268,35 @@ class Layouts:
         """The layout that `call` followed; one that is new is written. None: its storages were not followed."""
         if call.life is None:
             return None
+        try:
+            return None if overlapped(call.start_ns) else self._number(call, call.life.events, tracker, write)
+        finally:
+            call.life.end()
+            if call.parent is not None and call.parent.life is not None:
+                call.parent.life.child = None
+
+    def _number(
+        self,
+        call: Call,
+        events: list[Event],
+        tracker: Tracker,
+        write: Callable[[LifetimeLayout | LifetimeMismatch], None],
+    ) -> int:
         if tracker is not self._tracker:  # another log
             self._tracker = tracker
             self._numbers.clear()
-        key = (call.function, call.state == "raised", *call.life.events)
+            self._told.clear()
+        key = (call.function, call.state == "raised", *events)
         number = self._numbers.get(key)
         if number is None:
             if len(self._numbers) >= MOST_LAYOUTS:
                 self._numbers.clear()
                 self.problems.clear()
             number = self._numbers[key] = next(_layout_numbers)
-            layout = _Builder(number, self._graph, call.function, self._places).build(call.life.events)
+            layout = _Builder(number, self._graph, call.function, self._places).build(events)
             write(layout)
             if call.state != "raised" and call.function < len(self._expected):
                 self._compare(call, layout, tracker, write)
-        call.life.end()
-        if call.parent is not None and call.parent.life is not None:
-            call.parent.life.child = None
         return number
 
     def _compare(
@@ -273,6 +305,10 @@ class Layouts:
         found = compare(layout, self._expected[call.function])
         if found:
             self.problems[layout.layout] = in_words(found)
+            told = frozenset((entry.kind, entry.buffer) for entry in found)
+            if told in self._told or len(self._told) >= MOST_TOLD:
+                return
+            self._told.add(told)
             storages = tracker.alive({entry.storage for entry in found if entry.actual is None}, call)
             held = dict(zip(storages, find_holders(list(storages.values())), strict=True))
             write(to_record(layout, call.number, found, [held.get(entry.storage, []) for entry in found]))
