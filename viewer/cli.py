@@ -212,21 +212,32 @@ def export(
         str,
         typer.Option(
             metavar="FORM",
-            help="csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz.",
+            help="csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz; "
+            "chrome: compiles, steps, calls, launches and live bytes for Perfetto; raw: the payload of a record.",
         ),
     ],
     table: Annotated[
         str, typer.Option(metavar="NAME", help="csv, parquet: which table; storages has a row for each storage.")
     ] = "storages",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write.")] = None,
+    record: Annotated[
+        int | None, typer.Option(metavar="ID", help="raw: which record; the table `records` lists them.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The file to write; chrome, raw: - is standard output; chrome: a .gz is packed."
+        ),
+    ] = None,
 ) -> None:
-    """Tables of a trace for other programs."""
+    """Tables, the timeline and the payloads of a trace for other programs."""
+    from viewer.export import STDOUT, counted
     from viewer.export import export as write
     from viewer.store.open import open_trace
 
     with open_trace(trace) as opened:
-        path, rows = write(opened, to, table, out)
-    typer.echo(f"{path} ({rows:,} rows)")
+        path, count = write(opened, to, table, out, record)
+    if path != STDOUT:
+        typer.echo(f"{path} ({count:,} {counted(to)})")
 
 
 @app.command()

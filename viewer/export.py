@@ -1,11 +1,16 @@
-"""`stepscope export`: tables as CSV or Parquet, and the storages in the form that PyTorch's memory viewer reads."""
+"""`stepscope export`: tables as CSV or Parquet, storages as PyTorch's memory viewer reads them, the timeline for
+Perfetto, payloads as they are."""
 
 from __future__ import annotations
 
+import gzip
 import pickle
+import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 from viewer.errors import StepscopeError
 from viewer.ingest.lenient_json import loads
@@ -13,31 +18,102 @@ from viewer.queries import export as queries
 from viewer.queries.memory_places import graph_places, label_of
 from viewer.store.open import Trace
 
-Form = Literal["csv", "parquet", "memory_snapshot"]
+Form = Literal["csv", "parquet", "memory_snapshot", "chrome", "raw"]
 FORMS: tuple[Form, ...] = get_args(Form)
+STDOUT = Path("-")
 _ALIGNED = 512
-_SUFFIX = {"csv": ".csv", "parquet": ".parquet", "memory_snapshot": ".pickle"}
+_SUFFIX = {"csv": ".csv", "parquet": ".parquet"}
+_COUNTED = {"memory_snapshot": "storages", "chrome": "events", "raw": "bytes"}
 
 
-def export(trace: Trace, form: str, table: str, out: Path | None) -> tuple[Path, int]:
-    """Write `table` (the storages for a snapshot); returns the file and how many rows or storages are in it.
+def export(trace: Trace, form: str, table: str, out: Path | None, record: int | None = None) -> tuple[Path, int]:
+    """Write `table`, the storages, the timeline, or the payload of `record`; returns the file and how many rows,
+    storages, events or bytes are in it.
 
-    Raises StepscopeError for a form or table that there is not, and where the file cannot be written.
+    Raises StepscopeError for a form, table or record that there is not, and where the file cannot be written.
     """
     if form not in FORMS:
         raise StepscopeError(f"--to {form} is not known; there are: {', '.join(FORMS)}")
-    names = queries.tables(trace)
-    if table not in names:
-        raise StepscopeError(f"--table {table} is not known; there are: {', '.join(names)}")
-    path = out or Path(("memory_snapshot" if form == "memory_snapshot" else table) + _SUFFIX[form])
+    path = out or _usual_name(form, table)
+    _refuse(trace, form, path)
     try:
-        if form != "memory_snapshot":
-            return path, queries.write_table(trace, table, path, "parquet" if form == "parquet" else "csv")
-        snapshot = memory_snapshot(trace)
-        path.write_bytes(pickle.dumps(snapshot, protocol=4))
+        if form == "chrome":
+            return path, _write_chrome(trace, path)
+        if form == "raw":
+            return path, _write_raw(trace, record, path)
+        if form == "memory_snapshot":
+            return path, _write_snapshot(trace, path)
+        names = queries.tables(trace)
+        if table not in names:
+            raise StepscopeError(f"--table {table} is not known; there are: {', '.join(names)}")
+        return path, queries.write_table(trace, table, path, "parquet" if form == "parquet" else "csv")
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise StepscopeError(f"cannot write {path}: {error.strerror or error}") from None
-    return path, sum(event["action"] == "alloc" for events in snapshot["device_traces"] for event in events)
+
+
+def counted(form: str) -> str:
+    """What the number that `export` returns is of."""
+    return _COUNTED.get(form, "rows")
+
+
+def _usual_name(form: str, table: str) -> Path:
+    named = {"memory_snapshot": Path("memory_snapshot.pickle"), "chrome": Path("trace.json"), "raw": STDOUT}
+    return named.get(form) or Path(table + _SUFFIX[form])
+
+
+def _refuse(trace: Trace, form: str, path: Path) -> None:
+    """What would do harm: a trace that is written over, a program's bytes that drive a terminal."""
+    if path == STDOUT:
+        if form not in ("chrome", "raw"):
+            raise StepscopeError(f"--to {form} writes a file and not to standard output: name one with -o.")
+        if form == "raw" and sys.stdout.isatty():
+            raise StepscopeError("A payload is not shown in a terminal as it is: name a file with -o, or pipe it.")
+        return
+    own = [trace.index, *(file for log in trace.logs for file in (log.path, log.data_path))]
+    if any(path.resolve() == file.resolve() for file in own):
+        raise StepscopeError(f"-o {path} is a file of the trace itself: name another one.")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, or standard output."""
+    if path == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with path.open("wb") as file:
+        yield file
+
+
+def _write_chrome(trace: Trace, path: Path) -> int:
+    from viewer import chrome_trace
+
+    with _opened(path) as out:
+        if path.suffix != ".gz":
+            return chrome_trace.write(trace, out)
+        with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0, compresslevel=6) as packed:
+            return chrome_trace.write(trace, packed)
+
+
+def _write_raw(trace: Trace, record: int | None, path: Path) -> int:
+    if record is None:
+        raise StepscopeError("--to raw needs --record ID; `--to csv --table records` lists them.")
+    size, most = queries.payload_size(trace, record)
+    if size is None:
+        problem = "is not there" if most is None or not 0 <= record <= most else "has no payload"
+        raise StepscopeError(f"--record {record} {problem}; `--to csv --table records` lists them.")
+    payload = trace.payload(record)
+    with _opened(path) as out:
+        out.write(payload)
+    return len(payload)
+
+
+def _write_snapshot(trace: Trace, path: Path) -> int:
+    snapshot = memory_snapshot(trace)
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    return sum(event["action"] == "alloc" for events in snapshot["device_traces"] for event in events)
 
 
 def memory_snapshot(trace: Trace) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import duckdb
 import pytest
 
 from tests.viewer.memory_logs import RUN_PEAK, start_of, training
-from tests.viewer.synthetic import LogBuilder
+from tests.viewer.synthetic import WRAPPER, LogBuilder, recorded
 from viewer.errors import StepscopeError
 from viewer.export import export
+from viewer.queries.artifacts import list_records
 from viewer.queries.export import storages, tables
 from viewer.queries.memory_run import live_curve
 from viewer.store.open import Trace
@@ -91,10 +93,44 @@ def test_the_memory_snapshot(trace: Trace, tmp_path: Path) -> None:
 
 
 def test_errors_say_what_there_is(trace: Trace, tmp_path: Path) -> None:
-    with pytest.raises(StepscopeError, match="there are: csv, parquet, memory_snapshot"):
+    with pytest.raises(StepscopeError, match="there are: csv, parquet, memory_snapshot, chrome, raw"):
         export(trace, "xlsx", "storages", None)
     with pytest.raises(StepscopeError, match="--table nothing is not known; there are: allocator"):
         export(trace, "csv", "nothing", None)
-    for form in ("csv", "memory_snapshot"):
+    for form in ("csv", "memory_snapshot", "chrome"):
         with pytest.raises(StepscopeError, match="cannot write"):
             export(trace, form, "storages", tmp_path / "no" / "folder")
+
+
+def test_the_payload_of_a_record(opened: Open, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    trace = opened(recorded())
+    (row,) = list_records(trace, kind="inductor_output_code").rows
+    out = tmp_path / "code.py"
+    assert export(trace, "raw", "", out, row.record) == (out, len(WRAPPER))
+    assert out.read_text() == WRAPPER
+    assert export(trace, "raw", "", None, row.record)[1] == len(WRAPPER)
+    assert capfdbinary.readouterr().out.decode() == WRAPPER
+
+
+def test_raw_says_what_is_wrong(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = opened(recorded())
+    bare = next(row.record for row in list_records(trace).rows if not row.payload_bytes)
+    for record, sentence in (
+        (None, "needs --record ID"), (10**6, "is not there"), (-1, "is not there"), (bare, "has no payload"),
+    ):  # fmt: skip
+        with pytest.raises(StepscopeError, match=sentence):
+            export(trace, "raw", "", tmp_path / "x", record)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with pytest.raises(StepscopeError, match="not shown in a terminal"):
+        export(trace, "raw", "", None, 0)
+
+
+def test_a_trace_is_not_written_over(trace: Trace) -> None:
+    before = trace.logs[0].path.read_bytes()
+    for path in (trace.logs[0].path, trace.index):
+        for form in ("csv", "chrome", "raw"):
+            with pytest.raises(StepscopeError, match="is a file of the trace itself"):
+                export(trace, form, "storages", path, 0)
+    assert trace.logs[0].path.read_bytes() == before
+    with pytest.raises(StepscopeError, match="not to standard output"):
+        export(trace, "csv", "storages", Path("-"))

@@ -80,6 +80,14 @@ def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parqu
     return int(done[0]) if done else 0
 
 
+def payload_size(trace: Trace, record: int) -> tuple[int | None, int | None]:
+    """(bytes of the payload of `record` in the log, the last record there is); None where there is none."""
+    return (
+        sql.number(trace, "SELECT payload_bytes FROM records WHERE record = ?", [record]),
+        sql.number(trace, "SELECT max(record) FROM records"),
+    )
+
+
 def storages(trace: Trace) -> Iterator[StorageRow]:
     """Every storage, in the order of birth within its log."""
     cursor = trace.cursor().execute(_ORDERED)
