@@ -1,6 +1,7 @@
 // Several series over points that have names, such as scheduler nodes: a drag looks closer, the cursor reads exactly.
 import { coloursOf, onTheme, sizeCanvas } from "#js/colours.js";
 import { h } from "#js/dom.js";
+import { drawRun, short, thinner, tipLines, triangle } from "#js/series_draw.js";
 import { clampView, labelled, placeX, pointAt, rangeInView, ticksOf, zoomed } from "#js/series_model.js";
 
 const GUTTER = 72, RIGHT = 16, TOP = 22, FLOOR = 26, LABEL = 76, CLICK = 4;
@@ -177,7 +178,7 @@ export class SeriesPlot {
     const every = thinner(this.inner, last - first);
     let run = [];
     const finish = () => {
-      if (run.length) this.drawRun(ctx, run, filled);
+      if (run.length) drawRun(ctx, run, filled ? this.y(this.range.low) : null);
       run = [];
     };
     for (let index = first; index <= last; index++) {
@@ -219,34 +220,12 @@ export class SeriesPlot {
     return true;
   }
 
-  drawRun(ctx, run, filled) {
-    if (run.length === 1) {
-      ctx.fillRect(run[0][0] - 2, run[0][1] - 2, 4, 4);
-      return;
-    }
-    ctx.beginPath();
-    run.forEach(([x, y], place) => (place ? ctx.lineTo(x, y) : ctx.moveTo(x, y)));
-    if (!filled) {
-      ctx.stroke();
-      return;
-    }
-    ctx.lineTo(run.at(-1)[0], this.y(this.range.low));
-    ctx.lineTo(run[0][0], this.y(this.range.low));
-    ctx.globalAlpha = 0.18;
-    ctx.fill();
-    ctx.globalAlpha = 1;
-  }
-
   drawMarker(ctx, index, { values, colour = "accent" }) {
     const value = values[index] ?? null;
     if (value === null || index < this.view[0] || index > this.view[1]) return;
     const [x, y] = [this.x(index), this.y(value) - 4];
     ctx.fillStyle = this.colours[colour];
-    ctx.beginPath();
-    ctx.moveTo(x, y);
-    ctx.lineTo(x - 5, y - 8);
-    ctx.lineTo(x + 5, y - 8);
-    ctx.fill();
+    triangle(ctx, x, y);
   }
 
   drawWrong(ctx, index) {
@@ -268,15 +247,8 @@ export class SeriesPlot {
     if (aloud && index !== null) this.said.textContent = this.lines(index).map((line) => line.join(" ")).join(", ");
   }
 
-  /** What the tip says: the point's name, every series, the markers that stand there. */
   lines(index) {
-    const { names, series, markers = [] } = this.data;
-    return [
-      ["", names[index]],
-      ...(this.options.more?.(index) ?? []),
-      ...series.filter(({ silent }) => !silent).map(({ name, values }) => [name, (values[index] ?? null) === null ? "– (not recorded)" : this.options.exact(values[index])]),
-      ...markers.filter((marker) => marker.index === index && marker.name).map(({ name }) => ["▼", name]),
-    ];
+    return tipLines(this.data, this.options, index);
   }
 
   drawCursor() {
@@ -315,15 +287,4 @@ export class SeriesPlot {
     ctx.globalAlpha = 1;
     ctx.fillRect(this.x(marked) - 4, this.height - FLOOR, 9, 3);
   }
-}
-
-/** How many points share a pixel; 0 where they are to be drawn one by one. */
-function thinner(width, points) {
-  return points > 2 * width ? Math.ceil(points / width) : 0;
-}
-
-function short(ctx, text, room) {
-  let shown = text;
-  while (shown.length > 4 && ctx.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
-  return shown;
 }
