@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
 from tracer.records import LaunchSite, MemoryStatement, SchedulerMemory
-from tracer.runtime.expected import Expected
+from tracer.runtime.expected import Expectations, Expected, Unscheduled
 
 
 @dataclass(eq=False)
@@ -30,7 +30,7 @@ class _Root:
 
 def expected_lifetimes(
     source: WrapperSource, sites: Sequence[LaunchSite], schedule: SchedulerMemory | None
-) -> list[list[Expected]]:
+) -> list[Expectations]:
     """For each function of `source`, what is expected of the storages that it makes.
 
     `sites` are its launch sites with their scheduler nodes; `schedule` is that of the graph: where it names the
@@ -45,8 +45,28 @@ def expected_lifetimes(
             if schedule and name.split(".")[-1] == "call"
             else {}
         )
-        result.append([_expected(root, ends, len(follower.sites)) for root in follower.made if root.is_known])
+        storages = tuple(_expected(root, ends, len(follower.sites)) for root in follower.made if root.is_known)
+        unscheduled = _unscheduled(follower, schedule) if schedule and ends and not follower.branches else Unscheduled()
+        result.append(Expectations(storages, unscheduled))
     return result
+
+
+def _unscheduled(follower: _Follower, schedule: SchedulerMemory) -> Unscheduled:
+    buffers = schedule.buffers
+    made = zip(buffers.name, buffers.alloc_bytes, buffers.role, strict=True)
+    known = set(buffers.name)
+    return Unscheduled(
+        tuple(
+            (name, size)
+            for name, size, role in made
+            if size and role in ("temporary", "output") and name not in follower.names
+        ),
+        tuple(
+            root.name
+            for root in follower.made
+            if root.name.startswith("buf") and root.is_known and known.isdisjoint(root.names)
+        ),
+    )
 
 
 def _expected(root: _Root, ends: Mapping[str, int | None], launches: int) -> Expected:
@@ -87,6 +107,9 @@ class _Follower:
         """Of the names that hold several tensors."""
         self.made: list[_Root] = []
         self.sites: list[int] = []
+        self.names: set[str] = set()
+        """All that were ever bound."""
+        self.branches = False
 
     def block(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:
@@ -103,6 +126,7 @@ class _Follower:
 
     def _branches(self) -> None:
         """After what runs never or often the text tells no positions."""
+        self.branches = True
         for root in self.made:
             root.is_known &= not root.holds
         self._roots.clear()
@@ -121,6 +145,7 @@ class _Follower:
             for argument in launch.site.arguments:
                 self._forget(argument.buffer)
         for name in launch.bound:
+            self.names.add(name)
             self._release(name)
             if launch.view_of is not None:
                 self._share(name, launch.site.arguments[launch.view_of].buffer)
@@ -129,6 +154,7 @@ class _Follower:
 
     def _memory(self, event: MemoryStatement, statement: ast.stmt) -> None:
         name, of = event.buffer, event.of
+        self.names.add(name)
         if event.event in ("allocate", "pool"):
             self._make(name)
         elif event.event in ("reuse", "alias", "pool_member"):

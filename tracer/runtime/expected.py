@@ -26,18 +26,49 @@ class Expected:
     """By the schedule."""
 
 
+@dataclass(frozen=True)
+class Unscheduled:
+    """Where the wrapper's text and the schedule do not allocate the same buffers."""
+
+    missing: tuple[tuple[str, int], ...] = ()
+    """Names that no statement of the wrapper binds, and their bytes."""
+    extra: tuple[str, ...] = ()
+    """Names that are allocated and that the schedule does not know."""
+
+
 class Mismatch(NamedTuple):
     kind: MismatchKind
     buffer: str
-    storage: int
+    storage: int | None
     storage_bytes: int
     expected: int | None
     actual: int | None
     by: Literal["schedule", "wrapper"]
 
 
-def compare(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[Mismatch]:
-    """The storages of `layout` that did not live as `expected`; of others nothing is said."""
+@dataclass(frozen=True)
+class Expectations:
+    """What is expected of a function of a wrapper."""
+
+    storages: tuple[Expected, ...]
+    allocations: Unscheduled
+
+
+def compare(layout: LifetimeLayout, expectations: Expectations) -> list[Mismatch]:
+    """The storages of `layout` that did not live as expected; of those that nothing is expected of nothing is said."""
+    return [*_allocations(layout, expectations.allocations), *_deaths(layout, expectations.storages)]
+
+
+def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[Mismatch]:
+    for name, size in found.missing:
+        yield Mismatch("missing_allocation", name, None, size, None, None, "schedule")
+    for storage, name in enumerate(layout.name):
+        if name in found.extra and layout.kind[storage] == "allocated":
+            size, born = layout.storage_bytes[storage], layout.born[storage]
+            yield Mismatch("unexpected_allocation", name, storage, size, None, born, "schedule")
+
+
+def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[Mismatch]:
     by_name = {entry.name: entry for entry in expected}
     deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
     return [
@@ -82,6 +113,11 @@ def to_record(
 def in_words(found: Sequence[Mismatch]) -> str:
     """One line for the program's user."""
     first = found[0]
+    if first.kind.endswith("allocation"):
+        is_missing = first.kind == "missing_allocation"
+        what = "is scheduled and never allocated" if is_missing else "is allocated and not scheduled"
+        rest = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        return f"{first.buffer} ({first.storage_bytes} bytes) {what}{rest}"
     due = "after the call" if first.expected is None else f"after launch {first.expected - 1}"
     fate = "is still alive at its end" if first.actual is None else f"died after launch {first.actual - 1}"
     rest = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

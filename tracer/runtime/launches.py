@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
-from tracer.runtime.expected import Expected, LifetimeError
+from tracer.runtime.expected import Expectations, LifetimeError
 from tracer.runtime.lifetimes import Layouts, Life
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class GraphHooks:
         frame: object,
         is_capturing: Callable[[], bool] | None = None,
         places: Sequence[Place] = (),
-        expected: Sequence[Sequence[Expected]] = (),
+        expected: Sequence[Expectations] = (),
     ) -> None:
         self.plans: list[Plan | None] = [None]
         """What the code of the wrapper names by its index; code that still runs may name an old one."""

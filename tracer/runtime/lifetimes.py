@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import getweakrefs, ref
 
 from tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
-from tracer.runtime.expected import Expected, compare, in_words, to_record
+from tracer.runtime.expected import Expectations, compare, in_words, to_record
 from tracer.runtime.holders import find_holders, overlapped
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _taken(entries: list[Any]) -> list[Any]:
 class Layouts:
     """What the calls of one graph have looked like."""
 
-    def __init__(self, graph: int, places: Sequence[Place], expected: Sequence[Sequence[Expected]] = ()) -> None:
+    def __init__(self, graph: int, places: Sequence[Place], expected: Sequence[Expectations] = ()) -> None:
         """`expected` stands beside the functions of the graph; without it nothing is expected."""
         self._graph, self._places, self._expected = graph, places, expected
         self.problems: dict[int, str] = {}
@@ -309,9 +309,17 @@ class Layouts:
             if told in self._told or len(self._told) >= MOST_TOLD:
                 return
             self._told.add(told)
-            storages = tracker.alive({entry.storage for entry in found if entry.actual is None}, call)
+            late = [entry.storage for entry in found if entry.actual is None]
+            storages = tracker.alive({n for n in late if n is not None}, call)
             held = dict(zip(storages, find_holders(list(storages.values())), strict=True))
-            write(to_record(layout, call.number, found, [held.get(entry.storage, []) for entry in found]))
+            write(
+                to_record(
+                    layout,
+                    call.number,
+                    found,
+                    [held.get(-1 if entry.storage is None else entry.storage, []) for entry in found],
+                )
+            )
 
 
 class _Builder:
