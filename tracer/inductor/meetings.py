@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tracer.inductor.statements import allocating_call
 from tracer.inductor.wrapper_source import SYMBOL, Launch, WrapperSource, dotted, wrapper_functions
 from tracer.records import StorageKind
 from tracer.runtime.lifetimes import Place
@@ -113,9 +114,7 @@ def _guarded_index(statement: ast.stmt) -> str | None:
 
 def device_of(statement: ast.stmt, index: str = "") -> str:
     """``cpu`` or ``cuda:0``, as an allocation says it; `index` is that of the current device."""
-    call = statement.value if isinstance(statement, ast.Assign) else None
-    while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
-        call = call.args[0]
+    call = allocating_call(statement)
     if not isinstance(call, ast.Call):
         return "?"
     for keyword in call.keywords:

@@ -19,11 +19,17 @@ class Allocation(NamedTuple):
     """By constants."""
 
 
-def allocation(statement: ast.stmt) -> Allocation:
-    """What the memory is that a statement allocates."""
+def allocating_call(statement: ast.stmt) -> ast.expr | None:
+    """The call that gives the memory, under the views that are made of it at once."""
     call = statement.value if isinstance(statement, ast.Assign) else None
     while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
         call = call.args[0]
+    return call
+
+
+def allocation(statement: ast.stmt) -> Allocation:
+    """What the memory is that a statement allocates."""
+    call = allocating_call(statement)
     if not isinstance(call, ast.Call) or not call.args:
         return Allocation("uninitialised", None, False)
     function = dotted(call.func) or ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
 from tracer.runtime.expected import Expectations, LifetimeError
-from tracer.runtime.lifetimes import Layouts, Life
+from tracer.runtime.lifetimes import Layouts, Life, close
 
 if TYPE_CHECKING:
     from tracer.runtime.captured import CapturedCalls
@@ -222,10 +222,7 @@ class GraphHooks:
             if self._sink.lifetimes is not None:
                 self._sink.lifetimes.meet(call, place, self._places[place], values)
         except Exception as error:
-            if call.life is not None:
-                call.life.end()
-            if call.parent is not None and call.parent.life is not None:
-                call.parent.life.child = None
+            close(call)
             call.life = call.meet = None
             self._sink.failed("lifetimes", error)
         call.cost_ns += perf_counter_ns() - started

@@ -243,6 +243,14 @@ class Tracker:
             self._outside.append((owner.call, index, self._clock()))
 
 
+def close(call: Call) -> None:
+    """Nothing more is followed in `call`; deaths are its parent's again."""
+    if call.life is not None:
+        call.life.end()
+    if call.parent is not None and call.parent.life is not None:
+        call.parent.life.child = None
+
+
 def _taken(entries: list[Any]) -> list[Any]:
     """What is in a list, taken out of it; other threads may be adding to it."""
     taken = entries[:]
@@ -271,9 +279,7 @@ class Layouts:
         try:
             return None if overlapped(call.start_ns) else self._number(call, call.life.events, tracker, write)
         finally:
-            call.life.end()
-            if call.parent is not None and call.parent.life is not None:
-                call.parent.life.child = None
+            close(call)
 
     def _number(
         self,
