@@ -1,10 +1,14 @@
-"""What an address says, and names of kernels and buffers as one part of a path."""
+"""Addresses: which page stands at one, what it says, and names of kernels and buffers as one part of a path."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from viewer.store.open import Trace
 
 
 class NotThere(Exception):
@@ -41,6 +45,29 @@ class Request:
 
     def name(self, name: str) -> str:
         return unslug(self.path[name])
+
+
+@dataclass(frozen=True)
+class Page:
+    """An address that has an HTML page and, with `.json` behind it, a twin."""
+
+    path: str
+    template: str
+    section: str
+    context: type
+    build: Callable[[Trace, Request], Any]
+    query: tuple[str, ...] = ()
+    """What may stand behind the ``?``."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """An address that answers in JSON."""
+
+    path: str
+    context: type
+    build: Callable[[Trace, Request], Any]
+    query: tuple[str, ...] = ()
 
 
 def slug(name: str) -> str:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 
 from tracer._version import __version__
 from viewer import pages
+from viewer.addresses import Twin
 
 if TYPE_CHECKING:
     from viewer.app import Dashboard
@@ -33,7 +34,7 @@ def create_api(dashboard: Dashboard) -> FastAPI:
     return api
 
 
-def _add(api: FastAPI, dashboard: Dashboard, twin: pages.Twin) -> None:
+def _add(api: FastAPI, dashboard: Dashboard, twin: Twin) -> None:
     def endpoint(request: Request) -> Response:
         return dashboard.twin(twin.build, request)
 

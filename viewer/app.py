@@ -14,10 +14,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from viewer import assets, contexts, pages, rendering, value_pages
-from viewer.addresses import NotThere
+from viewer.addresses import NotThere, Page
 from viewer.addresses import Request as Asked
 from viewer.errors import StepscopeError
-from viewer.pages import Page
 
 if TYPE_CHECKING:
     from starlette.requests import Request

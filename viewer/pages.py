@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from viewer import memory_pages, value_pages
-from viewer.addresses import NotThere, Request
+from viewer import compile_pages, memory_pages, record_pages, value_pages
+from viewer.addresses import NotThere, Page, Request, Twin
 from viewer.contexts import (
     BufferPage,
     BuffersPage,
-    CompilePage,
-    CompilesPage,
     CurvePage,
     FindingLink,
     Frame,
@@ -26,22 +23,19 @@ from viewer.contexts import (
     OverviewPage,
     ProblemsPage,
     RecomputePage,
-    RecordShown,
-    RecordsPage,
     StepPage,
     StepsPage,
     ValuesPage,
 )
-from viewer.highlight import LIMIT_CHARS, Line, highlight, language_of
+from viewer.highlight import Line, highlight
 from viewer.queries.kernel_code import CONTEXT_LINES
 from viewer.queries.memory_steps import RunCurve
-from viewer.queries.rows import LaunchDetail, Overview, RecordDetail, RunRow, Timeline
+from viewer.queries.rows import LaunchDetail, Overview, RunRow, Timeline
 from viewer.queries.rows_of_memory import LiveCurve
 
 if TYPE_CHECKING:
     from viewer.store.open import Trace
 
-RECORDS_PER_PAGE = 200
 MOST_FINDING_LINKS = 200
 GAP = "…"
 """The line that stands for what `kernel_code.cut` leaves out."""
@@ -189,57 +183,6 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
     return GraphPage(detail, missing, request.number("site"))
 
 
-def compiles_page(trace: Trace, request: Request) -> CompilesPage:
-    from viewer.queries.compiles import list_compiles
-
-    return CompilesPage(list_compiles(trace))
-
-
-def compile_page(trace: Trace, request: Request) -> CompilePage:
-    from viewer.queries.compiles import compile_detail
-
-    compile_id = request.path["compile_id"].replace("_", "/")
-    log = request.number("log", 0) or 0
-    detail = compile_detail(trace, log, compile_id)
-    if detail is None:
-        raise NotThere(f"Log {log} of this trace holds no compile {compile_id}.")
-    return CompilePage(detail)
-
-
-def records_page(trace: Trace, request: Request) -> RecordsPage:
-    from viewer.queries.artifacts import list_records
-
-    log, offset = request.number("log"), max(0, request.number("offset") or 0)
-    compile_id, kind, text = (request.text(name) for name in ("compile_id", "kind", "text"))
-    page = list_records(
-        trace, log=log, compile_id=compile_id, kind=kind, text=text, offset=offset, limit=RECORDS_PER_PAGE
-    )
-    return RecordsPage(page, log, compile_id, kind, text)
-
-
-def record_page(trace: Trace, request: Request) -> RecordShown:
-    from viewer.queries.artifacts import record_detail
-
-    record = request.id("record")
-    detail = record_detail(trace, record)
-    if detail is None:
-        raise NotThere(f"This trace holds no record {record}.")
-    return show_record(detail)
-
-
-def show_record(detail: RecordDetail) -> RecordShown:
-    import orjson
-
-    text = detail.payload or ""
-    language = language_of(detail.row.event, detail.row.name, detail.row.encoding, text)
-    if language == "json":
-        try:
-            text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
-        except ValueError:  # cut short, or not JSON after all: shown as it is
-            language = "text"
-    return RecordShown(detail, text, language, len(text) > LIMIT_CHARS)
-
-
 def problems_page(trace: Trace, request: Request) -> ProblemsPage:
     from viewer.queries.compiles import list_compiles
     from viewer.queries.damage import not_recorded, problems
@@ -253,29 +196,6 @@ def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:
     from viewer.summary import summary
 
     return summary(trace)
-
-
-@dataclass(frozen=True)
-class Page:
-    """An address that has an HTML page and, with `.json` behind it, a twin."""
-
-    path: str
-    template: str
-    section: str
-    context: type
-    build: Callable[[Trace, Request], Any]
-    query: tuple[str, ...] = ()
-    """What may stand behind the ``?``."""
-
-
-@dataclass(frozen=True)
-class Twin:
-    """An address that answers in JSON."""
-
-    path: str
-    context: type
-    build: Callable[[Trace, Request], Any]
-    query: tuple[str, ...] = ()
 
 
 PAGES = (
@@ -300,17 +220,8 @@ PAGES = (
     Page("/kernels/{kernel}", "kernel.html", "Kernels", KernelPage, value_pages.kernel_page),
     Page("/values", "values.html", "Values", ValuesPage, value_pages.values_page, ("log", *value_pages.WINDOW)),
     Page("/curves", "curve.html", "Values", CurvePage, value_pages.curve_page, value_pages.CURVE_QUERY),
-    Page("/compile", "compiles.html", "Compile", CompilesPage, compiles_page),
-    Page("/compile/{compile_id}", "compile.html", "Compile", CompilePage, compile_page, ("log",)),
-    Page(
-        "/records",
-        "records.html",
-        "Records",
-        RecordsPage,
-        records_page,
-        ("log", "compile_id", "kind", "text", "offset"),
-    ),
-    Page("/records/{record}", "record.html", "Records", RecordShown, record_page),
+    *compile_pages.PAGES,
+    *record_pages.PAGES,
     Page("/problems", "problems.html", "Problems", ProblemsPage, problems_page),
 )
 TWINS = (

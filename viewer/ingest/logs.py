@@ -38,13 +38,13 @@ class _Log:
     records: int = 0
 
 
-def read_logs(sources: Sequence[Source]) -> Rows:
-    """Rows of all logs, whose numbers are their positions in `sources`.
+def read_logs(sources: Sequence[Source], *, first_log: int = 0, first_id: int = 0) -> Rows:
+    """Rows of all logs, which are numbered from `first_log` in the order of `sources`; ids begin at `first_id`.
 
     Raises StepscopeError for a log of a newer format.
     """
-    rows, unknown = Rows(), Counter[str]()
-    logs = [_read_log(number, source, rows, unknown) for number, source in enumerate(sources)]
+    rows, unknown = Rows(first_id), Counter[str]()
+    logs = [_read_log(number, source, rows, unknown) for number, source in enumerate(sources, first_log)]
     for log in logs:
         log.torch.logs_breaks |= log.runtime.run is not None
         log.torch.finish(_inherited(log, logs))

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 class Rows:
     """Rows of all logs of a trace, by table, in the order of the table's columns; ids count up over all logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_id: int = 0) -> None:
+        """Ids begin at `first_id`: rows that are read apart from others take a range of their own."""
         self.tables: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
         self.columns: defaultdict[str, list[dict[str, Column]]] = defaultdict(list)
-        self._ids: defaultdict[str, int] = defaultdict(int)
+        self._ids: defaultdict[str, int] = defaultdict(lambda: first_id)
 
     def new_id(self, table: str, count: int = 1) -> int:
         """The first of `count` new ids."""
