@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from viewer.highlight import Language, Line
+from viewer.queries.memory_checks import CheckMismatchRow
 from viewer.queries.memory_steps import RunCurve
 from viewer.queries.rows import (
     BufferDetail,
@@ -184,6 +185,7 @@ class MemoryOverviewPage:
     graphs_left: int
     growth: list[GrowthRow] | None
     mismatches: list[LifetimeMismatchRow]
+    checks: list[CheckMismatchRow]
     recompute: list[RecomputeRow]
     missing: list[str]
 
@@ -220,6 +222,7 @@ class GraphMemoryPage:
     by: str
     """How the table of what is alive is grouped."""
     mismatches: list[LifetimeMismatchRow]
+    checks: list[CheckMismatchRow]
     missing: list[str]
     """What was not recorded, and why."""
     against: MemoryComparison | None

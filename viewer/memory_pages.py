@@ -31,6 +31,7 @@ RECORD = "stepscope run -- python train.py"
 
 
 def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
+    from viewer.queries.memory_checks import check_mismatches
     from viewer.queries.memory_graphs import graphs_by_peak
     from viewer.queries.memory_mismatches import growth, lifetime_mismatches, recompute_mismatches
     from viewer.queries.memory_run import run_peaks
@@ -39,6 +40,7 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
     runs, log = list_runs(trace), request.optional_id("log") or 0
     curve = run_curve_page(trace, request)
     minis, left = mini_curves(trace)
+    checks = check_mismatches(trace)
     return MemoryOverviewPage(
         runs=runs,
         log=log,
@@ -48,8 +50,9 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
         graphs_left=left,
         growth=growth(trace),
         mismatches=lifetime_mismatches(trace)[:MOST_MISMATCHES],
+        checks=checks[:MOST_MISMATCHES],
         recompute=recompute_mismatches(trace)[:MOST_MISMATCHES],
-        missing=[] if curve is not None or graphs_by_peak(trace) else [_why_nothing(trace)],
+        missing=[] if curve is not None or checks or graphs_by_peak(trace) else [_why_nothing(trace)],
     )
 
 
@@ -131,6 +134,7 @@ def _shares(column: Sequence[int | None], top: int) -> list[float]:
 
 
 def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
+    from viewer.queries.memory_checks import check_mismatches
     from viewer.queries.memory_graph import graph_memory, measured_calls
     from viewer.queries.memory_mismatches import lifetime_mismatches
     from viewer.queries.memory_places import graph_places
@@ -164,6 +168,7 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
         with_curves=request.text("only") != "alive",
         by=by,
         mismatches=lifetime_mismatches(trace, graph.graph)[:MOST_MISMATCHES],
+        checks=check_mismatches(trace, graph.graph)[:MOST_MISMATCHES],
         missing=missing(trace, graph, memory),
         against=beside,
         against_name=against,

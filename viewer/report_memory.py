@@ -39,7 +39,12 @@ def collect(trace: Trace, findings: list[Finding]) -> Memory:
     run = memory_pages.memory_page(trace, Request({}, {}))
     if run.missing and not run.graphs:
         return memory
-    memory.run = replace(run, mismatches=run.mismatches[:MOST_LISTED], recompute=run.recompute[:MOST_LISTED])
+    memory.run = replace(
+        run,
+        mismatches=run.mismatches[:MOST_LISTED],
+        checks=run.checks[:MOST_LISTED],
+        recompute=run.recompute[:MOST_LISTED],
+    )
     named = [finding for finding in findings if finding.kind in KINDS]
     asked = [_graph_asked(finding) for finding in named if finding.graph is not None]
     asked += [{"graph": str(row.graph)} for row in run.graphs[:1]]
@@ -92,7 +97,14 @@ def _shortened(page: contexts.GraphMemoryPage) -> contexts.GraphMemoryPage:
                 node, expected_alive=node.expected_alive[:MOST_LISTED], mismatches=node.mismatches[:MOST_LISTED]
             ),
         )
-    return replace(page, at=at, calls=[], others=[], mismatches=page.mismatches[:MOST_LISTED])
+    return replace(
+        page,
+        at=at,
+        calls=[],
+        others=[],
+        mismatches=page.mismatches[:MOST_LISTED],
+        checks=page.checks[:MOST_LISTED],
+    )
 
 
 def plots(memory: Memory) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.viewer.memory_logs import BACKWARD_PEAK, FORWARD_PEAK, RUN_PEAK, forward_schedule, training
-from tests.viewer.memory_records import growth, mismatch, recompute
+from tests.viewer.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.viewer.synthetic import LogBuilder, recorded
 from tests.viewer.web import Client
 from viewer import contexts
@@ -166,11 +166,34 @@ def test_recompute_page_gives_a_verdict(opened: Opened) -> None:
     assert client.get("/recompute/1.json").json()["previous"] == 0
 
 
+def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
+    of_no_graph = step_mismatch(graph=None, call=None, file="/home/me/own.py", line=5, holders=[[]], is_final_step=True)
+    client = Client(opened(training(2).record(step_mismatch("unexpected_death", "buf1")).record(of_no_graph)))
+    graph = text_of(client.get("/graphs/0/memory").text)
+    assert "Found by checks in the generated code 1" in graph
+    assert "✖ freed too early buf1 512 B cab.py:77 list of 3 in keep of __main__ model.py:11" in graph
+    assert client.get("/graphs/1/memory.json").json()["checks"] == []
+    overview = client.get("/memory").text
+    assert "Found by checks in the generated code 2" in text_of(overview)
+    assert "✖ not freed – buf0 512 B own.py:5 final step – –" in text_of(overview)
+    assert 'title="/home/me/own.py:5"' in overview
+    assert "No lifetime went otherwise" not in overview
+
+
+def test_what_checks_found_is_shown_where_nothing_else_is_known(opened: Opened) -> None:
+    client = Client(opened(recorded(steps=1).record(step_mismatch(call=None))))
+    for path in ("/memory", "/graphs/0/memory"):
+        text = text_of(client.get(path).text)
+        assert "cab.py:77" in text
+        assert "Nothing about memory in this trace" not in text
+
+
 def test_names_of_a_log_are_text(opened: Opened) -> None:
     schedule = forward_schedule()
     hostile = replace(schedule, snode=[HOSTILE, *schedule.snode[1:]])
     names = replace(hostile.buffers, name=[HOSTILE, *hostile.buffers.name[1:]])
     log = recorded(steps=1).record(replace(hostile, buffers=names)).record(recompute(candidate=HOSTILE))
+    log.record(step_mismatch(buffer=HOSTILE, file=HOSTILE, holders=[[HOSTILE]]))
     client = Client(opened(log))
     for path in ("/graphs/0/memory?snode=0", "/recompute/0", "/memory", "/"):
         answer = client.get(path)

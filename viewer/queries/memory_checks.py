@@ -11,7 +11,7 @@ from viewer.store.open import Trace
 
 _CHECKS = """
     SELECT log, graph, call, file, line, is_final_step, kind, buffer, storage_bytes, holders
-    FROM memory_step_mismatches ORDER BY mismatch
+    FROM memory_step_mismatches WHERE $1 IS NULL OR graph = $1 ORDER BY mismatch
 """
 
 
@@ -35,10 +35,10 @@ class CheckMismatchRow:
     """Line of the model that the launch which writes the buffer comes from."""
 
 
-def check_mismatches(trace: Trace) -> list[CheckMismatchRow]:
-    """All of them, in the order in which they were found."""
+def check_mismatches(trace: Trace, graph: int | None = None) -> list[CheckMismatchRow]:
+    """All of them, or those of one graph, in the order in which they were found."""
     found = []
-    for *known, holders in sql.rows(trace, _CHECKS):
+    for *known, holders in sql.rows(trace, _CHECKS, [graph]):
         graph, buffer = known[1], known[7]
         places = graph_places(trace, graph) if graph is not None else None
         source = places.source(places.writer(buffer)) if places is not None else None
