@@ -6,10 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.ingest.lenient_json import int64, text
+from viewer.ingest.lenient_json import dumps, int64, text
 
 _LATEST_US = 2**53
 _DEEPEST = 1000
+_LONGEST_ARGUMENT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,24 @@ class Span:
     duration_ns: int
 
 
+@dataclass(slots=True)
+class _Open:
+    name: str
+    start_ns: int
+    compile_id: str | None
+    inner_ns: int = 0
+    """In spans directly within."""
+
+
 class Spans:
-    """Open spans per thread; a span whose end is missing makes no row: how long it took is not known."""
+    """Open spans per thread. One whose end is missing is a mark, as an instant event is: how long it took is not
+    known."""
 
     def __init__(self, log: int) -> None:
         self._log = log
-        self._open: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+        self._open: defaultdict[int, list[_Open]] = defaultdict(list)
         self.rows: list[tuple[Any, ...]] = []
+        self.marks: list[tuple[Any, ...]] = []
 
     def read(self, event: dict[str, Any]) -> Span | None:
         """The span that `event` ends, if it ends one."""
@@ -38,21 +50,53 @@ class Spans:
         stamp_ns = int(stamp * 1000)
         stack = self._open[thread]
         if phase == "B" and len(stack) < _DEEPEST:
-            stack.append((name, stamp_ns))
+            stack.append(_Open(name, stamp_ns, _compile_id(event)))
         elif phase == "E":
             return self._end(stack, name, stamp_ns, thread, event)
+        elif phase in ("i", "I"):
+            mark = self._log, name, _compile_id(event), thread, len(stack), stamp_ns, "instant", _arguments(event)
+            self.marks.append(mark)
         return None
 
-    def _end(
-        self, stack: list[tuple[str, int]], name: str, end_ns: int, thread: int, event: dict[str, Any]
-    ) -> Span | None:
-        depth = next((i for i in range(len(stack) - 1, -1, -1) if stack[i][0] == name), None)
+    def finish(self) -> None:
+        """What is still open has no end."""
+        for thread, stack in self._open.items():
+            self._never_ended(thread, stack, 0)
+
+    def _end(self, stack: list[_Open], name: str, end_ns: int, thread: int, event: dict[str, Any]) -> Span | None:
+        depth = next((i for i in range(len(stack) - 1, -1, -1) if stack[i].name == name), None)
         if depth is None:
             return None
-        start_ns = stack[depth][1]
-        del stack[depth:]
-        arguments = event.get("args")
-        compile_id = text(arguments.get("compile_id")) if isinstance(arguments, dict) else None
-        span = Span(name, None if compile_id == "None" else compile_id, start_ns, max(0, end_ns - start_ns))
-        self.rows.append((self._log, name, span.compile_id, thread, depth, start_ns, span.duration_ns))
+        self._never_ended(thread, stack, depth + 1)
+        begun = stack.pop()
+        duration_ns = max(0, end_ns - begun.start_ns)
+        if stack:
+            stack[-1].inner_ns += duration_ns
+        span = Span(name, _compile_id(event), begun.start_ns, duration_ns)
+        self_ns = max(0, duration_ns - begun.inner_ns)
+        self.rows.append((self._log, name, span.compile_id, thread, depth, span.start_ns, duration_ns, self_ns))
         return span
+
+    def _never_ended(self, thread: int, stack: list[_Open], first: int) -> None:
+        for depth, one in enumerate(stack[first:], first):
+            self.marks.append((self._log, one.name, one.compile_id, thread, depth, one.start_ns, "unfinished", None))
+        del stack[first:]
+
+
+def _compile_id(event: dict[str, Any]) -> str | None:
+    arguments = event.get("args")
+    compile_id = text(arguments.get("compile_id")) if isinstance(arguments, dict) else None
+    return None if compile_id == "None" else compile_id
+
+
+def _arguments(event: dict[str, Any]) -> str | None:
+    """The short ones, as JSON."""
+    arguments = event.get("args")
+    if not isinstance(arguments, dict):
+        return None
+    short = {
+        name: value
+        for name, value in arguments.items()
+        if isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _LONGEST_ARGUMENT)
+    }
+    return dumps(short) if short else None

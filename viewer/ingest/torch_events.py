@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from viewer.ingest import torch_text
+from viewer.ingest.compile_facts import CompileFacts, cache_of
 from viewer.ingest.compile_rows import Compile, Stack, add_compile
 from viewer.ingest.damage import Damage
 from viewer.ingest.lenient_json import int64, loads, text
@@ -17,6 +18,8 @@ from viewer.ingest.torch_text import Cause, UserFrame, user_frame
 
 OUTER_SPANS = ("dynamo", "entire_frame_compile")
 _LONGEST_STACK = 1000
+LONGEST_NAME = 4096
+"""Characters of a text in the string table."""
 StringTable = dict[int, str]
 
 
@@ -39,6 +42,7 @@ class TorchEvents:
         self.strings: StringTable = {}
         self.compiles: dict[str, Compile] = {}
         self.spans = Spans(log)
+        self.facts = CompileFacts(log, rows)
         self.output_codes: list[OutputCode] = []
         self.callers: dict[str, UserFrame] = {}
         """Compile id -> the line of the program that called what is compiled; known after `finish`."""
@@ -68,8 +72,10 @@ class TorchEvents:
         if record.compile_id is not None:
             compile = self._compile(record)
             compile.last_attempt = max(compile.last_attempt, record.attempt or 0)
+        self.facts.read(record)
+        reader: Callable[[LogRecord], None] | None
         if record.event == "artifact":
-            reader = self._artifacts.get(record.name or "")
+            reader = self._artifacts.get(record.name or "", self._other_artifact)
         else:
             reader = self._events.get(record.event)
         if reader is not None:
@@ -90,7 +96,11 @@ class TorchEvents:
                     if torch_text.may_be_graph_break(reason)
                 ]
             add_compile(self.rows, compile, stack, self._frame(compile, stack))
+        self.facts.finish(lambda file: _file_name(file, tables))
+        self.spans.finish()
+        self.rows.extend("strings", ((self.log, number, name) for number, name in self.strings.items()))
         self.rows.extend("spans", self.spans.rows)
+        self.rows.extend("span_marks", self.spans.marks)
 
     def _frame(self, compile: Compile, stack: Stack) -> tuple[str, str, int | None] | None:
         """Function, file and line of the compiled function; a compile that was refused has those of its frame."""
@@ -110,8 +120,9 @@ class TorchEvents:
 
     def _string(self, record: LogRecord) -> None:
         value = record.value
-        if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int:
-            self.strings[value[1]] = value[0]
+        number = int64(value[1]) if isinstance(value, list) and len(value) == 2 else None
+        if number is not None and isinstance(value[0], str):
+            self.strings[number] = value[0][:LONGEST_NAME]
         else:
             self._absurd(record, "a string table entry is [text, number]")
 
@@ -152,14 +163,20 @@ class TorchEvents:
         aot_id = torch_text.aot_id(record.payload or b"")
         self.output_codes.append(OutputCode(record.record, key, aot_id, record.compile_id, cached))
 
+    def _other_artifact(self, record: LogRecord) -> None:
+        if cache_of(record.name or "") is not None:
+            is_json = (record.payload or b"").lstrip()[:1] == b"{"
+            self.facts.look_up(record, self._json_payload(record) if is_json else None)
+
     def _cache(self, record: LogRecord) -> None:
+        payload = self._json_payload(record)
+        self.facts.look_up(record, payload)
         if record.compile_id is None or record.name is None:
             return
         compile = self._compile(record)
         level, state = record.name.rsplit("_", 1)
         (compile.graph_cache if level == "fx_graph_cache" else compile.autograd_cache).add(state)
         if state == "bypass":
-            payload = self._json_payload(record)
             reason = text(payload.get("cache_bypass_reason")) if isinstance(payload, dict) else None
             cause = Cause(torch_text.headline(reason or "no reason given"), reason or "", None)
             compile.events.append(("cache_bypass", record.record, cause))

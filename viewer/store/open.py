@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -55,19 +55,41 @@ class Trace:
     def header(self, record: int) -> bytes:
         """The header line of `record`, its prefix included; empty when there is no such record."""
         found = self._place(record, "byte, header_bytes")
-        return self._read(*found[:3]) if found else b""
+        return self.log_bytes(*found[:3]) if found else b""
 
     def payload(self, record: int) -> bytes:
         """The payload of `record` as the program wrote it; empty when there is none."""
         found = self._place(record, "payload_byte, payload_bytes")
         if found is None or found[1] is None:
             return b""
-        return (decode_payload_crlf if found[3] else decode_payload)(self._read(*found[:3]))
+        return (decode_payload_crlf if found[3] else decode_payload)(self.log_bytes(*found[:3]))
+
+    def payloads(self, records: Sequence[int]) -> dict[int, bytes]:
+        """The payloads of several records, of those that have one."""
+        return self._several(records, "payload_byte, payload_bytes", decode_payload, decode_payload_crlf)
+
+    def headers(self, records: Sequence[int]) -> dict[int, bytes]:
+        """The header lines of several records."""
+        return self._several(records, "byte, header_bytes", bytes, bytes)
+
+    def _several(
+        self, records: Sequence[int], columns: str, plain: Callable[[bytes], bytes], crlf: Callable[[bytes], bytes]
+    ) -> dict[int, bytes]:
+        places = self.cursor().execute(
+            f"SELECT record, log, {columns}, crlf FROM records WHERE record IN (SELECT unnest($1)) ORDER BY record",
+            [list(records)],
+        )
+        return {
+            record: (crlf if is_crlf else plain)(self.log_bytes(log, start, length))
+            for record, log, start, length, is_crlf in places.fetchall()
+            if length is not None
+        }
 
     def _place(self, record: int, columns: str) -> tuple[int, int, int, bool] | None:
         return self.cursor().execute(f"SELECT log, {columns}, crlf FROM records WHERE record = ?", [record]).fetchone()
 
-    def _read(self, log: int, start: int, length: int) -> bytes:
+    def log_bytes(self, log: int, start: int, length: int) -> bytes:
+        """Bytes of a log as they stand in it, its packing taken off; fewer where it ends."""
         with self._lock:
             if log not in self._files:
                 self._files[log] = self.logs[log].data_path.open("rb")

@@ -29,6 +29,9 @@ CREATE TABLE records (
     crlf BOOLEAN                     -- payload lines end in CRLF
 );
 
+-- The logs' string tables: file names of stacks by number.
+CREATE TABLE strings (log BIGINT, id BIGINT, text VARCHAR);
+
 CREATE TABLE problems (log BIGINT, line BIGINT, byte BIGINT, reason VARCHAR, text VARCHAR);
 CREATE TABLE problem_counts (log BIGINT, reason VARCHAR, count BIGINT);   -- all of them; `problems` is bounded
 CREATE TABLE not_recorded (log BIGINT, what VARCHAR, why VARCHAR, graph BIGINT, count BIGINT);
@@ -47,6 +50,33 @@ CREATE TABLE compiles (
 CREATE TABLE compile_events (
     log BIGINT, compile_id VARCHAR, kind VARCHAR, record BIGINT, cause VARCHAR, text VARCHAR,
     file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
+);
+-- Fields of the records of compilation metrics that have a value; lists by their length and as text. Settings are
+-- left out, but `triton.cudagraphs`; `cudagraph_skip_reason` has a row wherever PyTorch writes the field.
+CREATE TABLE metrics (record BIGINT, name VARCHAR, number DOUBLE, text VARCHAR);
+CREATE TABLE cache_lookups (
+    record BIGINT, log BIGINT, compile_id VARCHAR,
+    cache VARCHAR,                   -- fx_graph, aotautograd, bundled, dynamo, precompile, profile
+    state VARCHAR,                   -- hit, miss, bypass, saved, ...
+    detail VARCHAR, key VARCHAR, reason VARCHAR, time_saved_ns BIGINT, components BIGINT
+);
+CREATE TABLE symbols (               -- of symbolic shapes that a compile made for inputs
+    record BIGINT, log BIGINT, compile_id VARCHAR, symbol VARCHAR, source VARCHAR, value VARCHAR, value_range VARCHAR
+);
+-- What draft export writes; `node` is the expression that the record is about, or that it made.
+CREATE TABLE export_events (
+    record BIGINT, log BIGINT, event VARCHAR, subject VARCHAR, result VARCHAR, reason VARCHAR, node BIGINT,
+    stack VARCHAR                    -- of the user's program: JSON list of {file, line, function, code}, outermost first
+);
+
+-- What ranks are compared by.
+CREATE TABLE rank_facts (
+    log BIGINT, record BIGINT, compile_id VARCHAR,
+    kind VARCHAR,                    -- graph, collectives, tensors, execution
+    stage VARCHAR,                   -- of a graph the event; of collectives schedule, wrapper
+    digest VARCHAR,                  -- of what ranks of one program share
+    items VARCHAR,                   -- of collectives: JSON list of [operator, group, size, dtype, constants] or [operator]
+    estimated_ns DOUBLE              -- of tensors: Inductor's estimate of all operations
 );
 
 CREATE TABLE graphs (
@@ -115,7 +145,13 @@ CREATE TABLE saved_tensors (
 );
 CREATE TABLE spans (                 -- compile-time spans from chromium events
     log BIGINT, name VARCHAR, compile_id VARCHAR, thread BIGINT, depth BIGINT,
-    start_unix_ns BIGINT, duration_ns BIGINT
+    start_unix_ns BIGINT, duration_ns BIGINT,
+    self_ns BIGINT                   -- outside of the spans within
+);
+CREATE TABLE span_marks (            -- instant events, and spans without an end
+    log BIGINT, name VARCHAR, compile_id VARCHAR, thread BIGINT, depth BIGINT, unix_ns BIGINT,
+    kind VARCHAR,                    -- instant, unfinished
+    arguments VARCHAR                -- JSON of the short ones
 );
 CREATE TABLE overhead (log BIGINT, hook_ns BIGINT, wall_ns BIGINT, log_bytes BIGINT, launches BIGINT, failures BIGINT, stats_ns BIGINT);
 

@@ -1,0 +1,167 @@
+"""Metrics, cache lookups, symbols and draft export records -> rows for the pages about compilation over a whole run."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from viewer.ingest.lenient_json import dumps, int64, text
+from viewer.ingest.reader import LogRecord
+from viewer.ingest.rows import Rows
+
+METRICS_EVENTS = (
+    "compilation_metrics",
+    "bwd_compilation_metrics",
+    "aot_autograd_backward_compilation_metrics",
+    "compilation_metrics_runtime",
+    "bwd_compilation_metrics_runtime",
+)
+SKIP_REASON, CUDAGRAPHS = "cudagraph_skip_reason", "triton.cudagraphs"
+_SETTINGS = frozenset(
+    ["dynamo_config", "inductor_config", "compiler_config", "functorch_config", "stack_trace", "exception_stack_trace"]
+)
+_LONG = frozenset([SKIP_REASON, "fail_reason", "recompile_reason"])
+_LONGEST, _LONGEST_TEXT = 4000, 400
+_MOST_FIELDS = 300
+_CUDAGRAPHS = re.compile(r'"triton\.cudagraphs": (true|false)')
+_LOOKUP = re.compile(r"(fx_graph|aotautograd|fx_graph_bundled|dynamo|precompile)_cache_(\w+)$")
+_PROFILE = re.compile(r"(get|put)_((?:\w+_)?code_state)$")
+_CACHES = {"fx_graph_bundled": "bundled"}
+_STATES = frozenset(["hit", "miss", "bypass", "saved"])
+_MOST_FRAMES = 200
+ResolveFile = Callable[[object], str]
+
+
+def cache_of(name: str) -> tuple[str, str] | None:
+    """The cache and what happened to it, of an artifact's name; None where it is about no cache."""
+    found = _LOOKUP.match(name)
+    if found is not None:
+        return _CACHES.get(found[1], found[1]), found[2]
+    found = _PROFILE.match(name)
+    return ("profile", "hit" if found[1] == "get" else "saved") if found is not None else None
+
+
+class CompileFacts:
+    """Takes them from one log."""
+
+    def __init__(self, log: int, rows: Rows) -> None:
+        self.log, self.rows = log, rows
+        self._exports: list[tuple[int, str, dict[str, Any]]] = []
+        """(record, event, value)."""
+        self._readers: Mapping[str, Callable[[LogRecord, dict[str, Any]], None]] = {
+            **dict.fromkeys(METRICS_EVENTS, self._metrics),
+            **dict.fromkeys(_EXPORTS, self._export),
+            "create_symbol": self._symbol,
+        }
+
+    def read(self, record: LogRecord) -> None:
+        reader = self._readers.get(record.event)
+        if reader is not None and isinstance(record.value, dict):
+            reader(record, record.value)
+
+    def finish(self, file_name: ResolveFile) -> None:
+        """Add the rows that name files: `file_name` knows the string tables."""
+        for record, event, value in self._exports:
+            subject, result, reason, node = _EXPORTS[event]
+            self.rows.add(
+                "export_events", record, self.log, event,
+                text(value.get(subject)), text(value.get(result)), text(value.get(reason)), int64(value.get(node)),
+                _stack(value.get("user_stack") or value.get("stack"), file_name),
+            )  # fmt: skip
+
+    def look_up(self, record: LogRecord, payload: Any) -> None:
+        """`payload` is that of an artifact about a cache, or None where it could not be read."""
+        found = cache_of(record.name or "")
+        if found is None:
+            return
+        cache, state = found
+        value = payload if isinstance(payload, dict) else {}
+        if state not in _STATES:
+            state = text(value.get("cache_state")) or state
+        components = value.get("components")
+        self.rows.add(
+            "cache_lookups", record.record, self.log, record.compile_id, cache, state,
+            text(value.get("cache_status_detailed")), text(value.get("key")), _reason(value), _time_saved(value),
+            len(components) if isinstance(components, list) and components else None,
+        )  # fmt: skip
+
+    def _metrics(self, record: LogRecord, value: dict[str, Any]) -> None:
+        rows = self.rows.tables["metrics"]
+        for name, item in list(value.items())[:_MOST_FIELDS]:
+            if name not in _SETTINGS and (item is not None or name == SKIP_REASON):
+                rows.append((record.record, name, *_number_and_text(name, item)))
+        setting = _CUDAGRAPHS.search(text(value.get("inductor_config")) or "")
+        if setting is not None:
+            rows.append((record.record, CUDAGRAPHS, float(setting[1] == "true"), setting[1]))
+
+    def _symbol(self, record: LogRecord, value: dict[str, Any]) -> None:
+        self.rows.add(
+            "symbols", record.record, self.log, record.compile_id,
+            *(text(value.get(name)) for name in ("symbol", "source", "val", "vr")),
+        )  # fmt: skip
+
+    def _export(self, record: LogRecord, value: dict[str, Any]) -> None:
+        if value.get("user_stack"):  # the framework's own is most of the record
+            value = {name: item for name, item in value.items() if name != "stack"}
+        self._exports.append((record.record, record.event, value))
+
+
+_EXPORTS: Mapping[str, tuple[str, str, str, str]] = {
+    "propagate_real_tensors": ("expr", "result", "", ""),
+    "propagate_real_tensors_provenance": ("expr", "result", "", "expr_node_id"),
+    "guard_on_data_dependent_error": ("expr", "unhinted_expr", "", "expr_id"),
+    "guard_added": ("expr", "", "prefix", "expr_node_id"),
+    "missing_fake_kernel": ("op", "", "reason", ""),
+    "mismatched_fake_kernel": ("op", "", "reason", ""),
+    "expression_created": ("result", "method", "", "result_id"),
+    "create_unbacked_symbol": ("symbol", "vr", "", "node_id"),
+    "exported_program": ("", "", "", ""),
+}
+"""Event -> fields that hold its subject, result, reason and node."""
+
+
+def _number_and_text(name: str, item: Any) -> tuple[float | None, str | None]:
+    longest = _LONGEST if name in _LONG else _LONGEST_TEXT
+    if isinstance(item, bool):
+        return float(item), "true" if item else "false"
+    if isinstance(item, (int, float)):
+        return (float(item), None) if abs(item) < 2**1000 and math.isfinite(item) else (None, str(item)[:longest])
+    if isinstance(item, str):
+        return None, item[:longest]
+    if isinstance(item, list):
+        return float(len(item)), ", ".join(str(one) for one in item[:20])[:longest] or None
+    return None, dumps(item)[:longest] if item is not None else None
+
+
+def _reason(value: dict[str, Any]) -> str | None:
+    for name in ("cache_bypass_reason", "error", "reason", "missing_backend"):
+        if isinstance(value.get(name), str):
+            return str(value[name])
+    return None
+
+
+def _time_saved(value: dict[str, Any]) -> int | None:
+    for name, unit in (("time_saved_ns", 1), ("time_saved_ms", 1_000_000)):
+        saved = value.get(name)
+        if isinstance(saved, (int, float)) and not isinstance(saved, bool) and 0 <= saved < 2**53:
+            return round(saved * unit) if saved * unit < 2**63 else None
+    return None
+
+
+def _stack(frames: Any, file_name: ResolveFile) -> str | None:
+    if not isinstance(frames, list):
+        return None
+    return dumps(
+        [
+            {
+                "file": file_name(frame.get("filename")),
+                "line": int64(frame.get("line")) or 0,
+                "function": text(frame.get("name")) or "",
+                "code": text(frame.get("loc")) or "",
+            }
+            for frame in frames[-_MOST_FRAMES:]
+            if isinstance(frame, dict)
+        ]
+    )
