@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from viewer.ingest.sources import Source
 from viewer.ingest.torch_events import StringTable, TorchEvents
 
 MOST_UNKNOWN = 50
+Relatives = Callable[[int | None], Sequence[StringTable]]
 
 
 @dataclass
@@ -38,16 +39,20 @@ class _Log:
     records: int = 0
 
 
-def read_logs(sources: Sequence[Source], *, first_log: int = 0, first_id: int = 0) -> Rows:
+def read_logs(
+    sources: Sequence[Source], *, first_log: int = 0, first_id: int = 0, relatives: Relatives | None = None
+) -> Rows:
     """Rows of all logs, which are numbered from `first_log` in the order of `sources`; ids begin at `first_id`.
 
+    `relatives` gives string tables of logs that are not among `sources` and that a log's process may have been
+    forked from, by the process id of its parent, None where that is not known.
     Raises StepscopeError for a log of a newer format.
     """
     rows, unknown = Rows(first_id), Counter[str]()
     logs = [_read_log(number, source, rows, unknown) for number, source in enumerate(sources, first_log)]
     for log in logs:
         log.torch.logs_breaks |= log.runtime.run is not None
-        log.torch.finish(_inherited(log, logs))
+        log.torch.finish(_inherited(log, logs, relatives))
         log.runtime.finish(log.torch.output_codes, log.torch.callers)
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):
@@ -123,11 +128,12 @@ def _add_record(rows: Rows, log: int, record: LogRecord) -> None:
     )  # fmt: skip
 
 
-def _inherited(log: _Log, logs: Sequence[_Log]) -> list[StringTable]:
+def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> list[StringTable]:
     """String tables of the processes that `log`'s may have been forked from: a child's log relies on its parent's."""
     run = log.runtime.run
     parents = [other for other in logs if run is not None and other.pid == run.parent_pid]
-    return [other.torch.strings for other in parents or logs if other is not log]
+    others = relatives(run.parent_pid if run else None) if relatives else []
+    return [*(other.torch.strings for other in parents or logs if other is not log), *others]
 
 
 def _add_log(rows: Rows, log: _Log) -> None:

@@ -84,6 +84,16 @@ def spool_stream(stream: BinaryIO) -> tuple[Path, Problems]:
     return spool, _problems(spool)
 
 
+def unpack(stream: BinaryIO, out: IO[bytes]) -> str | None:
+    """Write the plain bytes of a stream, packed or not; says what was wrong with a cut or broken one."""
+    return _unpack(_pieces(stream), out)
+
+
+def is_packed(head: bytes) -> bool:
+    """Whether the first bytes of a file say that it is packed."""
+    return _form_of(head) is not None
+
+
 class _Part:
     """A file that is written; it goes away unless it is kept."""
 
