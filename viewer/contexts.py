@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.highlight import Language, Line
+from viewer.highlight import Line
+from viewer.queries.jump import Jump
 from viewer.queries.memory_checks import CheckMismatchRow
 from viewer.queries.memory_steps import RunCurve
 from viewer.queries.rows import (
@@ -24,6 +25,7 @@ from viewer.queries.rows import (
     Problem,
     RecordDetail,
     RecordPage,
+    RecordRow,
     RunRow,
     SiteRow,
     StepRow,
@@ -45,6 +47,9 @@ from viewer.queries.rows_of_memory import (
     RecomputeRow,
     RunPeak,
 )
+from viewer.queries.search import SearchPiece
+from viewer.queries.tables import Answer, TableRow
+from viewer.views.blocks import RecordView
 
 
 @dataclass(frozen=True)
@@ -262,11 +267,48 @@ class RecordsPage:
 @dataclass(frozen=True)
 class RecordShown:
     detail: RecordDetail
-    text: str
-    """The payload as shown: JSON is indented."""
-    language: Language
-    plain: bool
-    """Too long to colour."""
+    view: RecordView
+    previous: RecordRow | None
+    """Of the same compile, without chromium events."""
+    next: RecordRow | None
+
+
+@dataclass(frozen=True)
+class SearchPage:
+    text: str | None
+    regex: bool
+    case: bool
+    log: int | None
+    kind: str | None
+    compile_id: str | None
+    offset: int
+    piece: SearchPiece | None
+    """None: nothing is looked for, or what is looked for cannot be."""
+    problem: str | None
+    kinds: list[tuple[str, int]]
+    """(event or artifact name, how many), most first."""
+    logs: list[str]
+    """Paths, by number."""
+
+
+@dataclass(frozen=True)
+class TablesPage:
+    tables: list[TableRow]
+
+
+@dataclass(frozen=True)
+class SqlPage:
+    query: str | None
+    answer: Answer | None
+    problem: str | None
+    most_rows: int
+    seconds: float
+    tables: list[TableRow]
+
+
+@dataclass(frozen=True)
+class JumpAnswer:
+    jumps: list[Jump]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from viewer.addresses import NotThere, Page, Request
 from viewer.contexts import RecordShown, RecordsPage
-from viewer.highlight import LIMIT_CHARS, language_of
-from viewer.queries.rows import RecordDetail
 
 if TYPE_CHECKING:
     from viewer.store.open import Trace
@@ -27,26 +25,14 @@ def records_page(trace: Trace, request: Request) -> RecordsPage:
 
 
 def record_page(trace: Trace, request: Request) -> RecordShown:
-    from viewer.queries.artifacts import record_detail
+    from viewer.queries.artifacts import record_detail, record_neighbours
+    from viewer.queries.views import record_view
 
     record = request.id("record")
-    detail = record_detail(trace, record)
-    if detail is None:
+    detail, view = record_detail(trace, record), record_view(trace, record)
+    if detail is None or view is None:
         raise NotThere(f"This trace holds no record {record}.")
-    return show_record(detail)
-
-
-def show_record(detail: RecordDetail) -> RecordShown:
-    import orjson
-
-    text = detail.payload or ""
-    language = language_of(detail.row.event, detail.row.name, detail.row.encoding, text)
-    if language == "json":
-        try:
-            text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
-        except ValueError:  # cut short, or not JSON after all: shown as it is
-            language = "text"
-    return RecordShown(detail, text, language, len(text) > LIMIT_CHARS)
+    return RecordShown(detail, view, *record_neighbours(trace, detail.row))
 
 
 PAGES = (

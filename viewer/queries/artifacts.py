@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracer.log_format import decode_payload, decode_payload_crlf
 from viewer.ingest.lenient_json import loads
 from viewer.queries import sql
 from viewer.queries.rows import RecordDetail, RecordPage, RecordRow
@@ -49,13 +50,23 @@ def record_detail(trace: Trace, record: int, limit: int = 400_000) -> RecordDeta
     if row is None:
         return None
     shown = RecordRow(*row)
-    payload = trace.payload(record).decode("utf-8", "replace") if shown.payload_bytes is not None else None
+    payload, is_cut = payload_start(trace, record, 4 * limit + 1)  # a character takes at most four bytes
     return RecordDetail(
         row=shown,
         metadata=header_json(trace.header(record)),
         payload=None if payload is None else payload[:limit],
-        truncated=payload is not None and len(payload) > limit,
+        truncated=is_cut or (payload is not None and len(payload) > limit),
     )
+
+
+def payload_start(trace: Trace, record: int, limit_bytes: int) -> tuple[str | None, bool]:
+    """What the first `limit_bytes` of a record's payload say, and whether there is more; None where it has none."""
+    place = sql.row(trace, "SELECT log, payload_byte, payload_bytes, crlf FROM records WHERE record = ?", [record])
+    if place is None or place[2] is None:
+        return None, False
+    log, start, length, crlf = place
+    data = trace.log_bytes(log, start, min(length, limit_bytes))
+    return (decode_payload_crlf if crlf else decode_payload)(data).decode("utf-8", "replace"), length > limit_bytes
 
 
 def records_of_compile(trace: Trace, log: int, compile_id: str) -> list[RecordRow]:
@@ -67,6 +78,22 @@ def records_of_compile(trace: Trace, log: int, compile_id: str) -> list[RecordRo
         [log, compile_id],
     )
     return [RecordRow(*row) for row in found]
+
+
+def record_neighbours(trace: Trace, row: RecordRow) -> tuple[RecordRow | None, RecordRow | None]:
+    """The records before and after one of the same compile, or outside of compiles, in its log; chromium events and
+    string tables are passed over."""
+    found = [
+        sql.row(
+            trace,
+            f"SELECT {_COLUMNS} FROM records WHERE log = ? AND compile_id IS NOT DISTINCT FROM ? AND record {side} ?"
+            f" AND event NOT IN ('chromium_event', 'str') ORDER BY record {order} LIMIT 1",
+            [row.log, row.compile_id, row.record],
+        )
+        for side, order in (("<", "DESC"), (">", "ASC"))
+    ]
+    before, after = (None if one is None else RecordRow(*one) for one in found)
+    return before, after
 
 
 def header_json(line: bytes) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""A record made readable: its header and payload out of the log, and what the index knows around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from viewer.ingest.lenient_json import int64, loads
+from viewer.queries import sql
+from viewer.queries.artifacts import header_json, payload_start
+from viewer.store.open import Trace
+from viewer.views import Around, Sibling, view_of
+from viewer.views.blocks import NoteView, RecordView
+from viewer.views.kinds import kind_of
+from viewer.views.stacks import stack_view
+
+PAYLOAD_LIMIT = 4_000_000
+"""Bytes of a payload that a view is made from."""
+_MOST_SIBLINGS = 20_000
+
+
+def record_view(trace: Trace, record: int) -> RecordView | None:
+    """The view of one record; None when there is none of that id."""
+    row = sql.row(
+        trace,
+        "SELECT log, event, name, encoding, compile_id, byte, header_bytes FROM records WHERE record = ?",
+        [record],
+    )
+    if row is None:
+        return None
+    log, event, name, encoding, compile_id, byte, header_bytes = row
+    header = header_json(trace.log_bytes(log, byte, header_bytes))
+    metadata = header.get(event)
+    if event == "artifact" and isinstance(metadata, dict):
+        name = metadata.get("name") if isinstance(metadata.get("name"), str) else name
+    payload, is_cut = payload_start(trace, record, PAYLOAD_LIMIT)
+    around = Around(
+        strings_of(trace, log, set(_file_numbers(header))),
+        _siblings(trace, log, compile_id, kind_of(event, name).related),
+    )
+    view = view_of(event, name, encoding, metadata, payload, around)
+    stack = stack_view(header.get("stack"), around.strings, "Who wrote it: no compile was active")
+    if stack is not None:
+        view.blocks.append(stack)
+    if is_cut:
+        view.blocks.insert(0, NoteView("Only the start is shown; the download holds all of it.", warning=True))
+    return view
+
+
+def strings_of(trace: Trace, log: int, numbers: set[int]) -> Mapping[int, str]:
+    """Texts of a log's string table; what it does not define is looked for in the logs that it may be forked from."""
+    if not numbers:
+        return {}
+    run = sql.row(trace, "SELECT run FROM logs WHERE log = ?", [log])
+    parent = int64(loads(run[0].encode()).get("parent_pid")) if run and run[0] else None
+    found = sql.rows_named(
+        trace,
+        "SELECT s.id, s.text FROM strings s JOIN logs l ON l.log = s.log WHERE list_contains($numbers, s.id)"
+        " ORDER BY s.log = $log, coalesce(l.pid = $parent, false), s.log DESC",
+        {"numbers": sorted(numbers), "log": log, "parent": parent},
+    )
+    return dict(found)
+
+
+def _siblings(trace: Trace, log: int, compile_id: str | None, events: tuple[str, ...]) -> list[Sibling]:
+    if not events:
+        return []
+    found = sql.rows_named(
+        trace,
+        "SELECT record, event, byte, header_bytes FROM records"
+        " WHERE log = $log AND compile_id IS NOT DISTINCT FROM $compile_id AND list_contains($events, event) ORDER BY record LIMIT $most",
+        {"log": log, "compile_id": compile_id, "events": list(events), "most": _MOST_SIBLINGS},
+    )
+    return [
+        Sibling(record, event, header_json(trace.log_bytes(log, byte, length)).get(event))
+        for record, event, byte, length in found
+    ]
+
+
+def _file_numbers(value: Any) -> Iterator[int]:
+    """Numbers in the string table that stand anywhere in a header."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if type(item.get("filename")) is int:
+                yield from filter(None, [int64(item["filename"])])
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
