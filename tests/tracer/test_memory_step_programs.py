@@ -104,6 +104,27 @@ def test_torchs_own_tracker_raises_on_such_a_program() -> None:
         train(torch.compile(sorting))
 
 
+def test_beside_the_printer_of_values(tmp_path: Path) -> None:
+    """torch's own code lacks an import there and dies of a NameError, with a tracker or without."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x @ w + 1).relu() @ w
+
+    x = torch.randn(8, 8)
+    with inductor_config.patch({"aot_inductor.debug_intermediate_value_printer": "3"}):
+        with pytest.raises(NameError, match="tracked_empty_strided"):
+            torch.compile(program)(x, x)
+        torch._dynamo.reset()
+        with tracer.trace(tmp_path) as recorder:
+            compiled = torch.compile(program)
+            assert torch.equal(compiled(x, x), program(x, x))
+        assert torch.equal(compiled(x, x), program(x, x)), "what was compiled goes on without a recorder"
+    assert recorder.path is not None
+    records = read(recorder.path)
+    assert not records[MemoryStepMismatch.KIND]
+    assert not records["failure"]
+
+
 def test_a_recorder_stands_in_and_its_own_comparison_agrees(tmp_path: Path) -> None:
     with tracer.trace(tmp_path, lifetimes="assert") as recorder:
         train(torch.compile(attention))

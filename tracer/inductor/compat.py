@@ -27,6 +27,8 @@ torch._logging.structured.INTERN_TABLE                      2.11, 2.13
 torch._inductor.config.triton.cudagraphs                    2.11, 2.13
 torch._inductor.config.test_configs.track_memory_lifecycle  2.13 (without it nothing is asked for)
 torch._inductor.runtime.debug_utils: check_memory_step, track_tensor, tracked_empty_strided  2.13
+torch._inductor.codegen.wrapper.PythonWrapperCodegen.write_header, .imports  2.13
+torch._inductor.config.aot_inductor.debug_intermediate_value_printer  2.11, 2.13
 torch.cuda._sleep                                           2.11, 2.13
 torch.utils._python_dispatch._disable_current_modes         2.11, 2.13
 torch._C.DisableTorchFunction                               2.11, 2.13
@@ -107,6 +109,28 @@ def debug_functions_replaced(functions: Mapping[str, Any]) -> Iterator[None]:
         for name, function in before.items():
             if getattr(debug_utils, name) is functions[name]:
                 setattr(debug_utils, name, function)
+
+
+@contextmanager
+def tracked_allocation_imported() -> Iterator[None]:
+    """Wrappers that are made meanwhile import the function that they allocate with: beside its printer of values torch
+    forgets to (torch/_inductor/codegen/wrapper.py, `write_header`), and they die of a NameError."""
+    from torch._inductor import config
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    original = PythonWrapperCodegen.write_header
+
+    def write_header(self: Any) -> None:
+        original(self)
+        if memory_checks() and int(config.aot_inductor.debug_intermediate_value_printer) > 0:
+            self.imports.splice("from torch._inductor.runtime.debug_utils import tracked_empty_strided")
+
+    PythonWrapperCodegen.write_header = write_header  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        if PythonWrapperCodegen.write_header is write_header:
+            PythonWrapperCodegen.write_header = original  # type: ignore[method-assign]
 
 
 def inductor_is_loaded() -> bool:

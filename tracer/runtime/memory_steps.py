@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import ref
 
-from tracer.inductor.compat import debug_functions_replaced, memory_checks
+from tracer.inductor.compat import debug_functions_replaced, memory_checks, tracked_allocation_imported
 from tracer.records import MemoryStepMismatch, MismatchKind, Skipped
 from tracer.runtime.expected import LifetimeError
 from tracer.runtime.holders import find_holders
@@ -64,6 +64,7 @@ def attach(sink: Sink) -> None:
 def stand_in() -> None:
     """Wrappers that are loaded from now on call the functions here instead of torch's."""
     _stand_ins.enter_context(debug_functions_replaced(STAND_INS))
+    _stand_ins.enter_context(tracked_allocation_imported())
 
 
 def detach() -> None:
