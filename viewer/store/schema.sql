@@ -32,9 +32,6 @@ CREATE TABLE records (
 -- The logs' string tables: file names of stacks by number.
 CREATE TABLE strings (log BIGINT, id BIGINT, text VARCHAR);
 
--- The logs' string tables: file names of stacks by number.
-CREATE TABLE strings (log BIGINT, id BIGINT, text VARCHAR);
-
 CREATE TABLE problems (log BIGINT, line BIGINT, byte BIGINT, reason VARCHAR, text VARCHAR);
 CREATE TABLE problem_counts (log BIGINT, reason VARCHAR, count BIGINT);   -- all of them; `problems` is bounded
 CREATE TABLE not_recorded (log BIGINT, what VARCHAR, why VARCHAR, graph BIGINT, count BIGINT);
