@@ -367,6 +367,64 @@ def test_several_calls_of_one_graph_in_a_step_leave_what_they_leave(opened: Open
     assert finding.evidence["bytes_per_step"] == 2 * 1024
 
 
+def leaking(holders: Sequence[Sequence[str]]) -> LogBuilder:
+    """In each of five steps one launch makes buffers of 64, 128, … bytes, as many as `holders`, which hold them."""
+    names = [f"buf{i}" for i in range(len(holders))]
+    program = Program(0).allocate(*names).launch("a", ["x"], names)
+    log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
+    log.record(layout(0, 0, [(name, "allocated", 64 << i, 0, NEW) for i, name in enumerate(names)], []))
+    for step in range(5):
+        log.record(calls_of(step, program, step, start_of(step))).record(lifetimes([step], [0]))
+        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    left = [(step, i) for step in range(4) for i in range(len(names))]
+    record = replace(growth(left), holders=[list(holders[i]) for _, i in left])
+    return log.record(record).record(schema.End("exit", start_of(9)))
+
+
+def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
+    keep, memo = ["list of 5 in keep of __main__"], ["dict of 5 in memo of __main__"]
+    first, second = found(opened(leaking([keep, memo, keep])), "growth")
+    assert first.title.startswith("Memory grows by 320 B per step: buf2, buf0 of 0/0 forward are still alive from")
+    assert first.title.endswith("list of 5 in keep of __main__; a garbage collection does not free it")
+    assert (first.buffer, first.evidence["storage_bytes"], first.evidence["storages"]) == ("buf2", 4 * 320, 8)
+    assert [(row["buffer"], row["bytes_per_step"]) for row in first.evidence["buffers"]] == [
+        ("buf2", 256),
+        ("buf0", 64),
+    ]
+    assert (second.buffer, second.evidence["bytes_per_step"], second.evidence["buffers"]) == ("buf1", 128, [])
+
+
+def test_buffers_that_nothing_is_known_to_hold_are_no_one_leak(opened: Open) -> None:
+    assert [finding.buffer for finding in found(opened(leaking([[], []])), "growth")] == ["buf1", "buf0"]
+
+
+def test_one_leak_of_several_buffers_is_one_mismatch(opened: Open) -> None:
+    held = ["list of 3 in keep of __main__"]
+    log = leaking([held] * 3)
+    for index, name in enumerate(("buf0", "buf1", "buf2")):
+        log.record(mismatch(buffer=name, storage=index, expected=index + 1, storage_bytes=[64 << index]))
+    log.record(step_mismatch(buffer="buf1", call=0)).record(step_mismatch(buffer="buf3", call=0, line=80))
+    first, second = found(opened(log), "lifetime_mismatch")
+    assert first.title == (
+        "buf0, buf1, buf2 (448 B) of 0/0 forward were not freed (5 times): alive after the call; held by "
+        "list of 3 in keep of __main__"
+    )
+    assert first.evidence["storage_bytes"] == 64 + 128 + 256
+    assert [row["buffer"] for row in first.evidence["buffers"]] == ["buf0", "buf1", "buf2"]
+    assert first.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
+    assert second.buffer == "buf3"
+
+
+def test_one_leak_that_several_checks_found_is_one_mismatch(opened: Open) -> None:
+    log = leaking([[]] * 2).record(step_mismatch(call=0)).record(step_mismatch(buffer="buf1", call=0, line=80))
+    (finding,) = found(opened(log), "lifetime_mismatch")
+    assert finding.title == (
+        "buf0, buf1 (1.0 kB) of 0/0 forward were not freed: found by checks at cab.py:77, cab.py:80; held by "
+        "list of 3 in keep of __main__"
+    )
+    assert finding.evidence["checks"] == 2
+
+
 def recompiled(compile_ids: Sequence[str]) -> LogBuilder:
     """Each step runs a graph of its own, which leaves its output behind."""
     log = LogBuilder().record(run())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from viewer.queries.compile_events import CompileEvent, list_compile_events
 from viewer.queries.rows import Finding
+from viewer.queries.rows_of_graphs import SourceLine
 from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
@@ -16,6 +17,7 @@ Timed = tuple[int, Finding]
 """(unix ns, finding): when it happened, to sort by."""
 
 MOST_EXAMPLES = 8
+_MOST_NAMES = 4
 T = TypeVar("T")
 
 
@@ -38,6 +40,26 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     for item in items:
         groups[key(item)].append(item)
     return list(groups.values())
+
+
+def one_leak(
+    graph: Hashable, kind: object, holders: Sequence[str], source: SourceLine | None, buffer: Hashable
+) -> Hashable:
+    """The same for buffers that the same holders keep and that one line of the model made; each buffer of which nothing
+    is known to hold it stands alone."""
+    line = (source.file, source.line) if source is not None else None
+    return (graph, kind, tuple(sorted(holders)), line) if holders else (graph, kind, buffer)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """``buf0, buf1 and 7 more``."""
+    shown = ", ".join(names[:_MOST_NAMES])
+    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
+
+
+def buffers_table(rows: Sequence[object], *columns: str) -> list[dict[str, Any]]:
+    """Those attributes of each; nothing for one row, of which the finding itself tells."""
+    return [{name: getattr(row, name) for name in columns} for row in rows] if len(rows) > 1 else []
 
 
 def rule_of(docstring: str | None) -> str:

@@ -1,17 +1,28 @@
 """A storage did not live as the scheduler or the statements of the generated wrapper expect: it was freed later or
 earlier, allocated though nothing expects it, or not at all; or a check in the code (`check_memory_step`) found that it
-did not live as the check was told. One finding per graph (or file of checks that belong to no graph), buffer and kind.
+did not live as the check was told. One finding per graph (or file of checks that belong to no graph), buffer and kind;
+buffers that the same holders keep and one line of the model made share one.
 A storage that is freed early and that a later launch of the same call still reads is critical; every other one, and all
 that only a check found, is a warning."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
+from viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    buffers_table,
+    grouped,
+    names_text,
+    one_leak,
+    rule_of,
+    times,
+)
 from viewer.formats import format_bytes
 from viewer.queries.memory_checks import CheckMismatchRow, check_mismatches
 from viewer.queries.memory_mismatches import lifetime_mismatches
@@ -20,6 +31,11 @@ from viewer.queries.memory_reads import readers_after
 from viewer.queries.rows import Finding
 from viewer.queries.rows_of_memory import LifetimeMismatchRow
 from viewer.store.open import Trace
+
+Row: TypeAlias = LifetimeMismatchRow | CheckMismatchRow
+T = TypeVar("T")
+Leak: TypeAlias = list[list[T]]
+"""Of each buffer what was found of it."""
 
 _TEXTS = {
     "missing_death": "was not freed",
@@ -36,28 +52,35 @@ _TOLD = {
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per graph, buffer and kind, whether lifetimes that were followed show it, a check, or both."""
+    """One finding per leak, whether lifetimes that were followed show it, a check, or both."""
     trace, found = evidence.trace, []
-    checks = {_checked(group[0]): group for group in grouped(check_mismatches(trace), _checked)}
-    for group in grouped(lifetime_mismatches(trace), lambda row: (row.graph, row.buffer, row.kind)):
-        key = group[0].graph, group[0].buffer, group[0].kind
-        found.append(_finding(trace, group, checks.pop(key, [])))
-    return [*found, *(_of_check(evidence, group) for group in checks.values())]
+    checks = {_key(group[0]): group for group in grouped(check_mismatches(trace), _key)}
+    for leak in grouped(grouped(lifetime_mismatches(trace), _key), _leak):
+        also = [row for group in leak for row in checks.pop(_key(group[0]), [])]
+        found.append(_finding(trace, leak, also))
+    return [*found, *(_of_check(evidence, leak) for leak in grouped(checks.values(), _leak))]
 
 
-def _checked(row: CheckMismatchRow) -> tuple[object, ...]:
-    where = (row.log, row.file) if row.graph is None else (row.graph,)
-    return *where, row.buffer, row.kind
+def _where(row: Row) -> tuple[object, ...]:
+    return (row.log, row.file) if isinstance(row, CheckMismatchRow) and row.graph is None else (row.graph,)
 
 
-def _finding(trace: Trace, group: list[LifetimeMismatchRow], checks: Sequence[CheckMismatchRow]) -> Timed:
-    first, calls = group[0], sum(row.calls for row in group)
+def _key(row: Row) -> tuple[object, ...]:
+    return *_where(row), row.buffer, row.kind
+
+
+def _leak(group: Sequence[Row]) -> Hashable:
+    first = group[0]
+    return one_leak(_where(first), first.kind, first.holders, first.source, first.buffer)
+
+
+def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[CheckMismatchRow]) -> Timed:
+    firsts = [group[0] for group in leak]
+    first, calls = firsts[0], max(sum(row.calls for row in group) for group in leak)
     moment, readers = moment_of(trace, first.call), _readers(trace, first)
-    size = f" ({format_bytes(first.storage_bytes)})" if first.storage_bytes is not None else ""
-    what = _TEXTS.get(first.kind, first.kind)
     proof: dict[str, Any] = {
         "kind": first.kind,
-        "storage_bytes": first.storage_bytes,
+        "storage_bytes": _size(firsts),
         "calls": calls,
         "expected": first.expected,
         "expected_snode": first.expected_snode,
@@ -69,13 +92,14 @@ def _finding(trace: Trace, group: list[LifetimeMismatchRow], checks: Sequence[Ch
         "holders": first.holders,
         "read_after": readers,
         "checked_at": _lines(checks),
+        "buffers": buffers_table(firsts, "buffer", "storage_bytes", "expected_kernel", "actual_kernel"),
     }
     return moment.time_unix_ns, Finding(
         kind="lifetime_mismatch",
         severity="critical" if readers else "warning",
         title=(
-            f"{first.buffer}{size} of {label_of(trace, first.graph)} {what}{times(calls)}: {_expected(first)}, "
-            f"{_actual(first)}{_holders(first)}{_read(readers)}"
+            f"{_buffers(firsts)} of {label_of(trace, first.graph)} {_what(firsts)}{times(calls)}: "
+            f"{_places(firsts)}{_holders(first)}{_read(readers)}"
         ),
         rule=rule_of(__doc__),
         evidence=proof,
@@ -91,31 +115,28 @@ def _finding(trace: Trace, group: list[LifetimeMismatchRow], checks: Sequence[Ch
     )
 
 
-def _of_check(evidence: Evidence, group: Sequence[CheckMismatchRow]) -> Timed:
-    trace, first = evidence.trace, group[0]
+def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
+    trace, firsts = evidence.trace, [group[0] for group in leak]
+    first, rows = firsts[0], [row for group in leak for row in group]
     moment = moment_of(trace, first.call)
     if first.call is None:
         moment = replace(moment, rank=evidence.runs[first.log].rank)
-    size = f" ({format_bytes(first.storage_bytes)})" if first.storage_bytes is not None else ""
     graph = f" of {label_of(trace, first.graph)}" if first.graph is not None else ""
-    final = ", of the final step," if first.is_final_step else ""
     call = f"?call={first.call}" if first.call is not None else ""
     return moment.time_unix_ns, Finding(
         kind="lifetime_mismatch",
         severity="warning",
-        title=(
-            f"{first.buffer}{size}{graph} {_TEXTS.get(first.kind, first.kind)}: the check at "
-            f"{PurePath(first.file).name}:{first.line}{final} {_TOLD.get(first.kind, '')}{_holders(first)}"
-        ),
+        title=(f"{_buffers(firsts)}{graph} {_what(firsts)}: {_told(firsts)}{_holders(first)}"),
         rule=rule_of(__doc__),
         evidence={
             "kind": first.kind,
-            "storage_bytes": first.storage_bytes,
-            "checks": len(group),
-            "checked_at": _lines(group),
+            "storage_bytes": _size(firsts),
+            "checks": len(rows),
+            "checked_at": _lines(rows),
             "is_final_step": first.is_final_step,
             "expected_by": "check",
             "holders": first.holders,
+            "buffers": buffers_table(firsts, "buffer", "storage_bytes", "file", "line"),
         },
         page=f"/graphs/{first.graph}/memory{call}" if first.graph is not None else f"/memory?log={first.log}",
         rank=moment.rank,
@@ -125,6 +146,35 @@ def _of_check(evidence: Evidence, group: Sequence[CheckMismatchRow]) -> Timed:
         source=first.source,
         log=first.log,
     )
+
+
+def _size(rows: Sequence[Row]) -> int | None:
+    known = [row.storage_bytes for row in rows if row.storage_bytes is not None]
+    return sum(known) if known else None
+
+
+def _buffers(rows: Sequence[Row]) -> str:
+    size = _size(rows)
+    return names_text([row.buffer for row in rows]) + (f" ({format_bytes(size)})" if size is not None else "")
+
+
+def _what(rows: Sequence[Row]) -> str:
+    text = _TEXTS.get(rows[0].kind, rows[0].kind)
+    return text.replace("was ", "were ", 1) if len(rows) > 1 else text
+
+
+def _places(rows: Sequence[LifetimeMismatchRow]) -> str:
+    """What was expected and what came, as far as it is the same for all."""
+    both = ({_expected(row) for row in rows}, {_actual(row) for row in rows})
+    return ", ".join(texts.pop() for texts in both if len(texts) == 1) or "each at another place"
+
+
+def _told(rows: Sequence[CheckMismatchRow]) -> str:
+    places = [f"{PurePath(row.file).name}:{row.line}" for row in rows]
+    if len(rows) > 1:
+        return f"found by checks at {names_text(list(dict.fromkeys(places)))}"
+    final = ", of the final step," if rows[0].is_final_step else ""
+    return f"the check at {places[0]}{final} {_TOLD.get(rows[0].kind, '')}"
 
 
 def _lines(checks: Sequence[CheckMismatchRow]) -> list[str]:
@@ -157,7 +207,7 @@ def _place(kind: str, position: int, kernel: str | None, snode: str | None) -> s
     return f"{word} {name}" + (f" ({snode})" if snode else "")
 
 
-def _holders(row: LifetimeMismatchRow | CheckMismatchRow) -> str:
+def _holders(row: Row) -> str:
     return f"; held by {row.holders[0]}" if row.holders else ""
 
 
