@@ -21,7 +21,8 @@ HEADER = re.compile(
 )
 _FIRST = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")
 _BOUNDARY = re.compile(rb"\n(?!\t|\r?\n)")
-_TAB, _RETURN = 0x09, 0x0D
+TAB, RETURN = 0x09, 0x0D
+PIECE_BYTES = 1 << 20
 ENVELOPE_KEYS = frozenset(
     {
         "rank",
@@ -95,15 +96,33 @@ def scan(data: bytes | mmap.mmap) -> Iterator[RawRecord]:
             yield RawRecord(line, start, end, end, end)
             return
         payload_start = header_end + 1
-        if payload_start < end and data[payload_start] != _TAB:
+        if payload_start < end and data[payload_start] != TAB:
             tab = data.find(b"\n\t", header_end, end)
             payload_start = end if tab < 0 else tab + 1
-        if header_end > start and data[header_end - 1] == _RETURN:
+        if header_end > start and data[header_end - 1] == RETURN:
             yield RawRecord(line, start, header_end - 1, payload_start, end)
         else:
             yield RawRecord(line, start, header_end, payload_start, end)
         line += 1 if payload_start == header_end + 1 == end else data[start:end].count(b"\n")
         start = end
+
+
+def pieces(data: bytes | mmap.mmap, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, bytes]]:
+    """`data` cut before lines that begin with a ``V``, as all records do that PyTorch writes: (place, piece).
+
+    A piece is longer than `piece_bytes` only where no such line is. `scan` finds in the pieces what it finds in `data`.
+    """
+    size, start = len(data), 0
+    while start < size:
+        length = piece_bytes
+        piece = data[start : start + length]
+        while start + length < size and (cut := piece.rfind(b"\nV", 1) + 1) == 0:
+            length *= 2
+            piece = data[start : start + length]
+        if start + length < size:
+            piece = piece[:cut]
+        yield start, piece
+        start += len(piece)
 
 
 def decode_payload(raw: bytes) -> bytes:

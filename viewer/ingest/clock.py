@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import mmap
+import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -15,7 +16,9 @@ YEAR_S = 366 * 86_400
 DAY_S = 86_400
 _QUARTER_HOUR_S = 900
 _LARGEST_OFFSET_S = 15 * 3600
-_SEARCHED_BYTES = 1 << 26
+_SEARCHED_BYTES = 1 << 22
+_STAMP = re.compile(rb"(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)")
+STAMP_BYTES = 13
 
 
 class Clock:
@@ -28,6 +31,7 @@ class Clock:
         self.utc_offset_s = utc_offset_s
         self._latest_s = latest_unix_ns // 10**9 + (utc_offset_s or 0)
         self._days: dict[bytes, int | None] = {}
+        self._last_second: tuple[bytes, int | None] = (b"", None)
 
     def time_ns(self, parts: Sequence[bytes]) -> int | None:
         """Unix ns of (month, day, hour, minute, second, fraction); None for a date that no year has."""
@@ -41,11 +45,18 @@ class Clock:
         seconds = day_s + int(hour) * 3600 + int(minute) * 60 + int(second)
         return (seconds - (self.utc_offset_s or 0)) * 10**9 + int(fraction.ljust(9, b"0"))
 
+    def second_ns(self, stamp: bytes) -> int | None:
+        """Unix ns of a stamp like ``0718 15:30:01``; None for what is none."""
+        if stamp != self._last_second[0]:
+            match = _STAMP.fullmatch(stamp)
+            self._last_second = stamp, self.time_ns((*match.groups(), b"0")) if match else None
+        return self._last_second[1]
+
     def _start_of_day(self, month: int, day: int) -> int | None:
-        """In unix seconds, of the latest such date there can be. The first date moves the limit: a log goes on
-        over New Year."""
+        """In unix seconds: of the first date the latest there can be, of each other one the nearest to the date that
+        came before it. A log goes on over New Year."""
         found = _latest_date(month, day, self._latest_s)
-        if found is not None and not self._days:
+        if found is not None:
             self._latest_s = found + YEAR_S // 2
         return found
 
@@ -69,10 +80,11 @@ def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> Clock:
 
 def _first_payload(data: bytes | mmap.mmap, marker: bytes) -> tuple[tuple[bytes, ...], dict[str, Any]] | None:
     """Time stamp and payload of the first record whose header holds `marker`."""
-    found = data.find(marker, 0, _SEARCHED_BYTES)
+    begin = data[:_SEARCHED_BYTES]
+    found = begin.find(marker)
     if found < 0:
         return None
-    piece = data[data.rfind(b"\n", 0, found) + 1 : found + (1 << 20)]
+    piece = begin[begin.rfind(b"\n", 0, found) + 1 :]
     place = next(scan(piece))
     match = HEADER.match(piece, place.start, place.header_end)
     try:

@@ -1,27 +1,41 @@
-"""Bytes of one log -> its records, in order, with everything that was wrong on the way."""
+"""Bytes of one log -> its records, in order, with everything that was wrong on the way.
+
+Nearly every record is whole: it begins at a line that begins with a ``V``, each line of its payload has its tab, and
+the md5 fits. Such a one is read in one go; where anything is amiss, `scan` takes the same bytes line by line.
+"""
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from tracer.log_format import (
     ENVELOPE_KEYS,
     HEADER,
+    RETURN,
+    TAB,
     RawRecord,
     decode_payload,
     decode_payload_crlf,
     payload_digest,
+    pieces,
     scan,
 )
 from viewer.ingest import lenient_json
-from viewer.ingest.clock import Clock
+from viewer.ingest.clock import STAMP_BYTES, Clock
 from viewer.ingest.damage import Damage
 
 UNREADABLE = "unreadable"
 _NUMBER_DIGITS = 18
+_LARGEST_ID = 2**63 - 1
+_MOST_ORIGINS = 10_000
+_POINT = 0x2E
+_FRACTION_END = STAMP_BYTES + 8
+"""Behind the level, the stamp, a point and microseconds, as PyTorch writes them."""
 
 
 @dataclass(slots=True)
@@ -29,9 +43,11 @@ class LogRecord:
     """One record of a log. `event` is `UNREADABLE` where the JSON is broken."""
 
     place: RawRecord
-    event: str
-    value: Any
+    event: str = UNREADABLE
+    value: Any = None
     """What the event's name stands for in the JSON: mostly an object."""
+    name: str | None = None
+    """Of an artifact, and of whatever else has one."""
     envelope: dict[str, Any] = field(default_factory=dict)
     payload: bytes | None = None
     payload_bytes: int = 0
@@ -47,94 +63,202 @@ class LogRecord:
     record: int = -1
     """Its id in the index."""
 
-    @property
-    def name(self) -> str | None:
-        return lenient_json.text(self.value.get("name")) if isinstance(self.value, dict) else None
-
 
 def read_records(data: bytes | mmap.mmap, damage: Damage, clock: Clock) -> Iterator[LogRecord]:
     """Records of a log in order; lines that are none are counted in `damage`. Never raises for what `data` holds."""
-    size = len(data)
-    for place in scan(data):
-        match = HEADER.match(data, place.start, place.header_end)
-        last = place.end == size
-        if match is None:
-            _count_foreign(data, place, last, damage)
-            continue
-        parts = match.groups()
-        record = LogRecord(place, UNREADABLE, None)
-        record.source = f"{parts[8].decode('utf-8', 'replace')}:{parts[9].decode()}"
-        record.time_ns = clock.time_ns(parts[1:7])
-        record.pid = int(parts[7]) if len(parts[7]) <= _NUMBER_DIGITS else None
-        if record.time_ns is None or record.pid is None:
-            damage.add("absurd_value", data[place.start : match.start(11)], place.line, place.start)
-        header_ok = _read_header(record, parts[10], last, damage)
-        _read_payload(record, data, last and header_ok, damage)
-        yield record
+    return _Reader(len(data), damage, clock).records(data)
 
 
-def _count_foreign(data: bytes | mmap.mmap, place: RawRecord, last: bool, damage: Damage) -> None:
-    line = data[place.start : place.header_end]
-    torn = last and data[place.end - 1 : place.end] != b"\n" and line[:1] in (b"V", b"\t")
-    damage.add("truncated" if torn else "not_a_record", line, place.line, place.start)
+class _Reader:
+    """Where one log is being read."""
 
+    def __init__(self, size: int, damage: Damage, clock: Clock) -> None:
+        self._size, self._damage, self._clock = size, damage, clock
+        self._origins: dict[bytes, tuple[int, str]] = {}
+        """What stands between a time stamp and the JSON -> process and source."""
+        self._line, self._byte = 1, 0
+        """Of the piece's next record, and of the piece's begin."""
 
-def _read_header(record: LogRecord, text: bytes, last: bool, damage: Damage) -> bool:
-    place = record.place
-    try:
-        header = lenient_json.loads(text)
-        event = next(key for key in header if key not in ENVELOPE_KEYS) if isinstance(header, dict) else None
-    except (ValueError, StopIteration):
-        event = None
-    if event is None:
-        torn = last and place.payload_start == place.end
-        damage.add("truncated" if torn else "broken_header", text, place.line, place.start)
+    def records(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
+        for self._byte, piece in pieces(data):
+            start, size = 0, len(piece)
+            while start < size:
+                end = piece.find(b"\nV", start) + 1 or size
+                record = self._whole(piece, start, end)
+                if record is None:
+                    yield from self._by_lines(piece[start:end], self._byte + start)
+                else:
+                    yield record
+                start = end
+
+    def _whole(self, piece: bytes, start: int, end: int) -> LogRecord | None:
+        """The record that `piece` holds from `start` to `end`, unless anything is unusual about it."""
+        header_end = piece.find(b"\n", start, end)
+        origin = self._origin(piece, start, header_end)
+        if origin is None:
+            return None
+        time_ns, pid, source, json_start = origin
+        crlf = piece[header_end - 1] == RETURN
+        try:
+            header = orjson.loads(piece[json_start:header_end])
+        except orjson.JSONDecodeError:
+            return None
+        if type(header) is not dict:
+            return None
+        digest, payload, lines = header.get("has_payload"), None, 1
+        payload_start = header_end + 1
+        if payload_start < end:
+            found = _whole_payload(piece, payload_start, end, crlf)
+            if found is None:
+                return None
+            payload, lines = found
+            if digest is None or payload_digest(payload) != digest:
+                return None
+        elif digest is not None:
+            return None
+        byte = self._byte
+        place = RawRecord(self._line, byte + start, byte + header_end - crlf, byte + payload_start, byte + end)
+        record = LogRecord(place, payload=payload, payload_bytes=end - payload_start, time_ns=time_ns)
+        record.pid, record.source = pid, source
+        record.crlf = crlf and payload is not None
+        if not _take_event(record, header) or not _take_ids(record):
+            return None
+        self._note_crlf(record)
+        self._line += lines
+        return record
+
+    def _origin(self, piece: bytes, start: int, header_end: int) -> tuple[int, int, str, int] | None:
+        """(unix ns, process, source, where the JSON begins) of a header line with microseconds."""
+        fraction_end = start + _FRACTION_END
+        fraction = piece[fraction_end - 6 : fraction_end]
+        json_start = piece.find(b"] ", fraction_end, header_end) + 2
+        if json_start == 1 or not fraction.isdigit() or piece[fraction_end - 7] != _POINT:
+            return None
+        text = piece[fraction_end:json_start]
+        origin = self._origins.get(text)
+        if origin is None:
+            match = HEADER.match(piece, start, header_end)
+            if match is None or match.start(11) != json_start or match.end(7) != fraction_end:
+                return None
+            parts = match.groups()
+            if len(parts[7]) > _NUMBER_DIGITS or len(self._origins) >= _MOST_ORIGINS:
+                return None
+            origin = self._origins[text] = (int(parts[7]), _source(parts))
+        second_ns = self._clock.second_ns(piece[start + 1 : start + 1 + STAMP_BYTES])
+        return None if second_ns is None else (second_ns + int(fraction) * 1000, *origin, json_start)
+
+    def _by_lines(self, data: bytes, byte: int) -> Iterator[LogRecord]:
+        """Records of a part of the log that begins at `byte`."""
+        first_line = self._line
+        self._line += data.count(b"\n")
+        for near in scan(data):
+            start, header_end, payload_start, end = (place + byte for place in near[1:])
+            place = RawRecord(first_line + near.line - 1, start, header_end, payload_start, end)
+            line = data[near.start : near.header_end]
+            last = end == self._size
+            match = HEADER.match(line)
+            if match is None:
+                torn = last and not data.endswith(b"\n") and line[:1] in (b"V", b"\t")
+                self._damage.add("truncated" if torn else "not_a_record", line, place.line, start)
+                continue
+            parts = match.groups()
+            record = LogRecord(place, time_ns=self._clock.time_ns(parts[1:7]), source=_source(parts))
+            record.pid = int(parts[7]) if len(parts[7]) <= _NUMBER_DIGITS else None
+            if record.time_ns is None or record.pid is None:
+                self._damage.add("absurd_value", line[: match.start(11)], place.line, start)
+            header_ok = self._read_header(record, parts[10], last)
+            self._read_payload(record, data[near.payload_start : near.end], last and header_ok)
+            yield record
+
+    def _read_header(self, record: LogRecord, text: bytes, last: bool) -> bool:
+        place = record.place
+        try:
+            header = lenient_json.loads(text)
+        except ValueError:
+            header = None
+        if not isinstance(header, dict) or not _take_event(record, header):
+            torn = last and place.payload_start == place.end
+            self._damage.add("truncated" if torn else "broken_header", text, place.line, place.start)
+            record.sound = False
+            return False
+        if not _is_utf8(text):
+            self._damage.add("not_utf8", text, place.line, place.start)
+        if not _take_ids(record):
+            self._damage.add("absurd_value", text, place.line, place.start)
+        return True
+
+    def _read_payload(self, record: LogRecord, raw: bytes, last: bool) -> None:
+        place, digest = record.place, record.envelope.get("has_payload")
+        if not raw:
+            if digest is not None:
+                record.sound = False
+                reason = "truncated" if last else "missing_payload"
+                self._damage.add(reason, record.name or record.event, place.line, place.start)
+            return
+        raw = _without_blank_end(raw)
+        record.payload_bytes = len(raw)
+        as_crlf = raw.endswith(b"\r\n")
+        # What fits is found by the md5; where nothing fits, the last, likeliest reading stays.
+        for record.crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
+            record.payload = decode_payload_crlf(raw) if record.crlf else decode_payload(raw)
+            if digest is None or payload_digest(record.payload) == digest:
+                self._note_crlf(record)
+                return
         record.sound = False
+        excerpt = b"%s: %s" % ((record.name or record.event).encode(), record.payload or b"")
+        self._damage.add(_payload_damage(record.payload or b"", last), excerpt, place.line, place.start)
+
+    def _note_crlf(self, record: LogRecord) -> None:
+        if record.crlf:
+            self._damage.once("crlf", "the log's line ends are CRLF", record.place.line, record.place.start)
+
+
+def _source(header: Sequence[bytes]) -> str:
+    return f"{header[8].decode('utf-8', 'replace')}:{header[9].decode()}"
+
+
+def _take_event(record: LogRecord, header: dict[str, Any]) -> bool:
+    """Event, value and name out of a header; False when it has no event."""
+    for event in header:
+        if event not in ENVELOPE_KEYS:
+            break
+    else:
         return False
-    if not text.isascii() and "\ufffd" in text.decode("utf-8", "replace"):
-        damage.add("not_utf8", text, place.line, place.start)
-    if b"\x00" in text:
-        damage.add("nul_bytes", text, place.line, place.start)
-    record.event, record.value, record.envelope = event, header.pop(event), header
-    _read_compile_id(record, text, damage)
+    record.event, record.envelope = event, header
+    record.value = value = header.pop(event)
+    if type(value) is dict:
+        record.name = lenient_json.text(value.get("name"))
     return True
 
 
-def _read_compile_id(record: LogRecord, text: bytes, damage: Damage) -> None:
+def _take_ids(record: LogRecord) -> bool:
+    """The compile id and the attempt; False when one of its numbers cannot be."""
     envelope = record.envelope
-    ids = [envelope.get(key) for key in ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")]
-    if not all(number is None or (type(number) is int and 0 <= number < 2**63) for number in ids):
-        damage.add("absurd_value", text, record.place.line, record.place.start)
-        return
-    autograd, frame, compile_number, record.attempt = ids
+    autograd, attempt = envelope.get("compiled_autograd_id"), envelope.get("attempt")
+    frame, compile_number = envelope.get("frame_id"), envelope.get("frame_compile_id")
+    for number in (frame, compile_number, attempt, autograd):
+        if number is not None and not (type(number) is int and 0 <= number <= _LARGEST_ID):
+            return False
+    record.attempt = attempt
     inside = f"{frame}/{compile_number}" if frame is not None and compile_number is not None else None
     if autograd is None:
         record.compile_id = inside
     else:
         record.compile_id = f"!{autograd}/{inside}" if inside else f"!{autograd}"
+    return True
 
 
-def _read_payload(record: LogRecord, data: bytes | mmap.mmap, last: bool, damage: Damage) -> None:
-    place, digest = record.place, record.envelope.get("has_payload")
-    if place.payload_start == place.end:
-        if digest is not None:
-            record.sound = False
-            reason = "truncated" if last else "missing_payload"
-            damage.add(reason, record.name or record.event, place.line, place.start)
-        return
-    raw = _without_blank_end(data[place.payload_start : place.end])
-    record.payload_bytes = len(raw)
-    as_crlf = raw.endswith(b"\r\n")
-    # What fits is found by the md5; where nothing fits, the last, likeliest reading stays.
-    for record.crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
-        record.payload = decode_payload_crlf(raw) if record.crlf else decode_payload(raw)
-        if digest is None or payload_digest(record.payload) == digest:
-            if record.crlf:
-                damage.once("crlf", "the log's line ends are CRLF", place.line, place.start)
-            return
-    record.sound = False
-    excerpt = b"%s: %s" % ((record.name or record.event).encode(), record.payload or b"")
-    damage.add(_payload_damage(record.payload or b"", last), excerpt, place.line, place.start)
+def _whole_payload(piece: bytes, start: int, end: int, crlf: bool) -> tuple[bytes, int] | None:
+    """The payload whose lines stand in `piece` from `start` to `end`, and the record's lines; None unless each line has
+    its tab and ends as the others do."""
+    line_end, between = (b"\r\n", b"\r\n\t") if crlf else (b"\n", b"\n\t")
+    if piece[start] != TAB or not piece.endswith(line_end, start, end):
+        return None
+    first, stop = start + 1, end - len(line_end)
+    payload = piece[first:stop].replace(between, b"\n")
+    breaks = payload.count(b"\n")
+    removed = stop - first - len(payload)
+    return (payload, breaks + 2) if removed == breaks * len(line_end) else None
 
 
 def _without_blank_end(raw: bytes) -> bytes:
@@ -149,8 +273,12 @@ def _payload_damage(payload: bytes, last: bool) -> str:
         return "truncated"
     if b"\x00" in payload:
         return "nul_bytes"
+    return "wrong_md5" if _is_utf8(payload) else "not_utf8"
+
+
+def _is_utf8(text: bytes) -> bool:
     try:
-        payload.decode()
+        text.decode()
     except UnicodeDecodeError:
-        return "not_utf8"
-    return "wrong_md5"
+        return False
+    return True
