@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from viewer.ingest.clock import Clock, clock_of
 from viewer.ingest.damage import Damage
 from viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
 from viewer.ingest.lenient_json import dumps, int64, text
+from viewer.ingest.rank_facts import RankFacts, rank_in_name
 from viewer.ingest.reader import LogRecord, read_records
 from viewer.ingest.rows import Rows
 from viewer.ingest.runtime_records import RuntimeRecords
@@ -32,6 +34,7 @@ class _Log:
     damage: Damage
     torch: TorchEvents
     runtime: RuntimeRecords
+    ranks: RankFacts
     clock: Clock | None = None
     pid: int | None = None
     rank: int | None = None
@@ -54,6 +57,7 @@ def read_logs(
         log.torch.logs_breaks |= log.runtime.run is not None
         log.torch.finish(_inherited(log, logs, relatives))
         log.runtime.finish(log.torch.output_codes, log.torch.callers)
+        log.ranks.finish()
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):
         rows.add("meta", UNKNOWN_EVENT + event, str(count))
@@ -63,7 +67,8 @@ def read_logs(
 def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str]) -> _Log:
     damage = Damage()
     torch = TorchEvents(number, rows, damage)
-    log = _Log(number, source, damage, torch, RuntimeRecords(number, source.path, rows, damage))
+    runtime = RuntimeRecords(number, source.path, rows, damage)
+    log = _Log(number, source, damage, torch, runtime, RankFacts(number, rows, damage))
     for reason, problem in source.problems:
         damage.add(reason, problem)
     if source.size == 0:
@@ -84,8 +89,13 @@ def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str]) ->
 
 @contextmanager
 def _mapped(source: Source) -> Iterator[mmap.mmap]:
-    with source.data_path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        yield data
+    """A log up to its size: what is written behind it meanwhile belongs to the next reading."""
+    with source.data_path.open("rb") as file:
+        size = min(source.size, os.fstat(file.fileno()).st_size)
+        if not size:
+            raise OSError("it became empty while it was read")
+        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+            yield data
 
 
 def _take(log: _Log, record: LogRecord, rows: Rows, unknown: Counter[str]) -> None:
@@ -98,6 +108,7 @@ def _take(log: _Log, record: LogRecord, rows: Rows, unknown: Counter[str]) -> No
         unknown[record.event[:100]] += 1
     _add_record(rows, log.number, record)
     log.torch.read(record)
+    log.ranks.read(record)
     if record.event == "artifact" and (record.name or "").startswith(ARTIFACT_PREFIX):
         log.runtime.read(record)
 
@@ -136,11 +147,21 @@ def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> 
     return [*(other.torch.strings for other in parents or logs if other is not log), *others]
 
 
+def _rank(log: _Log) -> int | None:
+    """What the run says, else the log's name, else its records: they may be written before the rank is known."""
+    run, named = log.runtime.run, rank_in_name(log.source.path)
+    if named is not None and log.rank is not None and named != log.rank:
+        log.damage.once("mixed_ranks", f"the log's name says rank {named}, its records say rank {log.rank}")
+    if run is not None and run.rank is not None:
+        return run.rank
+    return log.rank if named is None else named
+
+
 def _add_log(rows: Rows, log: _Log) -> None:
     run, source = log.runtime.run, log.source
     rows.add(
         "logs", log.number, str(source.path), source.size,
-        log.rank if run is None or run.rank is None else run.rank, run.world_size if run else None,
+        _rank(log), run.world_size if run else None,
         run.pid if run else log.pid, run.format_version if run else None,
         log.runtime.end is not None if run else None, run.monotonic_ns if run else None,
         run.unix_ns if run else None, log.clock.utc_offset_s if log.clock else None,

@@ -1,0 +1,219 @@
+"""What ranks are compared by: digests of traced graphs and tensor metadata, collectives, the order of execution.
+
+Digests are of what ranks that run the same program share: without device numbers, names of process groups, places of
+the source, estimated times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+
+from viewer.ingest.damage import Damage
+from viewer.ingest.lenient_json import dumps, loads, text
+from viewer.ingest.reader import LogRecord
+from viewer.ingest.rows import Rows
+
+GRAPH_EVENTS = (
+    "dynamo_output_graph",
+    "compiled_autograd_graph",
+    "aot_forward_graph",
+    "aot_backward_graph",
+    "aot_inference_graph",
+)
+_RANK_IN_NAME = re.compile(r"dedicated_log_torch_trace_rank_(\d{1,9})(?!\d)")
+_SOURCE_PLACE = b"# File: "
+_DEVICE_KINDS = (b"cuda", b"xpu", b"hpu", b"mtia", b"npu", b"privateuseone")
+_C10D = b"c10d"
+_GROUP = re.compile(rb"(torch\.ops\.\w*c10d\w*\.[^\n]*)'[^'\n]*'\)")
+_STATEMENT = re.compile(
+    r"^[ \t]+(?:"
+    r"(?:(?P<result>\w+) = )?(?P<operator>torch\.ops\.\w*c10d\w*\.\w+\.\w+)\((?P<arguments>[^\n]*)\)"
+    r"|assert_size_stride\((?P<checked>\w+), (?P<checked_size>\([^()]*\))"
+    r"|(?P<made>\w+) = empty_strided\w*\((?P<made_size>\([^()]*\)), \([^()]*\), (?:[^\n]*?)torch\.(?P<dtype>\w+)"
+    r"|(?P<view>\w+) = reinterpret_tensor\((?P<viewed>\w+), (?P<view_size>\([^()]*\))"
+    r"|(?P<new>\w+) = (?P<old>\w+)(?:;|$)"
+    r")",
+    re.MULTILINE,
+)
+_INLINE_VIEW = re.compile(r"reinterpret_tensor\((\w+), (\([^()]*\))")
+_QUOTED = re.compile(r"'([^']*)'")
+_LITERAL = re.compile(r"(?:-?\d+(?:\.\d+)?|True|False|None)$")
+_KERNELS_END = "async_compile.wait(globals())"
+_LONGEST_CODE = 1 << 24
+_MOST_COLLECTIVES = 20_000
+
+Collective = list[str | None]
+"""[operator, process group, size, dtype, other constants]; of a schedule that no wrapper goes with: [operator]."""
+
+
+def rank_in_name(path: Path) -> int | None:
+    """The rank that PyTorch put into the log's name."""
+    found = _RANK_IN_NAME.match(path.name)
+    return int(found[1]) if found else None
+
+
+class RankFacts:
+    """Reads one log's records that ranks are compared by; rows go to `rank_facts`."""
+
+    def __init__(self, log: int, rows: Rows, damage: Damage) -> None:
+        self.log, self.rows, self.damage = log, rows, damage
+        self._readers: Mapping[str, Callable[[LogRecord], None]] = {
+            **dict.fromkeys(GRAPH_EVENTS, self._graph),
+            "inductor_output_code": self._output_code,
+            "inductor_collective_schedule": self._schedule,
+            "inductor_runtime_and_tensor_meta": self._tensors,
+            "graph_execution": self._execution,
+        }
+        self._wrappers: dict[str | None, tuple[int, list[Collective]]] = {}
+        """Compile id -> its last wrapper with collectives, whose schedule may follow."""
+
+    def read(self, record: LogRecord) -> None:
+        """Take what ranks are compared by from one record; wrong shapes are counted, never raised."""
+        reader = self._readers.get((record.name or "") if record.event == "artifact" else record.event)
+        if reader is not None:
+            reader(record)
+
+    def _output_code(self, record: LogRecord) -> None:
+        """A generated wrapper: the operators, sizes and groups of its collectives stand in it."""
+        self._add_wrapper(record.compile_id)
+        payload = record.payload or b""
+        if _C10D in payload and len(payload) <= _LONGEST_CODE:
+            found = collectives_of(payload.decode("utf-8", "replace"))
+            if found:
+                self._wrappers[record.compile_id] = (record.record, found)
+
+    def finish(self) -> None:
+        for compile_id in list(self._wrappers):
+            self._add_wrapper(compile_id)
+
+    def _add(
+        self, record: int, compile_id: str | None, kind: str, stage: str | None, compared: bytes,
+        items: object = None, estimated_ns: float | None = None,
+    ) -> None:  # fmt: skip
+        digest = md5(compared, usedforsecurity=False).hexdigest()[:16]
+        listed = None if items is None else dumps(items)
+        self.rows.add("rank_facts", self.log, record, compile_id, kind, stage, digest, listed, estimated_ns)
+
+    def _graph(self, record: LogRecord) -> None:
+        if record.compile_id is not None and record.payload is not None:
+            self._add(record.record, record.compile_id, "graph", record.event, comparable_graph(record.payload))
+
+    def _add_wrapper(self, compile_id: str | None) -> None:
+        """No schedule came with it: the compile was served from a cache."""
+        found = self._wrappers.pop(compile_id, None)
+        if found is not None:
+            self._add(found[0], compile_id, "collectives", "wrapper", dumps(found[1]).encode(), found[1])
+
+    def _schedule(self, record: LogRecord) -> None:
+        names = self._payload(record)
+        if not isinstance(names, list):
+            self._unreadable(record, "a schedule is a list of operators")
+            return
+        items: list[Collective] = [[text(name)] for name in names[:_MOST_COLLECTIVES]]
+        wrapper = self._wrappers.pop(record.compile_id, None)
+        if wrapper is not None and [item[0] for item in wrapper[1]] == [item[0] for item in items]:
+            items = wrapper[1]
+        self._add(record.record, record.compile_id, "collectives", "schedule", dumps(items).encode(), items)
+
+    def _tensors(self, record: LogRecord) -> None:
+        payload = self._payload(record)
+        ops = payload.get("ops") if isinstance(payload, dict) else None
+        if not isinstance(ops, list):
+            self._unreadable(record, "tensor metadata has a list `ops`")
+            return
+        times = [op.get("estimated_runtime_ns") for op in ops if isinstance(op, dict)]
+        known = [float(time) for time in times if isinstance(time, (int, float)) and not isinstance(time, bool)]
+        compared = dumps([tensor_text(op) for op in ops]).encode()
+        total = sum(known) if known else None
+        self._add(record.record, record.compile_id, "tensors", None, compared, None, total)
+
+    def _execution(self, record: LogRecord) -> None:
+        payload = self._payload(record)
+        order = payload.get("graph_execution_order") if isinstance(payload, dict) else None
+        if isinstance(order, list):
+            self._add(record.record, None, "execution", None, dumps(execution_order(order)).encode())
+        else:
+            self._unreadable(record, "an order of graphs has a list `graph_execution_order`")
+
+    def _unreadable(self, record: LogRecord, rule: str) -> None:
+        if record.sound:
+            place = record.place
+            self.damage.add("broken_payload", f"{record.name}: {rule}", place.line, place.start)
+
+    def _payload(self, record: LogRecord) -> Any:
+        try:
+            return loads(record.payload or b"")
+        except ValueError:
+            return None
+
+
+def comparable_graph(payload: bytes) -> bytes:
+    """The text of a traced graph without what ranks of one program may differ in."""
+    if _SOURCE_PLACE in payload:
+        first, *others = payload.split(_SOURCE_PLACE)
+        payload = first + b"".join(other[max(0, other.find(b"\n")) :] for other in others)
+    for kind in _DEVICE_KINDS:
+        own = re.search(kind + rb":\d+", payload)  # the first is this rank's own device; others stay
+        if own is not None:
+            payload = re.sub(own[0] + rb"(?!\d)", kind, payload)
+    return _GROUP.sub(rb"\1<group>)", payload) if _C10D in payload else payload
+
+
+def tensor_text(op: object) -> str:
+    """An operation and what it makes: ``all_gather: float32[8, 4] stride [4, 1]``; no time."""
+    if not isinstance(op, dict):
+        return "?"
+    outputs = op.get("outputs")
+    made = [_output_text(output) for output in outputs if isinstance(output, dict)] if isinstance(outputs, list) else []
+    return f"{text(op.get('name')) or '?'} → {', '.join(made) or 'nothing'}"
+
+
+def _output_text(output: dict[str, Any]) -> str:
+    return f"{text(output.get('dtype')) or '?'}{_numbers(output.get('shape'))} stride {_numbers(output.get('stride'))}"
+
+
+def _numbers(value: object) -> str:
+    return dumps(value).replace(",", ", ") if isinstance(value, list) else "?"
+
+
+def execution_order(order: list[Any]) -> list[str | None]:
+    """Compile ids of the graphs in the order in which they ran; None where the log does not say."""
+    return [text(entry.get("compile_id")) if isinstance(entry, dict) else text(entry) for entry in order]
+
+
+def collectives_of(code: str) -> list[Collective]:
+    """The collectives that a generated wrapper launches, waits too, in the order of its text."""
+    sizes: dict[str, tuple[str | None, str | None]] = {}
+    found: list[Collective] = []
+    for match in _STATEMENT.finditer(code, max(0, code.find(_KERNELS_END))):
+        if match["operator"]:
+            if len(found) < _MOST_COLLECTIVES:
+                found.append(_collective(match["operator"], match["arguments"], sizes))
+        elif match["checked"]:
+            dtype = sizes.get(match["checked"], (None, None))[1]
+            sizes[match["checked"]] = (match["checked_size"], dtype)
+        elif match["made"]:
+            sizes[match["made"]] = (match["made_size"], match["dtype"])
+        elif match["view"]:
+            sizes[match["view"]] = (match["view_size"], sizes.get(match["viewed"], (None, None))[1])
+        elif match["old"] in sizes:
+            sizes[match["new"]] = sizes[match["old"]]
+    return found
+
+
+def _collective(operator: str, arguments: str, sizes: Mapping[str, tuple[str | None, str | None]]) -> Collective:
+    quoted = _QUOTED.findall(arguments)
+    group = quoted[-1] if quoted and "wait_tensor" not in operator else None
+    inline = _INLINE_VIEW.findall(arguments)
+    names = inline or [(name, None) for name in re.findall(r"\b[A-Za-z_]\w*\b", _QUOTED.sub("", arguments))]
+    known = [
+        (size or sizes[name][0], sizes.get(name, (None, None))[1]) for name, size in names if size or name in sizes
+    ]
+    size = ", ".join(size for size, _ in known if size) or None
+    dtype = known[0][1] if known else None
+    constants = [part for part in map(str.strip, arguments.split(",")) if _LITERAL.match(part)]
+    return [operator, group, size, dtype, ", ".join([*quoted[:-1], *constants]) or None]
