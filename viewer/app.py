@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from viewer import assets, contexts, pages, rendering, value_pages
+from viewer import assets, pages, rendering, value_pages
 from viewer.addresses import NotThere, Page
 from viewer.addresses import Request as Asked
+from viewer.byte_range import byte_range
 from viewer.errors import StepscopeError
+from viewer.follow import Current, Reading
+from viewer.queries import export
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -24,69 +27,85 @@ if TYPE_CHECKING:
 
     from viewer.store.open import Trace
 
+NO_CACHE = (b"cache-control", b"no-cache")
 JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 class Dashboard:
-    """The routes of one trace."""
+    """The routes of a trace, of the reading of it that is shown now."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, current: Current) -> None:
+        self.current = current
         self.import_map = rendering.to_json(assets.served_import_map())
-        self._frame: contexts.Frame | None = None
-        self._lock = threading.Lock()
 
-    @property
-    def frame(self) -> contexts.Frame:
-        if self._frame is None:
-            from viewer.queries.overview import overview
-
-            self._frame = pages.frame(overview(self.trace))
-        return self._frame
-
-    def render(self, template: str, section: str, context: dict[str, Any], status: int = 200) -> Response:
+    def render(
+        self, reading: Reading, template: str, section: str, context: dict[str, Any], status: int = 200
+    ) -> Response:
         from markupsafe import Markup
 
         html = (
             rendering.environment()
             .get_template(template)
-            .render(**context, context=context, frame=self.frame, section=section, import_map=Markup(self.import_map))
+            .render(
+                **context, context=context, frame=reading.frame, section=section, import_map=Markup(self.import_map)
+            )
         )
         return Response(html, status, media_type="text/html")
 
     def page(self, page: Page) -> Callable[[Request], Response]:
         def endpoint(request: Request) -> Response:
-            with self._lock:
-                built = page.build(self.trace, asked(request))
-                return self.render(page.template, page.section, pages.context_of(built))
+            with self.current.use() as reading:
+                built = page.build(reading.trace, asked(request))
+                return self.render(reading, page.template, page.section, pages.context_of(built))
 
         return endpoint
 
     def twin(self, build: Callable[[Trace, Asked], Any], request: Request) -> Response:
-        with self._lock:
-            built = build(self.trace, asked(request))
-        return json_response(built)
+        with self.current.use() as reading:
+            return json_response(build(reading.trace, asked(request)))
 
     def raw(self, request: Request) -> Response:
+        """The payload of a record as the program wrote it, or a range of its bytes."""
         record = asked(request).id("record")
-        with self._lock:
-            payload = self.trace.payload(record)
-        name = f'attachment; filename="record_{record}.txt"'
-        return Response(payload, media_type="text/plain", headers={"Content-Disposition": name})
+        with self.current.use() as reading:
+            payload = reading.trace.payload(record)
+            if not payload and export.payload_size(reading.trace, record)[0] is None:
+                raise NotThere(f"This trace holds no payload of a record {record}.")
+        headers = {"Accept-Ranges": "bytes", "Content-Disposition": f'attachment; filename="record_{record}.txt"'}
+        # Without an ETag there is nothing that If-Range could name: then all of it is the answer.
+        wanted = None if "if-range" in request.headers else request.headers.get("range")
+        try:
+            part = byte_range(wanted, len(payload)) if wanted else None
+        except ValueError:
+            headers["Content-Range"] = f"bytes */{len(payload)}"
+            return Response(b"", 416, headers, media_type="text/plain")
+        if part is not None:
+            headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(payload)}"
+            payload = payload[part]
+        headers["Content-Length"] = str(len(payload))
+        body = b"" if request.method == "HEAD" else payload
+        return Response(body, 200 if part is None else 206, headers, media_type="text/plain")
+
+    def table(self, request: Request) -> Response:
+        """A table of the index as a file."""
+        table, form = request.path_params["table"], request.path_params["form"]
+        with self.current.use() as reading:
+            if table not in export.tables(reading.trace) or form not in ("csv", "parquet"):
+                raise NotThere("This trace holds no such table; /tables lists them.")
+            file, _ = export.table_file(reading.trace, table, "csv" if form == "csv" else "parquet")
+        kind = "text/csv" if form == "csv" else "application/vnd.apache.parquet"
+        headers = {"Content-Disposition": f'attachment; filename="{table}.{form}"'}
+        return StreamingResponse(read_and_close(file), media_type=kind, headers=headers)
 
     def launch(self, request: Request) -> Response:
         """A launch by its id alone: to its place in the timeline of its step."""
-        with self._lock:
-            return self.to_launch(asked(request).id("launch"))
+        with self.current.use() as reading:
+            return to_launch(reading.trace, asked(request).id("launch"))
 
     def cell(self, request: Request) -> Response:
         """A cell of the heat map: to its worst launch."""
-        with self._lock:
-            return self.to_launch(value_pages.worst_launch(self.trace, asked(request)))
-
-    def to_launch(self, number: int) -> Response:
-        launch = pages.launch_page_of(self.trace, number).launch
-        return RedirectResponse(f"/steps/{launch.step}?log={launch.log}&launch={launch.launch}", 303)
+        with self.current.use() as reading:
+            return to_launch(reading.trace, value_pages.worst_launch(reading.trace, asked(request)))
 
     def not_there(self, request: Request, error: Exception) -> Response:
         message = str(error) if isinstance(error, NotThere) else "There is no such page."
@@ -101,10 +120,11 @@ class Dashboard:
     def error(self, request: Request, status: int, message: str) -> Response:
         path = request.url.path
         # Without a frame even the error page cannot be drawn: then the overview itself fails.
-        if path.endswith((".json", "/raw")) or path.startswith("/static/") or (status == 500 and not self._frame):
-            return json_response({"ok": False, "error": message}, status)
-        with self._lock:
-            return self.render("error.html", "", {"status": status, "message": message}, status)
+        with self.current.use() as reading:
+            is_data = path.endswith((".json", "/raw")) or path.startswith("/static/")
+            if is_data or (status == 500 and not reading.has_frame):
+                return json_response({"ok": False, "error": message}, status)
+            return self.render(reading, "error.html", "", {"status": status, "message": message}, status)
 
     def exception_handlers(self) -> dict[Any, Any]:
         return {
@@ -117,7 +137,7 @@ class Dashboard:
     def routes(self) -> list[Route]:
         routes = [Route("/static/{path:path}", static)]
         routes += [Route("/records/{record}/raw", self.raw), Route("/launches/{launch}", self.launch)]
-        routes += [Route("/values/launch", self.cell)]
+        routes += [Route("/values/launch", self.cell), Route("/tables/{table}/{form}", self.table)]
         routes += [Route(page.path, self.page(page)) for page in pages.PAGES]
         return routes
 
@@ -130,11 +150,34 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value, option=JSON_OPTIONS), status, media_type="application/json")
 
 
+def to_launch(trace: Trace, number: int) -> Response:
+    launch = pages.launch_page_of(trace, number).launch
+    return RedirectResponse(f"/steps/{launch.step}?log={launch.log}&launch={launch.launch}", 303)
+
+
+def read_and_close(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(1 << 20):
+            yield piece
+
+
 def static(request: Request) -> Response:
+    """A script or a style. Under the address that names its content a browser may keep it; under any other it asks
+    again, and is told when it has it already."""
     path = assets.static_files().get(request.path_params["path"])
     if path is None:
         raise NotThere("There is no such file.")
-    return Response(path.read_bytes(), headers={"Content-Type": assets.CONTENT_TYPES[path.suffix]})
+    content = path.read_bytes()
+    version = assets.version(content)
+    kept = request.query_params.get("v") == version
+    headers = {
+        "Content-Type": assets.CONTENT_TYPES[path.suffix],
+        "Cache-Control": "public, max-age=31536000, immutable" if kept else "no-cache",
+        "ETag": f'"{version}"',
+    }
+    if f'"{version}"' in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers)
 
 
 def security_headers(import_map: str) -> list[tuple[bytes, bytes]]:
@@ -153,7 +196,6 @@ def security_headers(import_map: str) -> list[tuple[bytes, bytes]]:
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", b"no-referrer"),
         (b"cross-origin-resource-policy", b"same-origin"),
-        (b"cache-control", b"no-cache"),
     ]
 
 
@@ -211,7 +253,9 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *self.headers]
+                own = message.get("headers", [])
+                kept = any(name == b"cache-control" for name, _ in own)
+                message["headers"] = [*own, *self.headers, *(() if kept else (NO_CACHE,))]
             await send(message)
 
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
@@ -222,9 +266,9 @@ class Guard:
             await json_response(refusal, 400)(scope, receive, guarded)
 
 
-def create_app(trace: Trace) -> Guard:
-    """The pages of `trace`, and their JSON twins."""
-    dashboard = Dashboard(trace)
+def create_app(trace: Trace | Current) -> Guard:
+    """The pages of a trace, and their JSON twins."""
+    dashboard = Dashboard(trace if isinstance(trace, Current) else Current(trace))
     app = Starlette(
         routes=dashboard.routes(),
         exception_handlers=dashboard.exception_handlers(),

@@ -30,7 +30,16 @@ def script_modules() -> dict[str, Path]:
 
 
 def served_import_map() -> dict[str, dict[str, str]]:
-    return {"imports": {name: f"/static/{name[1:]}" for name in script_modules()}}
+    return {"imports": {name: address(name[1:]) for name in script_modules()}}
+
+
+def address(name: str) -> str:
+    """Where a file of `static_files` is served; another one when its content is another, so that it can be kept."""
+    return f"/static/{name}?v={version(static_files()[name].read_bytes())}"
+
+
+def version(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def inlined_import_map() -> dict[str, dict[str, str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from viewer import asking
 from viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Record PyTorch programs compiled with torch.compile, and read what was recorded.",
 )
+
+app.command()(asking.search)
+app.command()(asking.sql)
 
 Trace = Annotated[
     list[Path],
@@ -92,8 +96,14 @@ def run(
         str, typer.Option(metavar="MODE", help="Births and deaths of the tensors' storages: log, assert or off.")
     ] = "log",
     lifetimes_every: Annotated[
-        str, typer.Option(metavar="N", help="Births and deaths in the first 8 calls of a graph, then every N-th step.")
-    ] = "16",
+        str,
+        typer.Option(
+            metavar="N",
+            help="Births and deaths in the first 8 calls of a graph, then in every N-th step. [default: every step, or"
+            " every 16th without a C++ compiler]",
+            show_default=False,
+        ),
+    ] = "",
     assert_lifetimes: Annotated[
         bool, typer.Option("--assert-lifetimes", help="Raise in the program where a storage does not live as expected.")
     ] = False,
@@ -113,7 +123,7 @@ def run(
         "level": level, "kernels": kernels, "args": args, "steps": steps or None, "every": every,
         "max_bytes_per_tensor": max_bytes_per_tensor or None, "verify_before": verify_before,
         "save_quota_bytes": save_quota, "provenance": provenance, "check_recompute": check_recompute,
-        "lifetimes": "assert" if assert_lifetimes else lifetimes, "lifetimes_every": lifetimes_every,
+        "lifetimes": "assert" if assert_lifetimes else lifetimes, "lifetimes_every": lifetimes_every or None,
     }  # fmt: skip
     result = _record(command, out, fresh_cache, settings)
     if result.logs:
@@ -133,8 +143,14 @@ def run(
 def serve(
     trace: Trace,
     port: Annotated[int, typer.Option(help="0: a free one.")] = 8686,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="The logs still grow, or there is none yet: the pages say what is new.")
+    ] = False,
 ) -> None:
     """Browse a trace on 127.0.0.1."""
+    if follow:
+        _serve_growing(trace, port)
+        return
     from viewer.store.ahead import index_ahead
 
     with index_ahead(trace):
@@ -145,6 +161,20 @@ def serve(
 
     with open_trace(trace) as opened:
         server.serve(opened, port=port)
+
+
+def _serve_growing(trace: list[Path], port: int) -> None:
+    from viewer import server
+    from viewer.follow import Current, Follower, open_growing
+
+    current = Current(open_growing(trace, asking.note), following=True)
+    follower = Follower(trace, current, asking.note)
+    follower.start()
+    try:
+        server.serve(current, port=port)
+    finally:
+        follower.stop()
+        current.close()
 
 
 @app.command()
@@ -222,11 +252,13 @@ def export(
     record: Annotated[
         int | None, typer.Option(metavar="ID", help="raw: which record; the table `records` lists them.")
     ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option("--bytes", metavar="RANGE", help="raw: 0-99 the first 100 bytes, 100- the rest, -50 the last 50."),
+    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="The file to write; chrome, raw: - is standard output; chrome: a .gz is packed."
-        ),
+        typer.Option("--out", "-o", help="The file to write; - is standard output; chrome: a .gz is packed."),
     ] = None,
 ) -> None:
     """Tables, the timeline and the payloads of a trace for other programs."""
@@ -235,7 +267,7 @@ def export(
     from viewer.store.open import open_trace
 
     with open_trace(trace) as opened:
-        path, count = write(opened, to, table, out, record)
+        path, count = write(opened, to, table, out, record, part)
     if path != STDOUT:
         typer.echo(f"{path} ({count:,} {counted(to)})")
 

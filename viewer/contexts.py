@@ -11,7 +11,6 @@ from viewer.queries.memory_steps import RunCurve
 from viewer.queries.rows import (
     BufferDetail,
     BufferRow,
-    CompileDetail,
     CompileRow,
     Counts,
     GraphDetail,
@@ -246,16 +245,6 @@ class RecomputePage:
 
 
 @dataclass(frozen=True)
-class CompilesPage:
-    compiles: list[CompileRow]
-
-
-@dataclass(frozen=True)
-class CompilePage:
-    detail: CompileDetail
-
-
-@dataclass(frozen=True)
 class RecordsPage:
     page: RecordPage
     log: int | None
@@ -307,6 +296,14 @@ class SqlPage:
 
 
 @dataclass(frozen=True)
+class News:
+    """What tells one reading of a trace that grows from another."""
+
+    logs: int
+    records: int
+
+
+@dataclass(frozen=True)
 class JumpAnswer:
     jumps: list[Jump]
 
@@ -341,3 +338,5 @@ class Frame:
     counts: Counts
     findings: list[FindingLink]
     """In the order of the overview: where the keys [ and ] lead."""
+    following: bool = False
+    """The logs may grow while their pages are open."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from viewer.byte_range import byte_range
 from viewer.errors import StepscopeError
 from viewer.ingest.lenient_json import loads
 from viewer.queries import export as queries
@@ -26,9 +28,11 @@ _SUFFIX = {"csv": ".csv", "parquet": ".parquet"}
 _COUNTED = {"memory_snapshot": "storages", "chrome": "events", "raw": "bytes"}
 
 
-def export(trace: Trace, form: str, table: str, out: Path | None, record: int | None = None) -> tuple[Path, int]:
+def export(
+    trace: Trace, form: str, table: str, out: Path | None, record: int | None = None, part: str | None = None
+) -> tuple[Path, int]:
     """Write `table`, the storages, the timeline, or the payload of `record`; returns the file and how many rows,
-    storages, events or bytes are in it.
+    storages, events or bytes are in it. `part` is a range of bytes of the payload, as `byte_range` takes it.
 
     Raises StepscopeError for a form, table or record that there is not, and where the file cannot be written.
     """
@@ -40,13 +44,13 @@ def export(trace: Trace, form: str, table: str, out: Path | None, record: int | 
         if form == "chrome":
             return path, _write_chrome(trace, path)
         if form == "raw":
-            return path, _write_raw(trace, record, path)
+            return path, _write_raw(trace, record, part, path)
         if form == "memory_snapshot":
             return path, _write_snapshot(trace, path)
         names = queries.tables(trace)
         if table not in names:
             raise StepscopeError(f"--table {table} is not known; there are: {', '.join(names)}")
-        return path, queries.write_table(trace, table, path, "parquet" if form == "parquet" else "csv")
+        return path, _write_table(trace, table, path, "parquet" if form == "parquet" else "csv")
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -66,13 +70,12 @@ def _usual_name(form: str, table: str) -> Path:
 def _refuse(trace: Trace, form: str, path: Path) -> None:
     """What would do harm: a trace that is written over, a program's bytes that drive a terminal."""
     if path == STDOUT:
-        if form not in ("chrome", "raw"):
+        if form == "memory_snapshot":
             raise StepscopeError(f"--to {form} writes a file and not to standard output: name one with -o.")
-        if form == "raw" and sys.stdout.isatty():
-            raise StepscopeError("A payload is not shown in a terminal as it is: name a file with -o, or pipe it.")
+        if form in ("raw", "parquet") and sys.stdout.isatty():
+            raise StepscopeError("Bytes are not shown in a terminal as they are: name a file with -o, or pipe them.")
         return
-    own = [trace.index, *(file for log in trace.logs for file in (log.path, log.data_path))]
-    if any(path.resolve() == file.resolve() for file in own):
+    if any(path.resolve() == file.resolve() for file in trace.own_files):
         raise StepscopeError(f"-o {path} is a file of the trace itself: name another one.")
 
 
@@ -87,6 +90,15 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def _write_table(trace: Trace, table: str, path: Path, form: Literal["csv", "parquet"]) -> int:
+    if path != STDOUT:
+        return queries.write_table(trace, table, path, form)
+    file, count = queries.table_file(trace, table, form)
+    with file, _opened(path) as out:
+        shutil.copyfileobj(file, out)
+    return count
+
+
 def _write_chrome(trace: Trace, path: Path) -> int:
     from viewer import chrome_trace
 
@@ -97,7 +109,7 @@ def _write_chrome(trace: Trace, path: Path) -> int:
             return chrome_trace.write(trace, packed)
 
 
-def _write_raw(trace: Trace, record: int | None, path: Path) -> int:
+def _write_raw(trace: Trace, record: int | None, part: str | None, path: Path) -> int:
     if record is None:
         raise StepscopeError("--to raw needs --record ID; `--to csv --table records` lists them.")
     size, most = queries.payload_size(trace, record)
@@ -105,9 +117,23 @@ def _write_raw(trace: Trace, record: int | None, path: Path) -> int:
         problem = "is not there" if most is None or not 0 <= record <= most else "has no payload"
         raise StepscopeError(f"--record {record} {problem}; `--to csv --table records` lists them.")
     payload = trace.payload(record)
+    if part is not None:
+        payload = payload[_range(part, len(payload))]
     with _opened(path) as out:
         out.write(payload)
     return len(payload)
+
+
+def _range(part: str, size: int) -> slice:
+    try:
+        found = byte_range(part, size)
+    except ValueError:
+        raise StepscopeError(f"--bytes {part} lies outside of the payload, which has {size:,} bytes.") from None
+    if found is None:
+        raise StepscopeError(
+            f"--bytes {part} is no range: 0-99 is the first 100 bytes, 100- the rest, -50 the last 50."
+        )
+    return found
 
 
 def _write_snapshot(trace: Trace, path: Path) -> int:

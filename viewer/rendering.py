@@ -181,15 +181,6 @@ def touches_text(site: SiteRow, buffer: str) -> str:
     return " and ".join(word for word, does in (("reads", reads), ("writes", writes)) if does) or "uses"
 
 
-def compile_status(row: CompileRow) -> str:
-    """The status that the sign is for: an ok compile can be a recompile or end in a graph break."""
-    if row.status != "ok":
-        return row.status
-    if row.graph_break_reason:
-        return "graph break"
-    return "recompiled" if row.recompile_reason else "ok"
-
-
 def compile_reason(row: CompileRow) -> str:
     return row.failure or row.graph_break_reason or row.recompile_reason or ""
 
@@ -324,6 +315,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         curve_query=curve_query,
         plotted=plotted,
         code=code_html,
+        asset=assets.address,
         basename=formats.basename,
         plural=formats.plural,
         plural_of=lambda values, noun: formats.plural(len(values), noun),
@@ -332,7 +324,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         evidence=formats.evidence_text,
         evidence_parts=evidence_parts,
         metric=metric_text,
-        compile_status=compile_status,
+        compile_status=lambda row: row.shown_status,
         compile_reason=compile_reason,
         rank_of=rank_of,
         position=position,

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from viewer.follow import Current
     from viewer.store.open import Trace
 
 DEFAULT_PORT = 8686
 
 
-def serve(trace: Trace, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print) -> None:
+def serve(
+    trace: Trace | Current, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print
+) -> None:
     """`port` 0: a free one. When the default port is taken a free one is used; any other stays as asked for."""
     import uvicorn
 

@@ -1,6 +1,7 @@
 // What every page has: theme, keys, the jump box.
 import { isTyping } from "#js/dom.js";
 import { nextFinding } from "#js/finding_keys.js";
+import "#js/omnibox.js";
 
 const root = document.documentElement;
 const keys = document.getElementById("keys");

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import duckdb
 
@@ -61,8 +62,13 @@ class StorageRow(NamedTuple):
 
 def tables(trace: Trace) -> list[str]:
     """What can be exported, by name."""
-    found = sql.rows(trace, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'trace' ORDER BY 1")
+    found = sql.rows(trace, "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'trace'")
     return sorted([*(name for (name,) in found), STORAGES])
+
+
+def storages_columns(trace: Trace) -> list[tuple[str, str]]:
+    """(name, type) of the columns of `STORAGES`."""
+    return [(name, kind) for name, kind, *_ in sql.rows(trace, f"DESCRIBE {_ORDERED}")]
 
 
 def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parquet"]) -> int:
@@ -71,13 +77,20 @@ def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parqu
     The connection of the trace can write no file, so another one reads the index.
     """
     query = _ORDERED if table == STORAGES else f'SELECT * FROM "{table}"'
-    with duckdb.connect(":memory:") as connection:
-        connection.execute(f"ATTACH {_quoted(trace.index)} AS trace (READ_ONLY); USE trace")
+    with trace.unlocked() as connection:
         try:
             done = connection.execute(f"COPY ({query}) TO {_quoted(out)} ({_OPTIONS[form]})").fetchone()
         except duckdb.IOException as error:
             raise OSError(str(error)) from None
     return int(done[0]) if done else 0
+
+
+def table_file(trace: Trace, table: str, form: Literal["csv", "parquet"]) -> tuple[IO[bytes], int]:
+    """Like `write_table`, to a file that goes away when it is closed, for what can only be written in order."""
+    with tempfile.TemporaryDirectory(prefix="stepscope-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "table")
+        count = write_table(trace, table, path, form)
+        return path.open("rb"), count
 
 
 def payload_size(trace: Trace, record: int) -> tuple[int | None, int | None]:

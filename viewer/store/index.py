@@ -24,7 +24,7 @@ _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks: a small trace has many small tables, each of which takes a block for each column."""
 _FEW_ROWS = 5_000
 """So many go in faster without numpy than it takes to import it."""
-_NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
+NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
@@ -67,13 +67,13 @@ def build_index(index: Path, key: str, rows: Rows, log_bytes: int) -> duckdb.Duc
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(":memory:", config=_NO_EXTENSIONS)
+    return duckdb.connect(":memory:", config=NO_EXTENSIONS)
 
 
 def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
     """Attach read-only and shut every other way to files; None, and closed, when it is not the index of `key`."""
     try:
-        connection.execute(f"ATTACH {_quoted(index)} AS {NAME} (READ_ONLY)")
+        connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY)")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         if connection.execute(f"SELECT value FROM {NAME}.meta WHERE key = 'key'").fetchone() == (key,):
             return connection
@@ -84,7 +84,7 @@ def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str) -> d
 
 
 def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Rows, block: int) -> None:
-    connection.execute(f"ATTACH {_quoted(new)} AS building (BLOCK_SIZE {block}); USE building")
+    connection.execute(f"ATTACH {quoted(new)} AS building (BLOCK_SIZE {block}); USE building")
     connection.execute(f"BEGIN; {SCHEMA}")
     counts = {table: len(found) for table, found in rows.tables.items()}
     for table, found in rows.tables.items():
@@ -116,5 +116,6 @@ def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: 
     connection.unregister("new_rows")
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
+    """A path in a statement."""
     return "'" + str(path).replace("'", "''") + "'"

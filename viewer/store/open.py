@@ -15,7 +15,8 @@ import duckdb
 from tracer.log_format import decode_payload, decode_payload_crlf
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import STDIN, Source, TracePath, cache_dir, find_logs, trace_names
-from viewer.store.index import NAME, build_index, index_key, open_index
+from viewer.store.index import NAME, build_index, index_key, open_index, quoted
+from viewer.store.mark import means_store
 
 INDEX_SUFFIX = ".stepscope.duckdb"
 _ANY_WRITE = 0o222
@@ -44,6 +45,22 @@ class Trace:
     def index_bytes(self) -> int:
         """Size of the index file."""
         return self.index.stat().st_size if self.index.exists() else 0
+
+    @property
+    def own_files(self) -> list[Path]:
+        """What must not be written over: the index, and the logs."""
+        return [self.index, *(file for log in self.logs for file in (log.path, log.data_path))]
+
+    @property
+    def notices(self) -> list[str]:
+        """What is missing of the trace itself, each in a sentence."""
+        return []
+
+    def unlocked(self) -> duckdb.DuckDBPyConnection:
+        """A connection apart from the trace, which reads its index and may write files. Not for the user's statements."""
+        connection = duckdb.connect(":memory:")
+        connection.execute(f"ATTACH {quoted(self.index)} AS {NAME} (READ_ONLY); USE {NAME}")
+        return connection
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own to the index, for one thread; it can read the index and nothing else."""
@@ -92,10 +109,14 @@ class Trace:
         """Bytes of a log as they stand in it, its packing taken off; fewer where it ends."""
         with self._lock:
             if log not in self._files:
-                self._files[log] = self.logs[log].data_path.open("rb")
+                self._files[log] = self._open_log(log)
             file = self._files[log]
             file.seek(start)
             return file.read(length)
+
+    def _open_log(self, log: int) -> BinaryIO:
+        """A log without its packing."""
+        return self.logs[log].data_path.open("rb")
 
     def close(self) -> None:
         """Release the index and the logs. The trace cannot be used afterwards."""
@@ -107,13 +128,22 @@ class Trace:
 
 
 def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
-    """Open the trace at `path`: a log, a `.gz` or `.zst` of one, a folder of logs, `-` for standard input, or several.
+    """Open the trace at `path`: a log, a `.gz` or `.zst` of one, a folder of logs, `-` for standard input, several of
+    these, or a STORE.
 
     The index lies beside the log, or in `index_dir`, or in the user's cache folder where the first cannot be
     written and for several; one that is there and current is used, any other is built.
     Raises StepscopeError when there is no log, or one of a newer format.
     """
-    sources = find_logs(path)
+    if means_store(trace_names(path)):
+        from viewer.store.parquet_store import open_store  # needs fsspec, which takes time to import
+
+        return open_store(trace_names(path)[0])
+    return open_logs(path, find_logs(path), index_dir=index_dir)
+
+
+def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
+    """Like `open_trace`, for the logs of `path` that were found already; each is read up to its `size`."""
     key, log_bytes = index_key(sources), sum(source.size for source in sources)
     rows: Rows | None = None
     for index in _index_paths(path, key, index_dir):

@@ -1,0 +1,81 @@
+"""The commands that ask a trace for one thing: `stepscope search` and `stepscope sql`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from viewer.errors import StepscopeError
+
+
+def search(
+    trace_and_text: Annotated[list[str], typer.Argument(metavar="TRACE... TEXT", help="The trace; what to look for.")],
+    regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression (RE2).")] = False,
+    case: Annotated[bool, typer.Option("--case", help="Upper and lower case as typed.")] = False,
+    kind: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Records of this event, or artifact name, only.")
+    ] = None,
+    compile_id: Annotated[str | None, typer.Option(metavar="ID", help="Records of this compile only: 0/0.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many lines.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Lines of payloads and headers that hold a text: log, record, kind, compile, line of the payload, the line."""
+    import orjson
+
+    from viewer.queries.search import search as look
+    from viewer.queries.search import search_text
+    from viewer.store.open import open_trace
+
+    *trace, text = trace_and_text
+    if not trace or not text:
+        raise StepscopeError("Name the trace and a text: stepscope search TRACE TEXT")
+    with open_trace(trace) as opened:
+        piece = look(
+            opened, text, regex=regex, case=case, kind=kind, compile_id=compile_id, limit=limit, seconds=float("inf")
+        )
+    if as_json:
+        sys.stdout.write(orjson.dumps(piece, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return
+    for hit in piece.hits:
+        typer.echo(search_text(hit))
+    if piece.next_offset is not None:
+        note(f"stepscope: only the first {limit:,} lines are shown; more with --limit")
+    elif not piece.hits:
+        note("stepscope: no line holds it")
+
+
+def sql(
+    trace_and_statement: Annotated[
+        list[str], typer.Argument(metavar="TRACE... STATEMENT", help="The trace; a statement in DuckDB's SQL.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: columns, and rows as lists.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many rows.")] = 100_000,
+) -> None:
+    """Ask the index of a trace; `select * from information_schema.tables` lists what it holds."""
+    import csv
+
+    import orjson
+
+    from viewer.queries.tables import ask
+    from viewer.store.open import open_trace
+
+    *trace, statement = trace_and_statement
+    if not trace:
+        raise StepscopeError("Name the trace and a statement: stepscope sql TRACE 'select ...'")
+    with open_trace(trace) as opened:
+        answer = ask(opened, statement, most=limit, seconds=float("inf"))
+    if as_json:
+        sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(answer.columns)
+    out.writerows(answer.rows)
+    if answer.more:
+        note(f"stepscope: only the first {limit:,} rows are shown; more with --limit")
+
+
+def note(text: str) -> None:
+    """To standard error: what is said beside the answer."""
+    typer.echo(text, err=True)
