@@ -68,7 +68,8 @@ def _siblings(trace: Trace, log: int, compile_id: str | None, events: tuple[str,
     found = sql.rows_named(
         trace,
         "SELECT record, event, byte, header_bytes FROM records"
-        " WHERE log = $log AND compile_id IS NOT DISTINCT FROM $compile_id AND list_contains($events, event) ORDER BY record LIMIT $most",
+        " WHERE log = $log AND compile_id IS NOT DISTINCT FROM $compile_id AND list_contains($events, event)"
+        " ORDER BY record LIMIT $most",
         {"log": log, "compile_id": compile_id, "events": list(events), "most": _MOST_SIBLINGS},
     )
     return [

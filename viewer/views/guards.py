@@ -99,10 +99,25 @@ def _node(text: str, line: int) -> GuardNode:
         return GuardNode(kind, name, line, **parts)
     leaf = _LEAF.fullmatch(text)
     name, rest = (leaf[1], leaf[2] or "") if leaf else ("", text)
-    code, *comments = _COMMENT.split(rest)
+    guard = split_guard(rest)
+    return GuardNode("guard", name, line, code=guard.code, user_code=guard.user_code, place=guard.place)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A line of verbose guard code, taken apart."""
+
+    code: str
+    user_code: str
+    place: str
+
+
+def split_guard(text: str) -> Guard:
+    """``L['n'] == 2   # y = x * n  # model.py:6 in f``: the check, the line of the program and its place."""
+    code, *comments = _COMMENT.split(text)
     place = next((comment for comment in comments[::-1] if _PLACE.fullmatch(comment)), "")
     user_code = next((comment for comment in comments if comment != place), "")
-    return GuardNode("guard", name, line, code=code.rstrip(), user_code=user_code.strip(), place=place.strip())
+    return Guard(code.rstrip(), user_code.strip(), place.strip())
 
 
 def tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
