@@ -15,6 +15,7 @@ from viewer.findings import (
     lifetime_mismatch,
     nonfinite,
     not_recorded,
+    rank_divergence,
     recompile,
     recompile_limit,
     recompute_mismatch,
@@ -40,6 +41,7 @@ _FINDERS: dict[str, Callable[[Evidence], list[Timed]]] = {
     "graph_break": graph_break.find,
     "compile_failure": compile_failure.find,
     "cache_bypass": cache_bypass.find,
+    "rank_divergence": rank_divergence.find,
     "not_recorded": not_recorded.find,
 }
 KINDS = tuple(_FINDERS)

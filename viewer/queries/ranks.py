@@ -1,0 +1,402 @@
+"""The ranks of a trace: a row for each log, which ranks are alike in what, slow compiles."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from statistics import median_low
+from typing import Any, Literal
+from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
+
+from viewer.formats import format_ns
+from viewer.queries import sql
+from viewer.queries.memory_run import run_peaks
+from viewer.queries.rank_compare import Comparer, Kind, Split, alike, are_stages
+from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, is_wait, sequences
+from viewer.queries.runs import list_runs
+from viewer.store.open import Trace
+
+State = Literal["alike", "differ", "stages", "nothing"]
+SLOW_FACTOR = 2
+SLOW_BY_NS = 1_000_000_000
+MOST_SLOW = 200
+MOST_NAMED = 12
+TITLES: dict[Aspect, str] = {
+    "collectives": "Collectives",
+    "compile_ids": "Compiles",
+    "graphs": "Graphs",
+    "tensors": "Tensor metadata",
+    "caches": "Cache decisions",
+    "times": "Time per compile",
+}
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One log."""
+
+    log: int
+    name: str
+    """The log's file name."""
+    rank: int | None
+    pid: int | None
+    torch: str | None
+    complete: bool | None
+    start_unix_ns: int | None
+    nth: int
+    """Which log of its rank it is, by time, from 1."""
+    of: int
+    compared: bool
+    """The last log of its rank: earlier ones are of runs that were started again."""
+    records: int
+    compiles: int
+    graphs: int
+    compile_ns: int | None
+    hits: int
+    misses: int
+    bypasses: int
+    collectives: int | None
+    """Compiled ones, waits left out; None: no wrapper or schedule is in the log."""
+    missing_waits: int | None
+    """Collectives of all graphs that have fewer waits than collectives, less their waits."""
+    graph_breaks: int
+    recompiles: int
+    steps: int | None
+    step_ns: int | None
+    """Median duration of its steps."""
+    peak_bytes: int | None
+    estimated_ns: float | None
+    """Inductor's estimate of one run of each graph."""
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    """Ranks that are alike."""
+
+    logs: list[int]
+    name: str
+    """``ranks 0, 2``."""
+    items: int
+    """Length of the sequence of the first."""
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    basis: Basis | None
+    """None: of times."""
+    left: int
+    """Log."""
+    right: int
+    left_rank: int | None
+    right_rank: int | None
+    left_index: int
+    """Index of the first item that differs; the number of items where the sequence has ended."""
+    right_index: int
+    left_items: int
+    right_items: int
+    left_text: str | None
+    """None: it has ended."""
+    right_text: str | None
+    compile_id: str | None
+    kind: Kind | Literal["slow"]
+    text: str
+    """In a sentence: where, and what both sides have there."""
+    page: str
+
+
+@dataclass(frozen=True)
+class AspectRow:
+    aspect: Aspect
+    title: str
+    state: State
+    groups: list[RankGroup]
+    first: FirstDifference | None
+
+
+@dataclass(frozen=True)
+class SlowCompile:
+    """How long ranks took for one compile."""
+
+    compile_id: str
+    frame: str | None
+    ranks: int
+    fastest_log: int
+    fastest_rank: int | None
+    fastest_ns: int
+    slowest_log: int
+    slowest_rank: int | None
+    slowest_ns: int
+    median_ns: int
+    is_slow: bool
+
+
+@dataclass(frozen=True)
+class Ranks:
+    rows: list[RankRow]
+    compared: list[int]
+    """Logs that are compared, by rank."""
+    world_size: int | None
+    missing: list[int]
+    """Ranks without a log."""
+    aspects: list[AspectRow]
+    slow: list[SlowCompile]
+    slow_left: int
+    """Compiles with smaller differences, not listed."""
+
+
+_held: WeakKeyDictionary[Trace, Ranks] = WeakKeyDictionary()
+
+
+def ranks(trace: Trace) -> Ranks:
+    """All about the ranks of a trace, made once for an open trace."""
+    if trace not in _held:
+        _held[trace] = _ranks(trace)
+    return _held[trace]
+
+
+def _ranks(trace: Trace) -> Ranks:
+    rows = rank_rows(trace)
+    compared = sorted((row for row in rows if row.compared), key=lambda row: row.rank or 0)
+    logs = [row.log for row in compared]
+    names = {row.log: row.rank for row in rows}
+    world = max((run.world_size for run in list_runs(trace) if run.world_size), default=None)
+    slow = slow_compiles(trace, logs, names)
+    aspects = _Aspects(trace, logs, names).rows(slow) if len(logs) > 1 else []
+    return Ranks(rows, logs, world, _missing(compared, world), aspects, slow[:MOST_SLOW], max(0, len(slow) - MOST_SLOW))
+
+
+def _missing(rows: Sequence[RankRow], world: int | None) -> list[int]:
+    there = {row.rank for row in rows if row.rank is not None}
+    count = min(max([world or 0, *(rank + 1 for rank in there)]), 1 << 16)
+    return [rank for rank in range(count) if rank not in there] if there else []
+
+
+def rank_rows(trace: Trace) -> list[RankRow]:
+    """A row for each log, by rank and time; logs without a rank last."""
+    runs = list_runs(trace)
+    columns: dict[str, dict[int, Any]] = {
+        name: dict(sql.rows(trace, statement))
+        for name, statement in {
+            "records": "SELECT log, count(*) FROM records GROUP BY log",
+            "compiles": "SELECT log, count(*) FROM compiles GROUP BY log",
+            "compile_ns": "SELECT log, CAST(sum(duration_ns) AS BIGINT) FROM compiles GROUP BY log",
+            "graphs": "SELECT log, count(*) FROM graphs GROUP BY log",
+            "steps": "SELECT log, count(*) FROM steps GROUP BY log",
+            "step_ns": "SELECT log, CAST(median(end_ns - start_ns) AS BIGINT) FROM steps GROUP BY log",
+            "estimated_ns": "SELECT log, sum(estimated_ns) FROM rank_facts WHERE kind = 'tensors' GROUP BY log",
+        }.items()
+    }
+    counted = {
+        (log, kind): count
+        for log, kind, count in sql.rows(
+            trace,
+            "SELECT log, cache, count(*) FROM compiles GROUP BY log, cache"
+            " UNION ALL SELECT log, kind, count(*) FROM compile_events GROUP BY log, kind",
+        )
+    }
+    peaks: dict[int, int] = {}
+    for peak in run_peaks(trace) or ():
+        peaks[peak.log] = max(peak.live_bytes, peaks.get(peak.log, 0))
+    coded = {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM records WHERE event = 'inductor_output_code'")}
+    collectives = sequences(trace, "collectives")
+    recorded = {run.log for run in runs if run.level is not None}
+    rows = []
+    for run in runs:
+        log, items = run.log, collectives.get(run.log)
+        known = items is not None or log in coded
+        rows.append(
+            RankRow(
+                log=log, name=Path(run.path).name, rank=run.rank, pid=run.pid, torch=run.torch, complete=run.complete,
+                start_unix_ns=run.start_unix_ns, nth=1, of=1, compared=run.rank is not None and not run.forked,
+                records=columns["records"].get(log, 0), compiles=columns["compiles"].get(log, 0),
+                graphs=columns["graphs"].get(log, 0), compile_ns=columns["compile_ns"].get(log),
+                hits=counted.get((log, "hit"), 0), misses=counted.get((log, "miss"), 0),
+                bypasses=counted.get((log, "bypass"), 0),
+                collectives=sum(not is_wait(item) for item in items or ()) if known else None,
+                missing_waits=_missing_waits(items or []) if known else None,
+                graph_breaks=counted.get((log, "graph_break"), 0), recompiles=counted.get((log, "recompile"), 0),
+                steps=columns["steps"].get(log, 0) if log in recorded else None,
+                step_ns=columns["step_ns"].get(log), peak_bytes=peaks.get(log),
+                estimated_ns=columns["estimated_ns"].get(log),
+            )
+        )  # fmt: skip
+    return _told_apart(rows)
+
+
+def _missing_waits(items: Sequence[Any]) -> int:
+    balance: Counter[str] = Counter()
+    for item in items:
+        balance[item.place] += -1 if is_wait(item) else 1
+    return sum(max(0, count) for count in balance.values())
+
+
+def _told_apart(rows: Sequence[RankRow]) -> list[RankRow]:
+    """Several logs of one rank are of a program that was started again: the last that compiled is compared."""
+    by_rank: defaultdict[int | None, list[RankRow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row.start_unix_ns or 0, row.log)):
+        by_rank[row.rank].append(row)
+    found = []
+    for rank in sorted(by_rank, key=lambda rank: (rank is None, rank or 0)):
+        same = by_rank[rank]
+        last = max(
+            (row for row in same if row.compared), key=lambda row: (row.compiles > 0, same.index(row)), default=None
+        )
+        found += [
+            replace(
+                row, nth=n if rank is not None else 1, of=len(same) if rank is not None else 1, compared=row is last
+            )
+            for n, row in enumerate(same, 1)
+        ]
+    return found
+
+
+def slow_compiles(trace: Trace, logs: Sequence[int], names: dict[int, int | None]) -> list[SlowCompile]:
+    """Compiles that several logs have, without failed ones; the largest difference first."""
+    taken: defaultdict[tuple[str, str | None], list[tuple[int, int]]] = defaultdict(list)
+    for log, compile_id, frame, duration_ns in sql.rows(
+        trace,
+        "SELECT log, compile_id, frame, duration_ns FROM compiles WHERE duration_ns IS NOT NULL AND status = 'ok'"
+        " ORDER BY compile",
+    ):
+        if log in logs:
+            taken[compile_id, frame].append((duration_ns, log))
+    found = []
+    for (compile_id, frame), times in taken.items():
+        if len(times) > 1:
+            (fast_ns, fast), (slow_ns, slow) = min(times), max(times)
+            middle = median_low(time for time, _ in times)
+            is_slow = slow_ns >= SLOW_FACTOR * middle and slow_ns - middle >= SLOW_BY_NS
+            found.append(
+                SlowCompile(
+                    compile_id, frame, len(times), fast, names[fast], fast_ns, slow, names[slow], slow_ns, middle,
+                    is_slow,
+                )
+            )  # fmt: skip
+    return sorted(found, key=lambda row: (not row.is_slow, row.fastest_ns - row.slowest_ns))
+
+
+class _Aspects:
+    """Compares the ranks in every aspect."""
+
+    def __init__(self, trace: Trace, logs: list[int], names: dict[int, int | None]) -> None:
+        self.trace, self.logs, self.names = trace, logs, names
+        self.comparer = Comparer(trace)
+        programs = self.comparer.programs()
+        self.programs = [programs.get(log) for log in logs]
+        failed = sql.number(trace, "SELECT count(*) FROM compiles WHERE status IN ('failed', 'fallback')")
+        self.may_be_stages = not failed and all(self.programs) and are_stages(self.programs)
+
+    def rows(self, slow: Sequence[SlowCompile]) -> list[AspectRow]:
+        rows = [self._row(aspect, bases) for aspect, bases in BASES.items() if bases]
+        rows.append(self._times(slow))
+        if rows[0].state == "differ":  # what differs in collectives is no healthy pipeline
+            rows = [replace(row, state="differ") if row.state == "stages" else row for row in rows]
+        return rows
+
+    def _row(self, aspect: Aspect, bases: Sequence[Basis]) -> AspectRow:
+        groups: list[RankGroup] = []
+        for basis in bases:
+            held = sequences(self.trace, basis)
+            if not any(held.get(log) for log in self.logs):
+                continue
+            groups = self._groups(basis)
+            if len(groups) > 1:
+                first, same_program = self._first(aspect, basis, groups)
+                stages = self.may_be_stages and not same_program and aspect != "collectives"
+                return AspectRow(aspect, TITLES[aspect], "stages" if stages else "differ", groups, first)
+        return AspectRow(aspect, TITLES[aspect], "alike" if groups else "nothing", groups, None)
+
+    def _groups(self, basis: Basis) -> list[RankGroup]:
+        held = sequences(self.trace, basis)
+        found = alike(self.logs, lambda a, b: self.comparer.split(basis, a, b) is not None)
+        return [
+            RankGroup(logs, rank_names([self.names[log] for log in logs]), len(held.get(logs[0], ()))) for logs in found
+        ]
+
+    def _first(self, aspect: Aspect, basis: Basis, groups: Sequence[RankGroup]) -> tuple[FirstDifference, bool]:
+        """The earliest between the largest group and another, of stages between ranks of one stage; and whether
+        ranks of one program differ."""
+        same = self._of_one_program(groups)
+        pairs = same if same and self.may_be_stages else [(groups[0].logs[0], group.logs[0]) for group in groups[1:]]
+        found = [(self.comparer.split(basis, *pair), pair) for pair in pairs]
+        split, (left, right) = min(
+            ((split, pair) for split, pair in found if split is not None), key=lambda one: one[0].left
+        )
+        return self.difference(aspect, basis, left, right, split), bool(same)
+
+    def _of_one_program(self, groups: Sequence[RankGroup]) -> list[tuple[int, int]]:
+        """Pairs of logs that compile the same and are in different groups."""
+        programs = dict(zip(self.logs, self.programs, strict=True))
+        of_group = [{programs[log]: log for log in reversed(group.logs)} for group in groups]
+        return [(a[program], b[program]) for a, b in combinations(of_group, 2) for program in a.keys() & b.keys()]
+
+    def difference(self, aspect: Aspect, basis: Basis, left: int, right: int, split: Split) -> FirstDifference:
+        held = sequences(self.trace, basis)
+        ours, theirs = held.get(left, []), held.get(right, [])
+        a = ours[split.left] if split.left < len(ours) else None
+        b = theirs[split.right] if split.right < len(theirs) else None
+        at, texts, ranks = a or b, (_told(a, split), _told(b, split)), (self.names[left], self.names[right])
+        return FirstDifference(
+            basis=basis, left=left, right=right, left_rank=ranks[0], right_rank=ranks[1],
+            left_index=split.left, right_index=split.right, left_items=len(ours), right_items=len(theirs),
+            left_text=texts[0], right_text=texts[1], compile_id=at.compile_id if at else None,
+            kind=split.kind, text=_difference_text(basis, ranks, texts, at, split.left),
+            page=difference_page(aspect, left, right),
+        )  # fmt: skip
+
+    def _times(self, slow: Sequence[SlowCompile]) -> AspectRow:
+        late = [row for row in slow if row.is_slow]
+        if not slow or not late:
+            return AspectRow("times", TITLES["times"], "alike" if slow else "nothing", [], None)
+        row = late[0]
+        behind = {row.slowest_log for row in late}
+        groups = [[log for log in self.logs if (log in behind) == is_behind] for is_behind in (False, True)]
+        order = [item.compile_id for item in sequences(self.trace, "compile_ids").get(row.fastest_log, [])]
+        at = order.index(row.compile_id)
+        first = FirstDifference(
+            basis=None, left=row.fastest_log, right=row.slowest_log, left_rank=row.fastest_rank,
+            right_rank=row.slowest_rank, left_index=at, right_index=at, left_items=len(order), right_items=len(order),
+            left_text=format_ns(row.fastest_ns), right_text=format_ns(row.slowest_ns), compile_id=row.compile_id,
+            kind="slow",
+            text=f"{row.compile_id}: rank {row.slowest_rank} took {format_ns(row.slowest_ns)}, rank {row.fastest_rank}"
+            f" {format_ns(row.fastest_ns)}",
+            page=difference_page("times", row.fastest_log, row.slowest_log),
+        )  # fmt: skip
+        found = [RankGroup(logs, rank_names([self.names[log] for log in logs]), len(late)) for logs in groups if logs]
+        return AspectRow("times", TITLES["times"], "differ", found, first)
+
+
+def _told(item: RankItem | None, split: Split) -> str | None:
+    if item is None:
+        return None
+    extra = {"size": item.detail, "group": f"group {item.group}"}.get(split.kind)
+    return f"{item.text} {extra}" if extra else item.text
+
+
+def _difference_text(
+    basis: Basis, ranks: Sequence[int | None], texts: Sequence[str | None], at: RankItem | None, place: int
+) -> str:
+    where = f"{'step' if basis == 'launched' else 'item'} {place + 1:,}"
+    if at is not None and at.compile_id and basis == "collectives":
+        where = f"collective {place + 1:,}, in {at.place}"
+    if texts[0] == texts[1]:
+        return f"{where}: {texts[0]} of rank {ranks[0]} and of rank {ranks[1]} are not the same"
+    sides = [f"rank {rank} has {text or 'no more'}" for rank, text in zip(ranks, texts, strict=True)]
+    return f"{where}: {', '.join(sides)}"
+
+
+def rank_names(ranks: Sequence[int | None]) -> str:
+    """``ranks 0, 2``, ``rank 1``, ``ranks 0–7``."""
+    numbers = sorted(rank for rank in ranks if rank is not None)
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"ranks {numbers[0]}–{numbers[-1]}"
+    more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(map(str, numbers[:MOST_NAMED]))}{more}"
+
+
+def difference_page(aspect: Aspect, left: int, right: int) -> str:
+    return f"/ranks/difference?{urlencode({'aspect': aspect, 'left': left, 'right': right})}"

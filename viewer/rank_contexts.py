@@ -1,0 +1,36 @@
+"""What the pages of ranks know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewer.queries.rank_difference import RankDifference
+from viewer.queries.rank_sequences import Aspect
+from viewer.queries.ranks import AspectRow, RankRow, SlowCompile
+
+
+@dataclass(frozen=True)
+class RanksPage:
+    rows: list[RankRow]
+    compared: list[int]
+    """Logs that are compared: the last of each rank."""
+    world_size: int | None
+    missing: list[int]
+    """Ranks without a log."""
+    missing_name: str
+    aspects: list[AspectRow]
+    """Empty where there is nothing to compare."""
+    slow: list[SlowCompile]
+    slow_left: int
+
+
+@dataclass(frozen=True)
+class RankDifferencePage:
+    aspect: Aspect
+    title: str
+    rows: list[RankRow]
+    """All logs: what may stand on a side."""
+    aspects: list[AspectRow]
+    left: RankRow
+    right: RankRow
+    difference: RankDifference
