@@ -1,0 +1,178 @@
+"""Logs that fsspec reaches: on this machine, on a shared file system, in object storage."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from tracer.log_format import HEADER
+from viewer.errors import StepscopeError
+from viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
+from viewer.ingest.spool import is_packed, unpack
+
+_HEAD_BYTES = 1 << 16
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A log as it was found: where, and what changes when it does."""
+
+    address: str
+    """A path, or an address that fsspec knows."""
+    size_bytes: int
+    modified: str
+    """ISO time, or what else the file system tells versions apart by."""
+
+
+def resolve(address: str) -> tuple[Any, str]:
+    """The fsspec file system of an address, and the path on it. Raises StepscopeError for one nobody knows."""
+    try:
+        fs, path = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise StepscopeError(f"{address} cannot be opened: {error}.") from None
+    return fs, path.rstrip("/") or path
+
+
+def find_log_files(address: str) -> list[LogFile]:
+    """The log at `address`, or those in that folder, sorted by path.
+
+    Raises StepscopeError when there is nothing, or no log in it.
+    """
+    fs, path = resolve(address)
+    try:
+        if fs.isfile(path):
+            return [_only_log(fs, path)]
+        if not fs.isdir(path):
+            raise StepscopeError(f"There is no file or folder {address}: give a log or a folder of logs.")
+        infos = fs.find(path, maxdepth=DEEPEST_FOLDER + 1, detail=True).values()
+        logs = [info for info in infos if _is_log(fs, path, info)]
+    except OSError as error:
+        raise StepscopeError(f"{address} cannot be listed: {error}.") from None
+    if not logs:
+        raise StepscopeError(f"The folder {address} holds no log: record one with `stepscope run` or with TORCH_TRACE.")
+    return [_log_file(fs, info) for info in sorted(logs, key=lambda info: PurePosixPath(info["name"]))]
+
+
+def logs_beside(address: str) -> list[str]:
+    """Addresses of what else has a log's name in the folder of the log at `address`."""
+    fs, path = resolve(address)
+    names = fs.ls(path.rpartition("/")[0] or "/", detail=False)
+    return [_address(fs, name) for name in sorted(names) if name != path and name.endswith(LOG_SUFFIXES)]
+
+
+@contextmanager
+def plain_source(address: str) -> Iterator[Source]:
+    """The log for a reader: a local plain one as it lies there, else a copy of its plain bytes while the block runs.
+
+    A log that cannot be opened has no bytes, and a problem that says why.
+    """
+    with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
+        try:
+            source = _plain_source(address, Path(folder, "log"))
+        except OSError as error:
+            source = Source(Path(address), Path(address), 0, 0, [("not_read", reason_of(error))])
+        yield source
+
+
+def head_of(address: str) -> bytes:
+    """The first bytes of a log. Raises OSError."""
+    fs, path = resolve(address)
+    return bytes(fs.cat_file(path, start=0, end=_HEAD_BYTES))
+
+
+def has_record(head: bytes) -> bool:
+    """A line of a file's first bytes, packed or not, begins a record."""
+    if is_packed(head):
+        plain = io.BytesIO()
+        unpack(io.BytesIO(head), plain)
+        head = plain.getvalue()
+    return any(HEADER.match(line) for line in head.removeprefix(_BYTE_ORDER_MARK).split(b"\n"))
+
+
+def change_of(log: LogFile) -> str | None:
+    """Why the bytes of `log` are not to be had as they were; None when they are."""
+    try:
+        fs, path = resolve(log.address)
+        found = _log_file(fs, fs.info(path))
+        if (found.size_bytes, found.modified) != (log.size_bytes, log.modified):
+            return "it has changed since"
+        return None if log.size_bytes == 0 or has_record(head_of(log.address)) else "it is no log"
+    except OSError as error:
+        return reason_of(error)
+    except StepscopeError as error:
+        return str(error)
+
+
+def reason_of(error: OSError) -> str:
+    """What went wrong, in a few words."""
+    return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+
+
+def _plain_source(address: str, copy: Path) -> Source:
+    fs, path = resolve(address)
+    info = fs.info(path)
+    modified = _modified(fs, info)
+    mtime_ns = int(modified.timestamp() * 1e9) if modified else 0
+    if isinstance(fs, LocalFileSystem) and not is_packed(head_of(address)):
+        return Source(Path(address), Path(path), int(info["size"]), mtime_ns)
+    with fs.open(path, "rb") as stream, copy.open("wb") as out:
+        problem = unpack(stream, out)
+    problems = [("truncated", problem)] if problem else []
+    return Source(Path(address), copy, copy.stat().st_size, mtime_ns, problems)
+
+
+def _only_log(fs: Any, path: str) -> LogFile:
+    log = _log_file(fs, fs.info(path))
+    if not has_record(head_of(log.address)):
+        raise StepscopeError(
+            f"{log.address} is not a log: it does not begin with a record of stepscope or TORCH_TRACE."
+        )
+    return log
+
+
+def _is_log(fs: Any, folder: str, info: dict[str, Any]) -> bool:
+    path = str(info["name"])
+    *folders, name = path[len(folder) :].strip("/").split("/")
+    if not name.endswith(LOG_SUFFIXES) or any(part.startswith(".") for part in folders):
+        return False
+    if info["type"] != "file" and not fs.isfile(path):
+        return False
+    try:
+        return name.startswith(LOG_PREFIXES) or has_record(head_of(_address(fs, path)))
+    except OSError:
+        return False
+
+
+def _log_file(fs: Any, info: dict[str, Any]) -> LogFile:
+    modified = _modified(fs, info)
+    text = modified.isoformat() if modified else str(fs.ukey(info["name"]))
+    return LogFile(_address(fs, info["name"]), int(info["size"]), text)
+
+
+def _address(fs: Any, path: str) -> str:
+    """What opens `path` again: local paths are plain."""
+    return path if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(path))
+
+
+def _modified(fs: Any, info: dict[str, Any]) -> datetime | None:
+    """What the listing says is not asked for again: there may be thousands of logs."""
+    known = info.get("LastModified") or info.get("last_modified") or info.get("mtime")
+    if isinstance(known, (int, float)):
+        return datetime.fromtimestamp(known, timezone.utc)
+    if isinstance(known, datetime):
+        return known
+    try:
+        found = fs.modified(info["name"])
+    except NotImplementedError:
+        return None
+    return found if isinstance(found, datetime) else None
