@@ -28,9 +28,10 @@ app.command()(asking.search)
 app.command()(asking.sql)
 
 Trace = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
-        metavar="TRACE...", help="A log, a .gz or .zst of one, a folder of logs, - for standard input, or several."
+        metavar="TRACE...",
+        help="A log, a .gz or .zst of one, a folder of logs, - for standard input, several of these; or a STORE.",
     ),
 ]
 
@@ -275,7 +276,7 @@ def export(
 @app.command()
 def tensor(
     trace_and_id: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(metavar="TRACE... [ID]", help="The trace; number of a saved tensor. Without: a list of them."),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Copy the .pt file here.")] = None,
@@ -296,6 +297,27 @@ def tensor(
         else:
             size = tensors.copy_tensor(opened, tensor_id, out, force=force)
             typer.echo(f"{out} ({size:,} bytes); load it with: torch.load({str(out)!r}, weights_only=True)")
+
+
+@app.command()
+def ingest(
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="A folder of logs, or a log: a path, or an address such as s3://...")
+    ],
+    to: Annotated[
+        str, typer.Option("--to", metavar="STORE", help="Folder for the Parquet files: a path or an address.")
+    ],
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers read the logs then.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes of this machine. [default: one for each core]")
+    ] = None,
+) -> None:
+    """Read the logs of many ranks with many workers; the same command goes on where it stopped. A STORE is a TRACE."""
+    from viewer.units.command import ingest as ingest_logs
+
+    ingest_logs(folder, to, scheduler, workers, say=typer.echo)
 
 
 @app.command()
@@ -320,11 +342,11 @@ def demo(
     typer.echo(f"browse it: stepscope serve {log}")
 
 
-def _trace_and_id(arguments: list[Path]) -> tuple[list[Path], int | None]:
+def _trace_and_id(arguments: list[str]) -> tuple[list[str], int | None]:
     """A number behind the trace is an id; a log of such a name is ./7."""
     *trace, last = arguments
-    if trace and re.fullmatch(r"[0-9]{1,18}", str(last)):
-        return trace, int(str(last))
+    if trace and re.fullmatch(r"[0-9]{1,18}", last):
+        return trace, int(last)
     return arguments, None
 
 

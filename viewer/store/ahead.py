@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from viewer.ingest.sources import STDIN, TracePath, trace_names
+from viewer.store.mark import means_store
 
 
 @contextmanager
@@ -15,9 +16,10 @@ def index_ahead(path: TracePath) -> Iterator[None]:
     """While the block runs, the index of `path` is built on another core; afterwards `open_trace` finds it.
 
     What goes wrong there goes wrong again, and is said, where the trace is opened. Does nothing for standard
-    input, and where a process cannot be forked.
+    input, for a STORE, and where a process cannot be forked.
     """
-    if STDIN in trace_names(path) or not hasattr(os, "fork"):
+    names = trace_names(path)
+    if STDIN in names or means_store(names) or not hasattr(os, "fork"):
         yield
         return
     sys.stdout.flush()

@@ -62,6 +62,22 @@ class Trace:
         connection.execute(f"ATTACH {quoted(self.index)} AS {NAME} (READ_ONLY); USE {NAME}")
         return connection
 
+    @property
+    def own_files(self) -> list[Path]:
+        """What must not be written over: the index, and the logs."""
+        return [self.index, *(file for log in self.logs for file in (log.path, log.data_path))]
+
+    @property
+    def notices(self) -> list[str]:
+        """What is missing of the trace itself, each in a sentence."""
+        return []
+
+    def unlocked(self) -> duckdb.DuckDBPyConnection:
+        """Another connection, which reads the index and may write files: for no statement of the user's."""
+        connection = duckdb.connect(":memory:")
+        connection.execute(f"ATTACH {quoted(self.index)} AS {NAME} (READ_ONLY); USE {NAME}")
+        return connection
+
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own to the index, for one thread; it can read the index and nothing else."""
         with self._lock:
