@@ -47,7 +47,12 @@ class Dashboard:
             rendering.environment()
             .get_template(template)
             .render(
-                **context, context=context, frame=reading.frame, section=section, import_map=Markup(self.import_map)
+                **context,
+                context=context,
+                frame=reading.frame,
+                notices=reading.trace.notices,
+                section=section,
+                import_map=Markup(self.import_map),
             )
         )
         return Response(html, status, media_type="text/html")
@@ -68,7 +73,7 @@ class Dashboard:
         """The payload of a record as the program wrote it, or a range of its bytes."""
         record = asked(request).id("record")
         with self.current.use() as reading:
-            payload = reading.trace.payload(record)
+            payload = reading.trace.whole_payload(record)
             if not payload and export.payload_size(reading.trace, record)[0] is None:
                 raise NotThere(f"This trace holds no payload of a record {record}.")
         headers = {"Accept-Ranges": "bytes", "Content-Disposition": f'attachment; filename="record_{record}.txt"'}

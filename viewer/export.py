@@ -116,7 +116,7 @@ def _write_raw(trace: Trace, record: int | None, part: str | None, path: Path) -
     if size is None:
         problem = "is not there" if most is None or not 0 <= record <= most else "has no payload"
         raise StepscopeError(f"--record {record} {problem}; `--to csv --table records` lists them.")
-    payload = trace.payload(record)
+    payload = trace.whole_payload(record)
     if part is not None:
         payload = payload[_range(part, len(payload))]
     with _opened(path) as out:

@@ -31,7 +31,7 @@ def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
     if found is None:
         return None
     row = _row(found)
-    value = decode(RecomputeMismatch, loads(trace.payload(found[-1])))
+    value = decode(RecomputeMismatch, loads(trace.whole_payload(found[-1])))
     names = [f.name for f in fields(value.buffers)]
     buffers = [ScheduledBufferRow(*b) for b in zip(*(getattr(value.buffers, n) for n in names), strict=True)]
     buffers.sort(key=lambda buffer: -buffer.alloc_bytes)

@@ -37,7 +37,7 @@ def overview(trace: Trace) -> Overview:
         not_recorded=not_recorded(trace),
         overhead=_overhead(trace, int(meta.get("count:launches", 0))),
         index_bytes=trace.index_bytes,
-        notes=_notes(meta, runs),
+        notes=[*trace.notices, *_notes(meta, runs)],
     )
 
 

@@ -97,6 +97,10 @@ class Trace:
             return b""
         return (decode_payload_crlf if found[3] else decode_payload)(self.log_bytes(*found[:3]))
 
+    def whole_payload(self, record: int) -> bytes:
+        """Like `payload`. Raises StepscopeError where there is one and it cannot be read."""
+        return self.payload(record)
+
     def payloads(self, records: Sequence[int]) -> dict[int, bytes]:
         """The payloads of several records, of those that have one."""
         return self._several(records, "payload_byte, payload_bytes", decode_payload, decode_payload_crlf)
