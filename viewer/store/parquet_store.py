@@ -67,12 +67,7 @@ class StoreTrace(Trace):
     def notices(self) -> list[str]:
         notices = _incomplete(self._store)
         if self._out_of_reach:
-            number, reason = next(iter(self._out_of_reach.items()))
-            log = self._units[number].log.address
-            several = f"{len(self._out_of_reach):,} logs cannot be read, the first is {log}"
-            one = f"The log {log} cannot be read"
-            found = one if len(self._out_of_reach) == 1 else several
-            notices.append(f"{found} ({reason}): their payloads are not shown, everything else is.")
+            notices.append(self._out_of_reach_text(list(self._out_of_reach)))
         return notices
 
     def unlocked(self) -> duckdb.DuckDBPyConnection:
@@ -80,6 +75,14 @@ class StoreTrace(Trace):
         _attach(connection, self.index)
         connection.execute(f"USE {NAME}")
         return connection
+
+    def whole_payload(self, record: int) -> bytes:
+        """Raises StepscopeError for the payload of a log that is out of reach."""
+        payload = self.payload(record)
+        place = self._place(record, "payload_byte, payload_bytes")
+        if place and place[0] in self._out_of_reach:
+            raise StepscopeError(self._out_of_reach_text([place[0]]))
+        return payload
 
     def log_bytes(self, log: int, start: int, length: int) -> bytes:
         """Empty, too, for a log that is out of reach."""
@@ -117,6 +120,15 @@ class StoreTrace(Trace):
         if unit is None:
             return _MISSING
         return Source(Path(unit.log.address), Path(unit.log.address), unit.plain_bytes, 0)
+
+    def _out_of_reach_text(self, logs: Sequence[int]) -> str:
+        address, reason = self._units[logs[0]].log.address, self._out_of_reach[logs[0]]
+        if len(logs) == 1:
+            return f"The log {address} cannot be read ({reason}): its payloads are not shown, everything else is."
+        return (
+            f"{len(logs):,} logs cannot be read, the first is {address} ({reason}): their payloads are not shown, "
+            "everything else is."
+        )
 
     def _look_for(self, unit: Manifest) -> bool:
         """Whether the log of `unit` is there, as it was when it was read."""
