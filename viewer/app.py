@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from viewer import assets, pages, rendering, value_pages
+from viewer import assets, compile_run_pages, pages, rendering, value_pages
 from viewer.addresses import NotThere, Page
 from viewer.addresses import Request as Asked
 from viewer.byte_range import byte_range
@@ -102,6 +102,14 @@ class Dashboard:
         headers = {"Content-Disposition": f'attachment; filename="{table}.{form}"'}
         return StreamingResponse(read_and_close(file), media_type=kind, headers=headers)
 
+    def metrics(self, request: Request) -> Response:
+        """The table of compilation metrics as the address has it, all of its rows."""
+        with self.current.use() as reading:
+            text = compile_run_pages.metrics_csv(reading.trace, asked(request))
+        return Response(
+            text, media_type="text/csv", headers={"Content-Disposition": 'attachment; filename="metrics.csv"'}
+        )
+
     def launch(self, request: Request) -> Response:
         """A launch by its id alone: to its place in the timeline of its step."""
         with self.current.use() as reading:
@@ -143,6 +151,7 @@ class Dashboard:
         routes = [Route("/static/{path:path}", static)]
         routes += [Route("/records/{record}/raw", self.raw), Route("/launches/{launch}", self.launch)]
         routes += [Route("/values/launch", self.cell), Route("/tables/{table}/{form}", self.table)]
+        routes += [Route("/metrics.csv", self.metrics)]
         routes += [Route(page.path, self.page(page)) for page in pages.PAGES]
         return routes
 

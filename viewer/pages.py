@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from viewer import compile_pages, memory_pages, rank_pages, record_pages, search_pages, value_pages
+from viewer import compile_pages, compile_run_pages, memory_pages, rank_pages, record_pages, search_pages, value_pages
 from viewer.addresses import NotThere, Page, Request, Twin
 from viewer.contexts import (
     BufferPage,
@@ -221,12 +221,14 @@ PAGES = (
     Page("/values", "values.html", "Values", ValuesPage, value_pages.values_page, ("log", *value_pages.WINDOW)),
     Page("/curves", "curve.html", "Values", CurvePage, value_pages.curve_page, value_pages.CURVE_QUERY),
     *compile_pages.PAGES,
+    *compile_run_pages.PAGES,
     *record_pages.PAGES,
     *rank_pages.PAGES,
     *search_pages.PAGES,
     Page("/problems", "problems.html", "Problems", ProblemsPage, problems_page),
 )
 TWINS = (
+    *compile_run_pages.TWINS,
     Twin("/summary.json", dict, summary_answer),
     *search_pages.TWINS,
     Twin("/steps/{step}/timeline.json", Timeline, timeline_page, ("log", "start_ns", "end_ns", "width")),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from markupsafe import Markup, escape
 
-from viewer import assets, formats, memory_rendering
+from viewer import assets, compile_run_rendering, formats, memory_rendering
 from viewer.addresses import slug
 from viewer.formats import format_bytes, format_count, format_ns
 from viewer.highlight import Language, highlight
@@ -339,6 +339,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         compile_slug=lambda compile_id: compile_id.replace("/", "_"),
     )
     env.filters.update(memory_rendering.FILTERS)
+    env.filters.update(compile_run_rendering.FILTERS)
     env.globals.update(
         alive_kinds=memory_rendering.KIND_NAMES,
         mismatch_names=memory_rendering.MISMATCH_NAMES,

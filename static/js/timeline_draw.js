@@ -48,7 +48,7 @@ export function drawTimeline(ctx, picture) {
   drawSelected(ctx, picture, view);
 }
 
-function drawAxis(ctx, { width, height, colours, view }) {
+export function drawAxis(ctx, { width, height, colours, view }) {
   const { step, values } = ticks(view, (width - GUTTER) / 110);
   const top = MINIMAP;
   for (const value of values) {
@@ -64,7 +64,7 @@ function drawAxis(ctx, { width, height, colours, view }) {
 }
 
 /** The whole step in a strip on top, the part in view framed. */
-function drawMinimap(ctx, { width, colours, whole, bounds, view }) {
+export function drawMinimap(ctx, { width, colours, whole, bounds, view }) {
   const at = (ns) => GUTTER + ((ns - bounds.start) / (bounds.end - bounds.start)) * (width - GUTTER);
   const bottom = MINIMAP - GAP;
   ctx.fillStyle = colours["bg-2"];
@@ -151,7 +151,7 @@ function drawLive(ctx, { live, view, width, colours }, lane) {
 const widths = new Map();
 
 /** The name, cut where the bar ends; nothing where fewer than three letters fit. */
-function drawName(ctx, name, left, size, lane, colours, colour = "bar-text") {
+export function drawName(ctx, name, left, size, lane, colours, colour = "bar-text") {
   if (size < 28) return;
   let text = name;
   let wide = widths.get(text);

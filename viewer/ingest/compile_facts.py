@@ -111,7 +111,7 @@ class CompileFacts:
 _EXPORTS: Mapping[str, tuple[str, str, str, str]] = {
     "propagate_real_tensors": ("expr", "result", "", ""),
     "propagate_real_tensors_provenance": ("expr", "result", "", "expr_node_id"),
-    "guard_on_data_dependent_error": ("expr", "unhinted_expr", "", "expr_id"),
+    "guard_on_data_dependent_error": ("expr", "", "", "expr_id"),
     "guard_added": ("expr", "", "prefix", "expr_node_id"),
     "missing_fake_kernel": ("op", "", "reason", ""),
     "mismatched_fake_kernel": ("op", "", "reason", ""),

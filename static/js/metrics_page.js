@@ -1,0 +1,8 @@
+// The table of metrics: the boxes of the columns become one part of the address.
+const form = document.getElementById("metrics-form");
+
+form?.addEventListener("submit", () => {
+  const chosen = [...form.querySelectorAll(".columns input:checked")].map((box) => box.value);
+  const before = form.elements.columns.value.split(",").filter((name) => chosen.includes(name));
+  form.elements.columns.value = [...before, ...chosen.filter((name) => !before.includes(name))].join(",");
+});

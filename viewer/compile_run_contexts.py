@@ -1,0 +1,71 @@
+"""What each page about compilation over a whole run knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewer.queries.caches import Caches
+from viewer.queries.compile_metrics import CompileMetrics
+from viewer.queries.compile_time import Flame, SpanTotal
+from viewer.queries.cuda_graphs import CudaGraphs
+from viewer.queries.draft_export import DraftExport
+from viewer.queries.graph_breaks import GraphBreaks
+from viewer.queries.recompiles import Recompiles
+from viewer.queries.rows import RunRow
+from viewer.queries.vllm import Vllm
+
+
+@dataclass(frozen=True)
+class GraphBreaksPage:
+    breaks: GraphBreaks
+    runs: list[RunRow]
+    log: int | None
+
+
+@dataclass(frozen=True)
+class RecompilesPage:
+    recompiles: Recompiles
+    runs: list[RunRow]
+    log: int | None
+
+
+@dataclass(frozen=True)
+class CachesPage:
+    caches: Caches
+    runs: list[RunRow]
+    log: int | None
+    cache: str | None
+    state: str | None
+
+
+@dataclass(frozen=True)
+class CudaGraphsPage:
+    cuda_graphs: CudaGraphs
+
+
+@dataclass(frozen=True)
+class MetricsPage:
+    metrics: CompileMetrics
+    runs: list[RunRow]
+    log: int | None
+
+
+@dataclass(frozen=True)
+class CompileTimePage:
+    flame: Flame | None
+    """None: the log has no compile spans."""
+    totals: list[SpanTotal]
+    runs: list[RunRow]
+    log: int | None
+    sort: str
+
+
+@dataclass(frozen=True)
+class DraftExportPage:
+    export: DraftExport
+    kind: str | None
+
+
+@dataclass(frozen=True)
+class VllmPage:
+    vllm: Vllm | None

@@ -1,0 +1,61 @@
+"""Reads one failed guard: what it looked at, which value it was made for, which one came."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_FAILED = re.compile(r"^(!?[\d/]+): (.*)$")
+_MISMATCH = re.compile(r"^tensor '(.+?)' (size|stride) mismatch at index (\d+)\. expected (\S+), actual (\S+?)\.?$")
+_OTHER_MISMATCH = re.compile(r"^tensor '(.+?)' (.+?) mismatch\. expected (.+), actual (.+?)\.?$")
+_EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
+_COMMENT = re.compile(r"\s{2,}# (.*)$")
+_HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
+_LOCAL = re.compile(r"^[LG]\['([^']+)'\]")
+
+
+@dataclass(frozen=True)
+class FailedGuard:
+    """One line of why a frame was compiled again."""
+
+    against: str | None
+    """The compile whose guard failed."""
+    guard: str
+    """As PyTorch writes it, without the comment behind."""
+    source: str
+    """What was looked at: ``x.size()[0]``, ``self.step``; guards of the same source belong together."""
+    expected: str | None
+    actual: str | None
+    code: str | None
+    """The line of the program that the guard came from."""
+    hint: str | None
+
+
+def failed_guards(text: str) -> list[FailedGuard]:
+    """All of a recompile, that of the compile tried first coming first."""
+    found: list[FailedGuard] = []
+    for line in text.split("\n"):
+        match = _FAILED.match(line)
+        if match:
+            found.append(_guard(match[1], match[2]))
+    return found or [_guard(None, text.split("\n", 1)[0])]
+
+
+def same_source(symbol_source: str) -> str:
+    """A symbol's source as guards name it: ``L['x'].size()[0]`` is ``x.size()[0]``."""
+    return _LOCAL.sub(r"\1", symbol_source)
+
+
+def _guard(against: str | None, text: str) -> FailedGuard:
+    hint, comment = _HINT.search(text), _COMMENT.search(text)
+    guard = text[: comment.start()].rstrip() if comment else text.strip()
+    code = comment[1].split("  #", 1)[0].strip() if comment else None
+    source, expected, actual = guard, None, None
+    if match := _MISMATCH.match(guard):
+        source = f"{same_source(match[1])}.{match[2]}()[{match[3]}]"
+        expected, actual = match[4], match[5]
+    elif match := _OTHER_MISMATCH.match(guard):
+        source, expected, actual = f"{match[2]} of {same_source(match[1])}", match[3], match[4]
+    elif match := _EQUALS.match(guard):
+        source, expected = same_source(match[1].strip()), match[2].strip()
+    return FailedGuard(against, guard, source, expected, actual, code, hint[1] if hint else None)
