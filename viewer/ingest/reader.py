@@ -7,9 +7,9 @@ the md5 fits. Such a one is read in one go; where anything is amiss, `scan` take
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -32,7 +32,8 @@ from viewer.ingest.damage import Damage
 UNREADABLE = "unreadable"
 _NUMBER_DIGITS = 18
 _LARGEST_ID = 2**63 - 1
-_MOST_ORIGINS = 10_000
+_MOST_REMEMBERED = 1000
+_DIGEST_BYTES = 32
 _POINT = 0x2E
 _FRACTION_END = STAMP_BYTES + 8
 """Behind the level, the stamp, a point and microseconds, as PyTorch writes them."""
@@ -43,25 +44,42 @@ class LogRecord:
     """One record of a log. `event` is `UNREADABLE` where the JSON is broken."""
 
     place: RawRecord
+    pid: int | None
+    source: str
     event: str = UNREADABLE
     value: Any = None
     """What the event's name stands for in the JSON: mostly an object."""
     name: str | None = None
     """Of an artifact, and of whatever else has one."""
     envelope: dict[str, Any] = field(default_factory=dict)
+    """What else is in the JSON, but for the md5."""
+    compile_id: str | None = None
+    attempt: int | None = None
+    time_ns: int | None = None
     payload: bytes | None = None
     payload_bytes: int = 0
     """Length of its tabbed lines in the log."""
     crlf: bool = False
     sound: bool = True
     """Header and payload are as they were written."""
-    time_ns: int | None = None
-    pid: int | None = None
-    source: str = ""
-    compile_id: str | None = None
-    attempt: int | None = None
     record: int = -1
     """Its id in the index."""
+
+
+_Origin = tuple[int | None, str]
+
+
+class _Header(NamedTuple):
+    """Fields of `LogRecord` that a header line holds, but for its time."""
+
+    pid: int | None
+    source: str
+    event: str
+    value: Any
+    name: str | None
+    envelope: dict[str, Any]
+    compile_id: str | None
+    attempt: int | None
 
 
 def read_records(data: bytes | mmap.mmap, damage: Damage, clock: Clock) -> Iterator[LogRecord]:
@@ -74,8 +92,10 @@ class _Reader:
 
     def __init__(self, size: int, damage: Damage, clock: Clock) -> None:
         self._size, self._damage, self._clock = size, damage, clock
-        self._origins: dict[bytes, tuple[int, str]] = {}
+        self._origins: dict[bytes, _Origin] = {}
         """What stands between a time stamp and the JSON -> process and source."""
+        self._headers: dict[bytes, _Header] = {}
+        """What stands between a time stamp and the md5, of headers that are remembered."""
         self._line, self._byte = 1, 0
         """Of the piece's next record, and of the piece's begin."""
 
@@ -94,58 +114,81 @@ class _Reader:
     def _whole(self, piece: bytes, start: int, end: int) -> LogRecord | None:
         """The record that `piece` holds from `start` to `end`, unless anything is unusual about it."""
         header_end = piece.find(b"\n", start, end)
-        origin = self._origin(piece, start, header_end)
-        if origin is None:
+        if header_end - start < _FRACTION_END:
             return None
-        time_ns, pid, source, json_start = origin
         crlf = piece[header_end - 1] == RETURN
-        try:
-            header = orjson.loads(piece[json_start:header_end])
-        except orjson.JSONDecodeError:
+        found = self._header(piece, start, header_end - crlf)
+        if found is None:
             return None
-        if type(header) is not dict:
-            return None
-        digest, payload, lines = header.get("has_payload"), None, 1
-        payload_start = header_end + 1
+        time_ns, header, digest = found
+        payload, lines, payload_start = None, 1, header_end + 1
         if payload_start < end:
-            found = _whole_payload(piece, payload_start, end, crlf)
-            if found is None:
+            whole = _whole_payload(piece, payload_start, end, crlf)
+            if whole is None or digest is None or payload_digest(whole[0]) != digest:
                 return None
-            payload, lines = found
-            if digest is None or payload_digest(payload) != digest:
-                return None
+            payload, lines = whole
+            if crlf and not self._damage.counts["crlf"]:
+                self._note_crlf(self._line, self._byte + start)
         elif digest is not None:
             return None
         byte = self._byte
         place = RawRecord(self._line, byte + start, byte + header_end - crlf, byte + payload_start, byte + end)
-        record = LogRecord(place, payload=payload, payload_bytes=end - payload_start, time_ns=time_ns)
-        record.pid, record.source = pid, source
-        record.crlf = crlf and payload is not None
-        if not _take_event(record, header) or not _take_ids(record):
-            return None
-        self._note_crlf(record)
         self._line += lines
-        return record
+        return LogRecord(place, *header, time_ns, payload, end - payload_start, crlf and payload is not None)
 
-    def _origin(self, piece: bytes, start: int, header_end: int) -> tuple[int, int, str, int] | None:
-        """(unix ns, process, source, where the JSON begins) of a header line with microseconds."""
+    def _header(self, piece: bytes, start: int, stop: int) -> tuple[int, _Header, str | None] | None:
+        """Time, content and announced md5 of the header line from `start` to `stop`, if its time is in microseconds."""
         fraction_end = start + _FRACTION_END
         fraction = piece[fraction_end - 6 : fraction_end]
-        json_start = piece.find(b"] ", fraction_end, header_end) + 2
-        if json_start == 1 or not fraction.isdigit() or piece[fraction_end - 7] != _POINT:
+        if piece[fraction_end - 7] != _POINT or not fraction.isdigit():
             return None
+        digest_start = stop - _DIGEST_BYTES - 2
+        header = self._headers.get(piece[fraction_end:digest_start])
+        if header is not None and piece.endswith(b'"}', digest_start, stop):
+            digest: str | None = piece[digest_start : stop - 2].decode("latin-1")
+        else:
+            header = self._new_header(piece, start, fraction_end, stop)
+            if header is None:
+                return None
+            digest = header.envelope.pop("has_payload", None)
+            if not header.value and digest is not None:
+                self._remember(piece[fraction_end:stop], header, digest)
+        second_ns = self._clock.second_ns(piece[start + 1 : start + 1 + STAMP_BYTES])
+        return None if second_ns is None else (second_ns + int(fraction) * 1000, header, digest)
+
+    def _new_header(self, piece: bytes, start: int, fraction_end: int, stop: int) -> _Header | None:
+        json_start = piece.find(b"] ", fraction_end, stop) + 2
+        origin = self._origin(piece, start, fraction_end, json_start, stop)
+        if origin is None:
+            return None
+        try:
+            header = _content(origin, orjson.loads(piece[json_start:stop]))
+        except orjson.JSONDecodeError:
+            return None
+        ids = _ids(header.envelope) if header is not None else None
+        return None if header is None or ids is None else _Header(*header[:6], *ids)
+
+    def _origin(self, piece: bytes, start: int, fraction_end: int, json_start: int, stop: int) -> _Origin | None:
+        """What stands between time stamp and JSON."""
         text = piece[fraction_end:json_start]
         origin = self._origins.get(text)
         if origin is None:
-            match = HEADER.match(piece, start, header_end)
+            match = HEADER.match(piece, start, stop)
             if match is None or match.start(11) != json_start or match.end(7) != fraction_end:
                 return None
             parts = match.groups()
-            if len(parts[7]) > _NUMBER_DIGITS or len(self._origins) >= _MOST_ORIGINS:
+            if len(parts[7]) > _NUMBER_DIGITS or len(self._origins) >= _MOST_REMEMBERED:
                 return None
             origin = self._origins[text] = (int(parts[7]), _source(parts))
-        second_ns = self._clock.second_ns(piece[start + 1 : start + 1 + STAMP_BYTES])
-        return None if second_ns is None else (second_ns + int(fraction) * 1000, *origin, json_start)
+        return origin
+
+    def _remember(self, text: bytes, header: _Header, digest: str) -> None:
+        """Headers without content are many, and differ by time and md5 alone."""
+        begin, end = text[: -_DIGEST_BYTES - 2], text[-_DIGEST_BYTES - 2 :]
+        if begin.endswith(b'"has_payload": "') and end == digest.encode() + b'"}':
+            if len(self._headers) >= _MOST_REMEMBERED:
+                self._headers.clear()
+            self._headers[begin] = header
 
     def _by_lines(self, data: bytes, byte: int) -> Iterator[LogRecord]:
         """Records of a part of the log that begins at `byte`."""
@@ -162,8 +205,8 @@ class _Reader:
                 self._damage.add("truncated" if torn else "not_a_record", line, place.line, start)
                 continue
             parts = match.groups()
-            record = LogRecord(place, time_ns=self._clock.time_ns(parts[1:7]), source=_source(parts))
-            record.pid = int(parts[7]) if len(parts[7]) <= _NUMBER_DIGITS else None
+            pid = int(parts[7]) if len(parts[7]) <= _NUMBER_DIGITS else None
+            record = LogRecord(place, pid, _source(parts), time_ns=self._clock.time_ns(parts[1:7]))
             if record.time_ns is None or record.pid is None:
                 self._damage.add("absurd_value", line[: match.start(11)], place.line, start)
             header_ok = self._read_header(record, parts[10], last)
@@ -173,22 +216,26 @@ class _Reader:
     def _read_header(self, record: LogRecord, text: bytes, last: bool) -> bool:
         place = record.place
         try:
-            header = lenient_json.loads(text)
+            header = _content((record.pid, record.source), lenient_json.loads(text))
         except ValueError:
             header = None
-        if not isinstance(header, dict) or not _take_event(record, header):
+        if header is None:
             torn = last and place.payload_start == place.end
             self._damage.add("truncated" if torn else "broken_header", text, place.line, place.start)
             record.sound = False
             return False
         if not _is_utf8(text):
             self._damage.add("not_utf8", text, place.line, place.start)
-        if not _take_ids(record):
+        record.event, record.value, record.name, record.envelope = header[2:6]
+        ids = _ids(header.envelope)
+        if ids is None:
             self._damage.add("absurd_value", text, place.line, place.start)
+        else:
+            record.compile_id, record.attempt = ids
         return True
 
     def _read_payload(self, record: LogRecord, raw: bytes, last: bool) -> None:
-        place, digest = record.place, record.envelope.get("has_payload")
+        place, digest = record.place, record.envelope.pop("has_payload", None)
         if not raw:
             if digest is not None:
                 record.sound = False
@@ -202,50 +249,46 @@ class _Reader:
         for record.crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
             record.payload = decode_payload_crlf(raw) if record.crlf else decode_payload(raw)
             if digest is None or payload_digest(record.payload) == digest:
-                self._note_crlf(record)
+                if record.crlf:
+                    self._note_crlf(place.line, place.start)
                 return
         record.sound = False
         excerpt = b"%s: %s" % ((record.name or record.event).encode(), record.payload or b"")
         self._damage.add(_payload_damage(record.payload or b"", last), excerpt, place.line, place.start)
 
-    def _note_crlf(self, record: LogRecord) -> None:
-        if record.crlf:
-            self._damage.once("crlf", "the log's line ends are CRLF", record.place.line, record.place.start)
+    def _note_crlf(self, line: int, byte: int) -> None:
+        self._damage.once("crlf", "the log's line ends are CRLF", line, byte)
 
 
 def _source(header: Sequence[bytes]) -> str:
     return f"{header[8].decode('utf-8', 'replace')}:{header[9].decode()}"
 
 
-def _take_event(record: LogRecord, header: dict[str, Any]) -> bool:
-    """Event, value and name out of a header; False when it has no event."""
+def _content(origin: _Origin, header: Any) -> _Header | None:
+    """What a header's JSON says, without its ids; None when it names no event."""
+    if type(header) is not dict:
+        return None
     for event in header:
         if event not in ENVELOPE_KEYS:
             break
     else:
-        return False
-    record.event, record.envelope = event, header
-    record.value = value = header.pop(event)
-    if type(value) is dict:
-        record.name = lenient_json.text(value.get("name"))
-    return True
+        return None
+    value = header.pop(event)
+    name = value.get("name") if type(value) is dict else None
+    return _Header(*origin, event, value, name if type(name) is str else None, header, None, None)
 
 
-def _take_ids(record: LogRecord) -> bool:
-    """The compile id and the attempt; False when one of its numbers cannot be."""
-    envelope = record.envelope
+def _ids(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
+    """Compile id and attempt; None when one of their numbers cannot be."""
     autograd, attempt = envelope.get("compiled_autograd_id"), envelope.get("attempt")
     frame, compile_number = envelope.get("frame_id"), envelope.get("frame_compile_id")
     for number in (frame, compile_number, attempt, autograd):
         if number is not None and not (type(number) is int and 0 <= number <= _LARGEST_ID):
-            return False
-    record.attempt = attempt
+            return None
     inside = f"{frame}/{compile_number}" if frame is not None and compile_number is not None else None
-    if autograd is None:
-        record.compile_id = inside
-    else:
-        record.compile_id = f"!{autograd}/{inside}" if inside else f"!{autograd}"
-    return True
+    if autograd is not None:
+        inside = f"!{autograd}/{inside}" if inside else f"!{autograd}"
+    return inside, attempt
 
 
 def _whole_payload(piece: bytes, start: int, end: int, crlf: bool) -> tuple[bytes, int] | None:
