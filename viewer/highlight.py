@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Literal, TypeAlias
+
+from viewer.lexing import pieces
 
 Language = Literal["python", "cpp", "json", "text"]
 Piece: TypeAlias = tuple[str, str]
@@ -14,7 +15,7 @@ Line: TypeAlias = list[Piece]
 _COMPILER = re.compile(r"async_compile\.(\w+)\(")
 
 LIMIT_CHARS = 300_000
-"""Longer texts are shown plain: colouring them takes seconds."""
+"""Longer texts are shown plain: their pieces would make a page too large."""
 
 
 def highlight(text: str, language: Language) -> list[Line]:
@@ -24,7 +25,7 @@ def highlight(text: str, language: Language) -> list[Line]:
     if language == "text" or len(text) > LIMIT_CHARS:
         return [[("", line)] for line in text.split("\n")]
     lines: list[Line] = [[]]
-    for name, value in _tokens_of_wrapper(text) if language == "python" else _tokens(text, language):
+    for name, value in _pieces_of_wrapper(text) if language == "python" else pieces(text, language):
         first, *rest = value.split("\n")
         _append(lines[-1], name, first)
         for part in rest:
@@ -33,7 +34,7 @@ def highlight(text: str, language: Language) -> list[Line]:
     return lines
 
 
-def _tokens_of_wrapper(text: str) -> Iterator[Piece]:
+def _pieces_of_wrapper(text: str) -> Iterator[Piece]:
     """Python whose long strings may hold kernels; those are coloured as the code they are."""
     outside = ""
     for index, part in enumerate(text.split("'''")):
@@ -41,38 +42,12 @@ def _tokens_of_wrapper(text: str) -> Iterator[Piece]:
         if index:
             yield "s", "'''"
         if compiler:
-            yield from _tokens(part, "cpp" if compiler[0].startswith("cpp") else "python")
+            yield from pieces(part, "cpp" if compiler[0].startswith("cpp") else "python")
         elif index % 2:
             yield "s", part
         else:
-            yield from _tokens(part, "python")
+            yield from pieces(part, "python")
             outside = part
-
-
-def _tokens(text: str, language: Language) -> list[Piece]:
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
-
-    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    return [(_class_of(token), value) for token, value in lexer.get_tokens(text)]
-
-
-_CLASSES = (
-    ("Token.Comment", "c"),
-    ("Token.Keyword", "k"),
-    ("Token.Operator.Word", "k"),
-    ("Token.Literal.String", "s"),
-    ("Token.Literal.Number", "n"),
-    ("Token.Name.Function", "f"),
-    ("Token.Name.Class", "f"),
-    ("Token.Name.Tag", "f"),
-    ("Token.Name.Decorator", "d"),
-    ("Token.Name.Builtin", "b"),
-)
-
-
-@cache
-def _class_of(token: object) -> str:
-    return next((name for prefix, name in _CLASSES if str(token).startswith(prefix)), "")
 
 
 def _append(line: Line, name: str, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from viewer import addresses, formats, rendering
 from viewer.highlight import LIMIT_CHARS, highlight, language_of
+from viewer.lexing import pieces
 from viewer.queries.rows import StepRow
 
 CASES = json.loads((Path(__file__).parents[1] / "js" / "format_cases.json").read_text("utf-8"))
@@ -142,3 +144,30 @@ def test_steps_without_an_end_have_no_strip() -> None:
 )
 def test_evidence(value: object, name: str, expected: str) -> None:
     assert formats.evidence_text(value, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("python", "def run(x):  # why", [("k", "def"), ("f", "run"), ("c", "# why")]),
+        ("python", "@jit\nx = tl.load(p0, 1.5e-3)", [("d", "@jit"), ("n", "1.5e-3")]),
+        ("python", 's = r"a # \\" b" + \'\'\'c\nd\'\'\'', [("s", 'r"a # \\" b"'), ("s", "'''c\nd'''")]),
+        ("python", "obj.print(len(x1), None)", [("b", "len"), ("k", "None")]),
+        ("cpp", "#include <a>\nfloat x = 0x1Fu;", [("c", "#include <a>"), ("k", "float"), ("n", "0x1Fu")]),
+        ("cpp", "a /* b\n */ c; // d", [("c", "/* b\n */"), ("c", "// d")]),
+        ("cpp", "auto s = R\"(a\n\")\" + 'c';", [("k", "auto"), ("s", 'R"(a\n")"'), ("s", "'c'")]),
+        ("json", '{"a: b": ["c: d", -2e3, true]}', [("f", '"a: b"'), ("s", '"c: d"'), ("n", "-2e3"), ("k", "true")]),
+    ],
+)  # fmt: skip
+def test_pieces_of_a_language(language: str, text: str, expected: list[tuple[str, str]]) -> None:
+    found = list(pieces(text, language))
+    assert "".join(value for _, value in found) == text
+    assert [piece for piece in found if piece[0]] == expected
+
+
+def test_unclosed_text_takes_no_longer_than_its_length() -> None:
+    start = time.process_time()
+    for text in ('"' * 200_000, "'''" + "\\" * 200_000, "1" * 200_000, "{" + '"a' * 100_000, " " * 200_000 + "@"):
+        for language in ("python", "cpp", "json"):
+            assert "".join(value for _, value in pieces(text, language)) == text
+    assert time.process_time() - start < 10

@@ -15,10 +15,16 @@ _COMPILES = """
     WITH held AS (
         SELECT log, compile_id, count(*) AS artifacts FROM records
         WHERE payload_bytes IS NOT NULL AND compile_id IS NOT NULL AND event <> 'chromium_event' GROUP BY ALL
+    ), empty AS (
+        SELECT r.log, r.compile_id FROM metrics m JOIN records r ON r.record = m.record
+        WHERE m.name = 'graph_op_count' GROUP BY ALL HAVING max(m.number) = 0
     )
-    SELECT c.log, c.compile_id, c.frame, c.file, c.line, c.function, c.status, c.attempts, c.start_unix_ns,
+    SELECT c.log, c.compile_id, c.frame, c.file, c.line, c.function,
+           CASE WHEN c.status = 'ok' AND empty.log IS NOT NULL THEN 'empty' ELSE c.status END,
+           c.attempts, c.start_unix_ns,
            c.duration_ns, c.cache, c.recompile_reason, c.graph_break_reason, c.failure, coalesce(held.artifacts, 0)
     FROM compiles c LEFT JOIN held ON held.log = c.log AND held.compile_id = c.compile_id
+         LEFT JOIN empty ON empty.log = c.log AND empty.compile_id = c.compile_id
 """
 
 
@@ -42,6 +48,14 @@ def compile_detail(trace: Trace, log: int, compile_id: str) -> CompileDetail | N
         records=records_of_compile(trace, log, compile_id),
         spans=_spans(trace, log, compile_id),
     )
+
+
+def neighbours(trace: Trace, row: CompileRow) -> tuple[CompileRow | None, CompileRow | None]:
+    """The compiles that began before and after one, in its log."""
+    rows = sql.rows(trace, f"{_COMPILES} WHERE c.log = ? ORDER BY c.start_unix_ns, c.compile", [row.log])
+    place = next(place for place, other in enumerate(rows) if other[1] == row.compile_id)
+    before = CompileRow(*rows[place - 1]) if place else None
+    return before, CompileRow(*rows[place + 1]) if place + 1 < len(rows) else None
 
 
 def _metrics(trace: Trace, records: list[int]) -> dict[str, Any] | None:

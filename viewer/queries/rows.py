@@ -245,6 +245,15 @@ class CompileRow:
     artifacts: int
     """Records with this compile id that have a payload."""
 
+    @property
+    def shown_status(self) -> str:
+        """What its sign is for: an ok compile can be a recompile or end in a graph break."""
+        if self.status != "ok":
+            return self.status
+        if self.graph_break_reason:
+            return "graph break"
+        return "recompiled" if self.recompile_reason else "ok"
+
 
 @dataclass(frozen=True)
 class RecordRow:
