@@ -14,7 +14,7 @@ from tests.viewer import synthetic, test_memory_pages, value_log
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
 from tracer import records as schema
-from viewer import assets, contexts, pages
+from viewer import assets, compile_contexts, contexts, pages, rank_contexts
 from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
@@ -31,8 +31,11 @@ PATHS = {
     "/kernels/cpp_fused_relu_0": contexts.KernelPage,
     "/values?log=0": contexts.ValuesPage,
     "/curves?site=0&argument=2&moment=after&statistic=mean": contexts.CurvePage,
-    "/compile": contexts.CompilesPage,
-    "/compile/0_0?log=0": contexts.CompilePage,
+    "/compile": compile_contexts.CompilesPage,
+    "/compile/0_0?log=0": compile_contexts.CompilePage,
+    "/compile/0_0/provenance?log=0": compile_contexts.ProvenancePage,
+    "/ranks": rank_contexts.RanksPage,
+    "/ranks/difference": rank_contexts.RankDifferencePage,
     "/records?text=graph": contexts.RecordsPage,
     "/records/3": contexts.RecordShown,
     "/problems": contexts.ProblemsPage,
