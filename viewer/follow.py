@@ -126,18 +126,22 @@ class Follower:
             sources = whole_records(sources)
         if not sources or _sizes(sources) == self._shown:
             return False
-        import multiprocessing
-
-        reader = multiprocessing.get_context("spawn").Process(target=_read, args=(self._path, sources))
-        reader.start()
-        reader.join()
+        _in_another_process(self._path, sources)
         self._current.replace(open_logs(self._path, sources))
         self._shown = _sizes(sources)
         return True
 
 
+def _in_another_process(path: TracePath, sources: list[Source]) -> None:
+    """Builds the index where it keeps no page waiting. What goes wrong goes wrong again where the index is opened."""
+    import multiprocessing
+
+    reader = multiprocessing.get_context("spawn").Process(target=_read, args=(path, sources))
+    reader.start()
+    reader.join()
+
+
 def _read(path: TracePath, sources: list[Source]) -> None:
-    """Builds the index in a process of its own: the one that serves stays quick. What goes wrong is said there."""
     with suppress(StepscopeError):
         open_logs(path, sources).close()
 

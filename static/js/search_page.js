@@ -13,6 +13,7 @@ async function lookOn() {
   const leaving = new AbortController();
   stop.addEventListener("click", () => leaving.abort());
   stop.hidden = false;
+  on.hidden = true;
   let hits = Number(progress.dataset.hits);
   let next = Number(progress.dataset.next);
   while (next !== null && hits < MOST_HITS) {

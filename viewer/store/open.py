@@ -13,6 +13,7 @@ from typing import BinaryIO
 import duckdb
 
 from tracer.log_format import decode_payload, decode_payload_crlf
+from viewer.errors import StepscopeError
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import STDIN, Source, TracePath, cache_dir, find_logs, trace_names
 from viewer.store.index import NAME, build_index, index_key, open_index, quoted
@@ -45,22 +46,6 @@ class Trace:
     def index_bytes(self) -> int:
         """Size of the index file."""
         return self.index.stat().st_size if self.index.exists() else 0
-
-    @property
-    def own_files(self) -> list[Path]:
-        """What must not be written over: the index, and the logs."""
-        return [self.index, *(file for log in self.logs for file in (log.path, log.data_path))]
-
-    @property
-    def notices(self) -> list[str]:
-        """What is missing of the trace itself, each in a sentence."""
-        return []
-
-    def unlocked(self) -> duckdb.DuckDBPyConnection:
-        """A connection apart from the trace, which reads its index and may write files. Not for the user's statements."""
-        connection = duckdb.connect(":memory:")
-        connection.execute(f"ATTACH {quoted(self.index)} AS {NAME} (READ_ONLY); USE {NAME}")
-        return connection
 
     @property
     def own_files(self) -> list[Path]:
@@ -136,7 +121,13 @@ class Trace:
 
     def _open_log(self, log: int) -> BinaryIO:
         """A log without its packing."""
-        return self.logs[log].data_path.open("rb")
+        try:
+            return self.logs[log].data_path.open("rb")
+        except OSError as error:
+            raise StepscopeError(
+                f"{self.logs[log].path} cannot be read any more ({error.strerror or error}): headers and payloads stay in"
+                " the log; the index does not hold them."
+            ) from None
 
     def close(self) -> None:
         """Release the index and the logs. The trace cannot be used afterwards."""
