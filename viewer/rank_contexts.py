@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from viewer.queries.rank_difference import RankDifference
+from viewer.queries.rank_rows import RankRow
 from viewer.queries.rank_sequences import Aspect
-from viewer.queries.ranks import AspectRow, RankRow, SlowCompile
+from viewer.queries.ranks import AspectRow, SlowCompile
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class RanksPage:
     missing_name: str
     aspects: list[AspectRow]
     """Empty where there is nothing to compare."""
+    first: AspectRow | None
+    """The aspect in which they differ at the earliest compile."""
     slow: list[SlowCompile]
     slow_left: int
 

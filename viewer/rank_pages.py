@@ -8,8 +8,9 @@ from viewer.addresses import NotThere, Page, Request
 from viewer.rank_contexts import RankDifferencePage, RanksPage
 
 if TYPE_CHECKING:
+    from viewer.queries.rank_rows import RankRow
     from viewer.queries.rank_sequences import Aspect
-    from viewer.queries.ranks import RankRow, Ranks
+    from viewer.queries.ranks import Ranks
     from viewer.store.open import Trace
 
 
@@ -24,6 +25,7 @@ def ranks_page(trace: Trace, request: Request) -> RanksPage:
         missing=found.missing,
         missing_name=rank_names(found.missing),
         aspects=found.aspects,
+        first=found.first,
         slow=found.slow,
         slow_left=found.slow_left,
     )

@@ -73,10 +73,8 @@ class Comparer:
         cut_right = found.right >= len(b) - 1 and not self.complete.get(right)
         if not cut_left and not cut_right:
             return Split(found.left, found.right, "order")
-        ours, theirs = (
-            [] if at >= len(side) else rank_sequences.launched_in_step(self.trace, log, int(side[at].place.split()[1]))
-            for log, side, at in ((left, a, found.left), (right, b, found.right))
-        )
+        items = (at_index(a, found.left), at_index(b, found.right))
+        ours, theirs, _ = rank_sequences.opened(self.trace, "launched", left, right, *items) or ([], [], "")
         inside = split_strict(ours, theirs)
         ended = inside is None or (inside.left == len(ours) and cut_left) or (inside.right == len(theirs) and cut_right)
         return Split(found.left, found.right, "cut" if ended else "order")
@@ -85,6 +83,11 @@ class Comparer:
         if self._wrappers is None:
             self._wrappers = rank_sequences.compiled_code(self.trace)
         return self._wrappers.get(log, Counter())
+
+
+def at_index(items: Sequence[RankItem], index: int) -> RankItem | None:
+    """None: the sequence has ended."""
+    return items[index] if index < len(items) else None
 
 
 def split_strict(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from viewer.ingest.rank_facts import comparable_graph
 from viewer.queries import rank_sequences
-from viewer.queries.rank_compare import Comparer, Kind, Split, split_collectives, split_strict
+from viewer.queries.rank_compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
 from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, sequences
 from viewer.queries.ranks import SLOW_BY_NS, SLOW_FACTOR
 from viewer.store.open import Trace
@@ -96,16 +96,10 @@ def rank_difference(trace: Trace, aspect: Aspect, left: int, right: int) -> Rank
     held = sequences(trace, basis)
     ours, theirs = held.get(left, []), held.get(right, [])
     kind, inside = split.kind if split else None, None
-    a, b = _at(ours, split.left if split else 0), _at(theirs, split.right if split else 0)
-    if basis == "launched" and split is not None:
-        step = min(_step(item) for item in (a, b) if item is not None)
-        ours, theirs = (
-            rank_sequences.launched_in_step(trace, log, step) if item is not None and _step(item) == step else []
-            for log, item in ((left, a), (right, b))
-        )
-        inside, split = f"step {step}", split_strict(ours, theirs)
-    elif basis == "executed" and a is not None and b is not None and a.record is not None and b.record is not None:
-        ours, theirs = (rank_sequences.executed_graphs(trace, record) for record in (a.record, b.record))
+    a, b = at_index(ours, split.left if split else 0), at_index(theirs, split.right if split else 0)
+    within = rank_sequences.opened(trace, basis, left, right, a, b) if split is not None else None
+    if within is not None:
+        ours, theirs, inside = within
         split = split_strict(ours, theirs)
     rows, before, left_after, right_after = _aligned(basis, ours, theirs, split)
     found = RankDifference(
@@ -118,14 +112,6 @@ def rank_difference(trace: Trace, aspect: Aspect, left: int, right: int) -> Rank
     if basis == "tensors":
         return replace(found, operations=_operations(trace, a.record, b.record))
     return found
-
-
-def _at(items: Sequence[RankItem], index: int) -> RankItem | None:
-    return items[index] if index < len(items) else None
-
-
-def _step(item: RankItem) -> int:
-    return int(item.place.split()[1])
 
 
 def _operations(trace: Trace, left: int, right: int) -> list[AlignedRow]:

@@ -230,8 +230,8 @@ def launched_in_step(trace: Trace, log: int, step: int) -> list[RankItem]:
     found = []
     for launch, kernel, sizes, compile_id in rows:
         operator = short_operator(kernel)
-        value = f"{operator} {sizes or ''}"
-        found.append(RankItem(operator, value, operator, compile_id, detail=sizes, launch=launch))
+        text = f"{operator} {sizes or ''}".strip()
+        found.append(RankItem(operator, text, text, compile_id, launch=launch))
     return found
 
 
@@ -241,6 +241,27 @@ def executed_graphs(trace: Trace, record: int) -> list[RankItem]:
     order = payload.get("graph_execution_order") if isinstance(payload, dict) else None
     names = [name or "unknown" for name in execution_order(order if isinstance(order, list) else [])]
     return [RankItem(name, name, f"graph of {name}", name, record) for name in names]
+
+
+def opened(
+    trace: Trace, basis: Basis, left: int, right: int, a: RankItem | None, b: RankItem | None
+) -> tuple[list[RankItem], list[RankItem], str] | None:
+    """What is within items `a` of log `left` and `b` of log `right`, and where that is: the collectives that a step
+    launched, the graphs that ran. None for items that hold nothing."""
+    if basis == "launched":
+        step = min(_step(item) for item in (a, b) if item is not None)
+        ours, theirs = (
+            launched_in_step(trace, log, step) if item is not None and _step(item) == step else []
+            for log, item in ((left, a), (right, b))
+        )
+        return ours, theirs, f"step {step}"
+    if basis == "executed" and a is not None and b is not None and a.record is not None and b.record is not None:
+        return executed_graphs(trace, a.record), executed_graphs(trace, b.record), "the order in which graphs ran"
+    return None
+
+
+def _step(item: RankItem) -> int:
+    return int(item.place.split()[1])
 
 
 def operations(trace: Trace, record: int) -> list[RankItem]:

@@ -1,22 +1,21 @@
-"""The ranks of a trace: a row for each log, which ranks are alike in what, slow compiles."""
+"""The ranks of a trace: which are alike in what, where they begin to differ, slow compiles."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from statistics import median_low
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 from viewer.formats import format_ns
 from viewer.queries import sql
-from viewer.queries.memory_run import run_peaks
-from viewer.queries.rank_compare import Comparer, Kind, Split, alike, are_stages
-from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, is_wait, sequences
+from viewer.queries.rank_compare import Comparer, Kind, Split, alike, are_stages, at_index, split_strict
+from viewer.queries.rank_rows import RankRow, rank_rows
+from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, opened, sequences
 from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
@@ -25,6 +24,7 @@ SLOW_FACTOR = 2
 SLOW_BY_NS = 1_000_000_000
 MOST_SLOW = 200
 MOST_NAMED = 12
+_IN_ORDER: tuple[Aspect, ...] = ("compile_ids", "graphs", "caches", "tensors", "collectives", "times")
 TITLES: dict[Aspect, str] = {
     "collectives": "Collectives",
     "compile_ids": "Compiles",
@@ -33,44 +33,6 @@ TITLES: dict[Aspect, str] = {
     "caches": "Cache decisions",
     "times": "Time per compile",
 }
-
-
-@dataclass(frozen=True)
-class RankRow:
-    """One log."""
-
-    log: int
-    name: str
-    """The log's file name."""
-    rank: int | None
-    pid: int | None
-    torch: str | None
-    complete: bool | None
-    start_unix_ns: int | None
-    nth: int
-    """Which log of its rank it is, by time, from 1."""
-    of: int
-    compared: bool
-    """The last log of its rank: earlier ones are of runs that were started again."""
-    records: int
-    compiles: int
-    graphs: int
-    compile_ns: int | None
-    hits: int
-    misses: int
-    bypasses: int
-    collectives: int | None
-    """Compiled ones, waits left out; None: no wrapper or schedule is in the log."""
-    missing_waits: int | None
-    """Collectives of all graphs that have fewer waits than collectives, less their waits."""
-    graph_breaks: int
-    recompiles: int
-    steps: int | None
-    step_ns: int | None
-    """Median duration of its steps."""
-    peak_bytes: int | None
-    estimated_ns: float | None
-    """Inductor's estimate of one run of each graph."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +105,8 @@ class Ranks:
     missing: list[int]
     """Ranks without a log."""
     aspects: list[AspectRow]
+    first: AspectRow | None
+    """The aspect in which they differ at the earliest compile."""
     slow: list[SlowCompile]
     slow_left: int
     """Compiles with smaller differences, not listed."""
@@ -166,92 +130,28 @@ def _ranks(trace: Trace) -> Ranks:
     world = max((run.world_size for run in list_runs(trace) if run.world_size), default=None)
     slow = slow_compiles(trace, logs, names)
     aspects = _Aspects(trace, logs, names).rows(slow) if len(logs) > 1 else []
-    return Ranks(rows, logs, world, _missing(compared, world), aspects, slow[:MOST_SLOW], max(0, len(slow) - MOST_SLOW))
+    return Ranks(
+        rows, logs, world, _missing(compared, world), aspects, _earliest(trace, aspects), slow[:MOST_SLOW],
+        max(0, len(slow) - MOST_SLOW),
+    )  # fmt: skip
+
+
+def _earliest(trace: Trace, aspects: Sequence[AspectRow]) -> AspectRow | None:
+    """By the compile that the difference is in; of one compile what comes first in it."""
+    compiles = sequences(trace, "compile_ids")
+    found = []
+    for row in aspects:
+        if row.first is not None:
+            order = [item.compile_id for item in compiles.get(row.first.left, [])]
+            known = row.first.compile_id in order
+            found.append((order.index(row.first.compile_id) if known else len(order), _IN_ORDER.index(row.aspect), row))
+    return min(found, key=lambda one: one[:2])[2] if found else None
 
 
 def _missing(rows: Sequence[RankRow], world: int | None) -> list[int]:
     there = {row.rank for row in rows if row.rank is not None}
     count = min(max([world or 0, *(rank + 1 for rank in there)]), 1 << 16)
     return [rank for rank in range(count) if rank not in there] if there else []
-
-
-def rank_rows(trace: Trace) -> list[RankRow]:
-    """A row for each log, by rank and time; logs without a rank last."""
-    runs = list_runs(trace)
-    columns: dict[str, dict[int, Any]] = {
-        name: dict(sql.rows(trace, statement))
-        for name, statement in {
-            "records": "SELECT log, count(*) FROM records GROUP BY log",
-            "compiles": "SELECT log, count(*) FROM compiles GROUP BY log",
-            "compile_ns": "SELECT log, CAST(sum(duration_ns) AS BIGINT) FROM compiles GROUP BY log",
-            "graphs": "SELECT log, count(*) FROM graphs GROUP BY log",
-            "steps": "SELECT log, count(*) FROM steps GROUP BY log",
-            "step_ns": "SELECT log, CAST(median(end_ns - start_ns) AS BIGINT) FROM steps GROUP BY log",
-            "estimated_ns": "SELECT log, sum(estimated_ns) FROM rank_facts WHERE kind = 'tensors' GROUP BY log",
-        }.items()
-    }
-    counted = {
-        (log, kind): count
-        for log, kind, count in sql.rows(
-            trace,
-            "SELECT log, cache, count(*) FROM compiles GROUP BY log, cache"
-            " UNION ALL SELECT log, kind, count(*) FROM compile_events GROUP BY log, kind",
-        )
-    }
-    peaks: dict[int, int] = {}
-    for peak in run_peaks(trace) or ():
-        peaks[peak.log] = max(peak.live_bytes, peaks.get(peak.log, 0))
-    coded = {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM records WHERE event = 'inductor_output_code'")}
-    collectives = sequences(trace, "collectives")
-    recorded = {run.log for run in runs if run.level is not None}
-    rows = []
-    for run in runs:
-        log, items = run.log, collectives.get(run.log)
-        known = items is not None or log in coded
-        rows.append(
-            RankRow(
-                log=log, name=Path(run.path).name, rank=run.rank, pid=run.pid, torch=run.torch, complete=run.complete,
-                start_unix_ns=run.start_unix_ns, nth=1, of=1, compared=run.rank is not None and not run.forked,
-                records=columns["records"].get(log, 0), compiles=columns["compiles"].get(log, 0),
-                graphs=columns["graphs"].get(log, 0), compile_ns=columns["compile_ns"].get(log),
-                hits=counted.get((log, "hit"), 0), misses=counted.get((log, "miss"), 0),
-                bypasses=counted.get((log, "bypass"), 0),
-                collectives=sum(not is_wait(item) for item in items or ()) if known else None,
-                missing_waits=_missing_waits(items or []) if known else None,
-                graph_breaks=counted.get((log, "graph_break"), 0), recompiles=counted.get((log, "recompile"), 0),
-                steps=columns["steps"].get(log, 0) if log in recorded else None,
-                step_ns=columns["step_ns"].get(log), peak_bytes=peaks.get(log),
-                estimated_ns=columns["estimated_ns"].get(log),
-            )
-        )  # fmt: skip
-    return _told_apart(rows)
-
-
-def _missing_waits(items: Sequence[Any]) -> int:
-    balance: Counter[str] = Counter()
-    for item in items:
-        balance[item.place] += -1 if is_wait(item) else 1
-    return sum(max(0, count) for count in balance.values())
-
-
-def _told_apart(rows: Sequence[RankRow]) -> list[RankRow]:
-    """Several logs of one rank are of a program that was started again: the last that compiled is compared."""
-    by_rank: defaultdict[int | None, list[RankRow]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: (row.start_unix_ns or 0, row.log)):
-        by_rank[row.rank].append(row)
-    found = []
-    for rank in sorted(by_rank, key=lambda rank: (rank is None, rank or 0)):
-        same = by_rank[rank]
-        last = max(
-            (row for row in same if row.compared), key=lambda row: (row.compiles > 0, same.index(row)), default=None
-        )
-        found += [
-            replace(
-                row, nth=n if rank is not None else 1, of=len(same) if rank is not None else 1, compared=row is last
-            )
-            for n, row in enumerate(same, 1)
-        ]
-    return found
 
 
 def slow_compiles(trace: Trace, logs: Sequence[int], names: dict[int, int | None]) -> list[SlowCompile]:
@@ -337,16 +237,21 @@ class _Aspects:
     def difference(self, aspect: Aspect, basis: Basis, left: int, right: int, split: Split) -> FirstDifference:
         held = sequences(self.trace, basis)
         ours, theirs = held.get(left, []), held.get(right, [])
-        a = ours[split.left] if split.left < len(ours) else None
-        b = theirs[split.right] if split.right < len(theirs) else None
-        at, texts, ranks = a or b, (_told(a, split), _told(b, split)), (self.names[left], self.names[right])
-        return FirstDifference(
-            basis=basis, left=left, right=right, left_rank=ranks[0], right_rank=ranks[1],
+        a, b = at_index(ours, split.left), at_index(theirs, split.right)
+        kind, inside = split.kind, None
+        within = opened(self.trace, basis, left, right, a, b)
+        if within is not None:
+            ours, theirs, inside = within
+            split = split_strict(ours, theirs) or Split(0, 0, kind)
+            a, b = at_index(ours, split.left), at_index(theirs, split.right)
+        at = a or b
+        first = FirstDifference(
+            basis=basis, left=left, right=right, left_rank=self.names[left], right_rank=self.names[right],
             left_index=split.left, right_index=split.right, left_items=len(ours), right_items=len(theirs),
-            left_text=texts[0], right_text=texts[1], compile_id=at.compile_id if at else None,
-            kind=split.kind, text=_difference_text(basis, ranks, texts, at, split.left),
-            page=difference_page(aspect, left, right),
+            left_text=_told(a, split), right_text=_told(b, split), compile_id=at.compile_id if at else None,
+            kind=kind, text="", page=difference_page(aspect, left, right),
         )  # fmt: skip
+        return replace(first, text=_difference_text(basis, first, inside))
 
     def _times(self, slow: Sequence[SlowCompile]) -> AspectRow:
         late = [row for row in slow if row.is_slow]
@@ -377,15 +282,29 @@ def _told(item: RankItem | None, split: Split) -> str | None:
     return f"{item.text} {extra}" if extra else item.text
 
 
-def _difference_text(
-    basis: Basis, ranks: Sequence[int | None], texts: Sequence[str | None], at: RankItem | None, place: int
-) -> str:
-    where = f"{'step' if basis == 'launched' else 'item'} {place + 1:,}"
-    if at is not None and at.compile_id and basis == "collectives":
-        where = f"collective {place + 1:,}, in {at.place}"
+_THINGS: dict[Basis, str] = {
+    "compile_ids": "compile",
+    "caches": "decision",
+    "collectives": "collective",
+    "launched": "collective",
+    "graphs": "graph",
+    "executed": "call",
+    "tensors": "graph",
+}
+
+
+def _difference_text(basis: Basis, first: FirstDifference, inside: str | None) -> str:
+    ranks, texts = (first.left_rank, first.right_rank), (first.left_text, first.right_text)
+    if basis == "collectives":
+        inside = first.compile_id
+    where = f"{_THINGS[basis]} {first.left_index + 1:,}{f' in {inside}' if inside else ''}"
     if texts[0] == texts[1]:
         return f"{where}: {texts[0]} of rank {ranks[0]} and of rank {ranks[1]} are not the same"
-    sides = [f"rank {rank} has {text or 'no more'}" for rank, text in zip(ranks, texts, strict=True)]
+    counts = first.left_items, first.right_items
+    sides = [
+        f"rank {rank} has {text or ('no more' if count else 'none')}"
+        for rank, text, count in zip(ranks, texts, counts, strict=True)
+    ]
     return f"{where}: {', '.join(sides)}"
 
 
