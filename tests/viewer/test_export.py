@@ -132,5 +132,3 @@ def test_a_trace_is_not_written_over(trace: Trace) -> None:
             with pytest.raises(StepscopeError, match="is a file of the trace itself"):
                 export(trace, form, "storages", path, 0)
     assert trace.logs[0].path.read_bytes() == before
-    with pytest.raises(StepscopeError, match="not to standard output"):
-        export(trace, "csv", "storages", Path("-"))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -78,7 +79,7 @@ def ask(trace: Trace, statement: str, most: int = MOST_ROWS, seconds: float = SE
             described = cursor.description or []
     except duckdb.InterruptException:
         raise StepscopeError(f"This took longer than {seconds:g} s and was ended: ask for less.") from None
-    except (duckdb.Error, UnicodeError, RuntimeError) as error:
+    except (duckdb.Error, UnicodeError, TypeError) as error:
         raise StepscopeError(f"The statement failed: {_sentence(error)}") from None
     shown = [[_value(value) for value in row] for row in rows[:most]]
     return Answer([str(c[0]) for c in described], [str(c[1]) for c in described], shown, len(rows) > most)
@@ -96,7 +97,9 @@ def _limited(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None
 
 
 def _value(value: Any) -> Any:
-    """As JSON can say it without loss: whole numbers beyond 2**53 would be others in a browser."""
+    """As JSON can say it: whole numbers beyond 2**53 would be others in a browser."""
+    if isinstance(value, Decimal):
+        value = float(value)
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):

@@ -125,8 +125,8 @@ class Trace:
             return self.logs[log].data_path.open("rb")
         except OSError as error:
             raise StepscopeError(
-                f"{self.logs[log].path} cannot be read any more ({error.strerror or error}): headers and payloads stay in"
-                " the log; the index does not hold them."
+                f"{self.logs[log].path} cannot be read any more ({error.strerror or error}): headers and payloads are"
+                " in the log only, not in its index."
             ) from None
 
     def close(self) -> None:
