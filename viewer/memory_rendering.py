@@ -28,6 +28,7 @@ MOST_CELLS = 240
 MOST_REPORTED = 1500
 """Nodes of a curve in a report; columns of longer ones are cut."""
 _SHOWN_NAMES = 8
+_MAY_BE_UNKNOWN = ("allocated_bytes", "reserved_bytes", "mismatches")
 
 
 @dataclass(frozen=True)
@@ -127,22 +128,25 @@ def mini_points(shares: Sequence[float], width: float, height: float) -> str:
 
 
 def plot_memory(memory: GraphMemory) -> GraphMemory:
-    """What a plot is drawn from: without positions where the nodes are known; kernels stand in `plot_places`."""
+    """What a plot is drawn from: without positions where the nodes are known, without columns of which nothing is
+    known; kernels stand in `plot_places`."""
     nodes = memory.nodes
     if nodes is not None:
-        nodes = replace(nodes, kind=[], alloc_bytes=[], free_bytes=[], position=[], launched=[])
+        unknown = {name: [] for name in _MAY_BE_UNKNOWN if not any(getattr(nodes, name))}
+        nodes = replace(nodes, kind=[], alloc_bytes=[], free_bytes=[], position=[], launched=[], **unknown)
     return replace(memory, kernels={}, nodes=nodes, positions=None if nodes is not None else memory.positions)
 
 
 def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None) -> dict[str, Any]:
     """Kernel and line of each launch site; many sites share them, so each stands once and sites hold its index."""
     kernels: dict[str, int] = {}
-    lines: dict[SourceLine, int] = {}
+    lines: dict[str, int] = {}
     sites: dict[int, tuple[int, int | None]] = {}
     for memory in memories:
         for site, kernel in memory.kernels.items() if memory else ():
             line = sources.get(site)
-            place = None if line is None else lines.setdefault(line, len(lines))
+            text = line and f"{basename(line.file)}:{line.line}  {line.code}"
+            place = None if text is None else lines.setdefault(text, len(lines))
             sites[site] = (kernels.setdefault(kernel, len(kernels)), place)
     return {"kernels": list(kernels), "lines": list(lines), "sites": sites}
 

@@ -1,5 +1,5 @@
 // Curves of the memory pages without a screen: which series, which markers, what a point says.
-import { basename, formatNs } from "#js/format.js";
+import { formatNs } from "#js/format.js";
 
 const FAR = 4;
 
@@ -59,7 +59,7 @@ const known = (series) => series.filter(({ values }) => values.some((value) => v
 const peaks = (peak, key, name) => (peak?.snode_indices ?? []).map((index) => ({ index, key, name }));
 
 function where(kernel, source, otherwise) {
-  return [["", kernel ?? otherwise], ...(source ? [["", `${basename(source.file)}:${source.line}  ${source.code ?? ""}`]] : [])];
+  return [["", kernel ?? otherwise], ...(source ? [["", source]] : [])];
 }
 
 /** Series so far above the curves that matter that these would lie flat: they begin hidden. */

@@ -10,7 +10,7 @@ const memory = {
   nodes, label: "0/0 forward", call: { call: 0 }, base_bytes: 384,
   estimated_peak: { snode_indices: [1] }, measured_peak: { snode_indices: [1] },
 };
-const places = { kernels: ["extern_kernels.mm", "cpp_fused_mean_1"], lines: [{ file: "/home/model.py", line: 10, code: "x @ w" }], sites: { 7: [0, 0], 8: [1, null] } };
+const places = { kernels: ["extern_kernels.mm", "cpp_fused_mean_1"], lines: ["model.py:10  x @ w"], sites: { 7: [0, 0], 8: [1, null] } };
 
 test("series that nobody recorded are not there", () => {
   const plot = graphPlot(memory, places);

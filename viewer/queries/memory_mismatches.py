@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from viewer.queries import sql
 from viewer.queries.memory_growth import growth, left_behind
-from viewer.queries.memory_places import GraphPlaces, Schedule, graph_places, launches_of, schedule_of, subgraph_of
+from viewer.queries.memory_places import (
+    GraphPlaces,
+    Schedule,
+    graph_places,
+    kept,
+    launches_of,
+    schedule_of,
+    subgraph_of,
+)
 from viewer.queries.memory_recompute import recompute_detail, recompute_mismatches
 from viewer.queries.rows_of_memory import LifetimeMismatchRow
 from viewer.store.open import Trace
@@ -22,6 +31,7 @@ _MISMATCHES = """
     LEFT JOIN layout_storages s ON s.layout = m.layout AND s.storage = m.storage
     WHERE $1 IS NULL OR m.graph = $1 ORDER BY m.mismatch
 """
+_found: WeakKeyDictionary[Trace, dict[int | None, list[LifetimeMismatchRow]]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -34,7 +44,11 @@ class _Context:
 
 
 def lifetime_mismatches(trace: Trace, graph: int | None = None) -> list[LifetimeMismatchRow]:
-    """All of them, or those of one graph, in the order in which they were found."""
+    """All of them, or those of one graph, in the order in which they were found. Not to be changed."""
+    return kept(_found.setdefault(trace, {}), graph, lambda: _read(trace, graph))
+
+
+def _read(trace: Trace, graph: int | None) -> list[LifetimeMismatchRow]:
     contexts: dict[int, _Context] = {}
     result = []
     for row in sql.rows(trace, _MISMATCHES, [graph]):

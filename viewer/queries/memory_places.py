@@ -71,20 +71,24 @@ class GraphPlaces:
 _KEPT = 16
 """Graphs of an open trace whose places stay in memory."""
 _places: WeakKeyDictionary[Trace, dict[int, GraphPlaces]] = WeakKeyDictionary()
+_LONG_KEPT = 2
+"""Calls of an open trace whose launches stay in memory: those of one page."""
+_calls: WeakKeyDictionary[Trace, dict[int, MeasuredCall | None]] = WeakKeyDictionary()
+_launches: WeakKeyDictionary[Trace, dict[int, list[tuple[int, int, int]]]] = WeakKeyDictionary()
 _schedules: WeakKeyDictionary[Trace, dict[tuple[int, str | None], Schedule | None]] = WeakKeyDictionary()
 
 
 def graph_places(trace: Trace, graph: int) -> GraphPlaces:
-    return _kept(_places.setdefault(trace, {}), graph, lambda: _read_places(trace, graph))
+    return kept(_places.setdefault(trace, {}), graph, lambda: _read_places(trace, graph))
 
 
-def _kept(known: dict[K, V], key: K, read: Callable[[], V]) -> V:
-    """Several threads may read the same; each gets a whole one."""
+def kept(known: dict[K, V], key: K, read: Callable[[], V], most: int = _KEPT) -> V:
+    """What `read` gives, read once: several threads may, and each gets a whole one. Not to be changed."""
     try:
         return known[key]
     except KeyError:
         value = read()
-        if len(known) >= _KEPT:
+        if len(known) >= most:
             known.pop(next(iter(known)), None)
         known[key] = value
         return value
@@ -168,7 +172,7 @@ class Schedule:
 
 def schedule_of(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
     """Of a graph, or of one of its subgraphs; None: it was not recorded."""
-    return _kept(_schedules.setdefault(trace, {}), (graph, subgraph), lambda: _read_schedule(trace, graph, subgraph))
+    return kept(_schedules.setdefault(trace, {}), (graph, subgraph), lambda: _read_schedule(trace, graph, subgraph))
 
 
 def _read_schedule(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
@@ -233,6 +237,10 @@ _CALL = """
 
 
 def measured_call(trace: Trace, call: int) -> MeasuredCall | None:
+    return kept(_calls.setdefault(trace, {}), call, lambda: _read_call(trace, call))
+
+
+def _read_call(trace: Trace, call: int) -> MeasuredCall | None:
     row = sql.row(trace, _CALL, [call])
     return MeasuredCall(*row) if row else None
 
@@ -261,9 +269,10 @@ def highest_call(trace: Trace, graph: int, functions: Sequence[str]) -> int | No
 
 
 def launches_of(trace: Trace, call: int) -> list[tuple[int, int, int]]:
-    """(launch, site, start) of a call's own launches: the index is the position."""
-    found: list[Any] = sql.rows(
-        trace, "SELECT launch, site, start_ns FROM launches WHERE call = ? ORDER BY launch", [call]
+    """(launch, site, start) of a call's own launches: the index is the position. Not to be changed."""
+    statement = "SELECT launch, site, start_ns FROM launches WHERE call = ? ORDER BY launch"
+    found: list[Any] = kept(
+        _launches.setdefault(trace, {}), call, lambda: sql.rows(trace, statement, [call]), _LONG_KEPT
     )
     return found
 
