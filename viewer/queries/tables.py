@@ -110,7 +110,9 @@ def _value(value: Any) -> Any:
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0]
+    # What a file system of Python raises comes with its traceback; the error itself is the last line.
+    lines = str(error).strip().split("\n")
+    text = lines[-1 if lines[0].endswith("Traceback (most recent call last):") else 0]
     return text.rpartition(" Error: ")[2][:300]
 
 
