@@ -19,6 +19,7 @@ _LARGEST_OFFSET_S = 15 * 3600
 _SEARCHED_BYTES = 1 << 22
 _STAMP = re.compile(rb"(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)")
 STAMP_BYTES = 13
+_LATEST_US = 2**53
 
 
 class Clock:
@@ -69,13 +70,25 @@ def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> Clock:
         if unix_ns is not None and offset_s is not None and abs(offset_s) <= _LARGEST_OFFSET_S:
             return Clock(unix_ns + DAY_S * 10**9, offset_s)
     span = _first_payload(data, b'{"chromium_event"')
-    stamp = span[1].get("ts") if span is not None else None
-    if span is not None and isinstance(stamp, (int, float)) and 0 < stamp < 2**53:
-        unix_ns = int(stamp * 1000)
+    unix_ns = unix_ns_of(span[1].get("ts")) if span is not None else None
+    if span is not None and unix_ns:
         shown_ns = Clock(unix_ns + DAY_S * 10**9, None).time_ns(span[0])
         if shown_ns is not None:
             return Clock(unix_ns + DAY_S * 10**9, _utc_offset(shown_ns, unix_ns))
     return Clock(mtime_ns + DAY_S * 10**9, None)
+
+
+def unix_ns_of(stamp_us: Any) -> int | None:
+    """Nanoseconds of a chromium event's time stamp, a number of microseconds; None for what is none.
+
+    They are whole numbers: the product of a float and 1000 is off by up to 128 ns.
+    """
+    if type(stamp_us) is int:
+        return stamp_us * 1000 if 0 <= stamp_us < _LATEST_US else None
+    if type(stamp_us) is not float or not 0 <= stamp_us < _LATEST_US:
+        return None
+    whole_us = int(stamp_us)
+    return whole_us * 1000 + round((stamp_us - whole_us) * 1000)
 
 
 def _first_payload(data: bytes | mmap.mmap, marker: bytes) -> tuple[tuple[bytes, ...], dict[str, Any]] | None:

@@ -13,7 +13,20 @@ from viewer.ingest.torch_text import Cause, UserFrame, failure
 _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
 _CACHE_ORDER = ("bypass", "miss", "hit")
 
+_KEPT = frozenset(
+    [
+        "co_name",
+        "co_filename",
+        "co_firstlineno",
+        "fail_type",
+        "has_guarded_code",
+        "config_suppress_errors",
+        "start_time_us",
+    ]
+)
 Stack = list[UserFrame]
+Frame = tuple[str, str, int | None]
+"""(function, file, line) of a compiled function."""
 
 
 @dataclass(slots=True)
@@ -29,6 +42,7 @@ class Compile:
     last_attempt: int = 0
     started: bool = False
     metrics: dict[str, Any] = field(default_factory=dict)
+    """`_KEPT` of them."""
     metrics_records: list[int] = field(default_factory=list)
     metrics_duration_ns: int | None = None
     span_start_ns: int | None = None
@@ -52,7 +66,7 @@ class Compile:
         """Metrics of a forward (which name the frame) or of a backward compile."""
         self.metrics_records.append(record)
         if "fail_type" in metrics and (metrics.get("co_name") or metrics.get("fail_type") or not self.metrics):
-            self.metrics = metrics
+            self.metrics = {name: value for name, value in metrics.items() if name in _KEPT}
         reasons = metrics.get("restart_reasons")
         self.restart_reasons += [r for r in reasons if isinstance(r, str)] if isinstance(reasons, list) else []
         duration_ns = duration_of(metrics)
@@ -73,6 +87,11 @@ class Compile:
         limit = bool(_LIMIT.search(reason))
         cause = failure(kind, reason, frame)
         self.events.append(("recompile_limit" if limit else "compile_failure", record, cause))
+
+    def frame(self) -> Frame | None:
+        """The compiled function, where the metrics name it."""
+        function, file = text(self.metrics.get("co_name")), text(self.metrics.get("co_filename"))
+        return (function, file, int64(self.metrics.get("co_firstlineno"))) if function and file else None
 
     def reasons(self, kind: str) -> list[Cause]:
         return [cause for event, _, cause in self.events if event == kind]
@@ -115,8 +134,8 @@ def duration_of(metrics: dict[str, Any]) -> int | None:
     return int(seconds * 1e9) if isinstance(seconds, (int, float)) and 0 <= seconds < 2**32 else None
 
 
-def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: tuple[str, str, int | None] | None) -> None:
-    """The rows of `compile`; `frame` is (function, file, line) of the compiled function."""
+def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None) -> None:
+    """The rows of `compile`, of the function `frame`."""
     if compile.error is not None and not compile.reasons("compile_failure"):
         compile.events.append(("compile_failure", compile.error_record, compile.error))
     if compile.skipped_at_a_break():
@@ -145,7 +164,7 @@ def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: tuple[str, st
         )  # fmt: skip
 
 
-def frame_label(frame: tuple[str, str, int | None] | None) -> str | None:
+def frame_label(frame: Frame | None) -> str | None:
     if frame is None:
         return None
     function, file, line = frame

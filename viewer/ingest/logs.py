@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -78,8 +78,7 @@ def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str]) ->
     try:
         with _mapped(source) as data:
             log.clock = clock_of(data, source.mtime_ns)
-            for record in read_records(data, damage, log.clock):
-                _take(log, record, rows, unknown)
+            _take_records(log, read_records(data, damage, log.clock), rows, unknown)
     except OSError as error:
         damage.add("not_read", error.strerror or str(error))
     if not log.records and not damage.counts["not_read"]:
@@ -98,19 +97,22 @@ def _mapped(source: Source) -> Iterator[mmap.mmap]:
             yield data
 
 
-def _take(log: _Log, record: LogRecord, rows: Rows, unknown: Counter[str]) -> None:
-    record.record = rows.new_id("records")
-    if log.first_time_ns is None:
-        log.first_time_ns = record.time_ns
-    log.records += 1
-    _check_origin(log, record)
-    if record.event not in KNOWN_EVENTS:
-        unknown[record.event[:100]] += 1
-    _add_record(rows, log.number, record)
-    log.torch.read(record)
-    log.ranks.read(record)
-    if record.event == "artifact" and (record.name or "").startswith(ARTIFACT_PREFIX):
-        log.runtime.read(record)
+def _take_records(log: _Log, records: Iterable[LogRecord], rows: Rows, unknown: Counter[str]) -> None:
+    for record in records:
+        record.record = rows.new_id("records")
+        if not log.records:
+            log.pid, log.first_time_ns = record.pid, record.time_ns
+        log.records += 1
+        if record.pid != log.pid or record.envelope:
+            _check_origin(log, record)
+        if record.event not in KNOWN_EVENTS:
+            unknown[record.event[:100]] += 1
+        _add_record(rows, log.number, record)
+        log.torch.read(record)
+        if record.event == "artifact" and (record.name or "").startswith(ARTIFACT_PREFIX):
+            log.runtime.read(record)
+        elif record.event != "chromium_event":
+            log.ranks.read(record)
 
 
 def _check_origin(log: _Log, record: LogRecord) -> None:
@@ -128,13 +130,14 @@ def _check_origin(log: _Log, record: LogRecord) -> None:
 
 
 def _add_record(rows: Rows, log: int, record: LogRecord) -> None:
-    place, payload = record.place, record.payload is not None
-    value = record.value if isinstance(record.value, dict) else {}
-    name = text(value.get("name")) or text(value.get("filename"))
+    line, start, header_end, payload_start, _ = record.place
+    payload = (None, None) if record.payload is None else (payload_start, record.payload_bytes)
+    name, encoding, value = record.name, None, record.value
+    if value and type(value) is dict:
+        name, encoding = name or text(value.get("filename")), text(value.get("encoding"))
     rows.add(
-        "records", record.record, log, place.line, place.start, place.header_end - place.start,
-        place.payload_start if payload else None, record.payload_bytes if payload else None,
-        record.time_ns, record.pid, record.source, record.event, name, text(value.get("encoding")),
+        "records", record.record, log, line, start, header_end - start, *payload,
+        record.time_ns, record.pid, record.source, record.event, name, encoding,
         record.compile_id, record.attempt, record.crlf,
     )  # fmt: skip
 

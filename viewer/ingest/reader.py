@@ -162,11 +162,11 @@ class _Reader:
         if origin is None:
             return None
         try:
-            header = _content(origin, orjson.loads(piece[json_start:stop]))
+            content = _content(orjson.loads(piece[json_start:stop]))
         except orjson.JSONDecodeError:
             return None
-        ids = _ids(header.envelope) if header is not None else None
-        return None if header is None or ids is None else _Header(*header[:6], *ids)
+        ids = _ids(content[3]) if content is not None else None
+        return None if content is None or ids is None else _Header(*(*origin, *content, *ids))
 
     def _origin(self, piece: bytes, start: int, fraction_end: int, json_start: int, stop: int) -> _Origin | None:
         """What stands between time stamp and JSON."""
@@ -216,18 +216,18 @@ class _Reader:
     def _read_header(self, record: LogRecord, text: bytes, last: bool) -> bool:
         place = record.place
         try:
-            header = _content((record.pid, record.source), lenient_json.loads(text))
+            content = _content(lenient_json.loads(text))
         except ValueError:
-            header = None
-        if header is None:
+            content = None
+        if content is None:
             torn = last and place.payload_start == place.end
             self._damage.add("truncated" if torn else "broken_header", text, place.line, place.start)
             record.sound = False
             return False
         if not _is_utf8(text):
             self._damage.add("not_utf8", text, place.line, place.start)
-        record.event, record.value, record.name, record.envelope = header[2:6]
-        ids = _ids(header.envelope)
+        record.event, record.value, record.name, record.envelope = content
+        ids = _ids(record.envelope)
         if ids is None:
             self._damage.add("absurd_value", text, place.line, place.start)
         else:
@@ -264,8 +264,8 @@ def _source(header: Sequence[bytes]) -> str:
     return f"{header[8].decode('utf-8', 'replace')}:{header[9].decode()}"
 
 
-def _content(origin: _Origin, header: Any) -> _Header | None:
-    """What a header's JSON says, without its ids; None when it names no event."""
+def _content(header: Any) -> tuple[str, Any, str | None, dict[str, Any]] | None:
+    """Event, value, name and envelope in a header's JSON; None when it names no event."""
     if type(header) is not dict:
         return None
     for event in header:
@@ -275,7 +275,7 @@ def _content(origin: _Origin, header: Any) -> _Header | None:
         return None
     value = header.pop(event)
     name = value.get("name") if type(value) is dict else None
-    return _Header(*origin, event, value, name if type(name) is str else None, header, None, None)
+    return event, value, name if type(name) is str else None, header
 
 
 def _ids(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:

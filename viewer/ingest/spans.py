@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from viewer.ingest.clock import unix_ns_of
 from viewer.ingest.lenient_json import dumps, int64, text
 
-_LATEST_US = 2**53
 _DEEPEST = 1000
 _LONGEST_ARGUMENT = 200
 
@@ -25,6 +25,7 @@ class Span:
 @dataclass(slots=True)
 class _Open:
     name: str
+    depth: int
     start_ns: int
     compile_id: str | None
     inner_ns: int = 0
@@ -43,14 +44,13 @@ class Spans:
 
     def read(self, event: dict[str, Any]) -> Span | None:
         """The span that `event` ends, if it ends one."""
-        phase, stamp, name = event.get("ph"), event.get("ts"), text(event.get("name"))
-        thread = int64(event.get("tid")) or 0
-        if name is None or not isinstance(stamp, (int, float)) or not 0 <= stamp < _LATEST_US:
+        name, stamp_ns = event.get("name"), unix_ns_of(event.get("ts"))
+        if type(name) is not str or stamp_ns is None:
             return None
-        stamp_ns = int(stamp * 1000)
+        phase, thread = event.get("ph"), int64(event.get("tid")) or 0
         stack = self._open[thread]
         if phase == "B" and len(stack) < _DEEPEST:
-            stack.append(_Open(name, stamp_ns, _compile_id(event)))
+            stack.append(_Open(name, len(stack), stamp_ns, _compile_id(event)))
         elif phase == "E":
             return self._end(stack, name, stamp_ns, thread, event)
         elif phase in ("i", "I"):
@@ -61,26 +61,31 @@ class Spans:
     def finish(self) -> None:
         """What is still open has no end."""
         for thread, stack in self._open.items():
-            self._never_ended(thread, stack, 0)
+            self._never_ended(thread, stack)
 
     def _end(self, stack: list[_Open], name: str, end_ns: int, thread: int, event: dict[str, Any]) -> Span | None:
-        depth = next((i for i in range(len(stack) - 1, -1, -1) if stack[i].name == name), None)
-        if depth is None:
+        place = len(stack) - 1
+        while place >= 0 and stack[place].name != name:
+            place -= 1
+        if place < 0:
             return None
-        self._never_ended(thread, stack, depth + 1)
-        begun = stack.pop()
+        # Spans of other threads bear the number of the main one: one that began later may still go on.
+        begun = stack.pop(place)
+        if place == 0:
+            self._never_ended(thread, stack)
         duration_ns = max(0, end_ns - begun.start_ns)
-        if stack:
-            stack[-1].inner_ns += duration_ns
+        if place:
+            stack[place - 1].inner_ns += duration_ns
         span = Span(name, _compile_id(event), begun.start_ns, duration_ns)
         self_ns = max(0, duration_ns - begun.inner_ns)
-        self.rows.append((self._log, name, span.compile_id, thread, depth, span.start_ns, duration_ns, self_ns))
+        self.rows.append((self._log, name, span.compile_id, thread, begun.depth, span.start_ns, duration_ns, self_ns))
         return span
 
-    def _never_ended(self, thread: int, stack: list[_Open], first: int) -> None:
-        for depth, one in enumerate(stack[first:], first):
-            self.marks.append((self._log, one.name, one.compile_id, thread, depth, one.start_ns, "unfinished", None))
-        del stack[first:]
+    def _never_ended(self, thread: int, stack: list[_Open]) -> None:
+        for one in stack:
+            mark = self._log, one.name, one.compile_id, thread, one.depth, one.start_ns, "unfinished", None
+            self.marks.append(mark)
+        stack.clear()
 
 
 def _compile_id(event: dict[str, Any]) -> str | None:

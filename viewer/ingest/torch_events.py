@@ -8,7 +8,7 @@ from typing import Any
 
 from viewer.ingest import torch_text
 from viewer.ingest.compile_facts import CompileFacts, cache_of
-from viewer.ingest.compile_rows import Compile, Stack, add_compile
+from viewer.ingest.compile_rows import Compile, Frame, Stack, add_compile
 from viewer.ingest.damage import Damage
 from viewer.ingest.lenient_json import int64, loads, text
 from viewer.ingest.reader import LogRecord
@@ -55,7 +55,6 @@ class TorchEvents:
             "compilation_metrics": self._metrics,
             "bwd_compilation_metrics": self._metrics,
             "aot_autograd_backward_compilation_metrics": self._metrics,
-            "chromium_event": self._chromium_event,
             "inductor_output_code": self._output_code,
         }
         self._artifacts: Mapping[str, Callable[[LogRecord], None]] = {
@@ -71,7 +70,11 @@ class TorchEvents:
         """Take what a page needs from one record; wrong shapes are counted, never raised."""
         if record.compile_id is not None:
             compile = self._compile(record)
-            compile.last_attempt = max(compile.last_attempt, record.attempt or 0)
+            if record.attempt and record.attempt > compile.last_attempt:
+                compile.last_attempt = record.attempt
+        if record.event == "chromium_event":
+            self._chromium_event(record)
+            return
         self.facts.read(record)
         reader: Callable[[LogRecord], None] | None
         if record.event == "artifact":
@@ -84,6 +87,7 @@ class TorchEvents:
     def finish(self, inherited: Iterable[StringTable] = ()) -> None:
         """Add the rows of all compiles and spans."""
         tables = [self.strings, *inherited]
+        named = self._named_frames()
         for compile in self.compiles.values():
             stack = _resolve(compile, tables)
             caller = torch_text.caller_of(stack)
@@ -95,21 +99,22 @@ class TorchEvents:
                     for reason in compile.restart_reasons
                     if torch_text.may_be_graph_break(reason)
                 ]
-            add_compile(self.rows, compile, stack, self._frame(compile, stack))
+            add_compile(self.rows, compile, stack, _frame(compile, stack, named))
         self.facts.finish(lambda file: _file_name(file, tables))
         self.spans.finish()
         self.rows.extend("strings", ((self.log, number, name) for number, name in self.strings.items()))
         self.rows.extend("spans", self.spans.rows)
         self.rows.extend("span_marks", self.spans.marks)
 
-    def _frame(self, compile: Compile, stack: Stack) -> tuple[str, str, int | None] | None:
-        """Function, file and line of the compiled function; a compile that was refused has those of its frame."""
-        prefix = compile.compile_id.rsplit("/", 1)[0] + "/"
-        for other in (compile, *(c for c in self.compiles.values() if c.compile_id.startswith(prefix))):
-            function, file = text(other.metrics.get("co_name")), text(other.metrics.get("co_filename"))
-            if function and file:
-                return function, file, int64(other.metrics.get("co_firstlineno"))
-        return (stack[-1].function, stack[-1].file, stack[-1].line) if stack else None
+    def _named_frames(self) -> dict[str, Frame]:
+        """The begin of a compile id, up to a slash -> the function of the first such compile whose metrics name it."""
+        named: dict[str, Frame] = {}
+        for compile in self.compiles.values():
+            frame, prefix = compile.frame(), compile.compile_id
+            while frame is not None and "/" in prefix:
+                prefix = prefix.rpartition("/")[0]
+                named.setdefault(prefix, frame)
+        return named
 
     def _compile(self, record: LogRecord) -> Compile:
         assert record.compile_id is not None
@@ -219,6 +224,14 @@ class TorchEvents:
 
     def _absurd(self, record: LogRecord, rule: str) -> None:
         self.damage.add("absurd_value", f"{record.event}: {rule}", record.place.line, record.place.start)
+
+
+def _frame(compile: Compile, stack: Stack, named: Mapping[str, Frame]) -> Frame | None:
+    """The compiled function; a compile that was refused has that of its frame."""
+    found = compile.frame() or named.get(compile.compile_id.rpartition("/")[0] or compile.compile_id)
+    if found is None and stack:
+        return stack[-1].function, stack[-1].file, stack[-1].line
+    return found
 
 
 def _raw_frame(frame: dict[str, Any]) -> tuple[object, int | None, str, str]:
