@@ -155,7 +155,8 @@ def _shown(trace: Trace, request: Request, stages: Sequence[Stage]) -> tuple[str
     if not stage.graphs:
         return stage.name, None
     last = max(graph.attempt for graph in stage.graphs)
-    graph = next(g for g in stage.graphs if g.record == record or (record is None and g.attempt == last))
+    in_last = sorted((g for g in stage.graphs if g.attempt == last), key=lambda g: "before" in g.label)
+    graph = next((g for g in stage.graphs if g.record == record), in_last[0])
     view = record_view(trace, graph.record)
     return stage.name, None if view is None else StageShown(stage.name, graph, view)
 

@@ -1,6 +1,6 @@
 // Three panes side by side: a click on a line lights up what belongs to it in all of them.
 import { h, isTyping } from "#js/dom.js";
-import { slugOf } from "#js/format.js";
+import { plural, slugOf } from "#js/format.js";
 import { PANES, across, firstOf, groupAt, linkedLines, nameOf, parseLine, step } from "#js/provenance_model.js";
 
 const { map, kernels, line: wanted } = JSON.parse(document.getElementById("provenance-data").textContent);
@@ -70,9 +70,9 @@ function describe(at, group) {
     return;
   }
   const rows = group.kernels.map((number) => kernelRow(kernels[number]));
-  const counts = [["pre", "pre-grad"], ["post", "post-grad"]].map(([pane, name]) => `${group[pane].length} ${name}`);
+  const counts = [plural(group.pre.length, "pre-grad line"), plural(group.post.length, "post-grad line")];
   related.replaceChildren(
-    h("span", { class: "dim" }, `${counts.join(" and ")} lines, ${group.kernels.length} launches`),
+    h("span", { class: "dim" }, [...counts, plural(rows.length, "launch")].join(", ")),
     h("ul", {}, ...rows),
   );
 }
@@ -84,7 +84,7 @@ function kernelRow(kernel) {
     row.append(
       " · ",
       h("a", { href: `/graphs/${kernel.graph}?site=${kernel.site}#site${kernel.local_site}` }, `launch site ${kernel.local_site}`),
-      ` · ${kernel.launches.toLocaleString("en")} launches · `,
+      ` · ${plural(kernel.launches, "launch")} · `,
       h("a", { href: `/kernels/${slugOf(name)}` }, "kernel"),
     );
   } else row.append(h("span", { class: "dim", title: "this log holds no launches of it" }, " · launches –"));

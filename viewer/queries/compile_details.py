@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from viewer.ingest.torch_text import UserFrame, caller_of
 from viewer.queries import sql
 from viewer.queries.artifacts import header_json
 from viewer.queries.rows import CompileDetail, RecordRow, SourceLine
@@ -91,27 +92,31 @@ def shape_facts(trace: Trace, rows: Sequence[RecordRow]) -> tuple[list[ShapeFact
     return [_shape(row, value, names) for row, value in found], len(wanted)
 
 
-def _frames(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The user's stack, innermost first."""
+def _frames(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """The stack of the program, else all of it, outermost first."""
     stack = value.get("user_stack") or value.get("stack")
-    yield from (frame for frame in (stack[::-1] if isinstance(stack, list) else ()) if isinstance(frame, dict))
+    return [frame for frame in (stack if isinstance(stack, list) else ()) if isinstance(frame, dict)]
 
 
-def _shape(row: RecordRow, value: dict[str, Any], names: Any) -> ShapeFact:
+def _shape(row: RecordRow, value: dict[str, Any], names: Mapping[int, str]) -> ShapeFact:
     kind, subject, held, value_range = _SHAPES[row.event]
 
     def text(name: str) -> str:
         item = value.get(name)
         return ", ".join(map(str, item)) if isinstance(item, list) else "" if item is None else str(item)
 
-    frame = next(_frames(value), None)
-    where = None
-    if frame is not None and isinstance(frame.get("line"), int):
-        file = frame.get("filename")
-        name = names.get(file, f"<file {file}>") if isinstance(file, int) else str(file)
-        where = SourceLine(name, frame["line"], str(frame.get("name") or ""), str(frame.get("loc") or ""))
     source = text("source") or text("sources")
+    caller = caller_of([_frame(frame, names) for frame in _frames(value)])
+    where = SourceLine(caller.file, caller.line, caller.function, caller.code) if caller else None
     return ShapeFact(kind, text(subject), source, text(held), text(value_range), text("reason"), where, row.record)
+
+
+def _frame(frame: dict[str, Any], names: Mapping[int, str]) -> UserFrame:
+    file, line = frame.get("filename"), frame.get("line")
+    name = names.get(file, f"<file {file}>") if isinstance(file, int) else str(file)
+    return UserFrame(
+        name, line if isinstance(line, int) else 0, str(frame.get("name") or ""), str(frame.get("loc") or "")
+    )
 
 
 def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CacheLookup]:

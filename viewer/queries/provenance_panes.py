@@ -19,7 +19,6 @@ PANES = ("pre", "post", "code")
 LONGEST_PANE = 600_000
 """Characters; what stands further down is not shown, and not linked."""
 _POST_GRAD = ("inductor_post_grad_graph", "after_post_grad_graph", "before_post_grad_graph")
-_NO_GRAPH = "the log holds no {} graph of this compile"
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,9 @@ def provenance_panes(trace: Trace, detail: CompileDetail, unit: Unit) -> Provena
     """The three texts of one run of Inductor, and the map between their lines."""
     records = {"pre": unit.pre_grad, "post": _first(unit, _POST_GRAD), "code": unit.records.get("inductor_output_code")}
     panes = [_pane(trace, name, records[name], unit) for name in PANES]
-    facts = _facts(trace, unit, *(pane.text or "" for pane in panes))
-    launches = facts.code.launches
     sites = _sites(trace, records["code"])
+    facts = _facts(trace, unit, [row[-1] for row in sites], *(pane.text or "" for pane in panes))
+    launches = facts.code.launches
     kernels = [_place(kernel, first, last, sites, facts) for kernel, first, last in launches]
     if not any(facts.kernel_to_post.get(kernel) for kernel, _, _ in launches):
         _from_sites(trace, facts, kernels)
@@ -127,7 +126,7 @@ def _why_missing(name: str, unit: Unit) -> str:
     return "This log does not hold it: older versions of PyTorch write it only when provenance is tracked."
 
 
-def _facts(trace: Trace, unit: Unit, pre: str, post: str, code: str) -> _Facts:
+def _facts(trace: Trace, unit: Unit, launched: Sequence[str], pre: str, post: str, code: str) -> _Facts:
     def held(kind: str) -> Any:
         row = unit.records.get(kind)
         try:
@@ -139,11 +138,11 @@ def _facts(trace: Trace, unit: Unit, pre: str, post: str, code: str) -> _Facts:
     kernel_to_post = mappings.kernel_to_post or lines.names(held("inductor_triton_kernel_to_post_grad_nodes"))
     post_to_pre = mappings.post_to_pre or lines.post_to_pre(held("inductor_post_to_pre_grad_nodes"))
     sources = lines.kernel_sources(held("inductor_provenance_tracking_kernel_stack_traces"))
-    text = lines.code_lines(code, [*kernel_to_post, *sources])
+    text = lines.code_lines(code, [*kernel_to_post, *sources, *launched])
     facts = _Facts(
         lines.graph_lines(pre), lines.graph_lines(post), text, dict(kernel_to_post), post_to_pre, sources,
         "PyTorch's map of kernels and nodes" if kernel_to_post else "",
-        "PyTorch's map of nodes" if post_to_pre else "",
+        "PyTorch's map of nodes, and where it names none by the line of the program" if post_to_pre else "",
     )  # fmt: skip
     if not kernel_to_post and text.nodes:
         facts.kernel_to_post, facts.code_to_post_by = dict(text.nodes), "the graph fragments in the generated code"
@@ -153,12 +152,13 @@ def _facts(trace: Trace, unit: Unit, pre: str, post: str, code: str) -> _Facts:
 
 
 def _sites(trace: Trace, code: RecordRow | None) -> list[sql.Row]:
-    """Launch sites of the graph that this code is: (line, graph, site, its number in the graph, launches)."""
+    """Launch sites of the graph that this code is: (line, graph, site, its number in the graph, launches, kernel)."""
     if code is None:
         return []
     return sql.rows(
         trace,
-        "SELECT s.line, s.graph, s.site, s.local_site, (SELECT count(*) FROM launches l WHERE l.site = s.site)"
+        "SELECT s.line, s.graph, s.site, s.local_site, (SELECT count(*) FROM launches l WHERE l.site = s.site),"
+        " s.kernel"
         " FROM sites s JOIN graphs g ON g.graph = s.graph WHERE g.output_code = ? ORDER BY s.line",
         [code.record],
     )
@@ -167,7 +167,7 @@ def _sites(trace: Trace, code: RecordRow | None) -> list[sql.Row]:
 def _place(kernel: str, first: int, last: int, sites: Sequence[sql.Row], facts: _Facts) -> KernelPlace:
     found = next((row for row in sites if first <= row[0] <= last), None)
     sources = facts.kernel_sources.get(kernel) or facts.kernel_sources.get(lines.base_name(kernel), [])
-    graph, site, local_site, launches = found[1:] if found else (None, None, None, None)
+    graph, site, local_site, launches = found[1:5] if found else (None, None, None, None)
     return KernelPlace(kernel, found[0] if found else last, graph, site, local_site, launches, sources)
 
 
@@ -258,21 +258,20 @@ def _post_lines(facts: _Facts, kernel: str) -> list[int]:
 
 
 def _pre_of_post(facts: _Facts) -> dict[int, list[int]]:
-    if facts.post_to_pre:
-        joined = {
-            facts.post.line_of[node]: [facts.pre.line_of[name] for name in before if name in facts.pre.line_of]
-            for node, before in facts.post_to_pre.items()
-            if node in facts.post.line_of
-        }
-        return {line: found for line, found in joined.items() if found}
+    """By nodes; a node that no record names goes by its line of the program."""
     by_place: defaultdict[lines.Place, list[int]] = defaultdict(list)
     for number, line in facts.pre.source_of.items():
         by_place[line.file, line.line].append(number)
-    return {
+    found = {
         number: by_place[line.file, line.line]
         for number, line in facts.post.source_of.items()
         if (line.file, line.line) in by_place
     }
+    for node, before in facts.post_to_pre.items():
+        known = [facts.pre.line_of[name] for name in before if name in facts.pre.line_of]
+        if known and node in facts.post.line_of:
+            found[facts.post.line_of[node]] = known
+    return found
 
 
 def _code_of_kernel(code: CodeText, kernel: str, first: int, last: int) -> list[int]:
