@@ -541,7 +541,7 @@ def test_compiles_and_caches_of_real_ranks() -> None:
     ]
     with open_trace(folder) as trace:
         found, findings = ranks(trace), {row.evidence["aspect"]: row for row in found_in(trace)}
-        by_aspect = {row.aspect: row for row in found.aspects}
+        by_aspect = {str(row.aspect): row for row in found.aspects}
         shown = {aspect: rank_difference(trace, aspect, 1, 3) for aspect in ("compile_ids", "caches")}
     assert {aspect: row.severity for aspect, row in findings.items()} == dict.fromkeys(
         ["compile_ids", "graphs", "caches", "times"], "warning"

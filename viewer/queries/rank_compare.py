@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from viewer.queries import rank_sequences, sql
-from viewer.queries.rank_sequences import Basis, RankItem, is_wait, sequences
+from viewer.queries.rank_sequences import Basis, RankItem, Whole, is_wait, sequence, wholes
 from viewer.store.open import Trace
 
 Kind = Literal["differs", "ends", "order", "size", "group", "waits", "cut"]
@@ -34,24 +34,41 @@ class Comparer:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.complete: dict[int, bool | None] = dict(sql.rows(trace, "SELECT log, complete FROM logs"))
+        self.wholes = wholes(trace)
         self._programs: dict[int, Hashable] | None = None
         self._wrappers: dict[int, Counter[str]] | None = None
 
     def programs(self) -> dict[int, Hashable]:
         """log -> what it compiled first: the frame, and a digest of its graph as Dynamo traced it."""
         if self._programs is None:
-            graphs = {
-                log: next((item.value for item in items if item.text.endswith("Dynamo graph")), None)
-                for log, items in sequences(self.trace, "graphs").items()
-            }
+            graphs = dict(
+                sql.rows(
+                    self.trace,
+                    "SELECT log, arg_min(digest, record) FROM rank_facts WHERE stage = 'dynamo_output_graph'"
+                    " GROUP BY log",
+                )
+            )
             frames = sql.rows(self.trace, "SELECT log, arg_min(frame, compile) FROM compiles GROUP BY log")
             self._programs = {log: (frame, graphs.get(log)) for log, frame in frames}
         return self._programs
 
+    def groups(self, basis: Basis, logs: Sequence[int]) -> list[list[int]]:
+        """Logs that are alike, the largest group first; of equal ones that with the first log."""
+        digests = self.wholes[basis]
+        same: dict[Whole | None, list[int]] = {}
+        for log in logs:
+            same.setdefault(digests.get(log), []).append(log)
+        first = {members[0]: members for members in same.values()}
+        found = alike(list(first), lambda a, b: self.split(basis, a, b) is not None)
+        merged = [sorted((log for one in group for log in first[one]), key=logs.index) for group in found]
+        return sorted(merged, key=lambda group: -len(group))
+
     def split(self, basis: Basis, left: int, right: int) -> Split | None:
         """Where logs `left` and `right` begin to differ; None: alike, as far as both are known."""
-        held = sequences(self.trace, basis)
-        sides = held.get(left, []), held.get(right, [])
+        digests = self.wholes[basis]
+        if digests.get(left) == digests.get(right):
+            return None
+        sides = sequence(self.trace, basis, left), sequence(self.trace, basis, right)
         if basis in _KEYED:
             return split_keyed(*sides)
         programs = self.programs()
@@ -197,7 +214,7 @@ def split_shared_groups(left: Sequence[RankItem], right: Sequence[RankItem]) -> 
 
 
 def alike(logs: Sequence[int], differ: Callable[[int, int], bool]) -> list[list[int]]:
-    """Groups of logs that are alike, the largest first; of equal ones that with the first log."""
+    """Each log with the first group from whose first log it does not differ."""
     groups: list[list[int]] = []
     for log in logs:
         own = next((group for group in groups if not differ(group[0], log)), None)
@@ -205,7 +222,7 @@ def alike(logs: Sequence[int], differ: Callable[[int, int], bool]) -> list[list[
             groups.append([log])
         else:
             own.append(log)
-    return sorted(groups, key=lambda group: -len(group))
+    return groups
 
 
 def are_stages(programs: Sequence[Hashable]) -> bool:

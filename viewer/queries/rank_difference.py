@@ -12,7 +12,7 @@ from typing import Literal
 from viewer.ingest.rank_facts import comparable_graph
 from viewer.queries import rank_sequences
 from viewer.queries.rank_compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
-from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, sequences
+from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, sequence
 from viewer.queries.ranks import SLOW_BY_NS, SLOW_FACTOR
 from viewer.store.open import Trace
 
@@ -93,8 +93,7 @@ def rank_difference(trace: Trace, aspect: Aspect, left: int, right: int) -> Rank
         if split is not None:
             basis = name
             break
-    held = sequences(trace, basis)
-    ours, theirs = held.get(left, []), held.get(right, [])
+    ours, theirs = sequence(trace, basis, left), sequence(trace, basis, right)
     kind, inside = split.kind if split else None, None
     a, b = at_index(ours, split.left if split else 0), at_index(theirs, split.right if split else 0)
     within = rank_sequences.opened(trace, basis, left, right, a, b) if split is not None else None
@@ -121,8 +120,7 @@ def _operations(trace: Trace, left: int, right: int) -> list[AlignedRow]:
 
 def _times(trace: Trace, left: int, right: int) -> RankDifference:
     """All compiles of both sides; the first that took one side much longer is marked."""
-    held = sequences(trace, "compile_ids")
-    ours, theirs = held.get(left, []), held.get(right, [])
+    ours, theirs = sequence(trace, "compile_ids", left), sequence(trace, "compile_ids", right)
     places = {item.place: j for j, item in enumerate(theirs)}
     late = [(i, places[a.place]) for i, a in enumerate(ours) if a.place in places and _late(a, theirs[places[a.place]])]
     split = Split(*late[0], "differs") if late else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from viewer.queries import sql
 from viewer.queries.memory_run import run_peaks
-from viewer.queries.rank_sequences import RankItem, is_wait, sequences
+from viewer.queries.rank_sequences import counted_collectives
 from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
@@ -80,12 +80,12 @@ def rank_rows(trace: Trace) -> list[RankRow]:
     for peak in run_peaks(trace) or ():
         peaks[peak.log] = max(peak.live_bytes, peaks.get(peak.log, 0))
     coded = {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM records WHERE event = 'inductor_output_code'")}
-    collectives = sequences(trace, "collectives")
+    collectives = counted_collectives(trace)
     recorded = {run.log for run in runs if run.level is not None}
     rows = []
     for run in runs:
-        log, items = run.log, collectives.get(run.log)
-        known = items is not None or log in coded
+        log = run.log
+        known = collectives.get(log, (0, 0) if log in coded else (None, None))
         rows.append(
             RankRow(
                 log=log, name=Path(run.path).name, rank=run.rank, pid=run.pid, torch=run.torch, complete=run.complete,
@@ -94,8 +94,8 @@ def rank_rows(trace: Trace) -> list[RankRow]:
                 graphs=columns["graphs"].get(log, 0), compile_ns=columns["compile_ns"].get(log),
                 hits=counted.get((log, "hit"), 0), misses=counted.get((log, "miss"), 0),
                 bypasses=counted.get((log, "bypass"), 0),
-                collectives=sum(not is_wait(item) for item in items or ()) if known else None,
-                missing_waits=_missing_waits(items or []) if known else None,
+                collectives=known[0],
+                missing_waits=known[1],
                 graph_breaks=counted.get((log, "graph_break"), 0), recompiles=counted.get((log, "recompile"), 0),
                 steps=columns["steps"].get(log, 0) if log in recorded else None,
                 step_ns=columns["step_ns"].get(log), peak_bytes=peaks.get(log),
@@ -103,13 +103,6 @@ def rank_rows(trace: Trace) -> list[RankRow]:
             )
         )  # fmt: skip
     return _told_apart(rows)
-
-
-def _missing_waits(items: Sequence[RankItem]) -> int:
-    balance: Counter[str] = Counter()
-    for item in items:
-        balance[item.place] += -1 if is_wait(item) else 1
-    return sum(max(0, count) for count in balance.values())
 
 
 def _told_apart(rows: Sequence[RankRow]) -> list[RankRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -32,8 +32,8 @@ _STAGES = {
     "aot_backward_graph": "backward",
     "aot_inference_graph": "inference",
 }
-_CACHES = {"fx_graph": "FX graph", "aotautograd": "AOTAutograd", "fx_graph_bundled": "bundled FX graph"}
-_CACHE_NAME = r"^\w+_cache_(hit|miss|bypass)$"
+_CACHES = {"fx_graph": "FX graph", "aotautograd": "AOTAutograd", "dynamo": "Dynamo", "profile": "PGO profile"}
+_DECIDED = "state IN ('hit', 'miss', 'bypass')"
 
 
 @dataclass(frozen=True)
@@ -56,95 +56,120 @@ class RankItem:
     launch: int | None = None
 
 
-Sequences = dict[int, list[RankItem]]
-_held: WeakKeyDictionary[Trace, dict[Basis, Sequences]] = WeakKeyDictionary()
+Items = list[RankItem]
+_held: WeakKeyDictionary[Trace, dict[tuple[Basis, int], Items]] = WeakKeyDictionary()
+_FACTS: dict[str, Basis] = {
+    "graph": "graphs",
+    "collectives": "collectives",
+    "tensors": "tensors",
+    "execution": "executed",
+}
 
 
-def sequences(trace: Trace, basis: Basis) -> Sequences:
-    """log -> its sequence, in the order of the log; made once for an open trace, not to be changed."""
-    held = _held.setdefault(trace, {})
-    if basis not in held:
-        held[basis] = _READERS[basis](trace)
-    return held[basis]
+@dataclass(frozen=True)
+class Whole:
+    """A whole sequence of a log: equal digests are equal sequences."""
+
+    digest: str
+    items: int
 
 
-def _by_log(pairs: Iterable[tuple[int, RankItem]]) -> Sequences:
-    found: defaultdict[int, list[RankItem]] = defaultdict(list)
-    for log, item in pairs:
-        found[log].append(item)
-    return dict(found)
-
-
-def _compiles(trace: Trace) -> Sequences:
-    rows = sql.rows(trace, "SELECT log, compile_id, frame, status, duration_ns FROM compiles ORDER BY log, compile")
-    return _by_log((log, _compile(*row)) for log, *row in rows)
-
-
-def _compile(compile_id: str, frame: str | None, status: str, duration_ns: int | None) -> RankItem:
-    text = f"{compile_id} {frame or 'unknown frame'}: {status}"
-    return RankItem(compile_id, text, text, compile_id, duration_ns=duration_ns)
-
-
-def _cache_decisions(trace: Trace) -> Sequences:
-    rows = sql.rows(
+def wholes(trace: Trace) -> dict[Basis, dict[int, Whole]]:
+    """What there is of each basis, by log. What is not there has no entry."""
+    found: dict[Basis, dict[int, Whole]] = {basis: {} for bases in BASES.values() for basis in bases}
+    statements: dict[Basis, str] = {
+        "compile_ids": "SELECT log, count(*), hash(list(concat_ws('|', compile_id, frame, status) ORDER BY compile))"
+        " FROM compiles GROUP BY log",
+        "caches": "SELECT log, count(*), hash(list(concat_ws('|', compile_id, cache, state) ORDER BY record))"
+        f" FROM cache_lookups WHERE {_DECIDED} GROUP BY log",
+    }
+    if sql.number(trace, "SELECT count(*) FROM sites WHERE kind = 'collective'"):
+        statements["launched"] = (
+            f"{_LAUNCHED} SELECT log, count(*), hash(list(concat_ws('|', step, kernel, sizes) ORDER BY launch))"
+            " FROM told GROUP BY log"
+        )
+    for basis, statement in statements.items():
+        for log, count, digest in sql.rows(trace, statement):
+            found[basis][log] = Whole(str(digest), count)
+    for log, kind, count, digest in sql.rows(
         trace,
-        "SELECT log, record, compile_id, name FROM records WHERE event = 'artifact' AND regexp_matches(name, ?)"
-        " ORDER BY record",
-        [_CACHE_NAME],
-    )
-    return _by_log((log, _decision(*row)) for log, *row in rows)
+        "SELECT log, kind, count(*), hash(list(concat_ws('|', compile_id, if(kind = 'graph', stage, ''), digest)"
+        " ORDER BY record)) FROM rank_facts GROUP BY log, kind",
+    ):
+        found[_FACTS[kind]][log] = Whole(str(digest), count)
+    return found
 
 
-def _decision(record: int, compile_id: str | None, name: str) -> RankItem:
-    cache, _, state = name.rpartition("_")
-    cache = cache.removesuffix("_cache")
-    place = f"{compile_id or 'outside a compile'} {_CACHES.get(cache, cache.replace('_', ' '))} cache"
-    return RankItem(place, f"{place} {state}", f"{place} {state}", compile_id, record)
+def sequence(trace: Trace, basis: Basis, log: int) -> Items:
+    """The sequence of a log, in the log's order; made once for an open trace, not to be changed."""
+    held = _held.setdefault(trace, {})
+    if (basis, log) not in held:
+        held[basis, log] = _READERS[basis](trace, log)
+    return held[basis, log]
 
 
-def _facts(trace: Trace, kind: str, columns: str) -> list[sql.Row]:
-    return sql.rows(trace, f"SELECT log, {columns} FROM rank_facts WHERE kind = ? ORDER BY record", [kind])
+def _compiles(trace: Trace, log: int) -> Items:
+    found = []
+    for compile_id, frame, status, duration_ns in sql.rows(
+        trace, "SELECT compile_id, frame, status, duration_ns FROM compiles WHERE log = ? ORDER BY compile", [log]
+    ):
+        text = f"{compile_id} {frame or 'unknown frame'}: {status}"
+        found.append(RankItem(compile_id, text, text, compile_id, duration_ns=duration_ns))
+    return found
 
 
-def _numbered() -> Callable[[int, str], str]:
-    """Names places that come again within one log: the second is ``… (2)``."""
-    seen: Counter[tuple[int, str]] = Counter()
+def _cache_decisions(trace: Trace, log: int) -> Items:
+    found = []
+    for record, compile_id, cache, state in sql.rows(
+        trace,
+        f"SELECT record, compile_id, cache, state FROM cache_lookups WHERE log = ? AND {_DECIDED} ORDER BY record",
+        [log],
+    ):
+        place = f"{compile_id or 'outside a compile'} {_CACHES.get(cache, cache)} cache"
+        found.append(RankItem(place, f"{place} {state}", f"{place} {state}", compile_id, record))
+    return found
 
-    def number(log: int, place: str) -> str:
-        seen[log, place] += 1
-        return place if seen[log, place] == 1 else f"{place} ({seen[log, place]})"
+
+def _facts(trace: Trace, log: int, kind: str, columns: str) -> list[sql.Row]:
+    return sql.rows(trace, f"SELECT {columns} FROM rank_facts WHERE log = ? AND kind = ? ORDER BY record", [log, kind])
+
+
+def _numbered() -> Callable[[str], str]:
+    """Names places that come again: the second is ``… (2)``."""
+    seen: Counter[str] = Counter()
+
+    def number(place: str) -> str:
+        seen[place] += 1
+        return place if seen[place] == 1 else f"{place} ({seen[place]})"
 
     return number
 
 
-def _graphs(trace: Trace) -> Sequences:
-    number = _numbered()
-    pairs = []
-    for log, record, compile_id, stage, digest in _facts(trace, "graph", "record, compile_id, stage, digest"):
-        place = number(log, f"{compile_id} {_STAGES.get(stage, stage)}")
-        pairs.append((log, RankItem(place, digest, f"{place} graph", compile_id, record)))
-    return _by_log(pairs)
+def _graphs(trace: Trace, log: int) -> Items:
+    number, found = _numbered(), []
+    for record, compile_id, stage, digest in _facts(trace, log, "graph", "record, compile_id, stage, digest"):
+        place = number(f"{compile_id} {_STAGES.get(stage, stage)}")
+        found.append(RankItem(place, digest, f"{place} graph", compile_id, record))
+    return found
 
 
-def _tensors(trace: Trace) -> Sequences:
-    number = _numbered()
-    pairs = []
-    for log, record, compile_id, digest, estimated in _facts(
-        trace, "tensors", "record, compile_id, digest, estimated_ns"
+def _tensors(trace: Trace, log: int) -> Items:
+    number, found = _numbered(), []
+    for record, compile_id, digest, estimated in _facts(
+        trace, log, "tensors", "record, compile_id, digest, estimated_ns"
     ):
-        place = number(log, compile_id or "outside a compile")
-        pairs.append((log, RankItem(place, digest, f"{place} operations", compile_id, record, estimated_ns=estimated)))
-    return _by_log(pairs)
+        place = number(compile_id or "outside a compile")
+        found.append(RankItem(place, digest, f"{place} operations", compile_id, record, estimated_ns=estimated))
+    return found
 
 
-def _collectives(trace: Trace) -> Sequences:
+def _collectives(trace: Trace, log: int) -> Items:
     """One item for each collective; `place` names the graph that it is in."""
-    number = _numbered()
-    pairs: list[tuple[int, RankItem]] = []
-    for log, record, compile_id, items in _facts(trace, "collectives", "record, compile_id, items"):
-        place = number(log, compile_id or "outside a compile")
-        pairs += [(log, _collective(item, place, compile_id, record)) for item in sql.json_value(items)]
-    return _by_log(pairs)
+    number, found = _numbered(), []
+    for record, compile_id, items in _facts(trace, log, "collectives", "record, compile_id, items"):
+        place = number(compile_id or "outside a compile")
+        found += [_collective(item, place, compile_id, record) for item in sql.json_value(items)]
+    return found
 
 
 def _collective(item: list[str | None], place: str, compile_id: str | None, record: int | None) -> RankItem:
@@ -166,6 +191,27 @@ def is_wait(item: RankItem) -> bool:
     return item.value.startswith("wait_tensor")
 
 
+def counted_collectives(trace: Trace) -> dict[int, tuple[int, int]]:
+    """log -> its collectives without waits, and how many of them are not waited for in the same graph."""
+    listed = sql.rows(
+        trace, "SELECT digest, any_value(items) FROM rank_facts WHERE kind = 'collectives' GROUP BY digest"
+    )
+    counts = {digest: _counted(sql.json_value(items)) for digest, items in listed}
+    found: defaultdict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for log, digest, times in sql.rows(
+        trace, "SELECT log, digest, count(*) FROM rank_facts WHERE kind = 'collectives' GROUP BY log, digest"
+    ):
+        collectives, waits = counts[digest]
+        before, missing = found[log]
+        found[log] = before + times * collectives, missing + times * max(0, collectives - waits)
+    return found
+
+
+def _counted(items: list[list[str | None]]) -> tuple[int, int]:
+    waits = sum("wait_tensor" in (item[0] or "") for item in items)
+    return len(items) - waits, waits
+
+
 def compiled_code(trace: Trace) -> dict[int, Counter[str]]:
     """log -> how many wrappers of each compile id it holds: a graph of these without collectives has none."""
     rows = sql.rows(
@@ -179,12 +225,12 @@ def compiled_code(trace: Trace) -> dict[int, Counter[str]]:
     return found
 
 
-def _executed(trace: Trace) -> Sequences:
+def _executed(trace: Trace, log: int) -> Items:
     number = _numbered()
-    return _by_log(
-        (log, RankItem(number(log, "order"), digest, "order in which graphs ran", None, record))
-        for log, record, digest in _facts(trace, "execution", "record, digest")
-    )
+    return [
+        RankItem(number("order"), digest, "order in which graphs ran", None, record)
+        for record, digest in _facts(trace, log, "execution", "record, digest")
+    ]
 
 
 # Sites of collectives with what tells their launches apart: the operator, and the sizes of all arguments of a call.
@@ -204,19 +250,17 @@ _LAUNCHED = """
 """
 
 
-def _launched(trace: Trace) -> Sequences:
+def _launched(trace: Trace, log: int) -> Items:
     """One item for each step that launched collectives."""
-    if not sql.number(trace, "SELECT count(*) FROM sites WHERE kind = 'collective'"):
-        return {}
     rows = sql.rows(
         trace,
-        f"{_LAUNCHED} SELECT log, step, count(*), CAST(hash(list(kernel || ' ' || coalesce(sizes, '') ORDER BY launch))"
-        " AS VARCHAR) FROM told GROUP BY log, step ORDER BY log, step",
+        f"{_LAUNCHED} SELECT step, count(*), hash(list(concat_ws('|', kernel, sizes) ORDER BY launch)) FROM told"
+        " WHERE log = ? GROUP BY step ORDER BY step",
+        [log],
     )
-    return _by_log(
-        (log, RankItem(f"step {step}", digest, f"step {step}: {count:,} collectives"))
-        for log, step, count, digest in rows
-    )
+    return [
+        RankItem(f"step {step}", str(digest), f"step {step}: {count:,} collectives") for step, count, digest in rows
+    ]
 
 
 def launched_in_step(trace: Trace, log: int, step: int) -> list[RankItem]:
@@ -283,7 +327,7 @@ def _json(trace: Trace, record: int) -> Any:
         return None
 
 
-_READERS: dict[Basis, Callable[[Trace], Sequences]] = {
+_READERS: dict[Basis, Callable[[Trace, int], Items]] = {
     "compile_ids": _compiles,
     "caches": _cache_decisions,
     "collectives": _collectives,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from statistics import median_low
 from typing import Literal
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 from viewer.formats import format_ns
 from viewer.queries import sql
-from viewer.queries.rank_compare import Comparer, Kind, Split, alike, are_stages, at_index, split_strict
+from viewer.queries.rank_compare import Comparer, Kind, Split, are_stages, at_index, split_strict
 from viewer.queries.rank_rows import RankRow, rank_rows
-from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, opened, sequences
+from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, opened, sequence
 from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
@@ -138,11 +136,10 @@ def _ranks(trace: Trace) -> Ranks:
 
 def _earliest(trace: Trace, aspects: Sequence[AspectRow]) -> AspectRow | None:
     """By the compile that the difference is in; of one compile what comes first in it."""
-    compiles = sequences(trace, "compile_ids")
     found = []
     for row in aspects:
         if row.first is not None:
-            order = [item.compile_id for item in compiles.get(row.first.left, [])]
+            order = [item.compile_id for item in sequence(trace, "compile_ids", row.first.left)]
             known = row.first.compile_id in order
             found.append((order.index(row.first.compile_id) if known else len(order), _IN_ORDER.index(row.aspect), row))
     return min(found, key=lambda one: one[:2])[2] if found else None
@@ -156,27 +153,22 @@ def _missing(rows: Sequence[RankRow], world: int | None) -> list[int]:
 
 def slow_compiles(trace: Trace, logs: Sequence[int], names: dict[int, int | None]) -> list[SlowCompile]:
     """Compiles that several logs have, without failed ones; the largest difference first."""
-    taken: defaultdict[tuple[str, str | None], list[tuple[int, int]]] = defaultdict(list)
-    for log, compile_id, frame, duration_ns in sql.rows(
+    found = sql.rows(
         trace,
-        "SELECT log, compile_id, frame, duration_ns FROM compiles WHERE duration_ns IS NOT NULL AND status = 'ok'"
-        " ORDER BY compile",
-    ):
-        if log in logs:
-            taken[compile_id, frame].append((duration_ns, log))
-    found = []
-    for (compile_id, frame), times in taken.items():
-        if len(times) > 1:
-            (fast_ns, fast), (slow_ns, slow) = min(times), max(times)
-            middle = median_low(time for time, _ in times)
-            is_slow = slow_ns >= SLOW_FACTOR * middle and slow_ns - middle >= SLOW_BY_NS
-            found.append(
-                SlowCompile(
-                    compile_id, frame, len(times), fast, names[fast], fast_ns, slow, names[slow], slow_ns, middle,
-                    is_slow,
-                )
-            )  # fmt: skip
-    return sorted(found, key=lambda row: (not row.is_slow, row.fastest_ns - row.slowest_ns))
+        "SELECT compile_id, frame, count(*), arg_min(log, duration_ns), min(duration_ns), arg_max(log, duration_ns),"
+        " max(duration_ns), quantile_disc(duration_ns, 0.5) FROM compiles"
+        " WHERE duration_ns IS NOT NULL AND status = 'ok' AND list_contains(?, log)"
+        " GROUP BY compile_id, frame HAVING count(*) > 1",
+        [list(logs)],
+    )
+    rows = [
+        SlowCompile(
+            compile_id, frame, count, fast, names[fast], fast_ns, slow, names[slow], slow_ns, middle,
+            slow_ns >= SLOW_FACTOR * middle and slow_ns - middle >= SLOW_BY_NS,
+        )
+        for compile_id, frame, count, fast, fast_ns, slow, slow_ns, middle in found
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (not row.is_slow, row.fastest_ns - row.slowest_ns, row.compile_id))
 
 
 class _Aspects:
@@ -200,8 +192,7 @@ class _Aspects:
     def _row(self, aspect: Aspect, bases: Sequence[Basis]) -> AspectRow:
         groups: list[RankGroup] = []
         for basis in bases:
-            held = sequences(self.trace, basis)
-            if not any(held.get(log) for log in self.logs):
+            if not any(log in self.comparer.wholes[basis] for log in self.logs):
                 continue
             groups = self._groups(basis)
             if len(groups) > 1:
@@ -211,11 +202,17 @@ class _Aspects:
         return AspectRow(aspect, TITLES[aspect], "alike" if groups else "nothing", groups, None)
 
     def _groups(self, basis: Basis) -> list[RankGroup]:
-        held = sequences(self.trace, basis)
-        found = alike(self.logs, lambda a, b: self.comparer.split(basis, a, b) is not None)
+        found = self.comparer.groups(basis, self.logs)
         return [
-            RankGroup(logs, rank_names([self.names[log] for log in logs]), len(held.get(logs[0], ()))) for logs in found
+            RankGroup(logs, rank_names([self.names[log] for log in logs]), self._items(basis, logs[0]))
+            for logs in found
         ]
+
+    def _items(self, basis: Basis, log: int) -> int:
+        if basis == "collectives":
+            return len(sequence(self.trace, basis, log))
+        whole = self.comparer.wholes[basis].get(log)
+        return whole.items if whole is not None else 0
 
     def _first(self, aspect: Aspect, basis: Basis, groups: Sequence[RankGroup]) -> tuple[FirstDifference, bool]:
         """The earliest between the largest group and another, of stages between ranks of one stage; and whether
@@ -235,8 +232,7 @@ class _Aspects:
         return [(a[program], b[program]) for a, b in combinations(of_group, 2) for program in a.keys() & b.keys()]
 
     def difference(self, aspect: Aspect, basis: Basis, left: int, right: int, split: Split) -> FirstDifference:
-        held = sequences(self.trace, basis)
-        ours, theirs = held.get(left, []), held.get(right, [])
+        ours, theirs = sequence(self.trace, basis, left), sequence(self.trace, basis, right)
         a, b = at_index(ours, split.left), at_index(theirs, split.right)
         kind, inside = split.kind, None
         within = opened(self.trace, basis, left, right, a, b)
@@ -260,7 +256,7 @@ class _Aspects:
         row = late[0]
         behind = {row.slowest_log for row in late}
         groups = [[log for log in self.logs if (log in behind) == is_behind] for is_behind in (False, True)]
-        order = [item.compile_id for item in sequences(self.trace, "compile_ids").get(row.fastest_log, [])]
+        order = [item.compile_id for item in sequence(self.trace, "compile_ids", row.fastest_log)]
         at = order.index(row.compile_id)
         first = FirstDifference(
             basis=None, left=row.fastest_log, right=row.slowest_log, left_rank=row.fastest_rank,
