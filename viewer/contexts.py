@@ -80,6 +80,8 @@ class OverviewPage:
 @dataclass(frozen=True)
 class StepsPage:
     runs: list[RunRow]
+    log: int | None
+    """As the address has it; None: the steps of all logs are listed."""
     steps: list[StepRow]
     curve: RunCurve | None
     """Live bytes over the steps; None: nobody followed storages."""

@@ -102,7 +102,7 @@ def steps_page(trace: Trace, request: Request) -> StepsPage:
     from viewer.queries.steps import list_steps
 
     log = request.optional_id("log")
-    return StepsPage(overview(trace).runs, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
+    return StepsPage(overview(trace).runs, log, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:

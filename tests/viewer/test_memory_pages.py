@@ -5,13 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
-from tests.viewer.memory_logs import BACKWARD_PEAK, FORWARD_PEAK, RUN_PEAK, forward_schedule, training
+from tests.viewer.memory_logs import (
+    BACKWARD_PEAK,
+    FORWARD_PEAK,
+    RUN_PEAK,
+    calls_of,
+    forward,
+    forward_layout,
+    forward_schedule,
+    lifetimes,
+    start_of,
+    training,
+)
 from tests.viewer.memory_records import growth, mismatch, recompute, step_mismatch
-from tests.viewer.synthetic import LogBuilder, recorded
+from tests.viewer.synthetic import LogBuilder, recorded, run
 from tests.viewer.web import Client
+from tracer import records as schema
 from viewer import contexts
 from viewer.store.open import Trace, open_trace
 
@@ -164,6 +177,33 @@ def test_recompute_page_gives_a_verdict(opened: Opened) -> None:
     assert "No error: only the peak differs" in explained
     assert client.get("/recompute/2").status_code == 404
     assert client.get("/recompute/1.json").json()["previous"] == 0
+
+
+def test_the_curve_of_another_device_is_a_click_away(opened: Opened) -> None:
+    log = LogBuilder().record(run()).record(forward().graph())
+    for call, device in enumerate(("cpu", "cuda:0")):
+        log.record(calls_of(call, forward(), call, start_of(call)))
+        log.record(replace(forward_layout(call), device=[device] * 5)).record(lifetimes([call], [call]))
+        log.record(schema.Steps([call], ["train"], ["user"], [start_of(call)], [start_of(call) + 9_000]))
+    client = Client(opened(log))
+    text = client.get("/memory?device=cuda:0").text
+    devices = dict(re.findall(r'<a href="(/memory\?log=0&amp;device=[^"]+)"[^>]*>([^<]+)</a>', text))
+    assert sorted(devices.values()) == ["cpu", "cuda:0"]
+    assert "on cuda:0; every step" in text
+    (cpu,) = (address for address, name in devices.items() if name == "cpu")
+    assert "on cpu; every step" in client.get(cpu.replace("&amp;", "&")).text
+
+
+def test_steps_of_each_log_are_a_click_away(tmp_path: Path) -> None:
+    for rank in range(2):
+        training(2 + rank, rank=rank, world_size=2, pid=100 + rank).write(tmp_path / f"trace_rank_{rank}.log")
+    with open_trace(tmp_path) as trace:
+        client = Client(trace)
+        assert 'href="/steps?log=1"' in client.get("/steps").text
+        second = client.get("/steps?log=1").text
+        assert re.search(r'href="/steps\?log=1" aria-current="page">\s*rank 1', second)
+        found = client.get("/steps.json?log=1").json()
+        assert (found["log"], found["curve"]["log"], {step["log"] for step in found["steps"]}) == (1, 1, {1})
 
 
 def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
