@@ -165,7 +165,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         "leaves_the_graph": case.leaves,
         "launches": case.launches,
         "steps": case.steps,
-        "explains_launches": case.explains[:_MOST_LINKS],
+        "explains_launches": list(dict.fromkeys(case.explains))[:_MOST_LINKS],
         "fx_nodes": site.fx_nodes[:50],
         "aten": site.aten[:50],
         "stack": [asdict(line) for line in (site.stacks[0] if site.stacks else [])],
