@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.viewer import synthetic, test_memory_pages, value_log
+from tests.viewer import synthetic, test_compile_run_pages, test_memory_pages, value_log
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
 from tracer import records as schema
@@ -61,7 +61,7 @@ def policy(answer: httpx.Response) -> dict[str, str]:
 
 def test_every_page_has_a_case() -> None:
     patterns = {page.path: re.sub(r"\{\w+\}", "[^/]+", page.path) for page in pages.PAGES}
-    asked = [path.partition("?")[0] for path in (*PATHS, *test_memory_pages.PATHS)]
+    asked = [path.partition("?")[0] for path in (*PATHS, *test_memory_pages.PATHS, *test_compile_run_pages.PATHS)]
     assert not {path for path, pattern in patterns.items() if not any(re.fullmatch(pattern, one) for one in asked)}
     assert len(asked) == len(patterns)
 

@@ -10,6 +10,8 @@ from viewer.ingest.clock import unix_ns_of
 from viewer.ingest.lenient_json import dumps, int64, text
 
 _DEEPEST = 1000
+OUTER_SPANS = ("dynamo", "entire_frame_compile")
+"""Of a whole compile, under its name in newer versions of PyTorch and in older ones."""
 _LONGEST_ARGUMENT = 200
 
 
@@ -43,7 +45,7 @@ class Spans:
         self.marks: list[tuple[Any, ...]] = []
 
     def read(self, event: dict[str, Any]) -> Span | None:
-        """The span that `event` ends, if it ends one."""
+        """The span that `event` ends, if it ends one of `OUTER_SPANS`."""
         name, stamp_ns = event.get("name"), unix_ns_of(event.get("ts"))
         if type(name) is not str or stamp_ns is None:
             return None
@@ -76,10 +78,10 @@ class Spans:
         duration_ns = max(0, end_ns - begun.start_ns)
         if place:
             stack[place - 1].inner_ns += duration_ns
-        span = Span(name, _compile_id(event), begun.start_ns, duration_ns)
+        compile_id, start_ns = _compile_id(event), begun.start_ns
         self_ns = max(0, duration_ns - begun.inner_ns)
-        self.rows.append((self._log, name, span.compile_id, thread, begun.depth, span.start_ns, duration_ns, self_ns))
-        return span
+        self.rows.append((self._log, name, compile_id, thread, begun.depth, start_ns, duration_ns, self_ns))
+        return Span(name, compile_id, start_ns, duration_ns) if name in OUTER_SPANS else None
 
     def _never_ended(self, thread: int, stack: list[_Open]) -> None:
         for one in stack:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from viewer.queries import sql
 from viewer.queries.guard_text import FailedGuard, failed_guards, same_source
@@ -64,6 +64,8 @@ class Recompile:
     guards: list[FailedGuard]
     made_dynamic: list[str]
     """Sources that this compile has a symbol for and the one before had none."""
+    came: str | None
+    """The value that the guard compared with, as far as this or a later reason names it."""
     duration_ns: int | None
     status: str
 
@@ -151,11 +153,15 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
                 record=record,
                 guards=failed_guards(text),
                 made_dynamic=[source for source in symbols if source not in before],
+                came=None,
                 duration_ns=row[6] if row else None,
                 status=row[7] if row else "ok",
             )
         )
         before |= set(symbols)
+    histories = _histories(rows, [row[0] for row in frame.compiles], frame, has_symbols)
+    known = {history.source: dict(history.values) for history in histories}
+    rows = [replace(row, came=known[row.guards[0].source].get(row.compile_id)) for row in rows]
     times = [row.duration_ns for row in rows if row.duration_ns is not None]
     first = frame.compiles[0]
     return RecompiledFrame(
@@ -170,7 +176,7 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
         first_ns=first[6],
         fell_back=FellBack(limits[0][0], limits[0][2], limits[0][4] or limits[0][3]) if limits else None,
         refused=len(refused),
-        guards=_histories(rows, [row[0] for row in frame.compiles], frame, has_symbols),
+        guards=histories,
         rows=rows,
     )
 
