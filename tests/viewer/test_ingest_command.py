@@ -55,7 +55,7 @@ def test_both_kinds_of_workers_are_too_many(tmp_path: Path) -> None:
 
 def test_lines_say_how_far_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("viewer.units.progress.time.monotonic", lambda: now[0])
     out = io.StringIO()
     lines = progress.watcher(out)
     lines.begin(4, 4_000_000)
