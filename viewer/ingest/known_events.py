@@ -50,7 +50,6 @@ KNOWN_EVENTS = frozenset(
         "propagate_real_tensors",
         "propagate_real_tensors_provenance",
         "str",
-        "subgraph_name",
         "symbolic_shape_specialization",
     ]
 ) | {UNREADABLE}

@@ -10,7 +10,7 @@ _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^
 _USER_PARTS = ("User code traceback:", "User stack trace:", "from user code:")
 _PLACE = re.compile(r"^Graph break in user code at (.+):(\d{1,9})$", re.MULTILINE)
 _AOT_ID = re.compile(rb"# AOT ID: \[?['\"]?(\w+)")
-_NOISE = re.compile(r"\n+ *For more details about this graph break.*|\n+ *Developer debug context:.*", re.DOTALL)
+_NOISE = ("For more details about this graph break", "Developer debug context:")
 _ENCOUNTERED = "Encountered graph break when attempting to trace"
 _SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph break encountered:\s*", re.DOTALL)
 _OF_TORCH = re.compile(r"[/\\]torch[/\\](?:_\w+|autograd|fx|nn|optim|utils)[/\\]")
@@ -56,7 +56,7 @@ def graph_break(text: str) -> Cause:
     reason = text.split("Graph Break Reason:", 1)[-1]
     for mark in (*_USER_PARTS, "Traceback (most recent call last)"):
         reason = reason.split(mark, 1)[0]
-    reason = _SKIPPED.sub("", _NOISE.sub("", reason).strip())
+    reason = _SKIPPED.sub("", _without_noise(reason))
     lines = [line for line in reason.split("\n") if line.strip()]
     if len(lines) > 1 and lines[0].lstrip().startswith(_ENCOUNTERED):
         reason = "\n".join(lines[1:])
@@ -67,20 +67,28 @@ def graph_break(text: str) -> Cause:
     return Cause(headline(reason), reason, frame)
 
 
+def _without_noise(reason: str) -> str:
+    for mark in _NOISE:
+        head, found, _ = reason.partition(mark)
+        if found and not head.rpartition("\n")[2].strip():
+            reason = head
+    return reason.strip()
+
+
 def may_be_graph_break(restart_reason: str) -> bool:
     """Dynamo also begins anew for analyses of its own, which it names by their exception's class."""
     return "RestartAnalysis" not in restart_reason
 
 
 def failure(kind: str, reason: str, frame: UserFrame | None) -> Cause:
-    text = _NOISE.sub("", reason).strip()
+    text = _without_noise(reason)
     return Cause(f"{kind}: {headline(text)}" if text else kind, text, frame)
 
 
 def recompile_reason(text: str) -> Cause:
     """Cause of one failed guard: the guard's own text, without the padding and the comment behind it."""
     first = text.split("\n", 1)[0]
-    guard = re.split(r"\s{2,}# ", first, maxsplit=1)[0]
+    guard = first.split("  # ", 1)[0]
     return Cause(headline(guard), text.strip(), user_frame(text))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from viewer.ingest.lenient_json import int64, loads
+from viewer.ingest.lenient_json import INT64, int64, loads
 from viewer.queries import sql
 from viewer.queries.artifacts import header_json, payload_start
 from viewer.store.open import Trace
@@ -34,12 +34,13 @@ def record_view(trace: Trace, record: int) -> RecordView | None:
     if event == "artifact" and isinstance(metadata, dict):
         name = metadata.get("name") if isinstance(metadata.get("name"), str) else name
     payload, is_cut = payload_start(trace, record, PAYLOAD_LIMIT)
-    around = Around(
-        strings_of(trace, log, set(_file_numbers(header))),
-        _siblings(trace, log, compile_id, kind_of(event, name).related),
-    )
+    kind = kind_of(event, name)
+    numbers = set(_file_numbers(header))
+    if kind.names_files:
+        numbers |= set(_file_numbers(_json(payload)))
+    around = Around(strings_of(trace, log, numbers), _siblings(trace, log, compile_id, kind.related))
     view = view_of(event, name, encoding, metadata, payload, around)
-    stack = stack_view(header.get("stack"), around.strings, "Who wrote it: no compile was active")
+    stack = stack_view(header.get("stack"), around.strings, "Stack of who wrote it: no compile was active")
     if stack is not None:
         view.blocks.append(stack)
     if is_cut:
@@ -57,7 +58,7 @@ def strings_of(trace: Trace, log: int, numbers: set[int]) -> Mapping[int, str]:
         trace,
         "SELECT s.id, s.text FROM strings s JOIN logs l ON l.log = s.log WHERE list_contains($numbers, s.id)"
         " ORDER BY s.log = $log, coalesce(l.pid = $parent, false), s.log DESC",
-        {"numbers": sorted(numbers), "log": log, "parent": parent},
+        {"numbers": sorted(number for number in numbers if number in INT64), "log": log, "parent": parent},
     )
     return dict(found)
 
@@ -78,14 +79,21 @@ def _siblings(trace: Trace, log: int, compile_id: str | None, events: tuple[str,
     ]
 
 
+def _json(payload: str | None) -> Any:
+    try:
+        return loads((payload or "").encode())
+    except ValueError:
+        return None
+
+
 def _file_numbers(value: Any) -> Iterator[int]:
-    """Numbers in the string table that stand anywhere in a header."""
+    """Numbers in the string table that stand anywhere in a header or payload."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
             if type(item.get("filename")) is int:
-                yield from filter(None, [int64(item["filename"])])
+                yield item["filename"]
             waiting += item.values()
         elif isinstance(item, list):
             waiting += item

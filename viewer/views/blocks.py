@@ -145,3 +145,5 @@ class RecordView:
 
 MAX_DEPTH = 60
 MAX_ROWS = 2_000
+LONGEST_TEXT = 400_000
+"""Characters of a text or of code that are drawn."""

@@ -7,7 +7,18 @@ from typing import Any
 
 from viewer.highlight import Language
 from viewer.queries.rows_of_graphs import SourceLine
-from viewer.views.blocks import Block, CodeSource, CodeView, Column, Fact, FactsView, TableView, TextView, Value
+from viewer.views.blocks import (
+    LONGEST_TEXT,
+    Block,
+    CodeSource,
+    CodeView,
+    Column,
+    Fact,
+    FactsView,
+    TableView,
+    TextView,
+    Value,
+)
 from viewer.views.measures import NOT_SAID
 from viewer.views.record import Record
 from viewer.views.shape import Odd, as_dict, as_list, shown, text_or_none
@@ -15,7 +26,7 @@ from viewer.views.shape import Odd, as_dict, as_list, shown, text_or_none
 _FILE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in ([^,]+)(?:, code: (.*))?")
 _NO_SOURCE = "# No stacktrace"
 _STATEMENT = re.compile(r"\s+[\w.]+(?::\s*\S.*?)?\s=\s")
-_GRAPH_ID = re.compile(r"\n+ # graph id: (\d+)\s*\Z")
+_GRAPH_ID = re.compile(r"\n # graph id: (\d+)\s*\Z")
 
 
 def payload_of(record: Record) -> str:
@@ -34,8 +45,8 @@ def graph_sources(text: str) -> list[CodeSource]:
     """Which lines of a printed graph came from which line of the program, in the order of their first."""
     found: dict[SourceLine, list[int]] = {}
     current: list[int] | None = None
-    for number, line in enumerate(text.split("\n"), 1):
-        comment = _FILE.match(line)
+    for number, line in enumerate(text[:LONGEST_TEXT].split("\n"), 1):
+        comment = _FILE.match(line) if "# File: " in line else None
         if comment:
             place = SourceLine(comment[1], int(comment[2]), comment[3], (comment[4] or "").strip())
             current = found.setdefault(place, [])

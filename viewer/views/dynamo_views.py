@@ -30,7 +30,8 @@ from viewer.views.shape import Odd, as_dict, as_list, parsed, shown, text_or_non
 from viewer.views.stacks import stack_view
 
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n {4,}([^\n]+))?', re.MULTILINE)
-_SIDE_EFFECT = re.compile(r"\n*={20,}\n*")
+_SIDE_EFFECT = re.compile(r"={20,}")
+_OF_CODE = re.compile(r"(\d+/\d+): ")
 _STATE = re.compile(r"^(\S.*?):(?P<line>\d{1,9}):(?P<function>[^:\n]+):?$")
 
 
@@ -96,7 +97,8 @@ def _caused(cause: Cause, text: str) -> list[Block]:
     ]
     if cause.frame is not None and cause.frame.code:
         facts.append(Fact("code", Value(cause.frame.code, mono=True)))
-    frames = traceback_frames(text.split("Traceback (most recent call last)", 1)[0])
+    _, mark, users = text.partition("\nfrom user code:")
+    frames = traceback_frames((users if mark else text).split("Traceback (most recent call last)", 1)[0])
     blocks: list[Block] = [FactsView(facts)]
     if frames:
         blocks.append(StackView(frames, "Lines of the program"))
@@ -109,10 +111,12 @@ def recompile(record: Record) -> list[Block]:
     reasons = as_list(parsed(text)) if text.lstrip()[:1] == "[" else [text]
     rows = []
     for reason in reasons:
-        guard = split_guard(shown(reason).split("\n", 1)[0])
-        rows.append([Value(guard.code, mono=True), Value(guard.user_code or None, NOT_SAID, mono=True),
+        of_code = _OF_CODE.match(shown(reason))
+        guard = split_guard(shown(reason)[of_code.end() if of_code else 0 :].split("\n", 1)[0])
+        rows.append([Value(of_code[1] if of_code else None, NOT_SAID, mono=True),
+                Value(guard.code, mono=True), Value(guard.user_code or None, NOT_SAID, mono=True),
                      Value(guard.place or None, NOT_SAID, mono=True)])  # fmt: skip
-    columns = [Column("guard that failed"), Column("line of the program"), Column("at")]
+    columns = [Column("code of"), Column("guard that failed"), Column("line of the program"), Column("at")]
     note = NoteView("One row for each code that Dynamo had for this frame, newest first; the guards of none held.")
     return [TableView(columns, rows), note, TextView("\n".join(map(shown, reasons)), "As PyTorch says it")]
 

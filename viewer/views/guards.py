@@ -12,11 +12,7 @@ from viewer.views.blocks import MAX_DEPTH, TreeNode
 _NODE = re.compile(r"((?:\|[ ])*)\+- (.*)")
 _MANAGER = re.compile(r"(?:(KeyManager|ValueManager): )?(\w*GuardManager)(?:: source=(.*))?")
 _PAIR = re.compile(r"KeyValueManager pair at index=(\d+)")
-_DETAILS = re.compile(
-    r"(?P<source>.*?)(?:, accessed_by=(?P<accessed_by>.*?))?(?:, type=(?P<type><.*?>))?(?:, tag_safe=\(.*\))?"
-)
 _LEAF = re.compile(r"(\w+)(?:: (.*))?")
-_COMMENT = re.compile(r"\s{2,}# ")
 _PLACE = re.compile(r"(?P<file>\S.*?):(?P<line>\d{1,9}) in (?P<function>.*)")
 
 Kind = Literal["root", "manager", "key", "value", "pair", "guard"]
@@ -94,13 +90,21 @@ def _node(text: str, line: int) -> GuardNode:
         kind: Kind = "key" if prefix == "KeyManager" else "value" if prefix else "manager"
         if name == "RootGuardManager":
             kind = "root"
-        details = _DETAILS.fullmatch(rest or "")
-        parts = details.groupdict("") if details else {"source": rest or ""}
-        return GuardNode(kind, name, line, **parts)
+        return GuardNode(kind, name, line, *_manager(rest or ""))
     leaf = _LEAF.fullmatch(text)
     name, rest = (leaf[1], leaf[2] or "") if leaf else ("", text)
     guard = split_guard(rest)
     return GuardNode("guard", name, line, code=guard.code, user_code=guard.user_code, place=guard.place)
+
+
+def _manager(text: str) -> tuple[str, str, str]:
+    """Source, way of access and type of a manager; found without a pattern, which hostile lines would keep busy."""
+    text = text.rpartition(", tag_safe=(")[0] or text
+    before, mark, kind = text.rpartition(", type=<")
+    if mark:
+        text = before
+    source, _, accessed_by = text.partition(", accessed_by=")
+    return source, accessed_by, f"<{kind}" if mark else ""
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,11 @@ class Guard:
 
 def split_guard(text: str) -> Guard:
     """``L['n'] == 2   # y = x * n  # model.py:6 in f``: the check, the line of the program and its place."""
-    code, *comments = _COMMENT.split(text)
+    code, *comments = text.split("  # ")
+    comments = [comment.strip() for comment in comments]
     place = next((comment for comment in comments[::-1] if _PLACE.fullmatch(comment)), "")
     user_code = next((comment for comment in comments if comment != place), "")
-    return Guard(code.rstrip(), user_code.strip(), place.strip())
+    return Guard(code.rstrip(), user_code, place)
 
 
 def tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
@@ -125,7 +130,7 @@ def tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
     return [
         TreeNode(
             label=node.source or node.name if node.kind != "guard" else "",
-            tag=node.name if node.kind == "guard" else node.type or node.name,
+            tag=node.name if node.kind == "guard" else node.type or (node.name if node.source else ""),
             code=node.code,
             notes=[note for note in (node.user_code, node.place, node.accessed_by) if note],
             children=tree_nodes(node.children),

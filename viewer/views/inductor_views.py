@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Any
 
@@ -34,7 +33,7 @@ _SIDES = {
     "pyCodeToPost": ("kernel of the generated code", "nodes after grad passes"),
     "postToPyCode": ("node after grad passes", "kernels of the generated code"),
 }
-_GRAPH = re.compile(r"^\s*(class |def forward)", re.MULTILINE)
+_GRAPH = re.compile(r"^ *(class |def forward)", re.MULTILINE)
 
 
 def kernels(record: Record) -> list[Block]:
@@ -116,7 +115,8 @@ def _mapping(value: dict[str, Any], columns: tuple[str, str], title: str) -> Tab
 def _names(item: Any) -> str:
     """``permute, addmm``; of older versions the names in lists of objects."""
     if isinstance(item, list):
-        return ", ".join(shown(part.get("name")) if isinstance(part, dict) else shown(part) for part in item[:200])
+        names = [shown(part.get("name", "")) if isinstance(part, dict) else shown(part) for part in item[:200]]
+        return ", ".join(dict.fromkeys(name for name in names if name))
     return shown(item)
 
 
@@ -158,15 +158,9 @@ def code_or_prose(record: Record) -> list[Block]:
 
 def buckets(record: Record) -> list[Block]:
     """Lists of lists of nodes, as Python prints them."""
-    text = payload_of(record)
-    try:
-        value = ast.literal_eval(text) if len(text) < 200_000 else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        value = None
-    if not isinstance(value, list) or not all(isinstance(item, list) for item in value):
-        items = [part.strip("[] ") for part in text.strip().strip("[]").split("], [")]
-        value = [item.split(", ") for item in items if item]
-    rows = [[number, len(item), ", ".join(map(str, item))] for number, item in enumerate(value, 1)]
+    parts = payload_of(record).strip().strip("[]").split("], [")
+    value = [part.strip("[] ").split(", ") for part in parts if part.strip("[] ")]
+    rows = [[number, len(item), ", ".join(item)] for number, item in enumerate(value, 1)]
     return [table(["bucket", "nodes", "names"], rows)]
 
 

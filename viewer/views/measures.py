@@ -20,6 +20,8 @@ def value_of(name: str, value: Any) -> Value:
     """The value of a field: times and bytes in readable units with the exact number on hover."""
     if value is None:
         return Value(None, NOT_SAID)
+    if value == "":
+        return Value(None, "empty")
     if isinstance(value, bool):
         return Value("yes" if value else "no")
     if isinstance(value, int | float):
@@ -29,9 +31,11 @@ def value_of(name: str, value: Any) -> Value:
 
 
 def _number(name: str, value: int | float) -> Value:
-    if abs(value) < _MOST * 10:
+    if abs(value) < _MOST * 10_000:
         if name in ("start_time", "start_time_us", "end_time_us"):
             return _moment(value / 1e6 if name.endswith("_us") else value, value)
+        if name == "cache_event_time":
+            return _moment(value / 1e9, value)
         scale = next((scale for ending, scale in _SCALES if name.endswith(ending)), None)
         if scale is not None and abs(value) < _MOST:
             return Value(format_ns(round(value * scale)), f"{format_value(value)} {_unit(name)}")

@@ -11,7 +11,7 @@ from viewer.views.measures import is_short, is_time, value_of
 from viewer.views.record import Record, pretty_json
 from viewer.views.shape import Odd, as_dict, parsed, shown
 
-_CONFIG = ("config", "_env", "env_", "experiment", "feature_flags", "compliant", "python_version", "pytorch_version")
+_CONFIG = ("config", "experiment", "feature_", "compliant", "_version", "specialize_float", "inline_inbuilt")
 _GROUPS: tuple[tuple[str, Callable[[str, Any], bool]], ...] = (
     ("Failures", lambda name, value: name.startswith(("fail_", "restart_", "exception", "stack_trace", "recompile"))),
     (
@@ -35,14 +35,14 @@ def metrics(record: Record) -> list[Block]:
     groups: dict[str, list[Fact]] = {name: [] for name in _ORDER}
     long: list[Block] = []
     for name, item in value.items():
-        if item is None:
+        if item in (None, "", [], {}):
             continue
         if is_short(item):
             groups[_group(name, item)].append(Fact(name, value_of(name, item)))
         else:
             long += _long(name, item)
     blocks: list[Block] = [FactsView(facts, title) for title, facts in groups.items() if facts]
-    empty = [name for name, item in value.items() if item is None]
+    empty = [name for name, item in value.items() if item in (None, "", [], {})]
     if empty:
         long.append(NoteView(f"Not set by this compile: {', '.join(empty)}."))
     return blocks + long
@@ -57,8 +57,6 @@ def _long(name: str, item: Any) -> list[Block]:
         return [CodeView(pretty_json(item), "json", name)]
     if isinstance(item, str):
         return [TextView(item, name)]
-    if not item:
-        return [FactsView([Fact(name, Value("empty"))])]
     return json_blocks(item, name)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from viewer.highlight import language_of
-from viewer.views.blocks import Block, CodeView, NoteView, RecordView
+from viewer.views.blocks import LONGEST_TEXT, Block, CodeView, NoteView, RecordView, TextView
 from viewer.views.shape import Odd
 
 
@@ -48,6 +48,8 @@ class Kind:
     read: Callable[[Record], list[Block]]
     related: tuple[str, ...] = ()
     """Events of the same compile whose metadata `read` uses."""
+    names_files: bool = False
+    """Its payload names files by their numbers in the string table."""
     known: bool = True
 
 
@@ -69,7 +71,14 @@ def view_of(
     except Odd as odd:
         said = f"This record does not have the form that PyTorch gives its kind: {odd}. It is shown as it is."
         blocks = [NoteView(said, warning=True), *raw(record)]
-    return RecordView(kind.title, kind.says, blocks, kind.known)
+    return RecordView(kind.title, kind.says, [part for block in blocks for part in _bounded(block)], kind.known)
+
+
+def _bounded(block: Block) -> list[Block]:
+    """A block that a browser can draw, and a note where something of it was cut off."""
+    if not isinstance(block, CodeView | TextView) or len(block.text) <= LONGEST_TEXT:
+        return [block]
+    return [replace(block, text=block.text[:LONGEST_TEXT]), NoteView("Cut here; the download holds all of it.", True)]
 
 
 def raw(record: Record) -> list[Block]:
@@ -85,6 +94,6 @@ def pretty_json(payload: str) -> str:
     import json
 
     try:
-        return json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
+        return json.dumps(json.loads(payload), indent=2, ensure_ascii=False).encode("utf-8", "replace").decode()
     except (ValueError, RecursionError):
         return payload
