@@ -164,9 +164,13 @@ def serve(
         server.serve(opened, port=port)
 
 
-def _serve_growing(trace: list[Path], port: int) -> None:
+def _serve_growing(trace: list[str], port: int) -> None:
     from viewer import server
     from viewer.follow import Current, Follower, open_growing
+    from viewer.store.mark import means_store
+
+    if means_store(trace):
+        raise StepscopeError("--follow is for logs that grow; a STORE grows when `stepscope ingest` is run again.")
 
     current = Current(open_growing(trace, asking.note), following=True)
     follower = Follower(trace, current, asking.note)
