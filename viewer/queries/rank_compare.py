@@ -41,7 +41,7 @@ class Comparer:
     def programs(self) -> dict[int, Hashable]:
         """log -> what it compiled first: the frame, and a digest of its graph as Dynamo traced it."""
         if self._programs is None:
-            graphs = dict(
+            graphs: dict[int, str] = dict(
                 sql.rows(
                     self.trace,
                     "SELECT log, arg_min(digest, record) FROM rank_facts WHERE stage = 'dynamo_output_graph'"
