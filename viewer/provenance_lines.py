@@ -16,8 +16,9 @@ _SOURCE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
 _HANDLE = re.compile(r"\s*(?:#|//) \[Provenance debug handles\] (.+?)\s*")
 _NUMBERED = re.compile(r"(.+):\d+")
 _DEFINITION = re.compile(r"(\w+) = async_compile\.\w+\(")
-_CPP_FUNCTION = re.compile(r"(?:extern \"C\"|static|template|inline|void)\b.*\b(\w+)\s*\(")
+_CPP_FUNCTION = re.compile(r"(?:extern \"C\"|static|inline|void)\s.*?\b(\w+)\s*\(")
 _IDENTIFIER = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*[A-Za-z_]\w*")
+_PARTS = re.compile(r"\.|::")
 _FRAGMENT_NODE = re.compile(r"\s*#\s+%(\w+) :.*? = (\w+)\[")
 _FROM_SOURCE = re.compile(r"\s*#\s{2,}(\S+) => (.+)")
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?', re.MULTILINE)
@@ -143,7 +144,7 @@ def _end_of_launch(lines: Sequence[str], start: int, name: str) -> int:
         if not line or line.startswith(("#", "//")):
             continue
         first = number if first is None else first
-        if name in line and any(token.endswith(name) for token in _IDENTIFIER.findall(line)):
+        if name in line and any({name, f"call_{name}"} & set(_PARTS.split(one)) for one in _IDENTIFIER.findall(line)):
             return _end_of_statement(lines, number)
     return start - 1 if first is None else _end_of_statement(lines, first)
 

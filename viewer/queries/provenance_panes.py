@@ -142,7 +142,7 @@ def _facts(trace: Trace, unit: Unit, launched: Sequence[str], pre: str, post: st
     facts = _Facts(
         lines.graph_lines(pre), lines.graph_lines(post), text, dict(kernel_to_post), post_to_pre, sources,
         "PyTorch's map of kernels and nodes" if kernel_to_post else "",
-        "PyTorch's map of nodes, and where it names none by the line of the program" if post_to_pre else "",
+        "PyTorch's map of nodes" if post_to_pre else "",
     )  # fmt: skip
     if not kernel_to_post and text.nodes:
         facts.kernel_to_post, facts.code_to_post_by = dict(text.nodes), "the graph fragments in the generated code"
@@ -186,18 +186,20 @@ def _from_sites(trace: Trace, facts: _Facts, kernels: Sequence[KernelPlace]) -> 
 def _say_how(facts: _Facts, panes: Sequence[Pane]) -> None:
     """Where no record names nodes, the line of the program joins what came from it; said as what it is."""
     pre, post, code = panes
-    if not facts.code_to_post_by:
-        facts.code_to_post_by = _by_line(
-            post.missing or code.missing, bool(facts.kernel_sources and facts.post.source_of)
-        )
-    if not facts.post_to_pre_by:
-        facts.post_to_pre_by = _by_line(pre.missing or post.missing, bool(facts.pre.source_of and facts.post.source_of))
+    sources = facts.post.source_of
+    facts.code_to_post_by = _words(
+        facts.code_to_post_by, post.missing or code.missing, bool(facts.kernel_sources and sources)
+    )
+    facts.post_to_pre_by = _words(
+        facts.post_to_pre_by, pre.missing or post.missing, bool(facts.pre.source_of and sources)
+    )
 
 
-def _by_line(missing: str | None, can: bool) -> str:
+def _words(nodes: str, missing: str | None, has_lines: bool) -> str:
     if missing:
         return "nothing: one of the two is missing"
-    return "the line of the program that both came from, not node by node" if can else "nothing in this log"
+    lines_of_program = "the line of the program that both came from" if has_lines else ""
+    return ", else ".join(filter(None, (nodes, lines_of_program))) or "nothing in this log"
 
 
 class _Groups:
@@ -251,8 +253,8 @@ def _line_map(facts: _Facts) -> LineMap:
 
 def _post_lines(facts: _Facts, kernel: str) -> list[int]:
     nodes = facts.kernel_to_post.get(kernel) or facts.kernel_to_post.get(lines.base_name(kernel))
-    if nodes or facts.kernel_to_post:
-        return [facts.post.line_of[node] for node in nodes or () if node in facts.post.line_of]
+    if nodes:
+        return [facts.post.line_of[node] for node in nodes if node in facts.post.line_of]
     places = {(line.file, line.line) for line in facts.kernel_sources.get(kernel, ())}
     return [number for number, line in facts.post.source_of.items() if (line.file, line.line) in places]
 
