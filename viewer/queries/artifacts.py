@@ -60,12 +60,15 @@ def record_detail(trace: Trace, record: int, limit: int = 400_000) -> RecordDeta
 
 
 def payload_start(trace: Trace, record: int, limit_bytes: int) -> tuple[str | None, bool]:
-    """What the first `limit_bytes` of a record's payload say, and whether there is more; None where it has none."""
+    """What the first `limit_bytes` of a record's payload say, and whether there is more; None where it has none, or
+    where the log cannot be read."""
     place = sql.row(trace, "SELECT log, payload_byte, payload_bytes, crlf FROM records WHERE record = ?", [record])
     if place is None or place[2] is None:
         return None, False
     log, start, length, crlf = place
     data = trace.log_bytes(log, start, min(length, limit_bytes))
+    if not data:
+        return None, False
     return (decode_payload_crlf if crlf else decode_payload)(data).decode("utf-8", "replace"), length > limit_bytes
 
 

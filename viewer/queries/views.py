@@ -29,7 +29,12 @@ def record_view(trace: Trace, record: int) -> RecordView | None:
     if row is None:
         return None
     log, event, name, encoding, compile_id, byte, header_bytes = row
-    header = header_json(trace.log_bytes(log, byte, header_bytes))
+    line = trace.log_bytes(log, byte, header_bytes)
+    if not line:
+        kind = kind_of(event, name)
+        gone = NoteView("Its log cannot be read: neither its payload nor its metadata can be shown.", warning=True)
+        return RecordView(kind.title, kind.says, [gone])
+    header = header_json(line)
     metadata = header.get(event)
     if event == "artifact" and isinstance(metadata, dict):
         name = metadata.get("name") if isinstance(metadata.get("name"), str) else name
