@@ -61,9 +61,9 @@ class TraceConfig:
     lifetimes: str = "log"
     """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
     `tracer.LifetimeError` in the program there; ``off``."""
-    lifetimes_every: int = 16
-    """Follow storages in the first 8 calls of a graph, then in every N-th step: it costs some microseconds a tensor.
-    1: in all, as ``assert`` does."""
+    lifetimes_every: int | None = None
+    """Follow storages in the first 8 calls of a graph, then in every N-th step. None: in all steps, as ``assert``
+    does, where a C++ compiler makes that cheap; in every 16th step elsewhere."""
     check_recompute: bool = False
     """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;
     costs compile time: one estimate of the whole graph a swap. Nothing that is compiled changes."""
@@ -78,7 +78,8 @@ class TraceConfig:
         if self.steps is not None:
             _check_steps(self.steps)
         _check_number("every", self.every, 1)
-        _check_number("lifetimes_every", self.lifetimes_every, 1)
+        if self.lifetimes_every is not None:
+            _check_number("lifetimes_every", self.lifetimes_every, 1)
         _check_number("save_quota_bytes", self.save_quota_bytes, 0)
         if self.max_bytes_per_tensor is not None:
             _check_number("max_bytes_per_tensor", self.max_bytes_per_tensor, 1)

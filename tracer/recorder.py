@@ -35,12 +35,13 @@ from tracer.records import (
     Skipped,
     Steps,
 )
-from tracer.runtime import memory_steps
+from tracer.runtime import lifetimes_core, memory_steps
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
 from tracer.runtime.device_times import EventTimer
 from tracer.runtime.growth import growth_of
 from tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
 from tracer.runtime.lifetimes import Tracker
+from tracer.runtime.lifetimes_core import CompiledTracker
 from tracer.runtime.save import TensorSaver, tensors_folder
 from tracer.runtime.value_batches import ValueBatches
 from tracer.steps import EndedStep, StepTracker
@@ -144,7 +145,7 @@ class Recorder:
             if self.lifetimes is None or config.lifetimes == "off":
                 self.lifetimes = self._tracker()
             else:
-                self.lifetimes.every = 1 if self.asserts_lifetimes else config.lifetimes_every
+                self.lifetimes.every = self._lifetimes_every or self.lifetimes.usual
             if self._hook is not None:
                 self._hook.configure(config)
         except Exception as error:
@@ -159,8 +160,17 @@ class Recorder:
         self.stop()
 
     def _tracker(self) -> Tracker | None:
-        every = 1 if self.asserts_lifetimes else self.config.lifetimes_every
-        return Tracker(running_call, time.perf_counter_ns, every) if self.config.lifetimes != "off" else None
+        if self.config.lifetimes == "off":
+            return None
+        clock, every = time.perf_counter_ns, self._lifetimes_every
+        if self._hook is not None:
+            with suppress(RuntimeError):
+                return CompiledTracker(lifetimes_core.load(), running_call, clock, every)
+        return Tracker(running_call, clock, every)
+
+    @property
+    def _lifetimes_every(self) -> int | None:
+        return 1 if self.asserts_lifetimes else self.config.lifetimes_every
 
     # What the hooks call.
 
@@ -303,6 +313,8 @@ class Recorder:
                 self._hook.attach()
                 memory_steps.stand_in()
                 self.captured.attach()
+                if self.lifetimes is not None and not self.lifetimes.storages():
+                    self.lifetimes = self._tracker()
 
     def _stop(self, reason: Any) -> None:
         global _active

@@ -11,17 +11,29 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import torch
 
+from tracer.runtime import lifetimes_core
 from tracer.runtime.launches import Call, running_call
-from tracer.runtime.lifetimes import Layouts, Life, Place, Tracker
+from tracer.runtime.lifetimes import Layouts, Place, Tracker
+from tracer.runtime.lifetimes_core import CompiledTracker
 
 SIZES = (1_000, 10_000, 100_000)
 TURNS = 7
 PLACE = Place("allocated", ("buf0",), ("cpu",))
+
+
+class Hooks:
+    """What the trackers need of a graph's hooks."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
+
+    def meet(self, call: Call, place: int, values: Sequence[object]) -> None:
+        self.tracker.meet(call, place, PLACE, values)
 
 
 def call_of(storages: int, tracker: Tracker, layouts: Layouts, numbers: count[int]) -> float:
@@ -29,11 +41,12 @@ def call_of(storages: int, tracker: Tracker, layouts: Layouts, numbers: count[in
     start = time.perf_counter()
     call = Call(0, 0, None, None)
     call.step = next(numbers)
-    call.life = Life(call)
+    call.life = tracker.life(call)
+    meet = tracker.meeter(Hooks(tracker), [PLACE])  # type: ignore[arg-type]
     kept = []
     for number in range(storages):
         tensor = torch.empty(4)
-        tracker.meet(call, 0, PLACE, (tensor,))
+        meet(call, 0, (tensor,))
         if number % 2:
             kept.append(tensor)
     layouts.of(call, tracker, lambda record: None)
@@ -59,15 +72,24 @@ def median(run: Callable[[], float]) -> float:
 
 def main() -> int:
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}; medians of {TURNS} calls")
-    tracker, layouts, numbers = Tracker(running_call, time.perf_counter_ns), Layouts(0, [PLACE]), count()
+    trackers = {
+        "compiled": CompiledTracker(lifetimes_core.load(), running_call, time.perf_counter_ns),
+        "Python": Tracker(running_call, time.perf_counter_ns),
+    }
+    for name, tracker in trackers.items():
+        report(name, tracker)
+    return 0
+
+
+def report(name: str, tracker: Tracker) -> None:
+    layouts, numbers = Layouts(0, [PLACE]), count()
     first = 0.0
     for storages in SIZES:
         bare = median(lambda n=storages: plain(n))  # type: ignore[misc]
         followed = median(lambda n=storages: call_of(n, tracker, layouts, numbers))  # type: ignore[misc]
         each = (followed - bare) / storages * 1e6
         first = first or each
-        print(f"{storages:>8,} storages a call: {each:6.3f} us each, {each / first:5.2f} of the first line")
-    return 0
+        print(f"{name:>8}: {storages:>7,} storages a call: {each:6.3f} us each, {each / first:5.2f} of the first line")
 
 
 if __name__ == "__main__":

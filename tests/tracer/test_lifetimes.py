@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 import tracer
 from tests.tracer.logs import read
 from tracer.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
+from tracer.runtime import lifetimes_core
 from tracer.runtime.expected import LifetimeError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
@@ -23,8 +24,17 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while
 kept: list[Any] = []
 
 
-@pytest.fixture(autouse=True)
-def afresh() -> Any:
+def _no_compiler() -> None:
+    raise RuntimeError("no compiler")
+
+
+@pytest.fixture(autouse=True, params=["compiled", "python"])
+def afresh(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Each test with the compiled form of what follows storages, and without."""
+    if request.param == "python":
+        monkeypatch.setattr(lifetimes_core, "load", _no_compiler)
+    else:
+        lifetimes_core.load()
     torch._dynamo.reset()
     yield
     kept.clear()

@@ -55,7 +55,7 @@ def test_a_graph_of_the_eager_backend(tmp_path: Path) -> None:
     assert all(torch.equal(left, right) for left, right in zip(results, expected, strict=True))
     assert recorder.path is not None
     records = read(recorder.path)
-    (graph,) = records[Graph.KIND]
+    graph = records[Graph.KIND][-1]  # before it: wrappers that other tests have loaded
     assert [site["kernel"] for site in graph["sites"]] == [
         "operator.add",
         "Tensor.sin",

@@ -1,4 +1,4 @@
-"""Private names of torch that statistics of tensors need: Inductor's C++ toolchain, and how to leave modes alone.
+"""Private names of torch that compiled parts and statistics need: Inductor's C++ toolchain, how to leave modes alone.
 
 Of torch: torch._inductor.cpp_builder.CppBuilder, .CppTorchOptions, torch._inductor.runtime.cache_dir_utils.cache_dir
 (2.9 to 2.13); torch._C.DisableTorchFunction, ._DisableTorchDispatch, ._is_torch_function_mode_enabled;

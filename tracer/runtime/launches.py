@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
 from tracer.runtime.expected import Expectations, LifetimeError
-from tracer.runtime.lifetimes import Layouts, Life, close
+from tracer.runtime.lifetimes import SPARSE, Layouts, close
 
 if TYPE_CHECKING:
     from tracer.runtime.captured import CapturedCalls
     from tracer.runtime.device_times import EventTimer
-    from tracer.runtime.lifetimes import Place, Tracker
+    from tracer.runtime.lifetimes import Life, Place, Tracker
     from tracer.runtime.values import Plan, Reading
 
 NO_END = -1
@@ -137,6 +137,7 @@ class GraphHooks:
         self._device = next((device for device in named if device.startswith("cuda:")), None)
         self._calls = 0
         self._layouts = Layouts(graph.graph, places, expected)
+        self._met_by: tuple[Tracker, Callable[[Call, int, Sequence[Any]], None]] | None = None
 
     def begin(self, function: int, plan: int = 0) -> Call:
         entered = perf_counter_ns()
@@ -156,7 +157,7 @@ class GraphHooks:
                 call.read = reads.read if call.state != "captured" else reads.read_captured
             lifetimes = self._sink.lifetimes
             if lifetimes is not None and self._wants_lifetimes(lifetimes, call, parent):
-                self._follow(call, parent)
+                self._follow(lifetimes, call, parent)
         except Exception as error:
             self._sink.failed("begin", error)
         stack.append(call)
@@ -170,15 +171,25 @@ class GraphHooks:
         self._calls += 1
         return self._calls <= FIRST_CALLS or call.step % lifetimes.every == 0
 
-    def _follow(self, call: Call, parent: Call | None) -> None:
+    def _meeter(self, lifetimes: Tracker) -> Callable[[Call, int, Sequence[Any]], None]:
+        if self._met_by is None or self._met_by[0] is not lifetimes:
+            self._met_by = lifetimes, lifetimes.meeter(self, self._places)
+        return self._met_by[1]
+
+    def _follow(self, lifetimes: Tracker, call: Call, parent: Call | None) -> None:
         place = (self._frame, self._phase, call.function) if call.state != "captured" else None
-        call.life, call.meet = Life(call, place), self.meet
+        call.life, call.meet = lifetimes.life(call, place), self._meeter(lifetimes)
         if parent is not None and parent.life is not None:
             parent.life.child = call.life
-        if self._is_capturing is not None and self._sink.lifetimes is not None:
+        if self._is_capturing is not None:
             call.life.asks_allocator = self._calls == ASKING_CALL
             call.life.device = self._device
-            self._sink.lifetimes.ask_allocator(call, self._device)
+            if self._asks_allocator(call):
+                lifetimes.ask_allocator(call, self._device)
+
+    def _asks_allocator(self, call: Call) -> bool:
+        """At the begin and the end of a call."""
+        return self._is_capturing is not None and (self._calls <= FIRST_CALLS or call.step % SPARSE == 0)
 
     def _enter(self) -> int:
         return self._sink.enter(self._frame, self._phase)
@@ -202,9 +213,10 @@ class GraphHooks:
             if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._plan):
                 self._say_replays()
             if call.life is not None and self._sink.lifetimes is not None:
-                if self._is_capturing is not None:
+                if self._asks_allocator(call):
                     self._sink.lifetimes.ask_allocator(call, self._device)
                 call.layout = self._layouts.of(call, self._sink.lifetimes, self._sink.layout)
+                call.cost_ns += self._meeter_ns()
             self._sink.finish(call)
             if self._is_capturing is not None:
                 self._sink.timer.ended(call)
@@ -215,6 +227,11 @@ class GraphHooks:
         if call.layout in self._layouts.problems and self._sink.asserts_lifetimes:
             raise LifetimeError(f"stepscope: in graph {self._graph}, {self._layouts.problems[call.layout]}")
 
+    def _meeter_ns(self) -> int:
+        """What a compiled `meet` has taken; the other counts it itself."""
+        taken: Callable[[], int] | None = getattr(self._met_by and self._met_by[1], "taken", None)
+        return taken() if taken is not None else 0
+
     def meet(self, call: Call, place: int, values: Sequence[Any]) -> None:
         """Storages that the wrapper has come to have."""
         started = perf_counter_ns()
@@ -222,10 +239,18 @@ class GraphHooks:
             if self._sink.lifetimes is not None:
                 self._sink.lifetimes.meet(call, place, self._places[place], values)
         except Exception as error:
-            close(call)
-            call.life = call.meet = None
-            self._sink.failed("lifetimes", error)
+            self.lost(call, error)
         call.cost_ns += perf_counter_ns() - started
+
+    def lost(self, call: Call, error: Exception) -> None:
+        """Its storages cannot be followed."""
+        close(call)
+        call.life = call.meet = None
+        self._sink.failed("lifetimes", error)
+
+    def ask_allocator(self, call: Call, device: str | None) -> None:
+        if self._sink.lifetimes is not None:
+            self._sink.lifetimes.ask_allocator(call, device)
 
     def before(self, call: Call, site: int, values: Sequence[object]) -> None:
         """The arguments of a launch that is about to start."""

@@ -18,7 +18,7 @@ from tracer.runtime.expected import Expectations, compare, in_words, to_record
 from tracer.runtime.holders import find_holders, overlapped
 
 if TYPE_CHECKING:
-    from tracer.runtime.launches import Call
+    from tracer.runtime.launches import Call, GraphHooks
 
 MOST_LAYOUTS = 512
 """Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
@@ -26,6 +26,8 @@ STALE = 4096
 RECENT_STEPS = 2
 """What a call of so many steps ago made is told relative to this call: a state that goes from step to step looks alike
 in each of them."""
+SPARSE = 16
+"""Of so many steps one is followed, where each storage costs what Python code costs."""
 MOST_TOLD = 64
 """Different mismatches of one graph."""
 
@@ -86,6 +88,10 @@ class Life:
         self.known: dict[int, tuple[int, ref[Any]]] = {}
         """Storages that other calls met first, by the `id` of the reference: which storage of this call it is."""
 
+    def key(self) -> object:
+        """Equal for calls that ran alike."""
+        return tuple(self.events)
+
     def end(self) -> None:
         """Its storages may live on, and this with them."""
         self.rows = self.child = None
@@ -95,9 +101,13 @@ class Life:
 class Tracker:
     """The storages that compiled calls of this process have met and that are alive."""
 
-    def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int], every: int = 1) -> None:
+    usual = SPARSE
+    """`every`, where nothing else is asked for."""
+
+    def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int], every: int | None = None) -> None:
         """After the first calls of a graph, those of steps that `every` divides are followed."""
-        self._running, self._clock, self.every = running, clock, every
+        self._running, self._clock, self.every = running, clock, every or self.usual
+        self.life: type[Life] = Life
         self._live: dict[int, tuple[Life, int, ref[Any], bool]] = {}
         """The fields of a `Storage`, by the `id` of its reference."""
         self._by_address: dict[int, ref[Any]] = {}
@@ -105,20 +115,30 @@ class Tracker:
         self._allocator: list[tuple[int, int, int, int]] = []
         self._callback = self._on_death
 
+    def meeter(self, hooks: GraphHooks, places: Sequence[Place]) -> Callable[[Call, int, Sequence[Any]], None]:
+        """What generated code calls at the `places` of a graph."""
+        return hooks.meet
+
     def batch(self, calls: Sequence[Call]) -> Lifetimes | None:
         """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
         followed = [(call.number, call.layout) for call in calls if call.layout is not None]
-        outside, allocator = _taken(self._outside), _taken(self._allocator)
-        if not followed and not outside and not allocator:
+        allocator = _taken(self._allocator)
+        dead_call, dead_index, dead_ns = self._died_outside()
+        if not followed and not dead_call and not allocator:
             return None
         return Lifetimes(
             call=[number for number, _ in followed],
             layout=[layout for _, layout in followed],
-            dead_call=[call for call, _, _ in outside],
-            dead_index=[index for _, index, _ in outside],
-            dead_ns=[moment for _, _, moment in outside],
+            dead_call=dead_call,
+            dead_index=dead_index,
+            dead_ns=dead_ns,
             allocator=AllocatorCurve(*([entry[n] for entry in allocator] for n in range(4))),
         )
+
+    def _died_outside(self) -> tuple[list[int], list[int], list[int]]:
+        """Calls, numbers there and moments of what has died outside of calls since the last time."""
+        outside = _taken(self._outside)
+        return [call for call, _, _ in outside], [index for _, index, _ in outside], [ns for _, _, ns in outside]
 
     def ask_allocator(self, call: Call, device: str | None) -> None:
         """Bytes that the allocator of a CUDA device (None: the current one) says it has given out and holds, now."""
@@ -268,7 +288,7 @@ class Layouts:
         """What does not fit in a layout, in words."""
         self._told: set[frozenset[tuple[str, str]]] = set()
         self._tracker: Tracker | None = None
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[tuple[int, bool, object], int] = {}
 
     def of(
         self, call: Call, tracker: Tracker, write: Callable[[LifetimeLayout | LifetimeMismatch], None]
@@ -277,14 +297,14 @@ class Layouts:
         if call.life is None:
             return None
         try:
-            return None if overlapped(call.start_ns) else self._number(call, call.life.events, tracker, write)
+            return None if overlapped(call.start_ns) else self._number(call, call.life, tracker, write)
         finally:
             close(call)
 
     def _number(
         self,
         call: Call,
-        events: list[Event],
+        life: Life,
         tracker: Tracker,
         write: Callable[[LifetimeLayout | LifetimeMismatch], None],
     ) -> int:
@@ -292,14 +312,14 @@ class Layouts:
             self._tracker = tracker
             self._numbers.clear()
             self._told.clear()
-        key = (call.function, call.state == "raised", *events)
+        key = (call.function, call.state == "raised", life.key())
         number = self._numbers.get(key)
         if number is None:
             if len(self._numbers) >= MOST_LAYOUTS:
                 self._numbers.clear()
                 self.problems.clear()
             number = self._numbers[key] = next(_layout_numbers)
-            layout = _Builder(number, self._graph, call.function, self._places).build(events)
+            layout = _Builder(number, self._graph, call.function, self._places).build(life.events)
             write(layout)
             if call.state != "raised" and call.function < len(self._expected):
                 self._compare(call, layout, tracker, write)
