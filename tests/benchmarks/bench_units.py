@@ -8,6 +8,7 @@ reckoned from the figures above them.
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import re
 import resource
@@ -80,9 +81,7 @@ def timed(folder: Path, pool: Callable[[], Pool], end: Callable[[], None] | None
             end()
         if outcome.failed:
             raise SystemExit(f"{outcome.failed[0]}")
-        for _ in range(100):  # workers that were let go are counted when they have ended
-            if children_s() > before:
-                break
+        while multiprocessing.active_children():  # their CPU is known when they have ended
             time.sleep(0.05)
         return seconds, children_s() - before, sum(done.parquet_bytes for done in outcome.done)
 
