@@ -132,7 +132,7 @@ def plot_memory(memory: GraphMemory) -> GraphMemory:
     known; kernels stand in `plot_places`."""
     nodes = memory.nodes
     if nodes is not None:
-        unknown = {name: [] for name in _MAY_BE_UNKNOWN if not any(getattr(nodes, name))}
+        unknown: dict[str, Any] = {name: [] for name in _MAY_BE_UNKNOWN if not any(getattr(nodes, name))}
         nodes = replace(nodes, kind=[], alloc_bytes=[], free_bytes=[], position=[], launched=[], **unknown)
     return replace(memory, kernels={}, nodes=nodes, positions=None if nodes is not None else memory.positions)
 
@@ -145,7 +145,7 @@ def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None
     for memory in memories:
         for site, kernel in memory.kernels.items() if memory else ():
             line = sources.get(site)
-            text = line and f"{basename(line.file)}:{line.line}  {line.code}"
+            text = f"{basename(line.file)}:{line.line}  {line.code}" if line else None
             place = None if text is None else lines.setdefault(text, len(lines))
             sites[site] = (kernels.setdefault(kernel, len(kernels)), place)
     return {"kernels": list(kernels), "lines": list(lines), "sites": sites}

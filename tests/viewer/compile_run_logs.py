@@ -99,7 +99,7 @@ def with_recompiles() -> LogBuilder:
         reasons = [STEP.format(of=f"0/{of}", value=of) for of in reversed(range(number))]
         payload = orjson.dumps(reasons) if len(reasons) > 1 else reasons[0].encode()
         log.artifact("recompile_reasons", payload, **ids(0, number))
-        failed = {"fail_type": "RecompileLimitExceeded", "fail_reason": LIMIT} if number == 3 else {}
+        failed: dict[str, Any] = {"fail_type": "RecompileLimitExceeded", "fail_reason": LIMIT} if number == 3 else {}
         compiled(log, 0, number, **failed)
     compiled(log, 1, 0)
     log.artifact("recompile_reasons", SIZE.format(of="1/0", expected=4, actual=8).encode(), **ids(1, 1))

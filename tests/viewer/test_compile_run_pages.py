@@ -354,7 +354,8 @@ def test_names_of_a_log_are_text(opened: Opened) -> None:
     logs.lookup(log, "fx_graph_cache_bypass", 0, 0, key=HOSTILE, cache_bypass_reason=HOSTILE)
     logs.lookup(log, "fx_graph_cache_miss", 0, 0, key=HOSTILE, components=[f"[a] {HOSTILE}: {HOSTILE}"])
     logs.lookup(log, "fx_graph_cache_miss", 0, 0, key=HOSTILE, components=[f"[b] {HOSTILE}: {HOSTILE}"])
-    logs.compiled(log, 0, 0, co_name=HOSTILE, fail_type=HOSTILE, cudagraph_skip_reason=HOSTILE, **{HOSTILE: HOSTILE})
+    more: dict[str, Any] = {HOSTILE: HOSTILE}
+    logs.compiled(log, 0, 0, co_name=HOSTILE, fail_type=HOSTILE, cudagraph_skip_reason=HOSTILE, **more)
     logs.span(log, HOSTILE, 0, 5)
     logs.span(log, HOSTILE, 7, None)
     for event, value in (
@@ -379,6 +380,7 @@ def test_names_of_a_log_are_text(opened: Opened) -> None:
 
 def test_wrong_shapes_stop_no_page(opened: Opened) -> None:
     log = LogBuilder()
+    value: Any
     for value in (None, [], "x", 5, {"user_stack": "x", "frame_locals": 3, "arguments": 1}, {"expr": [1], "key": 2}):
         wrong_shapes(log, value)
     client = Client(opened(log))

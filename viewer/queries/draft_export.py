@@ -202,7 +202,7 @@ def _unbacked(trace: Trace) -> list[UnbackedSymbol]:
         "SELECT log, min(record), subject, result, stack FROM export_events WHERE event = 'create_unbacked_symbol'"
         " GROUP BY log, subject, result, stack ORDER BY 2 LIMIT 200",
     )
-    return [UnbackedSymbol(*row[:4], source=_innermost(row[4])) for row in found]
+    return [UnbackedSymbol(*[*row[:4], _innermost(row[4])]) for row in found]
 
 
 def _programs(trace: Trace) -> list[ExportedProgram]:
