@@ -100,8 +100,9 @@ class CompilePage:
     provenance: list[ProvenanceGraph]
     related: list[tuple[str, str]]
     """(name, path) of pages about the whole run that have records of this compile."""
-    previous: CompileRow | None
-    next: CompileRow | None
+    previous: tuple[str, str | None] | None
+    """Compile id and function of the compile that began before."""
+    next: tuple[str, str | None] | None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from viewer.store.open import Trace
     from viewer.views.guards import GuardNode
 
-COMPILES_PER_PAGE = 200
+COMPILES_PER_PAGE = 100
 STACKS_PER_PAGE = 200
 MOST_GUARD_LINES = 1_500
 SORTS: dict[str, Callable[[CompileRow], Any]] = {

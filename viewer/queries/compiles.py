@@ -14,28 +14,29 @@ from viewer.store.open import Trace
 _COMPILES = """
     WITH held AS (
         SELECT log, compile_id, count(*) AS artifacts FROM records
-        WHERE payload_bytes IS NOT NULL AND compile_id IS NOT NULL AND event <> 'chromium_event' GROUP BY ALL
+        WHERE payload_bytes IS NOT NULL AND compile_id IS NOT NULL AND event <> 'chromium_event' AND {these}
+        GROUP BY ALL
     ), empty AS (
-        SELECT r.log, r.compile_id FROM metrics m JOIN records r ON r.record = m.record
-        WHERE m.name = 'graph_op_count' GROUP BY ALL HAVING max(m.number) = 0
+        SELECT log, compile_id FROM records JOIN metrics USING (record)
+        WHERE metrics.name = 'graph_op_count' AND {these} GROUP BY ALL HAVING max(number) = 0
     )
-    SELECT c.log, c.compile_id, c.frame, c.file, c.line, c.function,
-           CASE WHEN c.status = 'ok' AND empty.log IS NOT NULL THEN 'empty' ELSE c.status END,
-           c.attempts, c.start_unix_ns,
-           c.duration_ns, c.cache, c.recompile_reason, c.graph_break_reason, c.failure, coalesce(held.artifacts, 0)
-    FROM compiles c LEFT JOIN held ON held.log = c.log AND held.compile_id = c.compile_id
-         LEFT JOIN empty ON empty.log = c.log AND empty.compile_id = c.compile_id
+    SELECT log, compile_id, frame, file, line, function,
+           CASE WHEN status = 'ok' AND (log, compile_id) IN (SELECT (log, compile_id) FROM empty) THEN 'empty'
+                ELSE status END,
+           attempts, start_unix_ns, duration_ns, cache, recompile_reason, graph_break_reason, failure,
+           coalesce(artifacts, 0)
+    FROM compiles LEFT JOIN held USING (log, compile_id) WHERE {these} ORDER BY log, start_unix_ns, compile
 """
 
 
 def list_compiles(trace: Trace) -> list[CompileRow]:
     """All compiles in the order in which they began."""
-    return [CompileRow(*row) for row in sql.rows(trace, f"{_COMPILES} ORDER BY c.log, c.start_unix_ns, c.compile")]
+    return [CompileRow(*row) for row in sql.rows(trace, _COMPILES.format(these="true"))]
 
 
 def compile_detail(trace: Trace, log: int, compile_id: str) -> CompileDetail | None:
     """One compile of one log; None when there is none."""
-    row = sql.row(trace, f"{_COMPILES} WHERE c.log = ? AND c.compile_id = ?", [log, compile_id])
+    row = sql.row(trace, _COMPILES.format(these="log = $1 AND compile_id = $2"), [log, compile_id])
     if row is None:
         return None
     held = sql.row(trace, "SELECT stack, metrics FROM compiles WHERE log = ? AND compile_id = ?", [log, compile_id])
@@ -50,12 +51,17 @@ def compile_detail(trace: Trace, log: int, compile_id: str) -> CompileDetail | N
     )
 
 
-def neighbours(trace: Trace, row: CompileRow) -> tuple[CompileRow | None, CompileRow | None]:
-    """The compiles that began before and after one, in its log."""
-    rows = sql.rows(trace, f"{_COMPILES} WHERE c.log = ? ORDER BY c.start_unix_ns, c.compile", [row.log])
-    place = next(place for place, other in enumerate(rows) if other[1] == row.compile_id)
-    before = CompileRow(*rows[place - 1]) if place else None
-    return before, CompileRow(*rows[place + 1]) if place + 1 < len(rows) else None
+def neighbours(trace: Trace, row: CompileRow) -> list[tuple[str, str | None] | None]:
+    """Compile id and function of the compiles that began before and after one, in its log; None where there is none."""
+    found = sql.row(
+        trace,
+        "SELECT * EXCLUDE compile_id FROM (SELECT compile_id, lag(compile_id) OVER began, lag(function) OVER began,"
+        " lead(compile_id) OVER began, lead(function) OVER began FROM compiles WHERE log = ?"
+        " WINDOW began AS (ORDER BY start_unix_ns, compile)) WHERE compile_id = ?",
+        [row.log, row.compile_id],
+    )
+    before, of_before, after, of_after = found or (None,) * 4
+    return [None if name is None else (name, function) for name, function in ((before, of_before), (after, of_after))]
 
 
 def _metrics(trace: Trace, records: list[int]) -> dict[str, Any] | None:

@@ -1,0 +1,81 @@
+"""The pages of compiles in a real browser: the trie, stages, guards, and the three panes of provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.conftest import Visit, serving
+from tests.viewer import compile_logs
+from viewer.store.open import open_trace
+
+pytestmark = pytest.mark.browser
+LAUNCH = compile_logs.CODE.split("\n").index("    triton_poi_fused_add_relu_0.run(buf0, 4, stream=stream0)") + 1
+RELU = next(n for n, line in enumerate(compile_logs.POST_GRAD.split("\n"), 1) if line.strip().startswith("relu:"))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = compile_logs.run().write(tmp_path_factory.mktemp("compiles") / "run.log")
+    with open_trace(log) as trace, serving(trace) as where:
+        yield where
+
+
+def lit(visit: Visit, pane: str) -> list[str]:
+    lines = visit.page.locator(f'.pane[data-pane="{pane}"] .line.lit')
+    return [str(line) for line in lines.evaluate_all("(lines) => lines.map((line) => line.id)")]
+
+
+def test_from_the_trie_to_a_stage_and_a_guard(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/compile")
+    forward = page.locator(".trie .leaf", has_text="forward")
+    assert forward.locator(".chip").count() == 3
+    page.locator(".trie > li > details > summary").first.click(position={"x": 3, "y": 6})
+    assert forward.is_hidden()
+    page.locator(".trie > li > details > summary").first.click(position={"x": 3, "y": 6})
+    forward.locator(".chip", has_text="0/0").click()
+    page.wait_for_url("**/compile/0_0?log=0")
+    page.locator(".stage-tabs a", has_text="Output code").click()
+    page.locator(".stage-graphs a", has_text="backward").click()
+    page.locator(".stage-view .line", has_text="0_backward").wait_for()
+    page.locator(".guards .leaf", has_text="EQUALS_MATCH").get_by_role("link", name="0/2").click()
+    page.wait_for_url("**/compile/0_2?log=0#recompiled")
+    page.locator("#recompiled").get_by_role("link", name="0/0").click()
+    page.wait_for_url("**/compile/0_0?log=0#failed")
+    assert page.locator("#failed").is_visible()
+
+
+def test_a_click_lights_up_what_belongs_together(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": 1440, "height": 520})
+    page.goto(f"{served}/compile/0_0/provenance")
+    page.locator(f"#post-{RELU}").click()
+    assert lit(visit, "post") == [f"post-{RELU}"]
+    assert lit(visit, "pre") == ["pre-10"]
+    assert f"code-{LAUNCH}" in lit(visit, "code")
+    assert page.url.endswith(f"line=post-{RELU}")
+    page.locator("#related").get_by_role("link", name="triton_poi_fused_add_relu_0:2").wait_for()
+    box, code = page.locator(f"#code-{LAUNCH}").bounding_box(), page.locator("[data-pane=code] .code").bounding_box()
+    assert box
+    assert code
+    assert code["y"] <= box["y"] < code["y"] + code["height"]
+    page.reload()
+    page.locator(f"#code-{LAUNCH}.lit").wait_for()
+
+
+def test_keys_go_through_the_panes(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/compile/0_0/provenance?line=pre-10")
+    page.locator("#pre-10.current").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.locator(f"#post-{RELU}.current").wait_for()
+    page.keyboard.press("ArrowDown")
+    page.locator(f"#post-{RELU + 1}.current").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.locator(f"#code-{LAUNCH}.current").wait_for()
+    assert lit(visit, "post") == [f"post-{RELU}", f"post-{RELU + 1}"]
+    page.keyboard.press("Escape")
+    assert page.locator(".line.lit, .line.current").count() == 0
+    assert "line=" not in page.url
