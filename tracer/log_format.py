@@ -123,6 +123,14 @@ def pieces(data: bytes | mmap.mmap, piece_bytes: int = PIECE_BYTES) -> Iterator[
             piece = piece[:cut]
         yield start, piece
         start += len(piece)
+        if isinstance(data, mmap.mmap):
+            _let_go(data, start)
+
+
+def _let_go(data: mmap.mmap, end: int) -> None:
+    """Pages of the file that have been read need not stay in this process's memory."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        data.madvise(mmap.MADV_DONTNEED, 0, end)
 
 
 def decode_payload(raw: bytes) -> bytes:

@@ -41,4 +41,11 @@ def metric_name(name: str) -> str:
     return _NAMES.get(name) or name[: len(name) - len(ending)].replace("_", " ")
 
 
+FINDING_PAGES = {
+    "graph_break": ("/graph-breaks", "all graph breaks"),
+    "recompile": ("/recompiles", "all recompiles"),
+    "recompile_limit": ("/recompiles", "all recompiles"),
+    "cache_bypass": ("/caches?state=bypass", "all bypasses"),
+}
+"""Kind of finding -> where all of its like stand together, and what the link says."""
 FILTERS: Mapping[str, Callable[..., Any]] = {"flame_height": flame_height, "metric_name": metric_name}

@@ -341,6 +341,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
     env.filters.update(memory_rendering.FILTERS)
     env.filters.update(compile_run_rendering.FILTERS)
     env.globals.update(
+        finding_pages=compile_run_rendering.FINDING_PAGES,
         alive_kinds=memory_rendering.KIND_NAMES,
         mismatch_names=memory_rendering.MISMATCH_NAMES,
         root=root,

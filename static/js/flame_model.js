@@ -3,6 +3,12 @@ import { AXIS, GAP, MINIMAP, SPAN, firstAt, pick } from "#js/timeline_model.js";
 
 export const MARKS = 14;
 const UNFINISHED_PX = 48;
+const ROOM = 1.04;
+
+/** Where the chart ends: what has no end is often the last thing in a log, and needs room to be seen. */
+export function endOf(flame) {
+  return flame.marks.some(({ kind }) => kind === "unfinished") ? Math.ceil(flame.end_ns * ROOM) : flame.end_ns;
+}
 
 /** Rows from top to bottom; viewer/compile_run_rendering.py adds up the same heights. */
 export function layout(flame) {
@@ -33,7 +39,8 @@ export function prepare(flame) {
     });
   });
   const marks = flame.marks.map((mark) => ({ ...mark, compile: mark.compile_id, log: flame.lanes[mark.lane].log }));
-  return { start: flame.window_start_ns, end: flame.window_end_ns, byRow, marks, binned: flame.binned };
+  const end = flame.window_end_ns < flame.end_ns ? flame.window_end_ns : endOf(flame);
+  return { start: flame.window_start_ns, end, byRow, marks, binned: flame.binned };
 }
 
 export function spansOf(data, row) {

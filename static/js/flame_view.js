@@ -2,7 +2,7 @@
 import { onTheme, sizeCanvas } from "#js/colours.js";
 import { debounce, h, isTyping } from "#js/dom.js";
 import { drawFlame, flameColours } from "#js/flame_draw.js";
-import { found, layout, missing, prepare } from "#js/flame_model.js";
+import { endOf, found, layout, missing, prepare } from "#js/flame_model.js";
 import { formatNs, formatTick, plural, thousands } from "#js/format.js";
 import { GUTTER, drawPointer, nsOf } from "#js/timeline_draw.js";
 import { MINIMAP, clamp, pan, zoom } from "#js/timeline_model.js";
@@ -12,9 +12,9 @@ const SLACK_PX = 4;
 export class FlameView {
   /** `options`: fetchWindow(start, end, width), onView(view, isWhole), onOpen(compile, log). */
   constructor(box, flame, options) {
-    Object.assign(this, { box, options, bounds: { start: 0, end: flame.end_ns } }, layout(flame));
+    Object.assign(this, { box, options, bounds: { start: 0, end: endOf(flame) } }, layout(flame));
     this.data = this.whole = prepare(flame);
-    this.view = clamp({ start: flame.window_start_ns, end: flame.window_end_ns }, this.bounds);
+    this.view = clamp({ start: this.data.start, end: this.data.end }, this.bounds);
     this.fetching = 0;
     this.frame = 0;
     this.fetchSoon = debounce(() => this.fetchDetail(), 60);
@@ -79,6 +79,7 @@ export class FlameView {
   /** What the whole run looks like: the page began with a window of it. */
   setWhole(flame) {
     this.whole = prepare(flame);
+    this.bounds.end = endOf(flame);
     this.draw();
   }
 

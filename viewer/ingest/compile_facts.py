@@ -123,9 +123,9 @@ _EXPORTS: Mapping[str, tuple[str, str, str, str]] = {
 
 
 def _number_and_text(name: str, item: Any) -> tuple[float | None, str | None]:
-    longest = _LONGEST if name in _LONG else _LONGEST_TEXT
     if isinstance(item, bool):
         return float(item), "true" if item else "false"
+    longest = _LONGEST if name in _LONG else _LONGEST_TEXT
     if isinstance(item, (int, float)):
         return (float(item), None) if abs(item) < 2**1000 and math.isfinite(item) else (None, str(item)[:longest])
     if isinstance(item, str):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tracer.records import ARTIFACT_PREFIX
 from viewer.ingest.clock import Clock, clock_of
@@ -19,7 +20,7 @@ from viewer.ingest.reader import LogRecord, read_records
 from viewer.ingest.rows import Rows
 from viewer.ingest.runtime_records import RuntimeRecords
 from viewer.ingest.sources import Source
-from viewer.ingest.torch_events import StringTable, TorchEvents
+from viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
 
 MOST_UNKNOWN = 50
 Relatives = Callable[[int | None], Sequence[StringTable]]
@@ -98,21 +99,32 @@ def _mapped(source: Source) -> Iterator[mmap.mmap]:
 
 
 def _take_records(log: _Log, records: Iterable[LogRecord], rows: Rows, unknown: Counter[str]) -> None:
-    for record in records:
-        record.record = rows.new_id("records")
-        if not log.records:
+    """A log has very many chromium events: they go no farther than to where they are read."""
+    first, add = rows.new_id("records", 0), rows.tables["records"].append
+    for count, record in enumerate(records):
+        record.record = first + count
+        if not count:
             log.pid, log.first_time_ns = record.pid, record.time_ns
-        log.records += 1
         if record.pid != log.pid or record.envelope:
             _check_origin(log, record)
-        if record.event not in KNOWN_EVENTS:
-            unknown[record.event[:100]] += 1
-        _add_record(rows, log.number, record)
-        log.torch.read(record)
-        if record.event == "artifact" and (record.name or "").startswith(ARTIFACT_PREFIX):
-            log.runtime.read(record)
-        elif record.event != "chromium_event":
-            log.ranks.read(record)
+        log.torch.note_attempt(record)
+        add(_row(log.number, record))
+        if record.event == CHROMIUM_EVENT:
+            log.torch.read_span(record)
+        else:
+            _take(log, record, unknown)
+        log.records += 1
+    rows.new_id("records", log.records)
+
+
+def _take(log: _Log, record: LogRecord, unknown: Counter[str]) -> None:
+    if record.event not in KNOWN_EVENTS:
+        unknown[record.event[:100]] += 1
+    log.torch.read(record)
+    if record.event == "artifact" and (record.name or "").startswith(ARTIFACT_PREFIX):
+        log.runtime.read(record)
+    else:
+        log.ranks.read(record)
 
 
 def _check_origin(log: _Log, record: LogRecord) -> None:
@@ -129,14 +141,17 @@ def _check_origin(log: _Log, record: LogRecord) -> None:
         log.damage.add("mixed_ranks", f"rank {rank} in a log of rank {log.rank}", place.line, place.start)
 
 
-def _add_record(rows: Rows, log: int, record: LogRecord) -> None:
-    line, start, header_end, payload_start, _ = record.place
-    payload = (None, None) if record.payload is None else (payload_start, record.payload_bytes)
+def _row(log: int, record: LogRecord) -> tuple[Any, ...]:
+    line, start, header_end, payload_byte, _ = record.place
     name, encoding, value = record.name, None, record.value
     if value and type(value) is dict:
         name, encoding = name or text(value.get("filename")), text(value.get("encoding"))
-    rows.add(
-        "records", record.record, log, line, start, header_end - start, *payload,
+    if record.payload is None:
+        payload_byte = payload_bytes = None  # type: ignore[assignment]
+    else:
+        payload_bytes = record.payload_bytes
+    return (
+        record.record, log, line, start, header_end - start, payload_byte, payload_bytes,
         record.time_ns, record.pid, record.source, record.event, name, encoding,
         record.compile_id, record.attempt, record.crlf,
     )  # fmt: skip
@@ -153,8 +168,6 @@ def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> 
 def _rank(log: _Log) -> int | None:
     """What the run says, else the log's name, else its records: they may be written before the rank is known."""
     run, named = log.runtime.run, rank_in_name(log.source.path)
-    if named is not None and log.rank is not None and named != log.rank:
-        log.damage.once("mixed_ranks", f"the log's name says rank {named}, its records say rank {log.rank}")
     if run is not None and run.rank is not None:
         return run.rank
     return log.rank if named is None else named
@@ -170,6 +183,7 @@ def _add_log(rows: Rows, log: _Log) -> None:
         run.unix_ns if run else None, log.clock.utc_offset_s if log.clock else None,
         run.unix_ns if run else log.first_time_ns,
         run.torch_version if run else log.torch.torch_version, dumps(log.runtime.run_payload) if run else None,
+        log.rank,
     )  # fmt: skip
     for line, byte, reason, problem in log.damage.places:
         rows.add("problems", log.number, line, byte, reason, problem)

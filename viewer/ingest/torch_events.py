@@ -13,10 +13,10 @@ from viewer.ingest.damage import Damage
 from viewer.ingest.lenient_json import int64, loads, text
 from viewer.ingest.reader import LogRecord
 from viewer.ingest.rows import Rows
-from viewer.ingest.spans import Spans
+from viewer.ingest.spans import OUTER_SPANS, Spans
 from viewer.ingest.torch_text import Cause, UserFrame, user_frame
 
-OUTER_SPANS = ("dynamo", "entire_frame_compile")
+CHROMIUM_EVENT = "chromium_event"
 _LONGEST_STACK = 1000
 LONGEST_NAME = 4096
 """Characters of a text in the string table."""
@@ -66,15 +66,15 @@ class TorchEvents:
             **{f"aotautograd_cache_{state}": self._cache for state in ("hit", "miss", "bypass")},
         }
 
-    def read(self, record: LogRecord) -> None:
-        """Take what a page needs from one record; wrong shapes are counted, never raised."""
+    def note_attempt(self, record: LogRecord) -> None:
+        """Each record of a compile says how often it was begun anew."""
         if record.compile_id is not None:
             compile = self._compile(record)
             if record.attempt and record.attempt > compile.last_attempt:
                 compile.last_attempt = record.attempt
-        if record.event == "chromium_event":
-            self._chromium_event(record)
-            return
+
+    def read(self, record: LogRecord) -> None:
+        """Take what a page needs from one record; wrong shapes are counted, never raised."""
         self.facts.read(record)
         reader: Callable[[LogRecord], None] | None
         if record.event == "artifact":
@@ -146,15 +146,15 @@ class TorchEvents:
         else:
             self._absurd(record, "compilation metrics are an object")
 
-    def _chromium_event(self, record: LogRecord) -> None:
+    def read_span(self, record: LogRecord) -> None:
+        """Take a chromium event."""
         event = self._json_payload(record)
-        if event is None:
-            return
-        if not isinstance(event, dict):
-            self._absurd(record, "a chromium event is an object")
+        if type(event) is not dict:
+            if event is not None:
+                self._absurd(record, "a chromium event is an object")
             return
         span = self.spans.read(event)
-        if span is None or span.name not in OUTER_SPANS or span.compile_id not in self.compiles:
+        if span is None or span.compile_id not in self.compiles:
             return
         compile = self.compiles[span.compile_id]
         compile.span_start_ns = min(span.start_ns, compile.span_start_ns or span.start_ns)

@@ -23,6 +23,8 @@ class RankRow:
     name: str
     """The log's file name."""
     rank: int | None
+    record_rank: int | None
+    """What its records say: not always what its name says."""
     pid: int | None
     torch: str | None
     complete: bool | None
@@ -59,6 +61,7 @@ def rank_rows(trace: Trace) -> list[RankRow]:
     columns: dict[str, dict[int, Any]] = {
         name: dict(sql.rows(trace, statement))
         for name, statement in {
+            "record_rank": "SELECT log, record_rank FROM logs",
             "records": "SELECT log, count(*) FROM records GROUP BY log",
             "compiles": "SELECT log, count(*) FROM compiles GROUP BY log",
             "compile_ns": "SELECT log, CAST(sum(duration_ns) AS BIGINT) FROM compiles GROUP BY log",
@@ -88,7 +91,8 @@ def rank_rows(trace: Trace) -> list[RankRow]:
         known = collectives.get(log, (0, 0) if log in coded else (None, None))
         rows.append(
             RankRow(
-                log=log, name=Path(run.path).name, rank=run.rank, pid=run.pid, torch=run.torch, complete=run.complete,
+                log=log, name=Path(run.path).name, rank=run.rank,
+                record_rank=columns["record_rank"].get(log), pid=run.pid, torch=run.torch, complete=run.complete,
                 start_unix_ns=run.start_unix_ns, nth=1, of=1, compared=run.rank is not None and not run.forked,
                 records=columns["records"].get(log, 0), compiles=columns["compiles"].get(log, 0),
                 graphs=columns["graphs"].get(log, 0), compile_ns=columns["compile_ns"].get(log),

@@ -94,16 +94,17 @@ def search(
     compile_id: str | None = None,
     offset: int = 0,
     limit: int = MOST_HITS,
-    seconds: float = PIECE_SECONDS,
+    seconds: float | None = None,
 ) -> SearchPiece:
-    """The next lines that hold `text`, at most `limit`, as many as are found in about `seconds`.
+    """The next lines that hold `text`, at most `limit`, as many as are found in about `seconds`
+    (`PIECE_SECONDS`).
 
     `offset` counts bytes from the start of the first log (of `log` when one is given) over all that are looked
     through. Without `case`, upper and lower case of ASCII letters are the same. A regular expression is looked for
     line by line. Of a line longer than a few megabytes pieces are looked through one by one.
     Raises StepscopeError for what is no regular expression.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + (PIECE_SECONDS if seconds is None else seconds)
     starts, total = _starts(trace, log)
     matches = _expression(trace, text, case) if regex else _plain(text, case)
     spans = _spans_of_logs(trace, starts, offset) if kind is None and compile_id is None else _spans_of_records(

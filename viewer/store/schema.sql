@@ -13,7 +13,8 @@ CREATE TABLE logs (
     utc_offset_s BIGINT,             -- NULL: unknown, and times of records are local times taken as UTC
     start_unix_ns BIGINT,            -- of the run, else of the first record
     torch_version VARCHAR,
-    run VARCHAR                      -- JSON of the run record, NULL when there is none
+    run VARCHAR,                     -- JSON of the run record, NULL when there is none
+    record_rank BIGINT               -- what its records say; `rank`: the run record, else the log's name, else these
 );
 
 -- Every record of the log in order; a header line starts at `byte`, the tabbed lines at `payload_byte`.
