@@ -1,7 +1,8 @@
 """Memory grows from step to step: the same buffer of the same graph was left behind by each of the last three or more
-steps in which the graph ran, and was alive when the recording ended. No growth: what only earlier steps left (caches
-that settle, warm-up, optimizer state), and a window of the last few, where earlier ones had been freed after as many
-steps. One finding per graph and buffer; buffers that the same holders keep and one line of the model made share one."""
+steps in which the graph ran, and was alive when the recording ended, or when the log of a killed process broke off (who
+holds it is not known then). No growth: what only earlier steps left (caches that settle, warm-up, optimizer state), and
+a window of the last few, where earlier ones had been freed after as many steps. One finding per graph and buffer;
+buffers that the same holders keep and one line of the model made share one."""
 
 from __future__ import annotations
 

@@ -14,12 +14,31 @@ from viewer.store.open import Trace
 LEAST_STEPS = 3
 """So many steps in a row have to leave the same buffer behind."""
 _MOST_HOLDERS = 8
+_MOST_ALIVE = 10_000
+"""Storages of a log that breaks off: those of its last steps."""
 _LEFT = """
     SELECT b.log, b.call, b.storage, c.step, l.graph, l.function, s.name, s.kind, s.storage_bytes, s.device, s.site,
-           b.holders, b.freed_by_collection, c.local_call
+           b.holders, b.freed_by_collection
     FROM left_behind b JOIN layouts l ON l.layout = b.layout JOIN measured_calls c ON c.call = b.call
     JOIN layout_storages s ON s.layout = b.layout AND s.storage = b.storage
     WHERE $1 IS NULL OR b.log = $1 ORDER BY s.storage_bytes DESC, b.call, b.storage
+"""
+_BROKEN_OFF = """
+    SELECT f.log FROM lifetime_logs f JOIN logs l ON l.log = f.log
+    WHERE NOT f.looked_for_growth AND NOT l.complete AND ($1 IS NULL OR f.log = $1)
+"""
+_ALIVE = """
+    WITH alive AS (
+        SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name, s.kind, s.storage_bytes, s.device, s.site
+        FROM survivors v JOIN layouts l ON l.layout = v.layout JOIN measured_calls m ON m.call = v.call
+        JOIN calls c ON c.call = v.call AND c.state <> 'captured'
+        JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
+        WHERE v.died_ns IS NULL AND v.made AND list_contains($1, v.log)
+          AND m.step < (SELECT max(step) FROM measured_calls WHERE log = v.log)
+        QUALIFY count(DISTINCT m.step) OVER (PARTITION BY v.log, l.function, s.name, s.kind) >= $2
+    )
+    SELECT *, '[]', NULL FROM alive QUALIFY row_number() OVER (PARTITION BY log ORDER BY step DESC) <= $3
+    ORDER BY storage_bytes DESC, call, storage
 """
 _STEPS = """
     SELECT DISTINCT m.step FROM measured_calls m JOIN layouts l ON l.layout = m.layout
@@ -33,22 +52,30 @@ _DIED = """
 
 
 def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | None:
-    """Storages of earlier steps that were alive at the end, largest first; None when nobody looked."""
+    """Storages of earlier steps that were alive at the end, largest first; None when nobody looked.
+
+    A process that was killed has not looked: there they are those of at least `LEAST_STEPS` steps that were not seen
+    to die before the log breaks off, and nothing is known of who holds them.
+    """
+    broken_off = [number for (number,) in sql.rows(trace, _BROKEN_OFF, [log])]
     looked = sql.number(
         trace, "SELECT bool_or(looked_for_growth) FROM lifetime_logs WHERE $1 IS NULL OR log = $1", [log]
     )
-    if not looked:
+    if not looked and not broken_off:
         return None
+    found = sql.rows(trace, _LEFT, [log])
+    if broken_off:
+        found += sql.rows(trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE])
     places: dict[int, GraphPlaces] = {}
     result = []
-    for row in sql.rows(trace, _LEFT, [log]):
+    for row in found:
         graph, name, site = row[4], row[6], row[10]
         if graph not in places:
             places[graph] = graph_places(trace, graph)
         writer = places[graph].writer(name, site)
         source = places[graph].source(writer)
         result.append(LeftBehindRow(*[*row[:10], writer, sql.json_value(row[11]), row[12], source]))
-    return result
+    return sorted(result, key=lambda row: -row.storage_bytes)
 
 
 def growth(trace: Trace) -> list[GrowthRow] | None:
