@@ -16,7 +16,7 @@ MAX_LINES = 450
 
 # A module may import from its own layer and from layers before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("tracer._version", "tracer.memory_records"),
+    ("tracer._version", "tracer.memory_records", "tracer.ring_format"),
     ("tracer.config", "tracer.records"),
     ("tracer.log_format",),
     ("tracer.log_writer", "tracer.launch_ring"),
@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tracer.autostart", "tracer.run"),
 )
 DEFAULT_LAYER = 4
-VIEWER_MAY_USE = {"tracer.records", "tracer.log_format", "tracer._version"}
+VIEWER_MAY_USE = {"tracer.records", "tracer.log_format", "tracer.ring_format", "tracer._version"}
 VIEWER_JOINS = "viewer.cli"
 
 
@@ -115,7 +115,8 @@ def private_torch_names(name: str, path: Path) -> Iterator[str]:
             yield attribute_chain(node)
         # The name as a string, as import_module and sys.modules take it.
         if (
-            isinstance(node, ast.Constant)
+            name.startswith("tracer")
+            and isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and re.fullmatch(r"torch\._[\w.]+", node.value)
         ):

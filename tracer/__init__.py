@@ -50,7 +50,7 @@ def trace(
     save_quota_bytes: int | str = 1_000_000_000,
     check_recompute: bool = False,
     lifetimes: str = "log",
-    lifetimes_every: int = 16,
+    lifetimes_every: int | None = None,
 ) -> Recorder:
     """A recorder of this process's compiled programs: a context manager, or `start()` and `stop()`.
 

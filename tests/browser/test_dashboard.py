@@ -157,8 +157,8 @@ def test_slash_jumps_to_the_search(visit: Visit, address: str) -> None:
     page.keyboard.press("/")
     page.keyboard.type("code")
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(r"/records\?text=code"))
-    page.locator("table.records tbody tr a").first.click()
+    page.wait_for_url(re.compile(r"/search\?text=code"))
+    page.locator("table.hits tbody tr a").first.click()
     assert page.locator("h1").count() == 1
 
 

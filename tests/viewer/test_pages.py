@@ -38,6 +38,9 @@ PATHS = {
     "/ranks/difference": rank_contexts.RankDifferencePage,
     "/records?text=graph": contexts.RecordsPage,
     "/records/3": contexts.RecordShown,
+    "/search?text=mm": contexts.SearchPage,
+    "/tables": contexts.TablesPage,
+    "/sql?query=select+1": contexts.SqlPage,
     "/problems": contexts.ProblemsPage,
 }
 JSON_PATHS = ["/summary.json", "/launches/5.json", "/steps/1/timeline.json?log=0&width=100"]

@@ -197,4 +197,4 @@ def test_a_record_of_a_log_that_shrank_is_shown_as_far_as_it_goes(log: Path) -> 
         os.truncate(log, 100)
         detail = record_detail(trace, last)
         assert detail is not None
-        assert detail.payload == ""
+        assert detail.payload is None
