@@ -1,4 +1,4 @@
-"""Writes docs/format.md, the description of the log's records, from tracer/records.py and tracer/memory_records.py.
+"""Writes docs/format.md, the description of the log's records, from tracer/records.py and the modules of its parts.
 
 python docs/generate_format.py          # write it
 python docs/generate_format.py --check  # exit 1 when it is not current
@@ -13,12 +13,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "tracer" / "records.py"
-MEMORY_RECORDS = ROOT / "tracer" / "memory_records.py"
+PARTS = {"Memory": ROOT / "tracer" / "memory_records.py", "How a process ended": ROOT / "tracer" / "ending_records.py"}
 TARGET = ROOT / "docs" / "format.md"
 
 INTRODUCTION = """# The log
 
-<!-- Made from tracer/records.py and tracer/memory_records.py by docs/generate_format.py; do not edit. -->
+<!-- Made from tracer/records.py, tracer/memory_records.py and tracer/ending_records.py by docs/generate_format.py; do not edit. -->
 
 A stepscope log is a text file in the line grammar of TORCH_TRACE, so every reader of such logs opens it:
 
@@ -115,9 +115,12 @@ def rules(tree: ast.Module) -> str:
 
 
 def render() -> str:
-    tree, memory = (ast.parse(path.read_text("utf-8")) for path in (RECORDS, MEMORY_RECORDS))
-    head = INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree))
-    return "\n".join([head, *sections(tree), f"# Memory\n\n{rules(memory)}\n", *sections(memory)])
+    tree = ast.parse(RECORDS.read_text("utf-8"))
+    text = [INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree)), *sections(tree)]
+    for title, path in PARTS.items():
+        part = ast.parse(path.read_text("utf-8"))
+        text += [f"# {title}\n\n{rules(part)}\n", *sections(part)]
+    return "\n".join(text)
 
 
 def main() -> int:

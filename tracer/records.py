@@ -12,6 +12,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+from tracer.ending_records import CrashRun as CrashRun
+from tracer.ending_records import Frame as Frame
+from tracer.ending_records import ProcessEnd as ProcessEnd
+from tracer.ending_records import UncaughtException as UncaughtException
 from tracer.memory_records import AllocatorCurve as AllocatorCurve
 from tracer.memory_records import BufferRole as BufferRole
 from tracer.memory_records import Growth as Growth
@@ -157,16 +161,6 @@ class Graph:
     memory: list[MemoryStatement]
     not_recorded: str | None = None
     """Why no launch of this graph can be seen (C++ wrapper, parse failure); None when they can."""
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A line of model source."""
-
-    file: str
-    line: int
-    function: str
-    code: str
 
 
 @dataclass(frozen=True)
@@ -414,18 +408,20 @@ class Overhead:
 
 @dataclass(frozen=True)
 class End:
-    """Last record: the log is complete."""
+    """Last record of the process itself: the log is complete."""
 
     KIND: ClassVar[str] = "end"
 
     reason: Literal["exit", "detach"]
     monotonic_ns: int
+    device_error: str | None = None
+    """The error that a CUDA device was in, after which nothing runs on it: the launch ring is kept then."""
 
 
 Record = (
     Run | Graph | Provenance | Tensors | Steps | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
-    | MemoryStepMismatch | Skipped | Failure | Overhead | End
+    | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
 )  # fmt: skip
 RECORD_TYPES: tuple[type[Record], ...] = get_args(Record)
 

@@ -9,6 +9,7 @@ CREATE TABLE logs (
     log BIGINT, path VARCHAR, size_bytes BIGINT, rank BIGINT, world_size BIGINT, pid BIGINT,
     format_version BIGINT,           -- NULL: PyTorch alone wrote this log
     complete BOOLEAN,                -- an end record was seen; NULL for a log that PyTorch alone wrote
+    device_error VARCHAR,            -- the error that a CUDA device was in at the end
     monotonic_ns BIGINT, unix_ns BIGINT,
     utc_offset_s BIGINT,             -- NULL: unknown, and times of records are local times taken as UTC
     start_unix_ns BIGINT,            -- of the run, else of the first record
@@ -125,6 +126,17 @@ CREATE TABLE launches (
     launch BIGINT, log BIGINT, call BIGINT, site BIGINT, step BIGINT, thread BIGINT,
     start_ns BIGINT, duration_ns BIGINT,      -- host time; duration NULL: the launch did not return
     device_duration_ns BIGINT        -- NULL: not measured
+);
+-- What the launch ring beside a log says: where a process stood when it was read, or when it died. The launches that
+-- it holds and the log does not are rows of `launches`; their calls are `unfinished` where they had not ended.
+CREATE TABLE ring_launches (
+    log BIGINT, thread BIGINT,
+    role VARCHAR,                    -- last_started: of each thread, by the host; in_flight: not returned to the host,
+                                     -- or not known to be finished by its stream; last_finished: of each stream
+    launch BIGINT, graph BIGINT, call BIGINT, site BIGINT, step BIGINT,  -- ids in the index
+    returned BOOLEAN,                -- to the host
+    device BIGINT, stream BIGINT,    -- index of a CUDA device and handle of a stream; NULL: the host alone knows
+    position BIGINT                  -- of the launch in its call, from 0
 );
 -- Statistics of a tensor before or after a launch. Each version of a buffer is read once: `arguments.version_*`
 -- says where the row of what a launch read stands. Over the finite elements: min, max, mean, std, l2, largest.

@@ -1,0 +1,71 @@
+"""Records of how a process ended. They are part of `tracer.records`, which names them all.
+
+A process that is killed writes nothing any more: `stepscope run`, which waits for the command, writes `process_end`
+behind the log of one that failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of source: of the model, or of what an exception went through."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True)
+class UncaughtException:
+    """An exception that nothing caught ended the process; `end` follows."""
+
+    KIND: ClassVar[str] = "uncaught_exception"
+
+    type: str
+    """``ValueError``; with its module where that is not `builtins`: ``torch.AcceleratorError``."""
+    text: str
+    """At most 4,000 characters."""
+    frames: list[Frame]
+    """Outermost first; of a deep stack the last 32."""
+
+
+@dataclass(frozen=True)
+class CrashRun:
+    """Which of the runs of `stepscope run --crash` a log is of."""
+
+    run: int
+    """From 1."""
+    purpose: str
+    """``as it is``, ``one launch at a time``, ``values of the suspect``, ``sanity checks``, ``compute-sanitizer``."""
+    environment: dict[str, str]
+    """Variables that were set for this run."""
+    level: str
+    kernels: list[str]
+    """Kernels of which values were read; empty: of all."""
+    tool: list[str] = field(default_factory=list)
+    """What stood before the command: ``compute-sanitizer --tool memcheck``."""
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How a command that was recorded ended, as `stepscope run` saw it."""
+
+    KIND: ClassVar[str] = "process_end"
+
+    pid: int
+    """Of the command; other processes of it have logs of their own."""
+    exit_code: int | None
+    """None: a signal ended it."""
+    signal: int | None
+    timed_out: bool
+    """`stepscope run` ended it: it ran longer than it was to."""
+    duration_ns: int
+    error_tail: str | None = None
+    """The last that it wrote to standard error, at most 16 KiB; None: not kept."""
+    crash_run: CrashRun | None = None
+    """None: not run with ``--crash``."""
