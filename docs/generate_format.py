@@ -18,7 +18,7 @@ TARGET = ROOT / "docs" / "format.md"
 
 INTRODUCTION = """# The log
 
-<!-- Made from tracer/records.py, tracer/memory_records.py and tracer/ending_records.py by docs/generate_format.py; do not edit. -->
+<!-- Made from the modules of records in tracer/ by docs/generate_format.py; do not edit. -->
 
 A stepscope log is a text file in the line grammar of TORCH_TRACE, so every reader of such logs opens it:
 

@@ -4,44 +4,67 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer import process_end
 from tracer.config import TraceConfig, to_environment
-
-FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+from tracer.watching import Ending, watch
 
 
 @dataclass(frozen=True)
 class RunResult:
-    exit_code: int
-    """The command's own; 128 + n when signal n ended it, as shells say it."""
+    ending: Ending
     logs: list[Path]
     """Logs that this run wrote, oldest first."""
 
+    @property
+    def exit_code(self) -> int:
+        """The command's own; 128 + n when signal n ended it, as shells say it."""
+        return self.ending.exit_code
+
 
 def run(command: Sequence[str], config: TraceConfig, *, fresh_cache: bool = False) -> RunResult:
-    """Run `command` and record it. With `fresh_cache` it compiles into an empty cache that is removed afterwards.
+    """Run `command` and record it; how one that failed ended is written behind its log. With `fresh_cache` it compiles
+    into an empty cache that is removed afterwards.
 
     Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
     """
+    result = recorded(command, config, fresh_cache=fresh_cache)
+    ending = result.ending
+    if ending.code:
+        with suppress(OSError):  # a full disk, a folder that is gone: it said so itself
+            own = [log for log in result.logs if process_end.pid_of(log) == ending.pid]
+            process_end.append(process_end.record_of(ending), own)
+    return result
+
+
+def recorded(
+    command: Sequence[str],
+    config: TraceConfig,
+    *,
+    fresh_cache: bool = False,
+    more: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    keep_tail: bool = False,
+) -> RunResult:
+    """Run `command` to its end with `more` in its environment. Raises like `run`."""
     before = set(config.directory.glob("*.log"))
-    environment = {**os.environ, **to_environment(config)}
+    environment = {**os.environ, **to_environment(config), **(more or {})}
     cache = tempfile.mkdtemp(prefix="stepscope-cache-") if fresh_cache else None
     if cache is not None:
         environment |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": str(Path(cache, "triton"))}
     try:
-        exit_code = _wait(argv(command), environment)
+        ending = watch(argv(command), environment, timeout_s=timeout_s, keep_tail=keep_tail)
     finally:
         if cache is not None:
             shutil.rmtree(cache, ignore_errors=True)
     logs = set(config.directory.glob("*.log")) - before
-    return RunResult(exit_code, sorted(logs, key=lambda path: path.stat().st_mtime))
+    return RunResult(ending, sorted(logs, key=lambda path: path.stat().st_mtime))
 
 
 def argv(command: Sequence[str]) -> list[str]:
@@ -52,16 +75,3 @@ def argv(command: Sequence[str]) -> list[str]:
     if first in ("python", "python3") and shutil.which(first) is None:
         return [sys.executable, *command[1:]]
     return list(command)
-
-
-def _wait(command: list[str], environment: Mapping[str, str]) -> int:
-    child = subprocess.Popen(command, env=environment)
-    restore = {number: signal.signal(number, lambda n, _: child.send_signal(n)) for number in FORWARDED}
-    # Ctrl-C reaches the child too; it decides what to do with it.
-    restore[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        code = child.wait()
-    finally:
-        for number, handler in restore.items():
-            signal.signal(number, handler)
-    return 128 - code if code < 0 else code

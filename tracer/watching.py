@@ -1,0 +1,171 @@
+"""Waits for a command that is recorded: its signals, its time limit, the end of what it writes to standard error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+TAIL_BYTES = 1 << 14
+GRACE_S = 5.0
+"""Between the request to end and SIGKILL."""
+_READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a command ended."""
+
+    pid: int
+    code: int
+    """As `subprocess` has it: -n when signal n ended it."""
+    duration_ns: int
+    timed_out: bool
+    interrupted: bool
+    """Somebody asked it, or us, to stop: Ctrl-C, SIGTERM, SIGHUP."""
+    error_tail: str | None
+    """None: not kept."""
+
+    @property
+    def exit_code(self) -> int:
+        """128 + n when signal n ended it, as shells say it."""
+        return 128 - self.code if self.code < 0 else self.code
+
+
+def watch(
+    command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float | None = None, keep_tail: bool = False
+) -> Ending:
+    """Run `command` to its end; its streams are ours. With `keep_tail` standard error takes a way through here.
+
+    Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
+    """
+    errors = _Errors() if keep_tail else None
+    started = time.perf_counter_ns()
+    try:
+        child = subprocess.Popen(command, env=environment, stderr=errors.child if errors else None)
+    except BaseException:
+        if errors:
+            errors.close()
+        raise
+    if errors:
+        errors.follow()
+    with _signals(child) as asked:
+        try:
+            child.wait(timeout_s)
+            timed_out = False
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            _end(child)
+    duration_ns = time.perf_counter_ns() - started
+    tail = errors.tail() if errors else None
+    return Ending(child.pid, child.returncode, duration_ns, timed_out, bool(asked), tail)
+
+
+@contextmanager
+def _signals(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """The signals that came, while they are passed on. Ctrl-C reaches the child too; it decides what to do with it."""
+    asked: list[int] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        if number != signal.SIGINT:
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, on_signal) for number in (*FORWARDED, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """The child and the processes that it started, which would otherwise go on without it."""
+    family = descendants(child.pid)
+    child.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
+    child.kill()
+    child.wait()
+    for pid in family:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that `pid` started, and those that they did; only Linux tells."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        with suppress(OSError):
+            for task in Path(f"/proc/{waiting.pop()}/task").iterdir():
+                with suppress(OSError):
+                    waiting += [int(text) for text in (task / "children").read_text().split()]
+        found += [one for one in waiting if one not in found]
+    return found
+
+
+class _Errors:
+    """Standard error of a child, passed on to ours byte by byte: a terminal stays a terminal for it."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+        self._ours, self.child = _terminal() or os.pipe()
+
+    def follow(self) -> None:
+        """The child has its end now."""
+        os.close(self.child)
+        self._thread.start()
+
+    def close(self) -> None:
+        os.close(self._ours)
+        os.close(self.child)
+
+    def tail(self) -> str:
+        """What came last. A process that the child left behind may keep the stream open: it is not waited for."""
+        self._thread.join(GRACE_S)
+        return self._tail.decode("utf-8", "replace")
+
+    def _pass_on(self) -> None:
+        while data := self._read():
+            with suppress(OSError):
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(2, view) :]
+            self._tail = (self._tail + data)[-TAIL_BYTES:]
+        os.close(self._ours)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._ours, _READ_BYTES)
+        except OSError:  # a terminal whose last writer has gone
+            return b""
+
+
+def _terminal() -> tuple[int, int] | None:
+    """Both ends of a terminal like that of our standard error; None: it is none."""
+    try:
+        if not os.isatty(2):
+            return None
+        import pty
+        import termios
+
+        ours, child = pty.openpty()
+        modes = termios.tcgetattr(child)
+        modes[1] &= ~termios.OPOST  # the real terminal does it
+        termios.tcsetattr(child, termios.TCSANOW, modes)
+        if sys.version_info >= (3, 11):
+            termios.tcsetwinsize(child, termios.tcgetwinsize(2))
+        return ours, child
+    except (OSError, ImportError):
+        return None
