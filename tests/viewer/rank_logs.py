@@ -12,7 +12,7 @@ from tests.viewer.synthetic import LogBuilder
 from viewer.findings import all_findings
 from viewer.queries.ranks import Ranks, ranks
 from viewer.queries.rows import Finding
-from viewer.store.open import Trace
+from viewer.store.open import Trace, open_trace
 
 ALL_REDUCE = "torch.ops._c10d_functional.all_reduce_.default"
 ALL_GATHER = "torch.ops._c10d_functional.all_gather_into_tensor.default"
