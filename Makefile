@@ -15,7 +15,7 @@ demo: .venv/.installed compiler ## record a small training run that goes wrong, 
 	$(BIN)/stepscope demo
 
 test: check browser compiler ## every check and every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 ifneq ($(NODE),)
 	@if ls tests/js/*.test.* >/dev/null 2>&1; then $(NODE) --test tests/js/*.test.*; fi
 else
