@@ -12,6 +12,7 @@ import typer
 
 from viewer import asking
 from viewer.errors import StepscopeError
+from viewer.repro.command import repro
 
 if TYPE_CHECKING:
     from tracer.run import RunResult
@@ -26,6 +27,7 @@ app = typer.Typer(
 
 app.command()(asking.search)
 app.command()(asking.sql)
+app.command()(repro)
 
 Trace = Annotated[
     list[str],

@@ -75,6 +75,22 @@ def copy_tensor(trace: Trace, tensor: int, out: Path, *, force: bool = False) ->
         return _copy(source, place, out)
 
 
+def read_tensor(place: SavedTensorPlace, most_bytes: int) -> bytes | int | None:
+    """The file of a saved tensor; its size where that is more than `most_bytes`.
+
+    None: it is missing, or is not the one that the log describes.
+    """
+    try:
+        with _open(place) as source:
+            size = os.fstat(source.fileno()).st_size
+            data = source.read() if size <= most_bytes else None
+    except OSError:
+        return None
+    if data is None:
+        return size
+    return data if hashlib.sha256(data).hexdigest() == place.row.sha256 else None
+
+
 def file_of(place: SavedTensorPlace) -> Path | None:
     """Where the file of a saved tensor must lie; None for a name that the recorder does not give."""
     found = _FILE.fullmatch(place.row.file)

@@ -1,0 +1,50 @@
+"""What a script that runs one launch again has to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from viewer.queries import sql
+from viewer.queries.graphs import site_rows
+from viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor
+from viewer.store.open import Trace
+
+_SAVED = """
+    SELECT tensor FROM saved_tensors
+    WHERE launch = ? AND site = ? AND argument = ? AND item IS NOT DISTINCT FROM ? AND moment = ? ORDER BY tensor
+"""
+
+
+@dataclass(frozen=True)
+class TensorShape:
+    """A tensor argument of some launch of a function, by the name that the wrapper gives it."""
+
+    name: str
+    size: Sequence[int]
+    stride: Sequence[int]
+
+
+def saved_at(
+    trace: Trace, launch: int, site: int, argument: int, item: int | None, moment: str
+) -> SavedTensorPlace | None:
+    """The tensor that was saved of an argument, None when it was not."""
+    tensor = sql.number(trace, _SAVED, [launch, site, argument, item, moment])
+    return None if tensor is None else saved_tensor(trace, tensor)
+
+
+def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> Iterator[TensorShape]:
+    """Of all launches of a function of a graph, as they were in force at `call`."""
+    sites = sql.rows(trace, "SELECT site FROM sites WHERE graph = ? AND function = ?", [graph, function])
+    for site in site_rows(trace, [site for (site,) in sites], call):
+        for argument in site.arguments:
+            for tensor in argument.tensors:
+                if tensor["item"] is None and tensor["size"]:
+                    yield TensorShape(argument.name, tensor["size"], tensor["stride"])
+
+
+def was_in_flight(trace: Trace, launch: int) -> bool:
+    """It had not returned, or a device had not finished it, when its process died."""
+    return bool(
+        sql.number(trace, "SELECT count(*) FROM ring_launches WHERE launch = ? AND role = 'in_flight'", [launch])
+    )
