@@ -309,3 +309,27 @@ def _line(source: WrapperSource, text: str) -> int:
     return next(
         node.lineno for node in ast.walk(source.tree) if isinstance(node, ast.stmt) and ast.unparse(node) == text
     )
+
+
+CONCATENATION = """
+    arg0_1, = args
+    args.clear()
+    buf0 = empty_strided_cpu(({rows}, 16), (16, 1), torch.float32)
+    buf1 = reinterpret_tensor(buf0, ({rows}, 8), (16, 1), 8)  # alias
+    cpp_map(arg0_1, buf1)
+    buf2 = reinterpret_tensor(buf0, ({rows}, 8), (16, 1), 0)  # alias
+    cpp_add(buf1, buf0, buf2)
+    cpp_map(buf0, arg0_1)
+    return (buf0, )
+"""
+
+
+@pytest.mark.parametrize("rows", ["4", "s0"])
+def test_memory_of_a_concatenation_that_its_last_writer_reads_too(rows: str) -> None:
+    """The kernel fuses the last member with a sum over all: what it reads was partly never written."""
+    found = follow(wrapper(CONCATENATION.format(rows=rows)))
+    assert held(found, 1, 0)[1:] == ("written", (0, 1, "after"))
+    assert held(found, 1, 1) == ("buf0", None, None)
+    assert held(found, 2, 0)[1] == "written"
+    assert (1, 1, "before") not in reads(found)
+    assert (2, 0, "before") in reads(found)

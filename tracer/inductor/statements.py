@@ -10,6 +10,9 @@ from typing import NamedTuple
 from tracer.inductor.wrapper_source import Launch, dotted
 from tracer.records import Held
 
+WHOLE = "whole"
+"""The extent of a tensor whose size is not known."""
+
 
 class Allocation(NamedTuple):
     held: Held
@@ -65,6 +68,37 @@ def extent_of(size: ast.expr, offset: list[ast.expr]) -> str:
     elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_constant else ast.unparse(size)
     start = ast.unparse(offset[0]) if offset else "0"
     return f"{elements} from {start}"
+
+
+class Parts:
+    """What of an allocation was written: the members of a concatenation are written one by one."""
+
+    def __init__(self, whole: str) -> None:
+        self._whole = whole
+        self._written: set[str] = set()
+        self._is_whole = False
+
+    def add(self, extent: str, anew: bool) -> None:
+        """A launch has written a part; with `anew`, what stood there before is of no use to anybody."""
+        if anew:
+            self._written, self._is_whole = set(), False
+        self._written.add(extent)
+        counts, of = [_elements(part) for part in self._written], _elements(self._whole)
+        is_all = of is not None and sum(count or 0 for count in counts) >= of
+        self._is_whole |= extent in (WHOLE, self._whole) or is_all
+
+    def hold(self, extent: str, is_being_written: bool) -> bool:
+        """All of a part was written. Where a size is a symbol, the launch that reads the whole may be the one that
+        completes it: when it writes to it too."""
+        if self._is_whole or extent in self._written:
+            return True
+        is_known = None not in map(_elements, (*self._written, self._whole))
+        return not (is_known or is_being_written)
+
+
+def _elements(extent: str) -> int | None:
+    count = extent.split(" ", 1)[0]
+    return int(count) if count.isdecimal() else None
 
 
 def names_in(expression: ast.expr) -> Iterator[str]:

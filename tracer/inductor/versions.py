@@ -14,11 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tracer.inductor.statements import allocation, checked_tensor, copies_later, extent_of, names_in, variables
+from tracer.inductor.statements import (
+    WHOLE,
+    Parts,
+    allocation,
+    checked_tensor,
+    copies_later,
+    extent_of,
+    names_in,
+    variables,
+)
 from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted, wrapper_functions
 from tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
 
-WHOLE = "whole"
 MOST_AT_ONCE = 64
 """Tensors of one reading that waits for others."""
 
@@ -70,6 +78,8 @@ class _Storage:
     """Taken over from a buffer that is dead: what it holds is of use to nobody but an in-place kernel."""
     is_as_given: bool = True
     """An input that nothing can have changed since the call began."""
+    parts: Parts | None = None
+    """Of memory that this function allocates: what of it was written."""
 
 
 @dataclass
@@ -219,7 +229,9 @@ class _Follower:
             if event.event == "pool_member":  # it may lie where a dead one was, which no statement frees
                 self._flush(statement, "before")
             found = allocation(statement)
-            self.names[name] = _View(_Storage(name, found.held, is_fixed=found.is_fixed), found.extent or WHOLE)
+            parts = Parts(found.extent) if found.held == "uninitialised" and found.extent else None
+            storage = _Storage(name, found.held, is_fixed=found.is_fixed, parts=parts)
+            self.names[name] = _View(storage, found.extent or WHOLE)
         elif event.event in ("reuse", "alias") and of is not None:
             value = statement.value if isinstance(statement, ast.Assign) else None
             view = self._seen(value) if value is not None else self._view(of)
@@ -315,12 +327,16 @@ class _Follower:
 
     def _before(self, launch: Launch, views: list[_View | None], statement: ast.stmt) -> list[Argument]:
         facts = []
-        for number, (view, argument) in enumerate(zip(views, launch.site.arguments, strict=False)):
+        pairs = list(zip(views, launch.site.arguments, strict=False))
+        written = {id(view.storage) for view, argument in pairs if view and argument.role == "out"}
+        for number, (view, argument) in enumerate(pairs):
             if view is None:
                 facts.append(argument)
                 continue
             storage = view.storage
             version, held = None, storage.held
+            if held == "written" and storage.parts and not storage.parts.hold(view.extent, id(storage) in written):
+                held = None if argument.role == "in" else "uninitialised"
             if storage.is_fresh and not (argument.parameter or "").startswith("in_out_ptr"):
                 held = None if argument.role == "in" else "uninitialised"
             if argument.role != "out" and held in ("input", "written"):
@@ -361,6 +377,8 @@ class _Follower:
     ) -> None:
         storage = view.storage
         storage.rows.clear()
+        if storage.parts is not None:
+            storage.parts.add(view.extent, anew=storage.is_fresh)
         storage.is_fresh = False
         storage.held = None if in_flight else "written"
         if not in_flight and self.wanted(launch.site, launch.site.arguments[row.argument]):
