@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from math import prod
 
 from viewer.queries.argument_facts import View
+from viewer.queries.reach import item_bytes
 
 _MOST_ELEMENTS = 1 << 20
-_BITS = re.compile(r"(\d+)")
-
-
-def item_bytes(dtype: str) -> int:
-    """``float32`` 4, ``bool`` 1, ``complex64`` 8, ``float8_e4m3fn`` 1."""
-    bits = _BITS.search(dtype)
-    return max(1, int(bits[1]) // 8) if bits and len(bits[1]) < 4 else 1
 
 
 def do_overlap(a: View, b: View) -> bool:

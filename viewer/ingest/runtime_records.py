@@ -25,6 +25,7 @@ from tracer.records import (
     Lifetimes,
     MemoryStepMismatch,
     Overhead,
+    ProcessEnd,
     Provenance,
     RecomputeMismatch,
     Record,
@@ -34,6 +35,7 @@ from tracer.records import (
     Skipped,
     Steps,
     Tensors,
+    UncaughtException,
     ValueLayout,
     Values,
 )
@@ -131,6 +133,10 @@ class RuntimeRecords:
                 self.overhead = value
             case End():
                 self.end = value
+            case UncaughtException():
+                self._add_exception(value, record.time_ns)
+            case ProcessEnd():
+                self._add_process_end(value)
 
     def finish(self, codes: list[OutputCode], callers: Mapping[str, UserFrame]) -> None:
         """Add all rows; `codes` are the generated wrappers that the log holds, `callers` the lines that called what
@@ -268,6 +274,19 @@ class RuntimeRecords:
                 (site_id, self.log, seen.call, t.argument, t.item, t.dtype, dumps(t.size), dumps(t.stride),
                  t.device, t.offset, t.storage_bytes, t.storage)
                 for t in seen.tensors
+            ),
+        )  # fmt: skip
+
+    def _add_exception(self, error: UncaughtException, time_unix_ns: int | None) -> None:
+        self.rows.add("uncaught_exceptions", self.log, time_unix_ns, error.type, error.text, dumps(error.frames))
+
+    def _add_process_end(self, end: ProcessEnd) -> None:
+        run = end.crash_run
+        self.rows.add(
+            "process_ends", self.log, end.pid, end.exit_code, end.signal, end.timed_out, end.duration_ns,
+            end.error_tail, *(
+                (run.run, run.purpose, dumps(run.environment), run.level, dumps(run.kernels), dumps(run.tool))
+                if run else (None,) * 6
             ),
         )  # fmt: skip
 

@@ -61,7 +61,7 @@ def _loop_terms(index: str, bounds: Mapping[str, str]) -> list[str]:
 def _numeric(ours: Affine, theirs: Affine, ends: Mapping[str, int]) -> Meeting:
     if any(end == 0 for end in ends.values()):
         return "apart"
-    (low_a, high_a), (low_b, high_b) = _span(ours, ends), _span(theirs, ends)
+    (low_a, high_a), (low_b, high_b) = span(ours, ends), span(theirs, ends)
     if high_a < low_b or high_b < low_a:
         return "apart"
     common = gcd(*(number for side in (ours, theirs) for name, number in side.items() if name), 0)
@@ -72,7 +72,8 @@ def _numeric(ours: Affine, theirs: Affine, ends: Mapping[str, int]) -> Meeting:
     return _enumerated(ours, theirs, ends)
 
 
-def _span(side: Affine, ends: Mapping[str, int]) -> tuple[int, int]:
+def span(side: Affine, ends: Mapping[str, int]) -> tuple[int, int]:
+    """The smallest and the largest value that an index takes; no loop of `ends` is empty."""
     reach = [number * (ends[name] - 1) for name, number in side.items() if name]
     start = side.get("", 0)
     return start + sum(n for n in reach if n < 0), start + sum(n for n in reach if n > 0)

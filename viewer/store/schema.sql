@@ -138,6 +138,18 @@ CREATE TABLE ring_launches (
     device BIGINT, stream BIGINT,    -- index of a CUDA device and handle of a stream; NULL: the host alone knows
     position BIGINT                  -- of the launch in its call, from 0
 );
+-- How the command of a log ended, as `stepscope run` saw it: of one that failed, and of every run of --crash.
+CREATE TABLE process_ends (
+    log BIGINT, pid BIGINT, exit_code BIGINT,                 -- NULL: a signal ended it
+    signal BIGINT, timed_out BOOLEAN, duration_ns BIGINT, error_tail VARCHAR,
+    run BIGINT,                      -- of --crash, from 1; NULL: without it, and so all that follows
+    purpose VARCHAR, environment VARCHAR,                     -- JSON object
+    level VARCHAR, kernels VARCHAR, tool VARCHAR              -- JSON lists
+);
+CREATE TABLE uncaught_exceptions (
+    log BIGINT, time_unix_ns BIGINT, type VARCHAR, text VARCHAR,
+    frames VARCHAR                   -- JSON list of {file, line, function, code}, outermost first
+);
 -- Statistics of a tensor before or after a launch. Each version of a buffer is read once: `arguments.version_*`
 -- says where the row of what a launch read stands. Over the finite elements: min, max, mean, std, l2, largest.
 CREATE TABLE value_rows (

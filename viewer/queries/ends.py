@@ -1,0 +1,161 @@
+"""How processes ended: what waited for them saw, the exceptions that ended them, what their launch rings say."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from viewer.queries import sql
+from viewer.queries.rows_of_graphs import SourceLine
+from viewer.store.open import Trace
+
+_ENDS = """
+    SELECT log, pid, exit_code, signal, timed_out, duration_ns, error_tail, run, purpose, environment, level, kernels,
+           tool
+    FROM process_ends ORDER BY log
+"""
+_RING = """
+    SELECT r.role, r.thread, r.launch, r.graph, r.call, r.site, r.step, s.kernel, r.returned, r.device, r.stream,
+           l.start_ns,
+           (SELECT count(*) FROM launches o WHERE o.log = r.log AND o.step = r.step AND o.launch <= r.launch)
+    FROM ring_launches r LEFT JOIN sites s ON s.site = r.site LEFT JOIN launches l ON l.launch = r.launch
+    WHERE r.log = ? ORDER BY r.role, l.start_ns, r.launch
+"""
+_DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP) error|Triton Error \[(?:CUDA|HIP)\]): *([^\n]*)")
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(\S[^\n]*)", re.MULTILINE)
+_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+_SHELL_SIGNALS = 128
+
+
+@dataclass(frozen=True)
+class ProcessEndRow:
+    """How a command ended. A log that one of its child processes wrote has it too, with another pid than its own."""
+
+    log: int
+    pid: int
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    duration_ns: int
+    error_tail: str | None
+    run: int | None
+    """Of --crash, from 1."""
+    purpose: str | None
+    environment: dict[str, str]
+    level: str | None
+    kernels: list[str]
+    tool: list[str]
+
+    @property
+    def signal_name(self) -> str | None:
+        """``SIGSEGV``, also where a shell says it by its exit code."""
+        number = self.signal
+        if number is None and self.exit_code is not None and self.exit_code > _SHELL_SIGNALS:
+            number = self.exit_code - _SHELL_SIGNALS
+        try:
+            return signal.Signals(number).name if number is not None else None
+        except ValueError:
+            return f"signal {number}" if self.signal is not None else None
+
+
+@dataclass(frozen=True)
+class ExceptionRow:
+    """An exception that nothing caught."""
+
+    log: int
+    time_unix_ns: int | None
+    type: str
+    text: str
+    frames: list[SourceLine]
+
+    @property
+    def title(self) -> str:
+        """The type and the first line of the text."""
+        first = self.text.strip().partition("\n")[0]
+        return f"{self.type}: {first}" if first else self.type
+
+    @property
+    def device_error(self) -> str | None:
+        """What a device reported, by whatever statement came next: it says nothing about where."""
+        return device_error(self.text)
+
+
+@dataclass(frozen=True)
+class RingLaunch:
+    """A launch that the ring names; ids are those of the index."""
+
+    role: str
+    thread: int | None
+    launch: int | None
+    graph: int | None
+    call: int | None
+    site: int | None
+    step: int | None
+    kernel: str | None
+    returned: bool | None
+    device: int | None
+    stream: int | None
+    start_ns: int | None
+    ordinal: int | None
+    """Position in its step, from 1."""
+
+
+def process_ends(trace: Trace) -> dict[int, ProcessEndRow]:
+    """By log."""
+    return {row[0]: _end(row) for row in sql.rows(trace, _ENDS)}
+
+
+def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
+    """By log."""
+    found = sql.rows(trace, "SELECT log, time_unix_ns, type, text, frames FROM uncaught_exceptions ORDER BY log")
+    return {row[0]: ExceptionRow(*row[:4], [SourceLine(**frame) for frame in sql.json_value(row[4])]) for row in found}
+
+
+def ring_launches(trace: Trace, log: int) -> list[RingLaunch]:
+    """What the ring beside a log says; empty without one."""
+    return [RingLaunch(*row) for row in sql.rows(trace, _RING, [log])]
+
+
+def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None:
+    """Of what a process died: equal texts are one symptom. None: not known, or it did not die."""
+    if end is not None and end.timed_out:
+        return None
+    if end is not None and end.signal_name is not None:
+        return end.signal_name
+    if error is not None:
+        return one_symptom(error.type, error.text)
+    if end is not None and end.exit_code and end.error_tail:
+        return raised(end.error_tail)
+    return None
+
+
+def raised(errors: str) -> str | None:
+    """The exception of the last traceback in what was written to standard error; None: there is none."""
+    tracebacks = list(_TRACEBACK.finditer(_ESCAPES.sub("", errors.replace("\r\n", "\n"))))
+    found = _RAISED.match(tracebacks[-1][1]) if tracebacks else None
+    return one_symptom(found[1], found[2] or "") if found else None
+
+
+def one_symptom(kind: str, text: str) -> str:
+    """The exception without what differs from run to run; a device's error by its own name, whoever came to say it."""
+    error = device_error(text)
+    if error is not None:
+        return error
+    first = _ADDRESS.sub("0x…", text.strip().partition("\n")[0])
+    return f"{kind}: {first}" if first else kind
+
+
+def device_error(text: str) -> str | None:
+    found = _DEVICE_ERROR.search(text)
+    return f"CUDA error: {found[1].strip()}" if found else None
+
+
+def _end(row: sql.Row) -> ProcessEndRow:
+    environment: Mapping[str, str] = sql.json_value(row[9]) or {}
+    return ProcessEndRow(
+        *row[:9], dict(environment), row[10], sql.json_value(row[11]) or [], sql.json_value(row[12]) or []
+    )

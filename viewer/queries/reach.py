@@ -1,0 +1,129 @@
+"""How far a kernel's source lets it read and write behind each pointer, against how much memory there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from viewer.queries.index_ranges import affine, span
+from viewer.queries.kernel_access import accesses
+from viewer.queries.rows import ArgumentRow
+
+_LOADED = re.compile(r"\btmp\w*\b")
+_ITEM_BITS = re.compile(r"(\d+)")
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What all iterations of a kernel do behind one pointer, in elements from where the argument begins."""
+
+    parameter: str
+    argument: int
+    name: str
+    does: Literal["reads", "writes"]
+    first: int | None
+    last: int | None
+    """None: `why_unknown`."""
+    is_exact: bool
+    """Else the index stays within these ends, and may come to neither."""
+    room: Interval | None
+    """First and last element of the storage; None: the argument was never seen at run time."""
+    why_unknown: str | None = None
+
+    @property
+    def leaves(self) -> bool | None:
+        """It goes beyond the storage; None: not known."""
+        if self.first is None or self.last is None or self.room is None:
+            return None
+        if self.room[0] <= self.first and self.last <= self.room[1]:
+            return False
+        return True if self.is_exact else None
+
+
+def reaches(code: str, arguments: Sequence[ArgumentRow]) -> list[Reach]:
+    """Of the definition of a kernel that Inductor wrote, for each pointer among its arguments."""
+    pointers = {row.parameter: row for row in arguments if row.parameter is not None}
+    known = accesses(code)
+    found: list[Reach] = []
+    for does in ("reads", "writes"):
+        for parameter, row in pointers.items():
+            uses = [(index, nest.bounds) for nest in known.nests for index in getattr(nest, does).get(parameter, ())]
+            if uses:
+                found.append(_reach(row, does, [_ends(index, bounds) for index, bounds in uses]))
+    for parameter in sorted(known.unread & pointers.keys()):
+        found.append(_unknown(pointers[parameter], "reads", "its use in the kernel's source could not be read"))
+    return sorted(found, key=lambda one: (not one.leaves, one.argument))
+
+
+def _reach(row: ArgumentRow, does: Literal["reads", "writes"], ends: Sequence[tuple[Interval, bool] | str]) -> Reach:
+    unknown = [why for why in ends if isinstance(why, str)]
+    if unknown:
+        return _unknown(row, does, unknown[0])
+    known = [one for one in ends if not isinstance(one, str)]
+    low, high = min(one[0][0] for one in known), max(one[0][1] for one in known)
+    is_exact = all(exact for _, exact in known)
+    return Reach(row.parameter or "", row.argument, row.buffer or row.name, does, low, high, is_exact, room_of(row))
+
+
+def _unknown(row: ArgumentRow, does: Literal["reads", "writes"], why: str) -> Reach:
+    return Reach(row.parameter or "", row.argument, row.buffer or row.name, does, None, None, False, room_of(row), why)
+
+
+def room_of(row: ArgumentRow) -> Interval | None:
+    """First and last element of the storage, counted from the argument's own first."""
+    seen = row.tensors[0] if len(row.tensors) == 1 else None
+    if seen is None or seen["storage_bytes"] is None:
+        return None
+    elements = seen["storage_bytes"] // item_bytes(seen["dtype"])
+    return -seen["offset"], elements - seen["offset"] - 1
+
+
+def item_bytes(dtype: str) -> int:
+    """``float32`` 4, ``bool`` 1, ``complex64`` 8, ``float8_e4m3fn`` 1."""
+    bits = _ITEM_BITS.search(dtype)
+    return max(1, int(bits[1]) // 8) if bits and len(bits[1]) < 4 else 1
+
+
+def _ends(index: str, bounds: Mapping[str, str]) -> tuple[Interval, bool] | str:
+    """Between which elements an index runs, and whether it comes to both; else why that is not known."""
+    if _LOADED.search(index):
+        return f"its index is read from memory: {index}"
+    ends = {name: int(end) for name, end in bounds.items() if end.isdigit() and int(end) > 0}
+    line = affine(index)
+    if line is not None and {name for name in line if name} <= ends.keys():
+        return span(line, ends), True
+    try:
+        return _interval(ast.parse(index, mode="eval").body, ends), False
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return f"its index or a bound of it is no number in the source: {index}"
+
+
+def _interval(node: ast.expr, ends: Mapping[str, int]) -> Interval:
+    """Between which numbers an expression lies. Raises ValueError when it cannot tell."""
+    match node:
+        case ast.Constant(value=int() as value):
+            return value, value
+        case ast.Name(id=name) if name in ends:
+            return 0, ends[name] - 1
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            low, high = _interval(operand, ends)
+            return -high, -low
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _interval(left, ends), _interval(right, ends)
+            if isinstance(op, ast.Add):
+                return a[0] + b[0], a[1] + b[1]
+            if isinstance(op, ast.Sub):
+                return a[0] - b[1], a[1] - b[0]
+            if isinstance(op, ast.Mult):
+                corners = [x * y for x in a for y in b]
+                return min(corners), max(corners)
+            if b[0] == b[1] and b[0] > 0 and a[0] >= 0:
+                if isinstance(op, ast.FloorDiv | ast.Div):  # of integers, in C++
+                    return a[0] // b[0], a[1] // b[0]
+                if isinstance(op, ast.Mod):
+                    return a if a[1] < b[0] else (0, b[0] - 1)
+    raise ValueError("not known")
