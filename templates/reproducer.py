@@ -128,80 +128,62 @@ def regenerated(tensor, rows, seed):
 
 
 def drawn(numel, row, whole):
-    """`numel` numbers: so many NaN, infinities and zeros from the first bad index on, the others within min and max."""
+    """`numel` numbers: so many NaN, infinities and zeros as recorded, from the first bad index on, and others."""
     scale = numel / max(row["looked_at"], 1)  # more than 1: the statistics are over a sample
-    bad = [(value, round((row[name] or 0) * scale)) for name, value in NONFINITE.items()]
-    zeros = min(round((row["zero"] or 0) * scale), numel)
-    values = finite(numel, zeros, row, whole)
     first = row["first_bad"] if row["first_bad"] is not None and row["looked_at"] == numel else 0
-    count = min(sum(n for _, n in bad), numel - first)
-    order = first + 1 + spread(numel - first - 1, max(count - 1, 0)) if count else None
-    if count:
-        at = torch.cat([torch.tensor([first]), order])
-        filler = torch.cat([torch.full((n,), value, dtype=values.dtype) for value, n in bad])[:count]
-        free = torch.ones(numel, dtype=torch.bool)
-        free[at] = False
-    else:
-        free = torch.ones(numel, dtype=torch.bool)
-    open_places = free.nonzero().flatten()
-    values[open_places[spread(len(open_places), min(zeros, len(open_places)))]] = 0
-    pin_extremes(values, row, open_places, whole)
-    if count:
-        values = values.double()
-        values[at] = filler.double()
+    bad = [torch.full((round((row[name] or 0) * scale),), value) for name, value in NONFINITE.items()]
+    bad = torch.cat(bad)[: numel - first]
+    count = numel - len(bad)
+    zeros = min(round((row["zero"] or 0) * scale), count)
+    others = finite(count - zeros, count, row, whole)
+    ordered = torch.cat([others, torch.zeros(zeros, dtype=others.dtype)])[shuffled(count)]
+    if not len(bad):
+        return ordered
+    at = torch.cat([torch.tensor([first]), first + 1 + shuffled(numel - first - 1)[: len(bad) - 1]])
+    values = torch.empty(numel, dtype=torch.float64)
+    is_free = torch.ones(numel, dtype=torch.bool)
+    is_free[at] = False
+    values[is_free], values[at] = ordered.double(), bad.double()
     return values
 
 
-def spread(numel, count):
-    """`count` different places of `numel`."""
-    if count <= 0:
-        return torch.empty(0, dtype=torch.int64)
-    if numel > 1 << 26:
-        return torch.arange(count) * (numel // count)
-    return torch.randperm(numel)[:count]
+def shuffled(count):
+    """An order of so many; of very many the plain one, for they are random already."""
+    return torch.randperm(count) if count <= 1 << 27 else torch.arange(count)
 
 
-def finite(numel, zeros, row, whole):
-    """Beta-distributed between min and max: mean and standard deviation are met with the zeros that come to it."""
+def finite(count, with_zeros, row, whole):
+    """`count` numbers, not zero, that have the recorded mean and deviation with the zeros that come to it.
+
+    The smallest and the largest are among them; those between are drawn from a beta distribution.
+    """
     low, high = row["min"], row["max"]
-    if low is None or high is None:
-        return torch.zeros(numel, dtype=torch.float64)
-    if low == high:
-        return torch.full((numel,), low, dtype=torch.int64 if whole else torch.float64)
-    others = max(numel - zeros, 1)
-    mean, deviation = row["mean"], row["std"] or 0.0
-    if mean is None:
-        mean = (low + high) / 2
-    square = (deviation**2 + mean**2) * numel / others
-    mean = min(max(mean * numel / others, low), high)
-    variance = max(square - mean**2, 0.0)
-    u = min(max((mean - low) / (high - low), 1e-6), 1 - 1e-6)
-    v = min(max(variance / (high - low) ** 2, 1e-12), u * (1 - u) * (1 - 1e-6))
-    nu = u * (1 - u) / v - 1
-    some = torch.distributions.Beta(
-        torch.tensor(u * nu, dtype=torch.float64), torch.tensor((1 - u) * nu, dtype=torch.float64)
-    ).sample((min(numel, MOST_DRAWN),))
-    values = some.repeat(-(-numel // len(some)))[:numel]
-    for _ in range(8):
-        now = float(values.std()) if numel > 1 else 0.0
-        factor = math.sqrt(v) / now if now > 0 else 1.0
-        values = ((values - values.mean()) * factor + u).clamp_(0, 1)
-    values = low + values * (high - low)
-    if not whole:
-        return values
-    values = values.round_().clamp_(float(low), float(high)).to(torch.int64)
-    if zeros < numel and low <= 0 <= high:
+    dtype = torch.int64 if whole else torch.float64
+    if low is None or high is None or low == high or count == 0:
+        return torch.full((count,), low or 0, dtype=dtype)
+    ends = [end for end in (low, high) if end != 0][:count]
+    mean = (low + high) / 2 if row["mean"] is None else row["mean"]
+    squares = (with_zeros - 1) * (row["std"] or 0.0) ** 2 + with_zeros * mean**2 - sum(end**2 for end in ends)
+    inner = count - len(ends)
+    centre = (with_zeros * mean - sum(ends)) / max(inner, 1)
+    variance = squares / max(inner, 1) - centre**2
+    values = low + (high - low) * between(inner, (centre - low) / (high - low), variance / (high - low) ** 2)
+    if whole:
+        values = values.round_().clamp_(float(low), float(high)).to(dtype)
         values[values == 0] = 1 if high >= 1 else -1
-    return values
+    return torch.cat([torch.tensor(ends, dtype=dtype), values])
 
 
-def pin_extremes(values, row, places, whole):
-    """One element is the smallest and one the largest."""
-    if row["min"] is None or not len(places):
-        return
-    places = places[values[places] != 0] if row["min"] != 0 != row["max"] else places
-    for place, extreme in zip(places[[0, -1]] if len(places) > 1 else (), (row["min"], row["max"])):
-        values[place] = extreme
+def between(count, mean, variance):
+    """Numbers in [0, 1] of about this mean and variance."""
+    mean = min(max(mean, 1e-6), 1 - 1e-6)
+    variance = min(max(variance, 1e-12), mean * (1 - mean) * (1 - 1e-6))
+    size = torch.tensor(mean * (1 - mean) / variance - 1, dtype=torch.float64)
+    some = torch.distributions.Beta(mean * size, (1 - mean) * size).sample((min(count, MOST_DRAWN),))
+    for _ in range(20 if count > 1 else 0):
+        deviation = float(some.std(correction=0))
+        some = ((some - some.mean()) * (variance**0.5 / deviation if deviation > 0 else 1.0) + mean).clamp_(0, 1)
+    return some.repeat(-(-count // len(some)))[:count] if count else some
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
@@ -328,7 +310,7 @@ def bench(run, storages, runs):
     print(f"  median {median:.2f} us   p10 {tenths[0]:.2f} us   p90 {tenths[8]:.2f} us")
     if SPEC["moved_bytes"] and median > 0:
         moved = SPEC["moved_bytes"]
-        print(f"  {moved:,} bytes of arguments read and written: {moved / median / 1000:.2f} GB/s at the median")
+        print(f"  {moved:,} bytes of arguments read and written: {moved / median / 1000:.3g} GB/s at the median")
 
 
 def cache_bytes(device):

@@ -102,7 +102,9 @@ def _tensor(
     }  # fmt: skip
     if row.role == "out":
         if row.held == "written":
-            result.made_up.append(f"{name} is written, and what stood there before is not known: zeros")
+            result.made_up.append(
+                f"{name}: zeros where the launch does not overwrite it; what stood there was not kept"
+            )
         return spec
     return _filled(result, spec, storage, name, detail, row, tensor["item"], values, find_saved)
 
