@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tracer._version", "tracer.ending_records", "tracer.memory_records", "tracer.ring_format"),
     ("tracer.config", "tracer.records"),
     ("tracer.log_format",),
-    ("tracer.log_writer", "tracer.launch_ring"),
+    ("tracer.log_writer", "tracer.launch_ring", "tracer.signals"),
     ("tracer.inductor", "tracer.runtime", "tracer.aoti"),
     ("tracer.recorder",),
     ("tracer",),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import threading
+from collections import deque
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,8 @@ class LogWriter:
     """Writes records to ``<directory>/stepscope_trace_rank_<r>_<pid>_<random>.log``, made at the first one.
 
     One `os.write` per record; nothing is buffered here, so what was written survives the process. After an
-    OSError (full disk, removed folder) it writes no more and keeps the error in `failure`: it never raises.
+    OSError (full disk, removed folder) it writes no more and keeps the error in `failure`: it never raises. What a
+    signal handler writes in the midst of a record comes after that; what it raises is raised when the record is whole.
     """
 
     def __init__(self, directory: Path, rank: int | None) -> None:
@@ -34,6 +38,8 @@ class LogWriter:
         self._descriptor: int | None = None
         self._closed = False
         self._lock = threading.RLock()
+        self._waiting: deque[bytes] | None = None
+        """Records that came while one was being written on the same thread; None: none is."""
 
     def write(self, record: Record, envelope: dict[str, Any] | None = None) -> None:
         """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
@@ -51,16 +57,24 @@ class LogWriter:
     def write_bytes(self, data: bytes) -> None:
         """Append one encoded record."""
         with self._lock:
-            if self.failure is not None or self._closed:
+            if self._waiting is not None:
+                self._waiting.append(data)
+                return
+            self._waiting = deque([data])
+            try:
+                while self._waiting:
+                    self._append(self._waiting.popleft())
+            finally:
+                self._waiting = None
+
+    def check_file(self) -> None:
+        """Writes no more where nobody can ever read it: the file was removed."""
+        with self._lock:
+            if self._descriptor is None or self._waiting is not None:
                 return
             try:
-                if self._descriptor is None:
-                    self._open()
-                assert self._descriptor is not None
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._descriptor, view) :]
-                self.bytes_written += len(data)
+                if os.fstat(self._descriptor).st_nlink == 0:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             except OSError as error:
                 self.failure = error
                 self.close()
@@ -70,15 +84,51 @@ class LogWriter:
             self._closed = True
             if self._descriptor is not None:
                 descriptor, self._descriptor = self._descriptor, None
-                os.close(descriptor)
+                with suppress(OSError):
+                    os.close(descriptor)
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's file without touching it, with a lock of its own."""
         self._lock = threading.RLock()
         self.close()
 
+    def _append(self, data: bytes) -> None:
+        if self.failure is not None or self._closed:
+            return
+        raised = None
+        try:
+            if self._descriptor is None:
+                self._open()
+            assert self._descriptor is not None
+            raised = _append_whole(self._descriptor, memoryview(data))
+            self.bytes_written += len(data)
+        except OSError as error:
+            self.failure = error
+            self.close()
+        if raised is not None:
+            raise raised
+
     def _open(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.target
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         self._descriptor = os.open(self.path, flags, 0o600)
+
+
+def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:
+    """What a signal handler has raised meanwhile. Raises OSError, with what was written of `data` taken away again."""
+    start = os.lseek(descriptor, 0, os.SEEK_END)
+    raised: BaseException | None = None
+    while True:
+        try:
+            done = os.lseek(descriptor, 0, os.SEEK_CUR) - start  # a handler may take the result of a write away
+            if done >= len(data):
+                return raised
+            os.write(descriptor, data[done:])
+        except BaseException as error:
+            is_own = error.__traceback__ is not None and error.__traceback__.tb_next is None
+            if is_own and isinstance(error, OSError):
+                with suppress(OSError):
+                    os.ftruncate(descriptor, start)
+                raise
+            raised = error

@@ -6,12 +6,15 @@ import os
 import platform
 import sys
 import time
+import traceback
 from typing import Any
 
 from tracer._version import __version__
 from tracer.config import TraceConfig
 from tracer.inductor import compat
-from tracer.records import FORMAT_VERSION, Run
+from tracer.records import FORMAT_VERSION, Frame, Run, UncaughtException
+
+MOST_FRAMES, MOST_TEXT = 32, 4000
 
 
 def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -> Run:
@@ -38,6 +41,21 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
         utc_offset_s=time.localtime().tm_gmtoff,
         forked=forked,
     )
+
+
+def uncaught_exception() -> UncaughtException | None:
+    """What has just been printed as the end of this process. Python keeps it for a debugger; an interactive session,
+    which goes on after it, has none."""
+    error = getattr(sys, "last_value", None)
+    if not isinstance(error, BaseException) or hasattr(sys, "ps1"):
+        return None
+    kind = type(error)
+    frames = [
+        Frame(frame.filename, frame.lineno or 0, frame.name, frame.line or "")
+        for frame in traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
+    ]
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return UncaughtException(name, str(error)[:MOST_TEXT], frames)
 
 
 def _devices(torch: Any) -> list[str]:

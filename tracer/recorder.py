@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
 import sys
@@ -14,7 +15,7 @@ from itertools import count
 from multiprocessing import util as multiprocessing_util
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -22,8 +23,8 @@ from tracer.config import TraceConfig
 from tracer.inductor import compat, provenance, structured_log
 from tracer.inductor.plain_graphs import PlainGraphs
 from tracer.inductor.wrapper_hook import WrapperHook
-from tracer.log_writer import LogWriter
-from tracer.process import cost_of_a_launch, environment_number, run_record
+from tracer.launch_ring import LaunchRing
+from tracer.process import cost_of_a_launch, uncaught_exception
 from tracer.records import (
     CACHED_ESTIMATE,
     End,
@@ -33,10 +34,11 @@ from tracer.records import (
     Record,
     SchedulerMemory,
     Skipped,
-    Steps,
 )
+from tracer.run_log import RunLog, reason_of
 from tracer.runtime import lifetimes_core, memory_steps
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
+from tracer.runtime.device_marks import DeviceMarks
 from tracer.runtime.device_times import EventTimer
 from tracer.runtime.growth import growth_of
 from tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
@@ -44,12 +46,12 @@ from tracer.runtime.lifetimes import Tracker
 from tracer.runtime.lifetimes_core import CompiledTracker
 from tracer.runtime.save import TensorSaver, tensors_folder
 from tracer.runtime.value_batches import ValueBatches
+from tracer.signals import reraise_if_from_handler
 from tracer.steps import EndedStep, StepTracker
+from tracer.unwritten import Unwritten, to_record
 
 FLUSH_NS = 250_000_000
 FLUSH_STEP_NS = 100_000_000
-FLUSH_CALLS = 4096
-FLUSH_LAUNCHES = 16_384
 
 _active: Recorder | None = None
 _active_lock = threading.Lock()
@@ -63,40 +65,41 @@ class Recorder:
 
     def __init__(self, config: TraceConfig) -> None:
         self.config = config
-        self._writer = LogWriter(config.directory, environment_number("RANK"))
-        self._ended_steps: list[EndedStep] = []
-        self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
+        self._log = RunLog(config, self._on_log_failed)
+        self._begin_ring()
+        self._steps = StepTracker(self._on_step, time.perf_counter_ns)
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._graph_numbers = count()
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._optimizer_hook: Any = None
         self._lock = threading.RLock()
-        self._begun = False
-        self._forked = False
         self._running = False
-        self._graphs: list[tuple[Graph, str | None]] = []
-        self._scheduled: list[SchedulerMemory] = []
+        self._flushing = False
         self._failures: dict[str, int] = {}
         self._said: set[str] = set()
         self._unsaved: set[str] = set()
         self.timer = EventTimer()
-        self.captured = CapturedCalls(self.finish, self.failed, self.skipped)
+        self.captured = CapturedCalls(self)
         self._values = ValueBatches()
         self.lifetimes = self._tracker()
         self._saver: TensorSaver | None = None
         self._stats_ns: int | None = None
-        self._pending: list[Call] = []
-        self._pending_launches = 0
         self._launches = 0
         self._hook_ns = 0
         self._per_launch_ns = 0.0
+        self._device_error: str | None = None
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
 
     @property
     def path(self) -> Path | None:
         """The log, once something was written."""
-        return self._writer.path
+        return self._log.path
+
+    def _begin_ring(self) -> None:
+        self.ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))
+        self.marks = DeviceMarks(self.ring, lambda why: self.skipped(Skipped("what the device has finished", why)))
+        self._unwritten = Unwritten(self.ring)
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
         """Attach. A second recorder while one is attached records nothing and says so.
@@ -139,6 +142,7 @@ class Recorder:
     def configure(self, config: TraceConfig) -> None:
         """Record what `config` asks for from the next call of each graph on; nothing is compiled again."""
         self.config = config
+        self.ring.is_on = config.level != "off"
         try:
             if self._saver is not None:
                 self._saver.quota_bytes = config.save_quota_bytes
@@ -181,14 +185,10 @@ class Recorder:
 
     def graph(self, record: Graph, source: str | None) -> None:
         """A wrapper was loaded; `source` when torch does not log its source itself."""
-        self._begin()
-        self._graphs.append((record, source))
-        self._write_graph(record, source)
+        self._log.graph(record, source)
 
     def scheduled(self, record: SchedulerMemory) -> None:
-        self._begin()
-        self._scheduled.append(record)
-        self._write(record)
+        self._log.scheduled(record)
 
     def skipped(self, record: Skipped) -> None:
         """Every one is written down; of each `what` the first one is said."""
@@ -204,7 +204,7 @@ class Recorder:
     def saver(self) -> TensorSaver:
         with self._lock:
             if self._saver is None:
-                self._saver = TensorSaver(tensors_folder(self._writer.target), self.config.save_quota_bytes)
+                self._saver = TensorSaver(tensors_folder(self._log.target), self.config.save_quota_bytes)
             return self._saver
 
     def not_saved(self, why: str) -> None:
@@ -219,22 +219,18 @@ class Recorder:
         if self.config.level == "off":
             return
         with self._lock:
-            self._pending.append(call)
+            self._unwritten.add_call(call)
             if call.readings:
                 self._values.add(call)
                 self._stats_ns = (self._stats_ns or 0) + call.stats_ns
-            self._pending_launches += (len(call.rows) + 2) // 3
-            due = (
-                call.end_ns - self._flushed_ns > FLUSH_NS
-                or self._pending_launches > FLUSH_LAUNCHES
-                or len(self._pending) > FLUSH_CALLS
-            )
-            if due:
+            if call.end_ns - self._flushed_ns > FLUSH_NS or self._unwritten.is_much:
                 self.flush()
             self._hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
 
     def failed(self, where: str, error: BaseException) -> None:
-        """A hook failed: count it, write it down the first time, say it once. Never raises."""
+        """A hook failed: count it, write it down the first time, say it once. Raises nothing but what a signal handler
+        of the program has raised in the midst of a hook."""
+        reraise_if_from_handler(error)
         with suppress(Exception):
             count = self._failures[where] = self._failures.get(where, 0) + 1
             if count == 1:
@@ -245,22 +241,30 @@ class Recorder:
     def flush(self, wait: bool = False) -> None:
         """Write the finished calls, and the values that have come back from their device; with `wait` all of them."""
         with self._lock:
-            calls, self._pending = self._pending, []
-            self._launches += self._pending_launches
-            self._pending_launches = 0
-            self._flushed_ns = time.perf_counter_ns()
-            if calls:
-                self._write(to_batch(calls))
-            if self.lifetimes is not None and (lives := self.lifetimes.batch(calls)) is not None:
-                self._write(lives)
-            if not self.captured.is_capturing():  # asking a device anything could break the capture
-                self._guarded("devices", flush_devices)
-                self._guarded("device times", self._write_all, self.timer.take)
-            self._guarded("values", self._write_all, lambda: self._values.take(wait))
-            steps = self._ended_steps[:]
-            if steps:
-                del self._ended_steps[: len(steps)]  # another thread may have added one meanwhile
-                self._write(Steps(*(list(column) for column in zip(*steps, strict=True))))
+            if self._flushing:  # a signal handler runs a graph in the midst of this
+                return
+            self._flushing = True
+            try:
+                self._flush(wait)
+            finally:
+                self._flushing = False
+
+    def _flush(self, wait: bool) -> None:
+        self._flushed_ns = time.perf_counter_ns()
+        self._log.check_file()
+        batch = self._unwritten.take()
+        self._launches += batch.launches
+        if batch.calls:
+            self._write(to_batch(batch.calls))
+        if batch.steps:
+            self._write(to_record(batch.steps))
+        self._unwritten.written(batch)
+        if self.lifetimes is not None and (lives := self.lifetimes.batch(batch.calls)) is not None:
+            self._write(lives)
+        if not self.captured.is_capturing():  # asking a device anything could break the capture
+            self._guarded("devices", flush_devices)
+            self._guarded("device times", self._write_all, self.timer.take)
+        self._guarded("values", self._write_all, lambda: self._values.take(wait))
 
     def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
         """After a device error the rest is written all the same."""
@@ -333,48 +337,56 @@ class Recorder:
             if self._hook is not None:
                 self._hook.detach()
                 self.captured.detach()
-            if self._begun or self._pending:  # a forked child has calls before it has a log
-                self._steps.finish()
-                self.flush(wait=True)
-                self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
-                self._write_overhead()
-                self._write(End(reason, time.perf_counter_ns()))
+            if self._log.has_begun or self._unwritten:
+                self._end_log(reason)
         except Exception as error:
             self.failed("detach", error)
         self.lifetimes = None
-        self._writer.close()
+        self.marks.forget()
+        self.ring.close(keep=not self._log.close() or self._device_error is not None)
+
+    def _end_log(self, reason: Literal["exit", "detach"]) -> None:
+        self._guarded("device marks", self._ask_devices)
+        self._steps.finish()
+        self.flush(wait=self._device_error is None)
+        self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
+        self._write_overhead()
+        if reason == "exit" and (uncaught := uncaught_exception()) is not None:
+            self._write(uncaught)
+        self._write(End(reason, time.perf_counter_ns(), self._device_error))
+
+    def _ask_devices(self) -> None:
+        self._device_error = self.marks.device_error()
 
     def _after_fork(self) -> None:
         """In the child: a log of its own, with the graphs it inherited."""
-        self._writer.abandon()
-        self._writer = LogWriter(self.config.directory, self._writer.rank)
+        self._log.after_fork()
+        self.ring.abandon()
+        self._begin_ring()
         self._lock = threading.RLock()
-        self._ended_steps = []
-        self._steps = StepTracker(self._ended_steps.append, time.perf_counter_ns)
-        self._begun = False
-        self._forked = True
+        self._flushing = False
+        self._steps = StepTracker(self._on_step, time.perf_counter_ns)
         self._values.again()
         self.lifetimes = self._tracker()
         self._stats_ns = None
         self.timer = EventTimer()
+        self.marks.forget()
         forget_parent_devices()
         if self._saver is not None:
-            self._saver.after_fork(tensors_folder(self._writer.target))
+            self._saver.after_fork(tensors_folder(self._log.target))
         self._failures = {}
-        self._pending, self._pending_launches, self._launches, self._hook_ns = [], 0, 0, 0
+        self._launches = self._hook_ns = 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
 
     # Writing.
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
-        self._begin()
-        self._writer.write_bytes(data)
+        self._log.write_bytes(data)
         self._attach_inductor()
         artifact = metadata.get("artifact")
         is_traces = isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES
         if is_traces and payload and self._hook is not None:
             self._hook.on_stack_traces(orjson.loads(payload))
-        self._check_writer()
 
     def _on_optimizer(self, optimizer: Any) -> None:
         try:
@@ -384,46 +396,26 @@ class Recorder:
             self.failed("optimizer", error)
 
     def _write(self, record: Record) -> None:
-        self._begin()
-        self._writer.write(record)
-        self._check_writer()
-
-    def _begin(self) -> None:
-        """Before the first record: the run, torch's string table, and graphs that a forked child inherited."""
-        with self._lock:
-            if self._begun:
-                return
-            self._begun = True
-            self._writer.write(run_record(self._writer.rank, self.config, forked=self._forked))
-            for data in structured_log.known_strings():
-                self._writer.write_bytes(data)
-            for record, source in self._graphs:
-                self._write_graph(record, source)
-            for memory in self._scheduled:
-                self._write(memory)
-
-    def _write_graph(self, record: Graph, source: str | None) -> None:
-        self._write(record)
-        if source is not None:
-            name = f"stepscope_output_code_{record.graph}"
-            self._writer.write_artifact(name, "string", source.encode())
+        self._log.write(record)
 
     def _write_overhead(self) -> None:
         self._write(
             Overhead(
                 hook_ns=int(self._hook_ns + self._launches * self._per_launch_ns),
                 wall_ns=time.perf_counter_ns() - self._started_ns,
-                log_bytes=self._writer.bytes_written,
+                log_bytes=self._log.bytes_written,
                 launches=self._launches,
                 failures=sum(self._failures.values()),
                 stats_ns=self._stats_ns,
             )
         )
 
-    def _check_writer(self) -> None:
-        failure = self._writer.failure
-        if failure is not None:
-            self._say(f"cannot write to {self.config.directory}: {failure.strerror}; recording has stopped")
+    def _on_log_failed(self, error: OSError) -> None:
+        self.ring.log_failed(error.errno or errno.EIO)
+        self._say(f"cannot write to {self.config.directory}: {reason_of(error)}; recording has stopped")
+
+    def _on_step(self, step: EndedStep) -> None:
+        self._unwritten.add_step(step)
 
     def _say(self, text: str) -> None:
         if text not in self._said:

@@ -3,8 +3,7 @@
 The recorder writes it through memory that it shares with the file, so it is there after any death of the process.
 All of it are 64-bit little-endian integers ("words"):
 
-* the header, `HEADER_WORDS`: magic, process id, bytes of blocks in use, calls that found no room, flags, how many
-  streams and how many graph slots are in use; from word `STREAMS_AT` on two words for each stream: device, handle.
+* the header, `HEADER_WORDS`: what `Header` names; from word `STREAMS_AT` on two words for each stream: device, handle.
 * the marks, `MARK_WORDS`, which devices write in the order of their streams: `call << POSITION_BITS | position` says
   that what was submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
   are of streams, the others ("graph slots") of calls that were captured into a CUDA graph, where each replay counts
@@ -57,6 +56,10 @@ class Header(IntEnum):
     FLAGS = 4
     STREAMS = 5
     GRAPH_SLOTS = 6
+    WRITE_ERRNO = 7
+    """Why the log could not be written any more; 0: it could."""
+    ENDED = 8
+    """1: the process has left the recorder as it should, whether the log says so or not."""
 
 
 class What(IntEnum):
@@ -165,6 +168,10 @@ class Ring:
     """Calls that found no room."""
     is_blocking: bool
     """A launch that has returned to the host is finished on its device."""
+    write_errno: int | None
+    """Why the log could not be written any more; None: it could."""
+    has_ended: bool
+    """The recorder was left as it should be, whether the log says so or not."""
     damaged: int
     """Blocks that cannot be."""
 
@@ -219,6 +226,8 @@ def read_ring(data: bytes) -> Ring:
         streams=_streams(header, marks),
         lost_calls=max(header[Header.LOST_CALLS], 0),
         is_blocking=bool(header[Header.FLAGS] & BLOCKING),
+        write_errno=header[Header.WRITE_ERRNO] or None,
+        has_ended=header[Header.ENDED] == 1,
         damaged=damaged,
     )
 

@@ -242,7 +242,7 @@ def replays() -> Iterator[tuple[Replays, list[Any]]]:
     from tracer.runtime.stats.cuda import watch_captures
 
     seen: list[Any] = []
-    watcher = Replays(lambda graph, start, end: seen.append((graph, start, end)))
+    watcher = Replays(lambda graph, begins: seen.append((graph, begins)))
     watcher.attach()
     watch_captures(watcher.current)
     yield watcher, seen
@@ -272,7 +272,7 @@ def test_cuda_graph(replays: tuple[Replays, list[Any]]) -> None:
         x[turn] = float("nan")
         graph.replay()
         found.append(arena_of(0).snapshot(graph))
-    assert len(replays[1]) == 5
+    assert [begins for _, begins in replays[1]] == [True, False] * 5
     for turn, snapshots in enumerate(found, 1):
         assert snapshots is not None
         after = captured[1].of(snapshots).wait()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from tracer.launch_ring import LaunchRing, Shape
 from tracer.records import Argument, Calls, Graph, LaunchSite, LifetimeLayout, LifetimeMismatch, Skipped, Tensors
 from tracer.runtime import launches
 from tracer.runtime.captured import CapturedCalls
+from tracer.runtime.device_marks import DeviceMarks
 from tracer.runtime.device_times import EventTimer
 from tracer.runtime.launches import Call, GraphHooks, describe, to_batch
 from tracer.runtime.lifetimes import Tracker
@@ -17,12 +19,14 @@ class Sink:
         self.calls: list[Call] = []
         self.seen: list[Tensors] = []
         self.failures: list[str] = []
+        self.captured = CapturedCalls(self)
 
     def finish(self, call: Call) -> None:
         self.calls.append(call)
 
     timer = EventTimer()
-    captured = CapturedCalls(lambda call: None, lambda where, error: None, lambda record: None)
+    ring = LaunchRing(lambda: None, lambda why: None)
+    marks = DeviceMarks(ring, lambda why: None)
     lifetimes: Tracker | None = None
 
     @property
@@ -82,7 +86,7 @@ def test_columns_have_one_row_a_call() -> None:
 
 def test_nested_calls_know_their_parent_and_share_its_step() -> None:
     sink = Sink()
-    hooks = GraphHooks(sink, graph(), "0")
+    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
     outer = hooks.begin(0)
     inner = hooks.begin(0)
     hooks.end(inner)
@@ -94,7 +98,7 @@ def test_nested_calls_know_their_parent_and_share_its_step() -> None:
 
 def test_a_call_that_was_left_by_an_exception_leaves_no_trace_on_the_thread() -> None:
     sink = Sink()
-    hooks = GraphHooks(sink, graph(), "0")
+    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
     outer = hooks.begin(0)
     hooks.begin(0)
     hooks.end(outer)
@@ -104,7 +108,7 @@ def test_a_call_that_was_left_by_an_exception_leaves_no_trace_on_the_thread() ->
 def test_arguments_are_described_once_and_again_when_a_dynamic_size_changes() -> None:
     for dynamic, expected in ((False, 1), (True, 2)):
         sink = Sink()
-        hooks = GraphHooks(sink, graph(dynamic), "0")
+        hooks = GraphHooks(sink, graph(dynamic), "0", [Shape(0, 1)])
         for size in (4, 4, 8):
             call = hooks.begin(0)
             if call.look is not None and call.look[0]:
@@ -124,7 +128,7 @@ def test_a_sink_that_fails_is_told_and_the_call_goes_on() -> None:
             raise RuntimeError("no step")
 
     sink = Failing()
-    hooks = GraphHooks(sink, graph(), "0")
+    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
     hooks.end(hooks.begin(0))
     assert sink.failures == ["begin", "end"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from tracer.inductor.meetings import find_meetings
 from tracer.inductor.versions import ReadPoint
 from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
+from tracer.launch_ring import Shape
 
 HOOKS = "stepscope hooks"
 """Stands for the hooks in the code until they take its place among the code's constants: no name of the module
@@ -32,6 +33,8 @@ try:
     _ss_read = _ss_call.read
     _ss_mark = _ss_call.mark
     _ss_meet = _ss_call.meet
+    _ss_cells = _ss_call.cells
+    _ss_flag = _ss_call.flag
 except BaseException:
     _ss_call.raised()
     raise
@@ -42,15 +45,25 @@ BEFORE = """
 if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".before(_ss_call, {site}, _ss_values)
 _ss_rows.append({site})
-_ss_rows.append(_ss_now())
+_ss_at = _ss_now()
+_ss_cells[{begun}] = _ss_at
+_ss_rows.append(_ss_at)
 """
 AFTER = """
-_ss_rows.append(_ss_now())
+_ss_at = _ss_now()
+_ss_cells[{returned}] = _ss_at
+_ss_rows.append(_ss_at)
+"""
+FLAG = """
+if _ss_flag is not None:
+    _ss_flag(_ss_call)
 """
 AFTER_OUTPUTS = """
 if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".after(_ss_call, {site}, _ss_values)
 """
+FLAG_EVERY = 16
+"""Launches of a function between two flags that the device is to pass."""
 MARK = """
 if _ss_mark is not None:
     _ss_mark()
@@ -137,6 +150,7 @@ def instrumented(source: WrapperSource, points: Sequence[ReadPoint] = (), plan: 
     """The wrapper's syntax tree, with hooks put into it."""
     hooks = _Hooks(source, points)
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
+        hooks.first = min(_sites(hooks.launches, function), default=0)
         hooks.insert(function)
         frame = ast.parse(FRAME.format(function=number, plan=plan)).body
         attempt = frame[1]
@@ -148,12 +162,32 @@ def instrumented(source: WrapperSource, points: Sequence[ReadPoint] = (), plan: 
     return source.tree
 
 
+def shapes(source: WrapperSource) -> list[Shape]:
+    """What the ring needs to know of each function. The syntax tree of `source` carries no hooks yet."""
+    launches = {launch.statement: launch for launch in source.launches}
+    found = []
+    for _, function in wrapper_functions(source.tree):
+        sites = _sites(launches, function)
+        first = min(sites, default=0)
+        loops = (node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While)))
+        has_loops = any(_sites(launches, loop) for loop in loops)
+        found.append(Shape(first, max(sites, default=-1) - first + 1 if sites else 0, has_loops))
+    return found
+
+
+def _sites(launches: Mapping[ast.stmt, Launch], parent: ast.AST) -> list[int]:
+    nodes = (node for node in ast.walk(parent) if isinstance(node, ast.stmt))
+    return [launches[node].site.site for node in nodes if node in launches]
+
+
 class _Hooks:
     """The statements that go before and after those of a wrapper."""
 
     def __init__(self, source: WrapperSource, points: Sequence[ReadPoint]) -> None:
         self.launches = {launch.statement: launch for launch in source.launches}
         self.is_cuda = source.is_cuda
+        self.first = 0
+        """The first site of the function that hooks are put into."""
         self.reads: dict[tuple[ast.stmt, str], list[ast.stmt]] = {}
         for number, point in enumerate(points):
             expressions = [read.expression for read in point.reads]
@@ -182,21 +216,23 @@ class _Hooks:
         then = [*self.meetings.get((statement, "after"), []), *self.reads.get((statement, "after"), [])]
         if launch is None:
             return [*reads, statement, *then]
-        before, core, after = _with_hooks(statement, launch)
+        before, core, after = _with_hooks(statement, launch, launch.site.site - self.first)
         if self.is_cuda:
             before = [*_hook(MARK, [], statement), *before]
             last = len(after) - isinstance(statement, ast.Return)
             after[last:last] = _hook(MARK, [], statement)
+            if (launch.site.site - self.first) % FLAG_EVERY == FLAG_EVERY - 1:
+                after[last:last] = _hook(FLAG, [], statement)
         if isinstance(statement, ast.Return):
             return [*reads, *before, core, *after[:-1], *then, after[-1]]
         return [*reads, *before, core, *after, *then]
 
 
-def _with_hooks(statement: ast.stmt, launch: Launch) -> tuple[list[ast.stmt], ast.stmt, list[ast.stmt]]:
+def _with_hooks(statement: ast.stmt, launch: Launch, slot: int) -> tuple[list[ast.stmt], ast.stmt, list[ast.stmt]]:
     """What goes before a launch, the launch, what goes after it."""
     site = launch.site.site
-    before = _hook(BEFORE.format(site=site), launch.expressions, statement)
-    after = _hook(AFTER, [], statement)
+    before = _hook(BEFORE.format(site=site, begun=2 * slot), launch.expressions, statement)
+    after = _hook(AFTER.format(returned=2 * slot + 1), [], statement)
     if isinstance(statement, ast.Return):
         result, leave = ast.parse("_ss_result = None\nreturn _ss_result").body
         assert isinstance(result, ast.Assign)

@@ -100,7 +100,7 @@ class PlainGraphs:
         )
         frame = compile_id.rpartition("/")[0] if compile_id else ("graph", number)
         places = [meeting.place for meeting in find_meetings(wrapper)]
-        hooks = launches.GraphHooks(self._sink, graph, frame, places=places)
+        hooks = launches.GraphHooks(self._sink, graph, frame, code_swap.shapes(wrapper), places=places)
         path = type(module).forward.__code__.co_filename
         self._swaps.append(code_swap.swap(type(module), wrapper, path, hooks))
         self._sink.graph(graph, code)

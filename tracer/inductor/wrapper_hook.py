@@ -239,8 +239,9 @@ class WrapperHook:
         whole = [memory for memory in facts.memory if memory.subgraph is None] if facts else []
         expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)
         hooks = launches.GraphHooks(
-            self._sink, graph, _frame(graph), _capture_check(wrapper), _places(wrapper), expected
-        )
+            self._sink, graph, _frame(graph), code_swap.shapes(wrapper), _capture_check(wrapper), _places(wrapper),
+            expected,
+        )  # fmt: skip
         try:
             with self._lock:
                 points = self._plan(wrapper, hooks)

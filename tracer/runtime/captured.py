@@ -9,15 +9,18 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tracer.records import Skipped
+from tracer.runtime.device_marks import GraphSlot
 from tracer.runtime.device_times import between_readings
 from tracer.runtime.launches import Call, running_call
 from tracer.runtime.replays import Replays
@@ -25,6 +28,7 @@ from tracer.runtime.stats.snapshots import joined, runs
 from tracer.runtime.values import Row, Together
 
 if TYPE_CHECKING:
+    from tracer.runtime.launches import Sink
     from tracer.runtime.stats.arena import Arena
     from tracer.runtime.stats.snapshots import CapturedBlock, DeviceBlock, Snapshot
     from tracer.runtime.values import Plan
@@ -46,6 +50,8 @@ class _Captured:
     """Launches before each of `blocks`."""
     plan_then: Plan | None
     chosen: _Chosen
+    slot: GraphSlot | None
+    """Where its replays count up what they have finished."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,10 @@ class _Chosen:
 class CapturedCalls:
     """The captured calls of each CUDA graph of a process."""
 
-    def __init__(
-        self,
-        finish: Callable[[Call], None],
-        failed: Callable[[str, BaseException], None],
-        skipped: Callable[[Skipped], None],
-    ) -> None:
-        self._finish, self._failed, self._skipped = finish, failed, skipped
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._replaying: dict[tuple[int, int], list[tuple[_Captured, Call]]] = {}
+        """By thread and graph: a replay that is being submitted."""
         self._by_graph: dict[int, list[_Captured]] = {}
         self._lock = threading.Lock()
         self._replays = Replays(self._on_replay, self._on_capture, self._on_reset)
@@ -96,13 +99,14 @@ class CapturedCalls:
             return False
         why = [_why_not(block) for _, block in found]
         for reason in sorted({reason for reason in why if reason is not None}):
-            self._skipped(Skipped("values inside of a CUDA graph", reason, call.graph))
+            self._sink.skipped(Skipped("values inside of a CUDA graph", reason, call.graph))
         readings = [(reading, at) for reading, at, reason in zip(found, call.read_at, why, strict=True) if not reason]
         blocks: list[Any] = [block for (_, block), _ in readings]
         rows = [row for (prepared, _), _ in readings for row in prepared.rows]
         now, read_at = plan(), [at for _, at in readings]
         chosen = _Chosen(now, Together(rows) if rows else None, None)
-        captured = _Captured(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen)
+        slot = call.flag if isinstance(call.flag, GraphSlot) else None
+        captured = _Captured(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen, slot)
         with self._lock:
             if id(graph) not in self._by_graph:
                 self._by_graph[id(graph)] = []
@@ -125,29 +129,56 @@ class CapturedCalls:
             arena.forget(graph)
 
     def _forget(self, number: int) -> None:
-        self._by_graph.pop(number, None)  # no lock: the garbage collector calls this, perhaps from under one
+        # No lock: the garbage collector calls this, perhaps from under one.
+        gone = self._by_graph.pop(number, None) or []
+        self._sink.marks.give_back(one.slot.slot for one in gone if one.slot is not None)
 
-    def _on_replay(self, graph: Any, start_ns: int, end_ns: int) -> None:
+    def _on_replay(self, graph: Any, begins: bool) -> None:
         captured = self._by_graph.get(id(graph))
         if not captured:
             return
+        key = threading.get_ident(), id(graph)
         try:
-            snapshots: Sequence[Snapshot] | None = None
-            replayed: dict[int, Call] = {}
-            for one in sorted(captured, key=lambda one: one.call.number):  # a call begins before those inside it
-                # What was not captured with it, as the function around a partition, runs in Python now too.
-                parent = replayed.get(one.call.parent.number) or running_call() if one.call.parent else None
-                call = replayed[one.call.number] = _replay(one, parent, start_ns, end_ns)
-                chosen = self._chosen(one)
-                if chosen.plan is not None and chosen.rows is not None and chosen.plan.wants_step(call.step):
-                    snapshots = snapshots or _snapshots(graph)
-                    if snapshots is not None:
-                        blocks = [block.of(snapshots) for block in one.blocks]
-                        call.readings = [(chosen.rows, _ReplayedBlock(blocks, chosen.places))]
-                        call.device_times = partial(_device_times, blocks, one.read_at)
-                self._finish(call)
+            if begins:
+                self._replaying[key] = self._begin_replay(captured)
+            else:
+                self._end_replay(graph, self._replaying.pop(key, []))
         except Exception as error:
-            self._failed("replay", error)
+            self._sink.failed("replay", error)
+
+    def _begin_replay(self, captured: Sequence[_Captured]) -> list[tuple[_Captured, Call]]:
+        replayed: dict[int, Call] = {}
+        begun = []
+        for one in sorted(captured, key=lambda one: one.call.number):  # a call begins before those inside it
+            # What was not captured with it, as the function around a partition, runs in Python now too.
+            parent = replayed.get(one.call.parent.number) or running_call() if one.call.parent else None
+            call = replayed[one.call.number] = _replay(one, parent)
+            stream = self._sink.marks.stream(one.slot.device) if one.slot is not None else None
+            sites, slot = array("q", one.sites).tobytes(), one.slot.slot if one.slot is not None else -1
+            self._sink.ring.replay(call, sites, stream.index if stream is not None else -1, slot)
+            begun.append((one, call))
+            if stream is not None:
+                call.flag = stream
+        return begun
+
+    def _end_replay(self, graph: Any, begun: Sequence[tuple[_Captured, Call]]) -> None:
+        end_ns = perf_counter_ns()
+        snapshots: Sequence[Snapshot] | None = None
+        for one, call in begun:
+            call.end_ns = end_ns
+            call.rows[1::3] = [call.start_ns] * len(one.sites)
+            call.rows[2::3] = [end_ns] * len(one.sites)
+            self._sink.ring.replayed(call)
+            if call.flag is not None and call is begun[-1][1]:
+                call.flag(call)
+            chosen = self._chosen(one)
+            if chosen.plan is not None and chosen.rows is not None and chosen.plan.wants_step(call.step):
+                snapshots = snapshots or _snapshots(graph)
+                if snapshots is not None:
+                    blocks = [block.of(snapshots) for block in one.blocks]
+                    call.readings = [(chosen.rows, _ReplayedBlock(blocks, chosen.places))]
+                    call.device_times = partial(_device_times, blocks, one.read_at)
+            self._sink.finish(call)
 
     def _chosen(self, captured: _Captured) -> _Chosen:
         """The rows that are wanted now: a graph goes on computing those that were wanted when it was captured."""
@@ -161,22 +192,19 @@ class CapturedCalls:
                 captured.chosen = _Chosen(plan, rows, np.array(places, dtype=np.intp))
             if plan is not None and captured.sites and _may_miss(captured.plan_then, plan):
                 why = "what was not asked for when the graph was captured is not read by its replays"
-                self._skipped(Skipped("values inside of a CUDA graph", why, captured.call.graph))
+                self._sink.skipped(Skipped("values inside of a CUDA graph", why, captured.call.graph))
         return captured.chosen
 
 
-def _replay(captured: _Captured, parent: Call | None, start_ns: int, end_ns: int) -> Call:
+def _replay(captured: _Captured, parent: Call | None) -> Call:
     of = captured.call
     call = Call(of.graph, of.function, None, parent)
     call.state = "replayed"
     call.thread = threading.get_native_id()
     call.step = parent.step if parent is not None else captured.enter()
-    call.start_ns, call.end_ns = start_ns, end_ns
-    launches = len(captured.sites)
-    call.rows = [0] * (3 * launches)
+    call.start_ns = perf_counter_ns()
+    call.rows = [0] * (3 * len(captured.sites))
     call.rows[0::3] = captured.sites
-    call.rows[1::3] = [start_ns] * launches
-    call.rows[2::3] = [end_ns] * launches
     return call
 
 

@@ -1,7 +1,8 @@
 """What generated code calls: the begin and end of each graph call, and what its arguments are.
 
 A launch itself calls nothing here: the wrapper's own code adds (site, start, end) to the call's `rows`
-(`tracer.inductor.code_swap`), so a launch costs two readings of the clock and two list extensions.
+(`tracer.inductor.code_swap`), so a launch costs two readings of the clock, three items of a list, and two of the
+call's `cells` in the launch ring, which show that it has begun and returned even when the process dies.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tracer.launch_ring import Block, LaunchRing, Shape
 from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
 from tracer.runtime.expected import Expectations, LifetimeError
 from tracer.runtime.lifetimes import SPARSE, Layouts, close
 
 if TYPE_CHECKING:
     from tracer.runtime.captured import CapturedCalls
+    from tracer.runtime.device_marks import DeviceMarks, Flag
     from tracer.runtime.device_times import EventTimer
     from tracer.runtime.lifetimes import Life, Place, Tracker
     from tracer.runtime.values import Plan, Reading
@@ -35,6 +38,8 @@ class Sink(Protocol):
     """What the hooks need of the recorder."""
 
     timer: EventTimer
+    ring: LaunchRing
+    marks: DeviceMarks
     captured: CapturedCalls
     lifetimes: Tracker | None
 
@@ -66,17 +71,22 @@ def running_call() -> Call | None:
 
 
 def forget_parent_process() -> None:
-    """In a forked child: the thread that goes on has another number there."""
+    """In a forked child: the thread that goes on has another number there, and the ring is the parent's."""
     _thread.ident = threading.get_native_id()
+    for call in _thread.stack:
+        call.block = call.flag = None
+
+
+_NO_CELLS = memoryview(b"").cast("q")
 
 
 class Call:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "cost_ns", "device_times", "end_ns", "function", "graph", "layout", "life", "look", "mark", "meet",
-        "now", "number", "parent", "read", "read_at", "readings", "rows", "start_ns", "state", "stats_ns", "step",
-        "thread",
+        "block", "cells", "cost_ns", "device_times", "end_ns", "flag", "function", "graph", "layout", "life",
+        "look", "mark", "meet", "now", "number", "parent", "read", "read_at", "readings", "rows", "start_ns",
+        "state", "stats_ns", "step", "thread",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -101,6 +111,12 @@ class Call:
         self.life: Life | None = None
         self.layout: int | None = None
         """Of its lifetimes, once it has ended."""
+        self.block: Block | None = None
+        """What stands of it in the launch ring; None: nothing."""
+        self.cells: memoryview = _NO_CELLS
+        """Of the launch ring: start and end of each launch site of the function."""
+        self.flag: Flag | None = None
+        """Sends a mark down the stream after some launches; None: not in this call."""
         self.state = "ok"
         self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
@@ -117,6 +133,7 @@ class GraphHooks:
         sink: Sink,
         graph: Graph,
         frame: object,
+        shapes: Sequence[Shape],
         is_capturing: Callable[[], bool] | None = None,
         places: Sequence[Place] = (),
         expected: Sequence[Expectations] = (),
@@ -124,7 +141,7 @@ class GraphHooks:
         self.plans: list[Plan | None] = [None]
         """What the code of the wrapper names by its index; code that still runs may name an old one."""
         self._sink, self._frame, self._phase = sink, frame, graph.phase
-        self._graph, self._dynamic = graph.graph, graph.dynamic
+        self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
         self._is_capturing = is_capturing
         self._captured = False
         self._look = bytearray(b"\x01" * len(graph.sites))
@@ -144,15 +161,19 @@ class GraphHooks:
         stack = _thread.stack
         parent = stack[-1] if stack else None
         call = Call(self._graph, function, self._wanted, parent)
+        shape, ring = self._shapes[function], self._sink.ring
+        call.cells = shape.scratch
         try:
             call.thread = _thread.ident
             call.step = parent.step if parent else self._sink.enter(self._frame, self._phase)
             reads = self.plans[plan]
+            ring.begin(call, shape)
             if self._is_capturing is not None:
                 if self._is_capturing():
                     call.state = "captured"
                 else:
                     call.mark = self._sink.timer.wanted(call)
+                call.flag = self._sink.marks.begin(call, self._device)
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
                 call.read = reads.read if call.state != "captured" else reads.read_captured
             lifetimes = self._sink.lifetimes
@@ -162,6 +183,7 @@ class GraphHooks:
             self._sink.failed("begin", error)
         stack.append(call)
         call.start_ns = perf_counter_ns()
+        ring.started(call)
         call.cost_ns = call.start_ns - entered
         return call
 
@@ -208,8 +230,11 @@ class GraphHooks:
         call.end_ns = perf_counter_ns()
         try:
             stack = _thread.stack
-            while stack and stack.pop() is not call:
-                pass
+            while stack and (other := stack.pop()) is not call:
+                self._sink.ring.drop(other)
+            self._sink.ring.end(call, self._shapes[call.function])
+            if call.flag is not None:
+                call.flag(call)
             if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._plan):
                 self._say_replays()
             if call.life is not None and self._sink.lifetimes is not None:
@@ -333,8 +358,10 @@ def to_batch(calls: Sequence[Call]) -> Launches:
     rows: list[int] = []
     for call in calls:
         rows += call.rows
-        if len(call.rows) % 3:
+        if len(call.rows) % 3 == 2:
             rows.append(NO_END)
+        elif len(call.rows) % 3:  # an exception of a signal handler: the launch has not begun
+            del rows[-1]
     return Launches(
         calls=Calls(
             call=[c.number for c in calls],
@@ -345,7 +372,7 @@ def to_batch(calls: Sequence[Call]) -> Launches:
             parent=[c.parent.number if c.parent else None for c in calls],
             start_ns=[c.start_ns for c in calls],
             duration_ns=[c.end_ns - c.start_ns for c in calls],
-            launches=[(len(c.rows) + 2) // 3 for c in calls],
+            launches=[(len(c.rows) + 1) // 3 for c in calls],
             state=[c.state for c in calls],
         ),
         site=rows[0::3],

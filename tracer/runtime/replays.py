@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from time import perf_counter_ns
 from typing import Any
 
 METHODS = "capture_begin", "capture_end", "replay", "reset"
@@ -16,11 +15,11 @@ class Replays:
 
     def __init__(
         self,
-        on_replay: Callable[[Any, int, int], None],
+        on_replay: Callable[[Any, bool], None],
         on_capture: Callable[[Any, bool], None] | None = None,
         on_reset: Callable[[Any], None] | None = None,
     ) -> None:
-        """`on_replay(graph, start_ns, end_ns)`, times of `perf_counter_ns`, on the thread and stream of the replay.
+        """`on_replay(graph, begins)`: before and after a replay is submitted, on its thread and stream.
 
         `on_capture(graph, begins)`: before a capture begins, and after it has ended. `on_reset(graph)`: before a reset.
         """
@@ -107,9 +106,9 @@ class Replays:
 
     def _replay(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            start = perf_counter_ns()
+            self._tell(self._on_replay, graph, True)
             result = method(graph, *args, **kwargs)
-            self._tell(self._on_replay, graph, start, perf_counter_ns())
+            self._tell(self._on_replay, graph, False)
             return result
 
         return replay

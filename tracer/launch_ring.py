@@ -1,0 +1,352 @@
+"""Which launches began and returned, and which steps ended, in a file that shares its memory with this process.
+
+What it looks like is told in `tracer.ring_format`. A launch costs two items of a memoryview; a graph call takes a
+block of its own and gives it back once it is in the log, so the file stays small. The room is allocated on the disk
+before it is used: a full disk costs the ring, not the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import struct
+import sys
+import threading
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from tracer import ring_format as layout
+from tracer.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
+
+FIRST_BYTES = 1 << 18
+MOST_BYTES = 1 << 26
+_LEAST_WORDS = 32
+_START, _END, _STATE = CallWord.START_NS.value, CallWord.END_NS.value, CallWord.STATE.value
+_CALL, _NOTHING, _SLOTS = What.CALL.value, What.NOTHING.value, Form.SLOTS.value
+_pack_call = struct.Struct(f"@{CALL_WORDS - 2}q").pack_into
+_pack_step = struct.Struct("@5q").pack_into
+_MAP_FIXED = 0x10
+_kept: list[mmap.mmap] = []
+_STATE_NUMBERS = {state: number for number, state in enumerate(layout.STATES)}
+
+
+class Block:
+    """A piece of the ring. Views of one memory: its words, those behind the words of a call, and their bytes."""
+
+    __slots__ = ("cells", "data", "words")
+
+    def __init__(self, view: memoryview) -> None:
+        self.words = view.cast("q")
+        self.cells = self.words[CALL_WORDS:]
+        self.data = view[CALL_WORDS * WORD :]
+
+
+class Shape:
+    """How many launch sites a function of a graph has, and what its calls need for them."""
+
+    __slots__ = ("count", "first", "has_loops", "scratch", "words", "zeros")
+
+    def __init__(self, first: int, count: int, has_loops: bool = False) -> None:
+        self.first, self.count, self.has_loops = first, count, has_loops
+        self.words = _class_of(2 * count)
+        self.zeros = bytes(2 * WORD * count)
+        self.scratch = memoryview(bytearray(max(2 * WORD * count, WORD))).cast("q")
+        """Where calls write that have no block."""
+
+
+class Call(Protocol):
+    """What the ring needs of `tracer.runtime.launches.Call`."""
+
+    block: Block | None
+    cells: memoryview
+    number: int
+    graph: int
+    function: int
+    step: int
+    thread: int
+    state: str
+    start_ns: int
+    end_ns: int
+    rows: list[int]
+    parent: Any
+
+
+class LaunchRing:
+    """The ring of this process, made at the first graph call or step. Never raises; `say` is told once why there is
+    none, or no more of it.
+
+    `log` gives the path of the log, which it makes if need be; None: there is no log.
+    """
+
+    def __init__(self, log: Callable[[], Path | None], say: Callable[[str], None]) -> None:
+        self.path: Path | None = None
+        self.is_on = True
+        self.is_blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
+        self.header: memoryview | None = None
+        """Words of the header and of the marks; None: there is no file."""
+        self._log, self._say = log, say
+        self._free: dict[int, list[Block]] = {}
+        self._lock = threading.RLock()
+        self._is_carving = self._is_full = False
+        self._descriptor: int | None = None
+        self._maps: list[mmap.mmap] = []
+        self._segment: memoryview | None = None
+        self._used = self._segment_at = self._end = 0
+
+    @property
+    def marks_address(self) -> int:
+        """Of the marks in memory; 0: there is no file."""
+        if not self._maps:
+            return 0
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._maps[0])) + layout.HEADER_WORDS * WORD
+
+    def begin(self, call: Call, shape: Shape) -> None:
+        """A call of a graph is about to begin; it has a number, a step and a thread."""
+        block = self._take(shape.words)
+        if block is None:
+            call.cells = shape.scratch
+            return
+        words, parent = block.words, call.parent
+        words[1] = _NOTHING
+        block.data[: len(shape.zeros)] = shape.zeros
+        _pack_call(
+            words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread,
+            parent.number if parent is not None else -1, 0, 0, 0, _SLOTS, shape.first, shape.count, -1, -1,
+        )  # fmt: skip
+        call.block, call.cells = block, block.cells
+
+    def started(self, call: Call) -> None:
+        """Its start is known: from now on it counts."""
+        block = call.block
+        if block is not None:
+            block.words[_START] = call.start_ns
+            block.words[1] = _CALL
+
+    def on_stream(self, call: Call, stream: int, graph_slot: int = -1) -> None:
+        """Which stream a call runs on, and which slot counts up where it is captured into a CUDA graph."""
+        if call.block is not None:
+            call.block.words[CallWord.STREAM] = stream
+            call.block.words[CallWord.GRAPH_SLOT] = graph_slot
+
+    def end(self, call: Call, shape: Shape) -> None:
+        block = call.block
+        if block is None:
+            return
+        if shape.has_loops:
+            block = self._with_rows(call, block)
+        words = block.words
+        words[_STATE] = _STATE_NUMBERS.get(call.state, 0)
+        words[_END] = call.end_ns
+
+    def replay(self, call: Call, sites: bytes, stream: int, graph_slot: int) -> None:
+        """A CUDA graph is about to be replayed: the launches at `sites`, words, belong to `call`."""
+        block = self._take(_class_of(len(sites) // WORD))
+        if block is None:
+            return
+        block.words[1] = _NOTHING
+        block.data[: len(sites)] = sites
+        self._describe(block, call, Form.SITES, len(sites) // WORD)
+        block.words[CallWord.STREAM], block.words[CallWord.GRAPH_SLOT] = stream, graph_slot
+        call.block = block
+        self.started(call)
+
+    def step(self, step: int, kind: str, by: str, start_ns: int, end_ns: int) -> Block | None:
+        """A step has ended. The block is given back when it is in the log."""
+        block = self._take(layout.STEP_WORDS)
+        if block is not None:
+            words = block.words
+            words[1] = _NOTHING
+            kind_number, by_number = layout.STEP_KINDS.index(kind), layout.STEP_ENDS.index(by)
+            _pack_step(words, 2 * WORD, step, kind_number, by_number, start_ns, end_ns)
+            words[1] = What.STEP.value
+        return block
+
+    def replayed(self, call: Call) -> None:
+        """The replay of a CUDA graph has been submitted."""
+        if call.block is not None:
+            call.block.words[_STATE] = _STATE_NUMBERS["replayed"]
+            call.block.words[_END] = call.end_ns
+
+    def drop(self, call: Call) -> None:
+        """A call that will not be in the log."""
+        if call.block is not None:
+            call.block.words[1] = _NOTHING
+            self.give_back(call.block)
+            call.block = None
+
+    def give_back(self, block: Block | None) -> None:
+        """What it says is in the log."""
+        if block is not None:
+            self._free.setdefault(block.words[0], []).append(block)
+
+    def keep_memory(self) -> None:
+        """A device may write into the marks as long as the process lives, also when nothing is recorded any more."""
+        _kept.extend(self._maps[:1])
+
+    def log_failed(self, number: int) -> None:
+        """The log cannot be written any more."""
+        if self.header is not None:
+            self.header[Header.WRITE_ERRNO] = number
+
+    def close(self, keep: bool) -> None:
+        """The recorder is left as it should be; the file goes, unless something in it is worth reading."""
+        self.is_on = False
+        self._free = {}
+        if self.header is not None:
+            self.header[Header.ENDED] = 1
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self.path is not None and not keep:
+            with suppress(OSError):
+                self.path.unlink()
+
+    def abandon(self) -> None:
+        """In a forked child: the file is the parent's. Calls that run in the child now must not write into it, so other
+        memory takes its place at the same addresses."""
+        self.is_on = False
+        self._free = {}
+        with suppress(Exception):
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+            library = ctypes.CDLL(None)
+            library.mmap.restype = ctypes.c_void_p
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+            for mapped in self._maps:
+                address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+                library.mmap(
+                    ctypes.c_void_p(address), ctypes.c_size_t(len(mapped)), mmap.PROT_READ | mmap.PROT_WRITE, flags,
+                    -1, ctypes.c_long(0),
+                )  # fmt: skip
+        self._descriptor = None
+
+    def _with_rows(self, call: Call, block: Block) -> Block:
+        """The launches of a call whose sites may have run more than once, one by one."""
+        rows = array("q", call.rows[: len(call.rows) // 3 * 3])
+        if len(call.rows) % 3 == 2:
+            rows.extend([*call.rows[-2:], -1])
+        longer = self._take(_class_of(len(rows)))
+        if longer is None:
+            return block
+        longer.words[1] = _NOTHING
+        longer.data[: len(rows) * WORD] = rows.tobytes()
+        self._describe(longer, call, Form.ROWS, len(rows) // 3)
+        longer.words[CallWord.STREAM] = block.words[CallWord.STREAM]
+        longer.words[CallWord.GRAPH_SLOT] = block.words[CallWord.GRAPH_SLOT]
+        longer.words[1] = _CALL
+        block.words[1] = _NOTHING
+        self.give_back(block)
+        call.block = longer
+        return longer
+
+    def _describe(self, block: Block, call: Call, form: Form, count: int) -> None:
+        parent = call.parent.number if call.parent is not None else -1
+        _pack_call(
+            block.words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread, parent,
+            call.start_ns, 0, 0, form.value, 0, count, -1, -1,
+        )  # fmt: skip
+
+    def _take(self, words: int) -> Block | None:
+        free = self._free.get(words)
+        if free:
+            try:
+                return free.pop()
+            except IndexError:  # another thread was quicker
+                pass
+        return self._carve(words) if self.is_on else None
+
+    def _carve(self, words: int) -> Block | None:
+        with self._lock:
+            if self._is_carving or not self.is_on:  # a signal handler runs a graph in the midst of this
+                return None
+            self._is_carving = True
+            try:
+                return self._new_block(words * WORD)
+            except (OSError, ValueError, BufferError) as error:
+                self._is_full = True
+                if self.header is None:
+                    self.close(keep=False)
+                self._say(f"{getattr(error, 'strerror', None) or error}")
+                return None
+            finally:
+                self._is_carving = False
+
+    def _new_block(self, size: int) -> Block | None:
+        if self._used + size > self._end:
+            if not self._is_full:
+                self._grow(size)
+            if self._used + size > self._end:
+                if self.header is not None:
+                    self.header[Header.LOST_CALLS] += 1
+                return None
+        assert self._segment is not None
+        assert self.header is not None
+        at = self._used - self._segment_at
+        block = Block(self._segment[at : at + size])
+        block.words[0] = size // WORD
+        self._used += size
+        self.header[Header.USED_BYTES] = self._used - layout.BLOCKS_AT
+        return block
+
+    def _grow(self, size: int) -> None:
+        """More of the file; raises OSError where there is no room for it."""
+        if self._descriptor is None:
+            if not self._open():
+                return
+            first, length = 0, FIRST_BYTES
+        else:
+            first, length = self._end, self._end
+        while length < size + layout.BLOCKS_AT:
+            length *= 2
+        if first + length > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES >> 20} MiB would be needed")
+        assert self._descriptor is not None
+        _allocate(self._descriptor, first, length)
+        segment = mmap.mmap(self._descriptor, length, offset=first)
+        if self._segment is not None and self._used < self._end:  # the rest becomes a block of nothing
+            at = self._used - self._segment_at
+            self._segment[at:].cast("q")[0] = (self._end - self._used) // WORD
+        self._maps.append(segment)
+        self._segment, self._segment_at, self._end = memoryview(segment), first, first + length
+        self._used = first or layout.BLOCKS_AT
+        if not first:
+            self._write_header()
+
+    def _open(self) -> bool:
+        log = self._log()
+        if log is None or sys.byteorder != "little":
+            self.is_on = False
+            return False
+        self.path = Path(layout.ring_path(log))
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        self._descriptor = os.open(self.path, flags, 0o600)
+        return True
+
+    def _write_header(self) -> None:
+        assert self._segment is not None
+        header = self._segment[: layout.BLOCKS_AT].cast("q")
+        header[Header.PID] = os.getpid()
+        header[Header.FLAGS] = layout.BLOCKING if self.is_blocking else 0
+        header[Header.MAGIC] = layout.MAGIC
+        self.header = header
+
+
+def _class_of(words: int) -> int:
+    """Size of the blocks of calls that need so many words: few sizes, so that each is soon used again."""
+    return max(_LEAST_WORDS, 1 << (CALL_WORDS + words - 1).bit_length())
+
+
+def _allocate(descriptor: int, first: int, length: int) -> None:
+    """Room on the disk. A page that the disk has no room for would kill the process when it is written."""
+    allocate = getattr(os, "posix_fallocate", None)
+    if allocate is not None:
+        with suppress(OSError):
+            allocate(descriptor, first, length)
+            return
+    zeros, at = memoryview(bytes(length)), 0
+    while at < length:
+        at += os.pwrite(descriptor, zeros[at:], first + at)

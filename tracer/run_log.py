@@ -1,0 +1,114 @@
+"""The log of a recording: begins with what the process is, and with the graphs that a forked child inherited."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from tracer.config import TraceConfig
+from tracer.inductor import structured_log
+from tracer.log_writer import LogWriter
+from tracer.process import environment_number, run_record
+from tracer.records import Graph, Record, SchedulerMemory
+
+
+class RunLog:
+    """The log of this process, made at its first record. `stopped` is told once why it cannot be written any more."""
+
+    def __init__(self, config: TraceConfig, stopped: Callable[[OSError], None]) -> None:
+        self._config, self._stopped = config, stopped
+        self._writer = LogWriter(config.directory, environment_number("RANK"))
+        self._lock = threading.RLock()
+        self._forked = False
+        self.has_begun = False
+        self._has_stopped = False
+        self._graphs: list[tuple[Graph, str | None]] = []
+        self._scheduled: list[SchedulerMemory] = []
+
+    @property
+    def path(self) -> Path | None:
+        """Of the log, once something was written."""
+        return self._writer.path
+
+    @property
+    def target(self) -> Path:
+        """Where the log is or will be."""
+        return self._writer.target
+
+    @property
+    def bytes_written(self) -> int:
+        return self._writer.bytes_written
+
+    def begin(self) -> Path | None:
+        """Before the first record: the run, torch's string table, and graphs that a forked child inherited. The path of
+        the log; None where it could not be made."""
+        with self._lock:
+            if not self.has_begun:
+                self.has_begun = True
+                self._writer.write(run_record(self._writer.rank, self._config, forked=self._forked))
+                for data in structured_log.known_strings():
+                    self._writer.write_bytes(data)
+                for record, source in self._graphs:
+                    self._write_graph(record, source)
+                for memory in self._scheduled:
+                    self._writer.write(memory)
+                self._check()
+        return self.path if self._writer.failure is None else None
+
+    def write(self, record: Record) -> None:
+        self.begin()
+        self._writer.write(record)
+        self._check()
+
+    def write_bytes(self, data: bytes) -> None:
+        """Append an encoded record."""
+        self.begin()
+        self._writer.write_bytes(data)
+        self._check()
+
+    def graph(self, record: Graph, source: str | None) -> None:
+        """`source` where torch does not log it itself. A forked child will write it again."""
+        self.begin()
+        self._graphs.append((record, source))
+        self._write_graph(record, source)
+        self._check()
+
+    def scheduled(self, record: SchedulerMemory) -> None:
+        self.write(record)
+        self._scheduled.append(record)
+
+    def check_file(self) -> None:
+        """See whether the file is still there."""
+        self._writer.check_file()
+        self._check()
+
+    def after_fork(self) -> None:
+        """In the child: a log of its own."""
+        self._writer.abandon()
+        self._writer = LogWriter(self._config.directory, self._writer.rank)
+        self._lock = threading.RLock()
+        self.has_begun = self._has_stopped = False
+        self._forked = True
+
+    def close(self) -> bool:
+        """Whether all was written."""
+        self._writer.close()
+        return self._writer.failure is None
+
+    def _write_graph(self, record: Graph, source: str | None) -> None:
+        self._writer.write(record)
+        if source is not None:
+            name = f"stepscope_output_code_{record.graph}"
+            self._writer.write_artifact(name, "string", source.encode())
+
+    def _check(self) -> None:
+        if self._writer.failure is not None and not self._has_stopped:
+            self._has_stopped = True
+            self._stopped(self._writer.failure)
+
+
+def reason_of(error: OSError) -> str:
+    """What went wrong, in a few words."""
+    return os.strerror(error.errno) if error.errno else str(error)

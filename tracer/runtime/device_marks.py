@@ -1,0 +1,219 @@
+"""Marks that a CUDA device writes into the launch ring in the order of its streams: what it has finished.
+
+After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, about
+a microsecond); nothing waits for it. Inside of a CUDA graph the same marks are part of the graph, and each replay
+writes them anew. Where the pages of the ring's file cannot be shared with the device, the marks go to memory that can
+be, and are copied into the file whenever the host sends one: then what was finished is known a little late.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tracer.inductor.device_launch import raw_stream_of
+from tracer.launch_ring import Call, LaunchRing
+from tracer.ring_format import HEADER_WORDS, MARK_WORDS, MOST_STREAMS, POSITION_BITS, STREAMS_AT, WORD, Header
+
+Flag = Callable[[Call], None]
+_PORTABLE_AND_MAPPED = 3
+_NOT_READY = 600
+_RELAXED_CAPTURE = 2
+_NON_BLOCKING_STREAM = 1
+_MARK_BYTES = MARK_WORDS * WORD
+
+
+class _NoMarks(Exception):
+    """The driver cannot do it."""
+
+
+class DeviceMarks:
+    """The marks of this process. Never raises; `say` is told once why there are none."""
+
+    def __init__(self, ring: LaunchRing, say: Callable[[str], None]) -> None:
+        self._ring, self._say = ring, say
+        self._driver: Any = None
+        self._is_off = False
+        self._captures = False
+        """A mark can be part of a CUDA graph."""
+        self._address = 0
+        self._copied_from: memoryview | None = None
+        """The marks themselves, where they are not the ring's own memory."""
+        self._streams: dict[tuple[int, int], _Stream] = {}
+        self._slots = iter(range(MARK_WORDS - MOST_STREAMS))
+        self._free_slots: list[int] = []
+        self._lock = threading.Lock()
+        self._raw_stream: Callable[[int], int] | None = None
+
+    def begin(self, call: Call, device: str | None) -> Flag | None:
+        """What is to be called after some launches of `call`, and at its end; None: the device does not mark it."""
+        if self._is_off or call.block is None or device is None:
+            return None
+        index = int(device.rpartition(":")[2])
+        if call.state == "captured":
+            return self._in_graph(call, index) if self._captures and self._raw_stream is not None else None
+        stream = self.stream(index)
+        if stream is not None:
+            self._ring.on_stream(call, stream.index)
+        return stream
+
+    def stream(self, device: int) -> _Stream | None:
+        """The current stream of a device; None: it cannot be marked. Not while it is captured."""
+        if self._is_off or (self._driver is None and not self._begin()):
+            return None
+        assert self._raw_stream is not None
+        handle = self._raw_stream(device)
+        return self._streams.get((device, handle)) or self._new_stream(device, handle)
+
+    def give_back(self, slots: Iterable[int]) -> None:
+        """CUDA graphs that used them are gone."""
+        self._free_slots += [slot for slot in slots if slot >= 0]
+
+    def device_error(self) -> str | None:
+        """The error that a device with marked streams is in. Asks, and waits for nothing."""
+        for _, handle in self._streams:
+            code = self._driver.cuStreamQuery(ctypes.c_void_p(handle))
+            if code not in (0, _NOT_READY):
+                self.copy()
+                return self._text(code)
+        return None
+
+    def copy(self) -> None:
+        """Bring what the device has written into the file, where it does not write there itself."""
+        if self._copied_from is not None and self._ring.header is not None:
+            for index in range(len(self._streams)):
+                self._ring.header[HEADER_WORDS + index] = self._copied_from[index]
+            first, used = HEADER_WORDS + MOST_STREAMS, self._ring.header[Header.GRAPH_SLOTS]
+            self._ring.header[first : first + used] = self._copied_from[MOST_STREAMS : MOST_STREAMS + used]
+
+    def forget(self) -> None:
+        """In a forked child, which cannot use CUDA; or at the end."""
+        self._is_off = True
+
+    def write(self, stream: int, index: int, value: int) -> None:
+        """Send a mark."""
+        if self._is_off:
+            return
+        code = self._driver.cuStreamWriteValue64(stream, self._address + WORD * index, value, 0)
+        if code:
+            self._is_off = True  # the device has failed, which the program will be told by the next to ask
+        elif self._copied_from is not None:
+            self.copy()
+
+    def _new_stream(self, device: int, handle: int) -> _Stream | None:
+        with self._lock:
+            index, header = len(self._streams), self._ring.header
+            if (device, handle) not in self._streams and (index == MOST_STREAMS or header is None):
+                return None
+            if (device, handle) not in self._streams:
+                assert header is not None
+                header[STREAMS_AT + 2 * index], header[STREAMS_AT + 2 * index + 1] = device, handle
+                header[Header.STREAMS] = index + 1
+                self._streams[device, handle] = _Stream(self, handle, index)
+            return self._streams[device, handle]
+
+    def _in_graph(self, call: Call, device: int) -> Flag | None:
+        assert self._raw_stream is not None
+        slot = self._free_slots.pop() if self._free_slots else next(self._slots, None)
+        if slot is None or self._ring.header is None:
+            return None
+        self._ring.header[Header.GRAPH_SLOTS] = max(self._ring.header[Header.GRAPH_SLOTS], slot + 1)
+        self._ring.on_stream(call, -1, slot)
+        flag = GraphSlot(self, self._raw_stream(device), device, slot)
+        flag(call)
+        return flag
+
+    def _begin(self) -> bool:
+        with self._lock:
+            if self._driver is None and not self._is_off:
+                try:
+                    self._driver = _load()
+                    self._share()
+                    self._captures = self._can_be_captured()
+                    self._raw_stream = raw_stream_of()
+                except (OSError, AttributeError, _NoMarks) as error:
+                    self._is_off = True
+                    self._say(f"{error}")
+            return not self._is_off
+
+    def _share(self) -> None:
+        """Memory that both the device and this process know."""
+        host, driver = self._ring.marks_address, self._driver
+        if not host or driver.cuMemHostRegister_v2(ctypes.c_void_p(host), _MARK_BYTES, _PORTABLE_AND_MAPPED):
+            pinned = ctypes.c_void_p()
+            self._check(driver.cuMemHostAlloc(ctypes.byref(pinned), _MARK_BYTES, _PORTABLE_AND_MAPPED))
+            assert pinned.value is not None
+            host = pinned.value
+            memory = (ctypes.c_char * _MARK_BYTES).from_address(host)
+            self._copied_from = memoryview(memory).cast("B").cast("q")
+            self._copied_from[:] = memoryview(bytes(_MARK_BYTES)).cast("q")
+        else:
+            self._ring.keep_memory()
+        address = ctypes.c_uint64()
+        self._check(driver.cuMemHostGetDevicePointer_v2(ctypes.byref(address), ctypes.c_void_p(host), 0))
+        self._address = address.value
+
+    def _can_be_captured(self) -> bool:
+        """Tried on a stream of our own: a capture of the program's must not fail for it."""
+        driver, stream, graph = self._driver, ctypes.c_void_p(), ctypes.c_void_p()
+        self._check(driver.cuStreamCreate(ctypes.byref(stream), _NON_BLOCKING_STREAM))
+        try:
+            self._check(driver.cuStreamBeginCapture_v2(stream, _RELAXED_CAPTURE))
+            last = self._address + _MARK_BYTES - WORD
+            written = driver.cuStreamWriteValue64(stream.value, last, 0, 0)
+            ended = driver.cuStreamEndCapture(stream, ctypes.byref(graph))
+            if graph.value:
+                driver.cuGraphDestroy(graph)
+            return not written and not ended
+        finally:
+            driver.cuStreamDestroy_v2(stream)
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise _NoMarks(self._text(code))
+
+    def _text(self, code: int) -> str:
+        name, text = ctypes.c_char_p(), ctypes.c_char_p()
+        self._driver.cuGetErrorName(code, ctypes.byref(name))
+        self._driver.cuGetErrorString(code, ctypes.byref(text))
+        return f"{(name.value or b'error').decode()} ({(text.value or str(code).encode()).decode()})"
+
+
+class _Stream:
+    """Marks of one stream: call and position of what comes next in it."""
+
+    __slots__ = ("_handle", "_marks", "index")
+
+    def __init__(self, marks: DeviceMarks, handle: int, index: int) -> None:
+        self._marks, self._handle, self.index = marks, handle, index
+
+    def __call__(self, call: Call) -> None:
+        value = call.number << POSITION_BITS | (len(call.rows) + 1) // 3
+        self._marks.write(self._handle, self.index, value)
+
+
+class GraphSlot:
+    """Marks inside of a CUDA graph: the position in the call that was captured."""
+
+    __slots__ = ("_handle", "_marks", "device", "slot")
+
+    def __init__(self, marks: DeviceMarks, handle: int, device: int, slot: int) -> None:
+        self._marks, self._handle, self.device, self.slot = marks, handle, device, slot
+
+    def __call__(self, call: Call) -> None:
+        self._marks.write(self._handle, MOST_STREAMS + self.slot, (len(call.rows) + 1) // 3)
+
+
+def _load() -> Any:
+    """The driver's functions. Raises OSError or AttributeError where they are not there."""
+    driver: Any = ctypes.CDLL("libcuda.so.1")
+    write = getattr(driver, "cuStreamWriteValue64_v2", None) or driver.cuStreamWriteValue64
+    write.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint]
+    driver.cuStreamWriteValue64 = write
+    driver.cuMemHostRegister_v2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
+    driver.cuMemHostAlloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
+    driver.cuMemHostGetDevicePointer_v2.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint]
+    driver.cuStreamBeginCapture_v2.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return driver

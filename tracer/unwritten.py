@@ -1,0 +1,69 @@
+"""Graph calls and steps that have ended and are not in the log yet. The launch ring holds them until they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tracer.launch_ring import Block, LaunchRing
+from tracer.records import Steps
+from tracer.runtime.launches import Call
+from tracer.steps import EndedStep
+
+MOST_CALLS = 4096
+MOST_LAUNCHES = 16_384
+MOST_STEPS = 4096
+
+
+class Batch(NamedTuple):
+    """What goes into the log together."""
+
+    calls: list[Call]
+    launches: int
+    steps: list[tuple[EndedStep, Block | None]]
+
+
+class Unwritten:
+    """Safe to call from any thread; the caller of `take` holds a lock."""
+
+    def __init__(self, ring: LaunchRing) -> None:
+        self._ring = ring
+        self._calls: list[Call] = []
+        self._steps: list[tuple[EndedStep, Block | None]] = []
+        self._launches = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._calls or self._steps)
+
+    @property
+    def is_much(self) -> bool:
+        """So much that it should be written at once."""
+        return (
+            self._launches > MOST_LAUNCHES or len(self._calls) > MOST_CALLS or len(self._steps) > MOST_STEPS
+        )  # fmt: skip
+
+    def add_call(self, call: Call) -> None:
+        self._calls.append(call)
+        self._launches += (len(call.rows) + 1) // 3
+
+    def add_step(self, step: EndedStep) -> None:
+        self._steps.append((step, self._ring.step(*step)))
+
+    def take(self) -> Batch:
+        calls, self._calls = self._calls, []
+        launches, self._launches = self._launches, 0
+        steps = self._steps[:]
+        del self._steps[: len(steps)]  # another thread may have added one meanwhile
+        return Batch(calls, launches, steps)
+
+    def written(self, batch: Batch) -> None:
+        """It is in the log: its places in the ring can be used again."""
+        for call in batch.calls:
+            self._ring.give_back(call.block)
+            call.block = None
+        for _, block in batch.steps:
+            self._ring.give_back(block)
+
+
+def to_record(steps: Sequence[tuple[EndedStep, Block | None]]) -> Steps:
+    return Steps(*(list(column) for column in zip(*(step for step, _ in steps), strict=True)))
