@@ -30,7 +30,7 @@ def repro(
     It holds the kernel's source, the arguments and what was recorded, and needs torch only. It runs code from the
     log, the source of the kernel: read it before you run it.
     """
-    from viewer.repro import chosen_launch, write_reproducer
+    from viewer.repro.write import chosen_launch, write_reproducer
     from viewer.store.open import open_trace
 
     with open_trace(trace) as opened:

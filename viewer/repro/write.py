@@ -1,0 +1,149 @@
+"""Writes the script that runs one launch of a trace again, with the tensors that lie beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from viewer.errors import StepscopeError
+from viewer.findings import all_findings
+from viewer.queries.graphs import wrapper_code
+from viewer.queries.launches import launch_detail
+from viewer.queries.reproducers import saved_at, shapes_of_function, was_in_flight
+from viewer.queries.rows import LaunchDetail
+from viewer.queries.runs import list_runs
+from viewer.repro.arguments import Arguments, Spec, gather
+from viewer.repro.launch_code import LaunchCode, launch_code, parse
+from viewer.repro.script import script, tidy
+from viewer.repro.sizes import Sizes
+from viewer.store.open import Trace
+from viewer.tensor import copy_tensor, read_tensor
+
+_RANDOM = re.compile(r"rand|bernoulli|dropout|normal|multinomial|poisson|exponential|uniform")
+_KINDS_WITHOUT_A_KERNEL = {
+    "subgraph": "calls a part of the graph: take a launch inside of it",
+    "collective": "is a collective, which one process alone cannot run",
+}
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """What was written."""
+
+    path: Path
+    kernel: str
+    where: str
+    made_up: list[str]
+    files: list[Path]
+    """Tensors beside the script."""
+
+
+def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, force: bool = False) -> Reproducer:
+    """Write a script that runs `launch` to `out`, and tensors of more than `embed_bytes` in all beside it.
+
+    Raises StepscopeError when there is no such launch, when the log does not hold what it takes, and when a file is
+    there already and `force` is not set.
+    """
+    detail = launch_detail(trace, launch) if 0 <= launch < 2**63 else None
+    if detail is None:
+        raise StepscopeError(f"There is no launch {launch} in this trace: pages and `stepscope summary` name them.")
+    if os.path.lexists(out) and not force:
+        raise StepscopeError(f"{out} is there already: give another name, or --force.")
+    saved = _Saved(trace, out, embed_bytes)
+    try:
+        arguments = gather(detail, saved.find)
+        code = _code(trace, detail, arguments.names)
+    except RecursionError:
+        raise StepscopeError(f"The code of launch {launch} in the log is nested too deeply.") from None
+    spec = _spec(trace, detail, arguments, code)
+    text = script(out.name, spec, code, saved.embedded)
+    files = [copy_tensor(trace, tensor, path, force=force) and path for tensor, path in saved.files.items()]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StepscopeError(f"cannot write {out}: {error.strerror or error}") from None
+    return Reproducer(out, spec["kernel"], spec["where"], spec["made_up"], [path for path in files if path])
+
+
+def chosen_launch(trace: Trace) -> int:
+    """That of the worst finding that names one. Raises StepscopeError when none does."""
+    launches = (finding.launch for finding in all_findings(trace) if finding.launch is not None)
+    launch = next(launches, None)
+    if launch is None:
+        raise StepscopeError("No finding of this trace names a launch: say which with --launch N.")
+    return launch
+
+
+class _Saved:
+    """Saved tensors that the script needs: those that fit stand in it, the others lie beside it."""
+
+    def __init__(self, trace: Trace, out: Path, embed_bytes: int) -> None:
+        self.embedded: dict[str, bytes] = {}
+        self.files: dict[int, Path] = {}
+        self._trace, self._room = trace, embed_bytes
+        self._folder = out.with_name(f"{out.stem}_tensors")
+
+    def find(self, launch: int, site: int, argument: int, item: int | None, moment: str) -> Spec | None:
+        place = saved_at(self._trace, launch, site, argument, item, moment)
+        data = None if place is None else read_tensor(place, self._room)
+        if place is None or data is None:
+            return None
+        digest = place.row.sha256
+        if isinstance(data, bytes):
+            if digest not in self.embedded:
+                self._room -= len(data)
+            self.embedded[digest] = data
+            return {"sha256": digest, "file": None}
+        path = self._folder / f"{place.row.tensor}.pt"
+        self.files[place.row.tensor] = path
+        return {"sha256": digest, "file": [self._folder.name, path.name]}
+
+
+def _code(trace: Trace, detail: LaunchDetail, names: list[str]) -> LaunchCode:
+    site = detail.site
+    if site.kind in _KINDS_WITHOUT_A_KERNEL:
+        raise StepscopeError(f"Launch {detail.launch} ({site.kernel}) {_KINDS_WITHOUT_A_KERNEL[site.kind]}.")
+    text = wrapper_code(trace, detail.graph)
+    if text is None:
+        raise StepscopeError(f"The log does not hold the generated code that launch {detail.launch} is from.")
+
+    def size_of(function: Any, node: Any) -> int | None:
+        if not sizes:
+            shapes = shapes_of_function(trace, site.graph, site.function, detail.call)
+            sizes.append(Sizes(function, {shape.name: (shape.size, shape.stride) for shape in shapes}))
+        return sizes[0].value(node)
+
+    sizes: list[Sizes] = []
+    return launch_code(parse(text), (site.function, site.line), site.kernel, site.kind, names, size_of)
+
+
+def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: LaunchCode) -> Spec:
+    site = detail.site
+    run = next(run for run in list_runs(trace) if run.log == detail.log)
+    rank = "" if detail.rank is None else f", rank {detail.rank}"
+    is_random = bool(_RANDOM.search(site.kernel)) and code.kernel is None
+    notes = [f"{name} was {number}" for name, number in code.sizes.items() if not name.lstrip("-").isdigit()]
+    if is_random:
+        notes.append("the operator draws random numbers: its outputs are not the recorded ones")
+    return {
+        "kernel": tidy([site.kernel])[0],
+        "where": tidy(
+            [f"step {detail.step}, launch {detail.launch} ({detail.ordinal} of {detail.of} in its step){rank}"]
+        )[0],
+        "recorded_with": tidy([f"torch {run.torch or 'of an unknown version'} on {', '.join(run.devices) or 'cpu'}"])[
+            0
+        ],
+        "made_up": tidy(arguments.made_up),
+        "notes": tidy(notes),
+        "exact": arguments.exact and not is_random,
+        "did_not_return": detail.duration_ns is None or was_in_flight(trace, detail.launch),
+        "bound": code.bound,
+        "moved_bytes": arguments.moved_bytes,
+        "storages": arguments.storages,
+        "arguments": [{**argument, "name": tidy([argument["name"]])[0]} for argument in arguments.tensors],
+        "after": [{**row, "name": tidy([row["name"]])[0]} for row in arguments.after],
+    }
