@@ -196,7 +196,7 @@ class TensorMeta:
     size: list[int]
     stride: list[int]
     device: str
-    offset: int
+    offset: int | None
     """Storage offset in elements."""
     storage_bytes: int | None
     item: int | None = None
@@ -249,7 +249,8 @@ class Calls:
     """How many rows of the batch's `site` belong to it."""
     state: list[str]
     """``ok``; ``raised`` (an exception left it; its last launch did not return); ``captured`` (recorded into a CUDA
-    graph: nothing ran yet); ``replayed`` (by a CUDA graph: its launches carry the times of the whole replay)."""
+    graph: nothing ran yet); ``replayed`` (by a CUDA graph: its launches carry the times of the whole replay);
+    ``printed`` (read from text without times: starts and durations are positions in it)."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ class Launches:
     site: list[int]
     start_ns: list[int]
     end_ns: list[int]
-    """When the launch returned to the host; -1: it did not."""
+    """When the launch returned to the host; -1: it did not; -2: it did, and nobody knows when."""
 
 
 @dataclass(frozen=True)
@@ -275,8 +276,9 @@ class DeviceTimes:
     launch: list[int]
     """Position of the launch within its call, from 0."""
     duration_ns: list[int]
-    how: Literal["events", "timestamps"]
-    """``events`` around the launch; ``timestamps`` of the statistics before and after it, gaps included."""
+    how: Literal["events", "timestamps", "profiler"]
+    """``events`` around the launch; ``timestamps`` of the statistics before and after it, gaps included; ``profiler``:
+    PyTorch's, of the CPU for a kernel that runs there."""
 
 
 @dataclass(frozen=True)
@@ -344,8 +346,11 @@ class Values:
     """Finite values in the top two binades of a 16- or 8-bit floating-point type."""
     subnormal: Sparse
     first_bad: Sparse
-    """Flat index of the first NaN or infinity; no row: every element is finite."""
+    """Flat index of the first NaN or infinity; no row: every element is finite, or it is not known."""
     exact: Exact
+    at_least: list[int] | None = None
+    """Not None: PyTorch's debug printer printed the statistics, which count no zeros, overflows and subnormals. In
+    these rows there are so many NaN and infinities at least."""
 
 
 @dataclass(frozen=True)

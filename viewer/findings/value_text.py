@@ -89,8 +89,9 @@ def _content(row: ValueRow) -> str:
         return "is empty"
     is_sample = row.looked_at < row.numel
     of = f"the sample of {row.looked_at:,} (of {row.numel:,})" if is_sample else f"{row.numel:,}"
+    least = "at least " if row.at_least else ""
     counts = [
-        f"{word} {count:,} of {of}"
+        f"{word} {least}{count:,} of {of}"
         for word, count in (("NaN", row.nan), ("+inf", row.positive_infinity), ("-inf", row.negative_infinity))
         if count
     ]

@@ -17,6 +17,8 @@ from viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
 _DEEPEST = 256
+NOT_RETURNED = -1
+UNTIMED = "printed"
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def _call_columns(
         "call": ids, "log": np.full(len(ids), log), "local_call": calls["call"],
         "graph": _map(calls["graph"], graph_id), "function": as_column(names), "step": calls["step"],
         "thread": calls["thread"], "parent": np.ma.array(ids[np.maximum(parent, 0)], mask=parent < 0),
-        "depth": _depths(parent), "start_ns": calls["start_ns"], "duration_ns": calls["duration_ns"],
+        "depth": _depths(parent), "start_ns": calls["start_ns"],
+        "duration_ns": np.ma.array(calls["duration_ns"], mask=[state == UNTIMED for state in batches.states]),
         "launches": calls["launches"], "state": as_column(batches.states),
     }  # fmt: skip
 
@@ -152,7 +155,7 @@ def _add_launches(
         "launch": ids, "log": np.full(len(sites), log), "call": places.launch_call, "site": places.launch_site,
         "step": step, "thread": calls["thread"][owner], "start_ns": starts,
         "duration_ns": np.ma.array(ends - starts, mask=ends < 0),
-        "device_duration_ns": np.ma.array(device, mask=device < 0),
+        "returned": ends != NOT_RETURNED, "device_duration_ns": np.ma.array(device, mask=device < 0),
     }  # fmt: skip
     if len(sites):
         rows.add_columns("launches", {name: column[order] for name, column in columns.items()})

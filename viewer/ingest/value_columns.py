@@ -39,6 +39,8 @@ class Batch:
     floats: dict[str, Floats]
     ints: dict[str, Ints]
     exact: tuple[Ints, list[str | None], list[str | None]]
+    at_least: Ints | None
+    """Rows that have so many NaN and infinities at least; None: everything was counted."""
 
     @property
     def rows(self) -> int:
@@ -61,7 +63,8 @@ def batch_of(values: Values, place: Place, damage: Damage) -> Batch:
     if not len(exact.row) == len(exact.min) == len(exact.max):
         raise BadPayload("Values.exact has columns of unequal length")
     at = _positions(exact.row, count, "Values.exact")
-    return Batch(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)))
+    least = None if values.at_least is None else _positions(values.at_least, count, "Values.at_least")
+    return Batch(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least)
 
 
 def _floats(values: list[float | None], path: str) -> Floats:
@@ -226,6 +229,8 @@ def _columns(
     exact_min, exact_max = (np.full(batch.rows, None, dtype=object) for _ in range(2))
     rows, lows, highs = batch.exact
     exact_min[rows], exact_max[rows] = lows, highs
+    counted, at_least = np.full(batch.rows, batch.at_least is None), np.zeros(batch.rows, dtype=bool)
+    at_least[batch.at_least if batch.at_least is not None else []] = True
     at, row = at[keep], launch[keep]
     columns: dict[str, Column] = {
         "launch": places.launch_id[row], "call": places.launch_call[row], "step": places.launch_step[row],
@@ -234,7 +239,8 @@ def _columns(
         "numel": layouts.ints["numel"][at], "looked_at": layouts.ints["looked_at"][at],
         "skipped": layouts.texts["skipped"][at],
         **{name: column[keep] for name, column in (*batch.ints.items(), *batch.floats.items())},
-        "exact_min": exact_min[keep], "exact_max": exact_max[keep],
+        "exact_min": exact_min[keep], "exact_max": exact_max[keep], "counted": counted[keep],
+        "at_least": at_least[keep],
     }  # fmt: skip
     looked, numel = columns["looked_at"], columns["numel"]
     absurd = (looked < 0) | (looked > numel) | (columns["first_bad"] >= np.maximum(numel, 0))
@@ -271,12 +277,15 @@ def _finished(columns: dict[str, Column]) -> dict[str, Column]:
     }  # fmt: skip
     result["item"] = np.ma.array(columns["item"], mask=columns["item"] == _UNKNOWN)
     result |= {name: columns[name] for name in ("part", "moment", "dtype", "numel", "looked_at", "skipped")}
-    result |= {name: masked(columns[name], np.zeros(len(finite), dtype=bool)) for name in COUNTS}
+    bad, others = COUNTS[:3], COUNTS[3:]
+    result |= {name: masked(columns[name], np.zeros(len(finite), dtype=bool)) for name in bad}
+    result |= {name: masked(columns[name], ~columns["counted"]) for name in others}
     numbers = {name: masked(column, ~np.isfinite(column)) for name, column in floats.items()}
     result |= {"min": numbers["min"], "max": numbers["max"]}
     result |= {"exact_min": columns["exact_min"], "exact_max": columns["exact_max"]}
     result |= {name: numbers[name] for name in ("mean", "std", "l2", "largest")}
-    return result | {"first_bad": masked(columns["first_bad"], columns["first_bad"] == _UNKNOWN)}
+    result |= {"first_bad": masked(columns["first_bad"], columns["first_bad"] == _UNKNOWN)}
+    return result | {"at_least": columns["at_least"]}
 
 
 def add_saved(

@@ -48,6 +48,8 @@ class ValueRow:
     """The same as an index into each dimension, where the tensor's size is known."""
     health: Health
     """The worst class that any element is in."""
+    at_least: bool = False
+    """There are so many NaN and infinities at least: they were not counted."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ STATISTICS = (
 COLUMNS = f"""
     v.value, v.launch, v.site, v.argument, v.item, v.part, v.moment, v.dtype, v.numel, v.looked_at, v.skipped,
     v.nan, v.positive_infinity, v.negative_infinity, v.zero, v.near_overflow, v.subnormal, v.min, v.max, v.mean, v.std,
-    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX}, v.call
+    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX}, v.call, coalesce(v.at_least, false)
 """
 _VALUES_OF_CALL = f"SELECT {COLUMNS} FROM value_rows v WHERE v.call = ? ORDER BY v.value"
 _VALUES_OF_CALLS = f"""
@@ -42,6 +42,16 @@ _VALUES_OF_CALLS = f"""
 _VERSIONS = """
     SELECT argument, version_site, version_argument, version_moment, version_item FROM arguments
     WHERE site = ? AND role <> 'out' AND version_site IS NOT NULL
+"""
+_LAST_OF_VERSION = f"""
+    WITH named AS (SELECT version_site, version_argument, version_moment, version_item FROM arguments
+                   WHERE site = $1 AND argument = $2 AND version_site IS NOT NULL LIMIT 1),
+    last AS (SELECT max(v.launch) AS launch FROM value_rows v JOIN named n
+             ON v.site = n.version_site AND v.argument = n.version_argument AND v.moment = n.version_moment
+             WHERE v.launch <= $3)
+    SELECT {COLUMNS}, v.step FROM value_rows v JOIN last ON v.launch = last.launch
+    JOIN named n ON v.site = n.version_site AND v.argument = n.version_argument AND v.moment = n.version_moment
+    WHERE n.version_item IS NULL OR v.item = n.version_item ORDER BY v.value
 """
 _CALL_TREE = """
     WITH RECURSIVE up AS (
@@ -91,7 +101,7 @@ def _value_row(row: sql.Row, size: list[int] | None) -> ValueRow:
     low, high = (_exact(dtype, number, text) for number, text in ((row[17], row[24]), (row[18], row[25])))
     largest = row[22] if low is None or high is None else max(abs(low), abs(high))
     index = unravelled(first_bad, size) if size is not None and prod(size) == numel else None
-    return ValueRow(*[*row[:17], low, high, *row[19:22], largest, first_bad, index, HEALTH[row[26]]])
+    return ValueRow(*[*row[:17], low, high, *row[19:22], largest, first_bad, index, HEALTH[row[26]], row[28]])
 
 
 def _exact(dtype: str, number: float | None, text: str | None) -> int | float | None:
@@ -149,6 +159,12 @@ def launch_values(
         after = [row for row in mine if row.moment == "after"]
         result.append(ArgumentValues(argument, before, after, [row for row in saved if row.argument == argument]))
     return result
+
+
+def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tuple[list[ValueRow], int | None]:
+    """What an argument held when its version was last read, before `launch` or in an earlier step; and that step."""
+    found = sql.rows(trace, _LAST_OF_VERSION, [site, argument, launch])
+    return value_rows(trace, [row[:-1] for row in found]), found[0][-1] if found else None
 
 
 def _version_rows(trace: Trace, launch: int, call: int, site: int) -> dict[int, list[ValueRow]]:

@@ -124,7 +124,8 @@ CREATE TABLE calls (
 -- Ids follow (log, step, start): the launches of a step are a range of ids.
 CREATE TABLE launches (
     launch BIGINT, log BIGINT, call BIGINT, site BIGINT, step BIGINT, thread BIGINT,
-    start_ns BIGINT, duration_ns BIGINT,      -- host time; duration NULL: the launch did not return
+    start_ns BIGINT, duration_ns BIGINT,      -- host time; duration NULL: not known
+    returned BOOLEAN,                -- NULL: when its duration is known
     device_duration_ns BIGINT        -- NULL: not measured
 );
 -- What the launch ring beside a log says: where a process stood when it was read, or when it died. The launches that
@@ -150,8 +151,10 @@ CREATE TABLE uncaught_exceptions (
     log BIGINT, time_unix_ns BIGINT, type VARCHAR, text VARCHAR,
     frames VARCHAR                   -- JSON list of {file, line, function, code}, outermost first
 );
+CREATE TABLE device_errors (log BIGINT, text VARCHAR);   -- in which a device was when the recording ended
 -- Statistics of a tensor before or after a launch. Each version of a buffer is read once: `arguments.version_*`
 -- says where the row of what a launch read stands. Over the finite elements: min, max, mean, std, l2, largest.
+-- Of statistics that PyTorch's debug printer printed, zero, near_overflow, subnormal, std and l2 are NULL.
 CREATE TABLE value_rows (
     value BIGINT,                    -- ids follow (log, step, launch)
     log BIGINT, launch BIGINT, call BIGINT, step BIGINT, site BIGINT, argument BIGINT,
@@ -162,7 +165,8 @@ CREATE TABLE value_rows (
     near_overflow BIGINT, subnormal BIGINT,
     min DOUBLE, max DOUBLE, exact_min VARCHAR, exact_max VARCHAR, -- exact_*: where a DOUBLE cannot hold it
     mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,       -- l2 of a sample is of the sample
-    first_bad BIGINT                 -- flat index of the first NaN or infinity
+    first_bad BIGINT,                -- flat index of the first NaN or infinity
+    at_least BOOLEAN                 -- there are so many NaN and infinities at least
 );
 CREATE TABLE saved_tensors (
     tensor BIGINT, log BIGINT, launch BIGINT, site BIGINT, argument BIGINT, item BIGINT, moment VARCHAR,

@@ -1,0 +1,84 @@
+"""Printed text, as it comes or as somebody sent it -> a log of its launches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from tracer.aoti.printed_launches import LaunchReader, ModelRun
+from tracer.aoti.printed_log import PrintedLog, run_record
+from tracer.aoti.printer_output import Printed, PrintedFile, PrintedTensor, PrinterReader
+from tracer.aoti.saved_files import SavedFiles
+from tracer.log_writer import LogWriter
+from tracer.records import End, Run
+
+
+class Capture:
+    """Reads text in pieces and writes a log of the launches in it. Without any launch it writes none.
+
+    `files`: copies saved tensors; None: they are somewhere else.
+    """
+
+    def __init__(self, writer: LogWriter, run: Run, log: PrintedLog, files: SavedFiles | None = None) -> None:
+        self.writer, self.log = writer, log
+        self._run, self._files = run, files
+        self._reader, self._launches = PrinterReader(), LaunchReader()
+        self._began = False
+
+    def feed(self, data: bytes, at_ns: int | None = None) -> None:
+        """`at_ns`: when it was read; None: not while the program ran."""
+        self._take(self._reader.feed(data, at_ns))
+
+    def end(self, *, is_clean: bool = True) -> None:
+        """No more comes. A log whose last launch did not return, or of a process that died, gets no end record."""
+        self._take(self._reader.end())
+        left = list(self._launches.end())
+        for run in left:
+            self._write(run, is_cut_off=True)
+        if not self._began:
+            return
+        for record in self.log.end():
+            self.writer.write(record)
+        if is_clean and all(launch.returned for run in left for launch in run.launches[-1:]):
+            self.writer.write(End("exit", time.perf_counter_ns()))
+        self.writer.close()
+
+    def _take(self, events: Iterable[Printed]) -> None:
+        for event in events:
+            if isinstance(event, PrintedFile) and self._files is not None:
+                event = replace(event, kept=self._files.keep(event.path))
+            for run in self._launches.take(event):
+                self._write(run)
+
+    def _write(self, run: ModelRun, *, is_cut_off: bool = False) -> None:
+        records = list(self.log.records(run, is_cut_off=is_cut_off))
+        if records and not self._began:
+            self._began = True
+            self.writer.write(replace(self._run, level=self._run.level or _level(run)))
+        for record in records:
+            self.writer.write(record)
+
+
+def _level(run: ModelRun) -> str:
+    """What the first launches show to have been printed."""
+    printed = [one for launch in run.launches for one in launch.before]
+    if any(isinstance(one, PrintedFile) for one in printed):
+        return "save"
+    return "values" if any(isinstance(one, PrintedTensor) for one in printed) else "launches"
+
+
+def import_text(pieces: Iterable[bytes], folder: Path, name: str, times: dict[str, list[int]] | None = None) -> Capture:
+    """The log of a text that somebody sent; its writer has no `path` when no launch is in it.
+
+    `times`: by kernel the durations of its launches (ns), from a profiler. Raises OSError when it cannot be written.
+    """
+    run = run_record(["stepscope", "import-aoti", name], 0, "")
+    capture = Capture(LogWriter(folder, None), run, PrintedLog(run.monotonic_ns, lambda kernel: True, times))
+    for piece in pieces:
+        capture.feed(piece)
+    capture.end()
+    if capture.writer.failure is not None:
+        raise capture.writer.failure
+    return capture

@@ -1,0 +1,138 @@
+"""Pure: a run of a model as it was printed -> the graph it stands for.
+
+A compiled model is straight-line code, so its launches in order are its launch sites. What the text does not say is
+concluded: a kernel wrote the arguments whose statistics changed, or one at least; a buffer that was not printed
+before held nothing yet when a kernel wrote it; one with the statistics that another was left with took over its memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tracer.aoti.printed_launches import Launch, ModelRun
+from tracer.aoti.printer_output import PrintedFile, PrintedTensor
+from tracer.records import Argument, Graph, Held, LaunchKind, LaunchSite, Version
+
+FUNCTION = "run"
+_Key = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def key(run: ModelRun) -> _Key:
+    """Equal for runs of one graph."""
+    return tuple((launch.kernel, launch.arguments) for launch in run.launches)
+
+
+def continues(known: _Key, cut_off: _Key) -> bool:
+    """`cut_off` may be a run of the graph `known` that did not get to its end; its last launch least of all."""
+    if not cut_off or len(cut_off) > len(known):
+        return False
+    (kernel, arguments), (whole_kernel, whole) = cut_off[-1], known[len(cut_off) - 1]
+    return known[: len(cut_off) - 1] == cut_off[:-1] and kernel == whole_kernel and whole[: len(arguments)] == arguments
+
+
+def tensor(launch: Launch, argument: int, moment: str) -> PrintedTensor | None:
+    """The block of an argument, if one was printed."""
+    printed = launch.before if moment == "before" else launch.after
+    one = printed[argument] if argument < len(printed) else None
+    return one if isinstance(one, PrintedTensor) else None
+
+
+def alike(one: PrintedTensor | None, other: PrintedTensor | None) -> bool:
+    """Both were printed whole, with the same statistics."""
+    return one is not None and other is not None and one.whole and other.whole and one.statistics == other.statistics
+
+
+def graph(number: int, run: ModelRun) -> Graph:
+    """The graph that `run` is the first run of."""
+    memory = _Memory(run)
+    sites = [_site(position, launch, memory) for position, launch in enumerate(run.launches)]
+    return Graph(
+        graph=number, wrapper_key=f"printed_{number}", compile_id=None, aot_id=None, phase="inference", cached=None,
+        dynamic=False, functions=[FUNCTION], sites=sites, memory=[],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What the memory of a name holds, as far as was printed."""
+
+    version: Version | None
+    """None: an input of the model that no launch had yet."""
+    tensor: PrintedTensor | None
+    is_input: bool = False
+
+
+class _Memory:
+    def __init__(self, run: ModelRun) -> None:
+        self._held = {name: _Held(None, one, True) for name, one in run.inputs.items()}
+        self._left: dict[tuple[object, ...], str] = {}
+        """The last name that was left with such statistics."""
+
+    def of(self, name: str, seen: PrintedTensor | None) -> _Held | None:
+        """None: nobody printed it before, nor anything like it."""
+        if name in self._held or seen is None:
+            return self._held.get(name)
+        other = self._held.get(self._left.get(seen.statistics, ""))
+        return replace(other, is_input=False) if other is not None and alike(other.tensor, seen) else None
+
+    def now(self, name: str, held: _Held) -> None:
+        self._held[name] = held
+        if held.tensor is not None:
+            self._left[held.tensor.statistics] = name
+
+
+def _site(number: int, launch: Launch, memory: _Memory) -> LaunchSite:
+    names = launch.arguments
+    written = _written(launch, memory)
+    arguments, after = [], {}
+    for position, name in enumerate(names):
+        seen = tensor(launch, position, "before")
+        held = memory.of(name, seen)
+        argument, left = _argument(number, position, name, held, seen, position in written)
+        arguments.append(argument)
+        after[name] = replace(left, tensor=tensor(launch, position, "after") or left.tensor)
+    for name, left in after.items():
+        memory.now(name, left)
+    return LaunchSite(number, FUNCTION, number + 1, launch.kernel, kind(launch.kernel), arguments, [])
+
+
+def _argument(
+    site: int, position: int, name: str, held: _Held | None, seen: PrintedTensor | None, is_written: bool
+) -> tuple[Argument, _Held]:
+    """An argument, and what its memory holds after the launch."""
+    buffer = name.removeprefix("copy_arrayref_tensor_to_tensor(").removesuffix(")")
+    here, made = Version(site, position, "before"), Version(site, position, "after")
+    if held is None and is_written:
+        return Argument(name, "out", buffer, None, buffer, "uninitialised" if seen else None), _Held(made, None)
+    version = held.version if held and held.version and alike(held.tensor, seen) else here
+    what: Held | None = None if held is None else "input" if held.is_input else "written"
+    argument = Argument(name, "inout" if is_written else "in", buffer, None, buffer, what, version)
+    return argument, _Held(made if is_written else version, seen, bool(held and held.is_input))
+
+
+def _written(launch: Launch, memory: _Memory) -> set[int]:
+    """Positions of the arguments that the launch wrote."""
+    before = [tensor(launch, position, "before") for position in range(len(launch.arguments))]
+    after = [tensor(launch, position, "after") for position in range(len(launch.arguments))]
+    changed = {n for n, (one, other) in enumerate(zip(before, after, strict=True)) if one and other
+               and not alike(one, other)}  # fmt: skip
+    if launch.kernel.endswith("_out") and launch.kernel.startswith("aoti_torch_") and launch.arguments:
+        return changed | {0}
+    if changed or not launch.arguments or "::" in launch.kernel:
+        return changed
+    new = [n for n, name in enumerate(launch.arguments) if memory.of(name, before[n]) is None]
+    return {new[-1] if new else 0} if kind(launch.kernel) in ("cpp", "triton") else set()
+
+
+def kind(kernel: str) -> LaunchKind:
+    """By its name, as Inductor makes them."""
+    if kernel.startswith(("cpp_", "triton_")):
+        return "cpp" if kernel.startswith("cpp_") else "triton"
+    return "fallback" if "::" in kernel else "extern"
+
+
+def file(launch: Launch, argument: int, moment: str) -> PrintedFile | None:
+    """The saved tensor of an argument, if one was named."""
+    printed = launch.before if moment == "before" else launch.after
+    one = printed[argument] if argument < len(printed) else None
+    return one if isinstance(one, PrintedFile) else None

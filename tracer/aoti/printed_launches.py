@@ -1,0 +1,169 @@
+"""Pure: what the debug printer tells, piece by piece -> launches, and the runs of a model that they belong to.
+
+The text names no thread. One launch that began before another ended was of another thread, so each lane below has
+one launch at a time; with one thread there is one lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor
+
+MOST_LANES = 64
+
+
+@dataclass
+class Launch:
+    kernel: str
+    begin_ns: int | None = None
+    """When the last of what was printed before it was read."""
+    end_ns: int | None = None
+    """When the first of what was printed after it was read."""
+    before: list[Printed] = field(default_factory=list)
+    after: list[Printed] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """As they were printed: one that the kernel was given twice stands there twice. None at level 3."""
+        return tuple(one.argument for one in self.before or self.after if not isinstance(one, PrintedLaunch))
+
+    @property
+    def returned(self) -> bool:
+        """Something was printed after it."""
+        return bool(self.after)
+
+    @property
+    def is_whole(self) -> bool:
+        """All that was printed before it was printed after it as well."""
+        return len(self.after) >= len(self.before)
+
+
+@dataclass
+class ModelRun:
+    """One run of a model."""
+
+    lane: int
+    inputs: dict[str, PrintedTensor] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
+
+    @property
+    def open(self) -> Launch | None:
+        """The launch that has not ended."""
+        return self.launches[-1] if self.launches and not self.launches[-1].is_whole else None
+
+
+class LaunchReader:
+    """Puts launches together. A run is handed out when the next one of its lane begins, the last ones at the end."""
+
+    def __init__(self) -> None:
+        self._lanes: list[ModelRun] = []
+        self._known: dict[str, set[tuple[str, ...]]] = {}
+        """Arguments of launches that have ended, by kernel."""
+
+    def take(self, event: Printed) -> Iterator[ModelRun]:
+        """The runs that `event` shows to have ended."""
+        if isinstance(event, PrintedTensor) and event.moment == "input":
+            yield from self._input(event)
+            return
+        kernel, name = event.kernel or "", _argument(event)
+        if event.moment == "before":
+            launch = next((one for one in self._opened(kernel) if not one.after and self._joins(one, name)), None)
+            if launch is None:
+                launch = Launch(kernel)
+                yield from self._add(launch)
+            launch.before.append(event)
+            launch.begin_ns = event.at_ns
+            return
+        waiting = (one for one in self._opened(kernel) if _argument(one.before[len(one.after)]) == name)
+        launch = next(waiting, None)
+        if launch is None:  # what was printed before it is not there
+            launch = Launch(kernel)
+            yield from self._add(launch)
+        launch.after.append(event)
+        launch.end_ns = event.at_ns if launch.end_ns is None else launch.end_ns
+        if launch.is_whole:
+            self._known.setdefault(kernel, set()).add(launch.arguments)
+
+    def end(self) -> Iterator[ModelRun]:
+        """What is left, in the order of the lanes."""
+        for run in self._lanes:
+            yield from split(run)
+        self._lanes = []
+
+    def _opened(self, kernel: str) -> Iterator[Launch]:
+        return (run.open for run in self._lanes if run.open is not None and run.open.kernel == kernel)
+
+    def _joins(self, launch: Launch, argument: str) -> bool:
+        """`argument` is one more of `launch`; else of a launch of another thread."""
+        if not launch.arguments:
+            return False
+        so_far = (*launch.arguments, argument)
+        known = self._known.get(launch.kernel, set())
+        return (
+            argument not in launch.arguments
+            or launch.arguments not in known
+            or any(one[: len(so_far)] == so_far for one in known)
+        )
+
+    def _input(self, event: PrintedTensor) -> Iterator[ModelRun]:
+        """Inputs of the model are printed when a run begins."""
+        for run in self._lanes:
+            if not run.launches and event.argument not in run.inputs:
+                run.inputs[event.argument] = event
+                return
+        lane = next((run.lane for run in self._lanes if run.open is None), len(self._lanes))
+        if lane == MOST_LANES:
+            lane = 0
+        if lane < len(self._lanes):
+            yield from split(self._lanes[lane])
+            self._lanes[lane] = ModelRun(lane, {event.argument: event})
+        else:
+            self._lanes.append(ModelRun(lane, {event.argument: event}))
+
+    def _add(self, launch: Launch) -> Iterator[ModelRun]:
+        run = next((run for run in self._lanes if run.open is None), None)
+        if run is None and len(self._lanes) == MOST_LANES:
+            yield from split(self._lanes[0])
+            run = self._lanes[0] = ModelRun(0)
+        if run is None:
+            run = ModelRun(len(self._lanes))
+            self._lanes.append(run)
+        run.launches.append(launch)
+
+
+def _argument(event: Printed) -> str:
+    return "" if isinstance(event, PrintedLaunch) else event.argument
+
+
+def split(run: ModelRun) -> Iterator[ModelRun]:
+    """Levels 1 and 3 print no inputs, so nothing says where a run begins: launches that come again and again in one
+    order are taken for runs of the model."""
+    if run.inputs:
+        yield run
+        return
+    size = period([(launch.kernel, *launch.arguments) for launch in run.launches]) if run.launches else 1
+    for first in range(0, len(run.launches), size):
+        yield ModelRun(run.lane, {}, run.launches[first : first + size])
+
+
+def period(items: Sequence[object]) -> int:
+    """The shortest length after which `items` repeat, twice at least; else their number. The last may be cut off."""
+    border = [0] * len(items)
+    length = 0
+    for position in range(1, len(items)):
+        while length and items[position] != items[length]:
+            length = border[length - 1]
+        length += items[position] == items[length]
+        border[position] = length
+    shortest = len(items) - border[-1] if items else 0
+    return shortest if 2 * shortest <= len(items) else len(items)
+
+
+def runs(events: Iterable[Printed]) -> Iterator[ModelRun]:
+    """All runs of a text that is at its end."""
+    reader = LaunchReader()
+    for event in events:
+        yield from reader.take(event)
+    yield from reader.end()

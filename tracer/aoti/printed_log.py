@@ -1,0 +1,231 @@
+"""Runs of a model as they were printed -> the records that a recording in the process itself would have written."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from tracer._version import __version__
+from tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
+from tracer.aoti.printed_launches import Launch, ModelRun
+from tracer.aoti.printer_output import PrintedTensor
+from tracer.aoti.saved_files import Kept
+from tracer.records import (
+    FORMAT_VERSION,
+    Calls,
+    DeviceTimes,
+    Exact,
+    Graph,
+    Launches,
+    Moment,
+    Record,
+    Run,
+    SavedTensor,
+    Skipped,
+    Sparse,
+    Steps,
+    TensorMeta,
+    Tensors,
+    ValueLayout,
+    Values,
+)
+
+NOT_RETURNED, UNKNOWN_END = -1, -2
+PRINTER = "PyTorch's debug printer"
+_Row = tuple[int, int, Moment, PrintedTensor]
+
+
+def run_record(argv: Sequence[str], pid: int, level: str, rank: int | None = None) -> Run:
+    """Of a process whose printed text is read; nothing is known of its Python and torch, if it has any."""
+    return Run(
+        format_version=FORMAT_VERSION, stepscope_version=__version__, python_version=platform.python_version(),
+        torch_version=None, triton_version=None, cuda_version=None, devices=[], rank=rank, world_size=None, pid=pid,
+        parent_pid=os.getpid(), argv=list(argv), config={}, level=level, monotonic_ns=time.perf_counter_ns(),
+        unix_ns=time.time_ns(), utc_offset_s=time.localtime().tm_gmtoff,
+    )  # fmt: skip
+
+
+class PrintedLog:
+    """Turns runs into records, in the order in which they come."""
+
+    def __init__(self, base_ns: int, wants: Callable[[str], bool], times: dict[str, list[int]] | None = None) -> None:
+        self._base_ns, self._wants = base_ns, wants
+        self._times = {kernel: iter(durations) for kernel, durations in (times or {}).items()}
+        self._graphs: dict[tuple[tuple[str, tuple[str, ...]], ...], Graph] = {}
+        self._last: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        self._layouts: dict[tuple[object, ...], int] = {}
+        self._forms: set[tuple[object, ...]] = set()
+        self._position = 0
+        self._lanes: set[int] = set()
+        self.calls = 0
+        self.launches = 0
+        self.skipped: Counter[tuple[str, str]] = Counter()
+
+    def records(self, run: ModelRun, *, is_cut_off: bool = False) -> Iterator[Record]:
+        """`is_cut_off`: the text ended while it ran."""
+        self._lanes.add(run.lane)
+        if not run.launches:
+            self.skipped["statistics of a model's inputs", "no launch of that run was printed"] += 1
+            return
+        known = self._graphs.get(key(run))
+        if known is None and is_cut_off and continues(self._last, key(run)):
+            known = self._graphs[self._last]
+        if known is None:
+            known = self._graphs[key(run)] = graph(len(self._graphs), run)
+            yield known
+            self._last = key(run)
+        call, self.calls = self.calls, self.calls + 1
+        self.launches += len(run.launches)
+        yield from self._tensors(known, call, run)
+        yield from self._launches(known, call, run)
+        yield from self._values(known, call, run)
+        yield from self._saved(call, run)
+
+    def end(self) -> Iterator[Skipped]:
+        """What the text cannot tell."""
+        yield Skipped("arguments of launches", f"{PRINTER} leaves out weights, views and what a fallback returns")
+        if len(self._lanes) > 1:
+            why = "several threads printed at once: a launch may be told to the run of another thread"
+            yield Skipped("which run a launch belongs to", why)
+        if self._position:
+            yield Skipped("times of launches", "the text has none; their starts are positions in it")
+        for (what, why), count in self.skipped.items():
+            yield Skipped(what, f"{why} ({count:,} times)" if count > 1 else why)
+
+    def _launches(self, known: Graph, call: int, run: ModelRun) -> Iterator[Record]:
+        starts, ends = zip(*[self._interval(launch) for launch in run.launches], strict=True)
+        timed = ends[0] != UNKNOWN_END and run.launches[0].begin_ns is not None
+        start_ns = starts[0]
+        end_ns = max((*starts, *(end for end in ends if end > 0)))
+        returned = all(launch.returned for launch in run.launches)
+        state = "printed" if not timed else "ok" if returned else "raised"
+        columns = Calls(
+            [call], [known.graph], [0], [call], [run.lane], [None], [start_ns], [end_ns - start_ns],
+            [len(starts)], [state],
+        )  # fmt: skip
+        if timed and returned:
+            yield Steps([call], ["inference"], ["call"], [start_ns], [end_ns])
+        yield Launches(columns, list(range(len(starts))), list(starts), list(ends))
+        durations = [(n, next(self._times.get(launch.kernel, iter(())), None)) for n, launch in enumerate(run.launches)]
+        found = [(n, duration) for n, duration in durations if duration is not None]
+        if found:
+            yield DeviceTimes([call] * len(found), [n for n, _ in found], [d for _, d in found], "profiler")
+
+    def _interval(self, launch: Launch) -> tuple[int, int]:
+        """When its lines were read; without times where it stands in the text."""
+        if launch.begin_ns is None:
+            self._position += 1
+            return self._base_ns + self._position, UNKNOWN_END if launch.returned else NOT_RETURNED
+        return launch.begin_ns, NOT_RETURNED if launch.end_ns is None else max(launch.end_ns, launch.begin_ns)
+
+    def _tensors(self, known: Graph, call: int, run: ModelRun) -> Iterator[Tensors]:
+        for number, launch in enumerate(run.launches):
+            metas = []
+            for position in range(len(launch.arguments)):
+                one = tensor(launch, position, "before") or tensor(launch, position, "after")
+                if one is not None and one.dtype and one.size is not None and one.stride is not None and one.device:
+                    metas.append(TensorMeta(position, one.dtype, one.size, one.stride, one.device, None, None))
+            form = (known.graph, number, *[(m.argument, m.dtype, *m.size, None, *m.stride) for m in metas])
+            if metas and form not in self._forms:
+                self._forms.add(form)
+                yield Tensors(known.graph, call, number, metas)
+
+    def _values(self, known: Graph, call: int, run: ModelRun) -> Iterator[Record]:
+        rows = [row for row in _rows(known, run) if self._wants(run.launches[row[0]].kernel)]
+        whole = [row for row in rows if row[3].whole and row[3].numel is not None and row[3].dtype]
+        if len(whole) < len(rows):
+            why = "a printed block is torn, or the lines of several threads are mixed in it"
+            self.skipped["statistics of an argument", why] += len(rows) - len(whole)
+        if not whole:
+            return
+        about = [(s, a, m, t.dtype, t.numel, _unknown(t)) for s, a, m, t in whole]
+        form = (known.graph, *about)
+        if form not in self._layouts:
+            self._layouts[form] = len(self._layouts)
+            nothing: list[None] = [None] * len(whole)
+            yield ValueLayout(
+                self._layouts[form], known.graph, [s for s, *_ in whole], [a for _, a, *_ in whole],
+                [m for *_, m, _ in whole], list(nothing), list(nothing), [t.dtype or "" for *_, t in whole],
+                [t.numel or 0 for *_, t in whole], [t.numel or 0 for *_, t in whole], [why for *_, why in about],
+            )  # fmt: skip
+        yield _encode(call, self._layouts[form], [t for *_, t in whole])
+
+    def _saved(self, call: int, run: ModelRun) -> Iterator[SavedTensor]:
+        moments: tuple[Moment, ...] = ("before", "after")
+        for site, launch in enumerate(run.launches):
+            for moment in moments:
+                for position in range(len(launch.arguments)):
+                    named = file(launch, position, moment)
+                    if named is None:
+                        continue
+                    kept = named.kept or Kept(_NOT_KEPT)
+                    if kept.problem is None:
+                        yield SavedTensor(
+                            call, site, position, None, moment, kept.file, kept.dtype, kept.size, kept.tensor_bytes,
+                            kept.sha256,
+                        )  # fmt: skip
+                    else:
+                        self.skipped["saved tensors", kept.problem] += 1
+
+
+_NOT_KEPT = "their files are where the printer wrote them; the next launch of a kernel writes over them"
+
+
+def _rows(known: Graph, run: ModelRun) -> Iterator[_Row]:
+    """Each version of a buffer once: after the launch that wrote it, else before the first that used it."""
+    seen: dict[tuple[int, int, str], PrintedTensor] = {}
+    for number, launch in enumerate(run.launches):
+        for position in range(len(launch.arguments)):
+            argument = known.sites[number].arguments[position]
+            before, after = tensor(launch, position, "before"), tensor(launch, position, "after")
+            version = argument.version
+            if before is not None and version is not None:
+                earlier = seen.get((version.site, version.argument, version.moment))
+                if not alike(earlier, before):
+                    seen[number, position, "before"] = before
+                    yield number, position, "before", before
+            if after is not None and (argument.role != "in" or not alike(before, after)):
+                seen[number, position, "after"] = after
+                yield number, position, "after", after
+
+
+def _unknown(one: PrintedTensor) -> str | None:
+    """Why a row has no statistics."""
+    if one.numel and (one.min is None or one.max is None):
+        return f"{PRINTER} prints no minimum and maximum of {one.dtype}"
+    return None
+
+
+def _bad(one: PrintedTensor) -> tuple[tuple[int, int, int], bool]:
+    """How many NaN, +inf and -inf, and whether there may be more: minimum and maximum are NaN where an element is."""
+    if one.min is None or one.max is None or (math.isfinite(one.min) and math.isfinite(one.max)):
+        return (0, 0, 0), False
+    least = int(one.min != one.min), int(one.max == math.inf), int(one.min == -math.inf)
+    if one.bad is not None and all(bool(n) >= m for n, m in zip(one.bad, least, strict=True)):
+        return one.bad, False
+    return least, True
+
+
+def _encode(call: int, layout: int, rows: list[PrintedTensor]) -> Values:
+    bad = [_bad(one) for one in rows]
+    none = Sparse([], [])
+
+    def sparse(which: int) -> Sparse:
+        found = [(row, counts[which]) for row, (counts, _) in enumerate(bad) if counts[which]]
+        return Sparse([row for row, _ in found], [count for _, count in found])
+
+    return Values(
+        call=[call], layout=[layout], min=[_finite(one.min) for one in rows], max=[_finite(one.max) for one in rows],
+        mean=[_finite(one.mean) for one in rows], std=[None] * len(rows), nan=sparse(0), positive_infinity=sparse(1),
+        negative_infinity=sparse(2), zero=none, near_overflow=none, subnormal=none, first_bad=none,
+        exact=Exact([], [], []), at_least=[row for row, (_, is_least) in enumerate(bad) if is_least],
+    )  # fmt: skip
+
+
+def _finite(value: float | None) -> float | None:
+    """Of the finite elements: minimum and maximum are of those where no NaN is, and nobody knows where one is."""
+    return value if value is not None and math.isfinite(value) else None

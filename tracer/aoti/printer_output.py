@@ -1,0 +1,330 @@
+"""Pure: the text that PyTorch's C++ debug printer writes to standard output -> what it tells, piece by piece.
+
+The printer (torch/csrc/inductor/aoti_torch/shim_common.cpp, torch/_inductor/codegen/debug_utils.py) knows three levels:
+`aoti_torch_save_tensor_handle: Saved tensor to FILE` (1), a block of lines for each tensor before and after a launch
+(2), a line before and after each launch (3). A program's own output may stand between any two lines, and before the
+first of a block on its line. Threads share one standard output: where two blocks are open and both wait for the same
+line, nobody knows whose it is, and neither gets it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tracer.aoti.saved_files import Kept
+
+Moment = Literal["input", "before", "after"]
+LONGEST_LINE = 16_384
+MOST_OPEN = 64
+PRINTS_ALL_UP_TO = 64
+"""Elements; of larger tensors no values are printed."""
+
+_MARKS = (b"_launch", b"aoti_")
+"""One of them is in each first line."""
+_BLOCK = re.compile(rb"\[  (aoti_model_inputs|before_launch|after_launch) - ([^\[]*?)  \]:")
+_LAUNCH = re.compile(rb"\[ (before|after)_launch: ([^\[]*?) \]\s*$")
+_SAVED = re.compile(rb"aoti_torch_save_tensor_handle: Saved tensor to (.+\.pt)\s*$")
+_FILE = re.compile(
+    r"(?P<moment>before|after)_launch_(?P<kernel>.+?)_(?P<argument>(?:buf|arg)\d+(?:_\d+)?|[^_]+)"
+    r"_(?P<device>[a-z]+(?::\d+)?)\.pt"
+)
+_VALUES = re.compile(rb"\s*(?:\([\d,.]+\) =|Columns +\d+ to +\d+)?[-+.\deinfa* ]*")
+_BAD = re.compile(rb"-?(?:nan|inf)")
+_FIELDS = (
+    b"Number of elements", b"Dtype", b"Mean value", b"Min value", b"Max value", b"Device", b"Size", b"Stride",
+    b"Layout", b"Is contiguous", b"Requires grad",
+)  # fmt: skip
+_ORDER = {name: position for position, name in enumerate(_FIELDS)}
+_LAST = len(_FIELDS) - 1
+_DEVICE = _ORDER[b"Device"]
+_WHOLE = re.compile(
+    _BLOCK.pattern + rb"\r?\n((?:(?!\[  )[^\n]*\n){0,200}?)"
+    + b"".join(rb"%b%b: ([^\r\n]*)\r?\n%b" % (b"(?:" * ("value" in f), f.encode(), b")?" * ("value" in f))
+               for f in map(bytes.decode, _FIELDS))
+)  # fmt: skip
+"""All lines of a block with no other between them, which is how nearly all of them come."""
+_DTYPES = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
+    "signed char": "int8", "char": "int8", "unsigned char": "uint8", "short int": "int16", "short": "int16",
+    "short unsigned int": "uint16", "int": "int32", "unsigned int": "uint32", "long int": "int64", "long": "int64",
+    "long unsigned int": "uint64", "unsigned long": "uint64", "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PrintedTensor:
+    """A block of level 2. None: not printed, torn, or mixed with the lines of another thread."""
+
+    moment: Moment
+    """``input`` of the model; ``before`` or ``after`` a launch."""
+    kernel: str | None
+    argument: str
+    dtype: str | None = None
+    numel: int | None = None
+    mean: float | None = None
+    """Over all elements: not finite where one of them is not."""
+    min: float | None = None
+    max: float | None = None
+    device: str | None = None
+    size: list[int] | None = None
+    stride: list[int] | None = None
+    layout: str | None = None
+    is_contiguous: bool | None = None
+    requires_grad: bool | None = None
+    bad: tuple[int, int, int] | None = None
+    """How many NaN, +inf and -inf the printed elements are; None: elements were not printed, or not all are known."""
+    at_ns: int | None = None
+    """When its first line was read."""
+    whole: bool = True
+    """Every line of it came."""
+
+    @property
+    def statistics(self) -> tuple[object, ...]:
+        """What is equal for a tensor that did not change; NaN is equal to NaN here."""
+        return self.dtype, self.numel, *(repr(x and abs(x) if x != x else x) for x in (self.mean, self.min, self.max))
+
+
+@dataclass(frozen=True)
+class PrintedLaunch:
+    """A line of level 3."""
+
+    moment: Moment
+    kernel: str
+    at_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class PrintedFile:
+    """A line of level 1: a tensor was saved to a file."""
+
+    path: str
+    moment: Moment
+    kernel: str
+    argument: str
+    device: str
+    at_ns: int | None = None
+    kept: Kept | None = None
+    """The copy that was made of it."""
+
+
+Printed = PrintedTensor | PrintedLaunch | PrintedFile
+
+
+@dataclass
+class _Block:
+    """A block whose lines still come."""
+
+    moment: Moment
+    kernel: str | None
+    argument: str
+    at_ns: int | None
+    next: int = 0
+    """Position in _FIELDS of the next line that must come; those of statistics need not."""
+    found: dict[int, bytes] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    values: list[bytes] = field(default_factory=list)
+    mixed_values: bool = False
+    stalled: bool = False
+    """No line of it has come since a later block was begun."""
+
+    def waits_for(self, position: int) -> bool:
+        """An empty tensor has no mean, minimum and maximum, a complex one no minimum and maximum."""
+        return position == self.next or (position == _DEVICE > self.next > _ORDER[b"Dtype"])
+
+    def finished(self) -> PrintedTensor:
+        texts = [
+            None if (raw := self.found.get(n)) is None or n in self.lost else raw.decode("utf-8", "replace").strip()
+            for n in range(len(_FIELDS))
+        ]
+        numel, dtype, mean, low, high, device, size, stride, layout, is_contiguous, requires_grad = texts
+        count = _whole(numel)
+        return PrintedTensor(
+            self.moment, self.kernel, self.argument, _dtype(dtype), count, _number(mean), _number(low), _number(high),
+            device, _numbers(size), _numbers(stride), layout, _flag(is_contiguous), _flag(requires_grad),
+            self._bad(count), self.at_ns, self.next > _LAST,
+        )  # fmt: skip
+
+    def _bad(self, numel: int | None) -> tuple[int, int, int] | None:
+        if self.mixed_values or numel is None or numel > PRINTS_ALL_UP_TO:
+            return None
+        words = [word for line in self.values for word in _BAD.findall(line)]
+        nan = sum(word.endswith(b"nan") for word in words)
+        found = nan, words.count(b"inf"), words.count(b"-inf")
+        return found if sum(found) <= numel else None
+
+
+class PrinterReader:
+    """Reads the text in pieces as they come. A line counts once its end has come, or `end` says that none will."""
+
+    def __init__(self) -> None:
+        self._open: list[_Block] = []
+        self._tail = b""
+        self._is_overlong = False
+
+    def feed(self, data: bytes, at_ns: int | None = None) -> Iterator[Printed]:
+        """What the lines that `data` ends tell; `at_ns`: when they were read."""
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            self._keep(data)
+            return
+        first = data.find(b"\n") + 1
+        self._keep(data[:first])
+        head, self._tail = self._tail, b""
+        if not self._is_overlong:
+            yield from self._lines(head, at_ns)
+        self._is_overlong = False
+        yield from self._lines(data[first:cut], at_ns)
+        self._keep(data[cut:])
+
+    def end(self) -> Iterator[Printed]:
+        """What a last line without its end and blocks without theirs tell."""
+        tail, self._tail = self._tail, b""
+        if tail and not self._is_overlong:
+            yield from self._lines(tail, None)
+        for block in self._open:
+            yield block.finished()
+        self._open = []
+
+    def _keep(self, data: bytes) -> None:
+        """The begin of a line. One that is longer than any of the printer's is not held."""
+        self._is_overlong = self._is_overlong or len(self._tail) + len(data) > LONGEST_LINE
+        self._tail = b"" if self._is_overlong else self._tail + data
+
+    def _lines(self, data: bytes, at_ns: int | None) -> Iterator[Printed]:
+        position, size = 0, len(data)
+        marks = dict.fromkeys(_MARKS, -1)
+        while position < size:
+            if not self._open:  # a program's own output is passed over in one go
+                for mark, at in marks.items():
+                    if at < position and (at := data.find(mark, position)) < 0:
+                        at = size
+                    marks[mark] = at
+                first = min(marks.values())
+                if first == size:
+                    return
+                position = data.rfind(b"\n", position, first) + 1 or position
+                if (whole := _WHOLE.match(data, position)) is not None:
+                    position = whole.end()
+                    yield _block(whole, at_ns)
+                    continue
+            end = data.find(b"\n", position)
+            end = size if end < 0 else end
+            line = data[position:end].rstrip(b"\r")
+            position = end + 1
+            yield from self._line(line, at_ns) if len(line) <= LONGEST_LINE else ()
+
+    def _line(self, line: bytes, at_ns: int | None) -> Iterator[Printed]:
+        if b"_launch" in line or b"aoti_" in line:
+            blocks = list(_BLOCK.finditer(line))
+            for found in blocks:
+                yield from self._begin(found[1], found[2], at_ns)
+            if blocks:
+                return
+            if (launch := _LAUNCH.search(line)) is not None:
+                moment: Moment = "before" if launch[1] == b"before" else "after"
+                yield PrintedLaunch(moment, _name(launch[2]), at_ns)
+                return
+            if (saved := _SAVED.search(line)) is not None:
+                yield from _file(saved[1].decode("utf-8", "surrogateescape"), at_ns)
+                return
+        if self._open:
+            yield from self._continue(line)
+
+    def _begin(self, word: bytes, rest: bytes, at_ns: int | None) -> Iterator[Printed]:
+        for block in self._open:
+            block.stalled = True
+        if len(self._open) == MOST_OPEN:
+            yield self._open.pop(0).finished()
+        self._open.append(_begun(word, rest, at_ns))
+
+    def _continue(self, line: bytes) -> Iterator[Printed]:
+        name, colon, text = line.partition(b": ")
+        position = _ORDER.get(name) if colon else None
+        if position is None:
+            self._take_values(line)
+            return
+        waiting = [block for block in self._open if block.waits_for(position)]
+        if not waiting:  # of a block whose begin is not there
+            return
+        if len(waiting) > 1:
+            for block in waiting:
+                block.lost.add(position)
+        block = waiting[-1]
+        block.found[position] = text
+        block.next, block.stalled = position + 1, False
+        if position == _LAST:
+            # A block that got no line while a later one ran to its end is torn: an exception left it.
+            done = [one for one in self._open if one is block or (one.stalled and one.next)]
+            self._open = [one for one in self._open if one not in done]
+            for one in done:
+                yield one.finished()
+
+    def _take_values(self, line: bytes) -> None:
+        """A line of printed elements, if it is one."""
+        waiting = [block for block in self._open if block.next == 0]
+        if not waiting or not _VALUES.fullmatch(line):
+            return
+        for block in waiting:
+            block.mixed_values = block.mixed_values or len(waiting) > 1
+        if len(waiting[-1].values) <= PRINTS_ALL_UP_TO * 2:
+            waiting[-1].values.append(line)
+
+
+def _block(whole: re.Match[bytes], at_ns: int | None) -> PrintedTensor:
+    word, rest, values, *fields = whole.groups()
+    block = _begun(word, rest, at_ns)
+    block.values = [line for line in values.splitlines() if _VALUES.fullmatch(line)]
+    block.found = {position: text for position, text in enumerate(fields) if text is not None}
+    block.next = len(_FIELDS)
+    return block.finished()
+
+
+def _begun(word: bytes, rest: bytes, at_ns: int | None) -> _Block:
+    moment: Moment = "before" if word == b"before_launch" else "after" if word == b"after_launch" else "input"
+    kernel, _, argument = rest.rpartition(b" - ")
+    return _Block(moment, _name(kernel) or None, _name(argument), at_ns)
+
+
+def _file(path: str, at_ns: int | None) -> Iterator[PrintedFile]:
+    """The printer forgets a slash: ``tmp/aoti_torchbefore_launch_KERNEL_ARGUMENT_DEVICE.pt``."""
+    base = path.replace("\\", "/").rpartition("/")[2].removeprefix("aoti_torch")
+    if found := _FILE.fullmatch(base):
+        moment: Moment = "before" if found["moment"] == "before" else "after"
+        yield PrintedFile(path, moment, found["kernel"], found["argument"], found["device"], at_ns)
+
+
+def _name(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").strip()
+
+
+def _dtype(text: str | None) -> str | None:
+    if text is None:
+        return None
+    return _DTYPES.get(text, text.removeprefix("c10::").lower())
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:  # complex, a bool, torn
+        return {"true": 1.0, "false": 0.0}.get(text or "")
+
+
+def _whole(text: str | None) -> int | None:
+    value = _number(text)
+    return int(value) if value is not None and math.isfinite(value) and value >= 0 else None
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None or not re.fullmatch(r"\[(?:\d{1,19}(?:, \d{1,19})*)?\]", text):
+        return None
+    return [int(part) for part in text[1:-1].split(", ") if part]
+
+
+def _flag(text: str | None) -> bool | None:
+    return {"1": True, "0": False}.get(text or "")

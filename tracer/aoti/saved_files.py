@@ -1,0 +1,107 @@
+"""Tensors that the debug printer saved: copied beside the log before the next launch of the kernel writes over them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickletools
+import re
+import shutil
+import time
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_STORAGE = re.compile(r"torch (\w+)Storage")
+_ITEM_BYTES = {
+    "Float": ("float32", 4), "Double": ("float64", 8), "Half": ("float16", 2), "BFloat16": ("bfloat16", 2),
+    "Long": ("int64", 8), "Int": ("int32", 4), "Short": ("int16", 2), "Char": ("int8", 1), "Byte": ("uint8", 1),
+    "Bool": ("bool", 1), "ComplexFloat": ("complex64", 8), "ComplexDouble": ("complex128", 16),
+}  # fmt: skip
+_OVERWRITTEN = "a later launch wrote over the file before it was copied"
+_LARGEST_PICKLE = 1 << 20
+
+
+@dataclass
+class Kept:
+    """A copy of a saved tensor; `problem` says why there is none that can be relied on."""
+
+    problem: str | None
+    file: str = ""
+    """Relative to the folder of the log."""
+    dtype: str = ""
+    size: list[int] = field(default_factory=list)
+    tensor_bytes: int = 0
+    sha256: str = ""
+
+
+class SavedFiles:
+    """Copies the files as their lines are read. Only files of such names that were written since it was made."""
+
+    def __init__(self, folder: Path, quota_bytes: int) -> None:
+        """`folder`: for the copies, made with the first one; it lies beside the log."""
+        self._folder, self._left_bytes = folder, quota_bytes
+        self._began_s = time.time() - 1  # clocks of file systems are coarse
+        self._last: dict[str, tuple[Kept, int]] = {}
+        """By path: the last copy, and when the file had been written (ns)."""
+        self._count = 0
+
+    def keep(self, path: str) -> Kept:
+        """A copy of the file; a later call may find that another launch's tensor was in it. Never raises."""
+        try:
+            before = os.stat(path, follow_symlinks=False)
+            earlier = self._last.get(path)
+            if earlier is not None and earlier[1] == before.st_mtime_ns:
+                earlier[0].problem = _OVERWRITTEN
+            kept = self._copy(Path(path), before)
+        except (OSError, ValueError, zipfile.BadZipFile, KeyError) as error:
+            return Kept(f"the file cannot be read: {getattr(error, 'strerror', None) or error}")
+        self._last[path] = kept, before.st_mtime_ns
+        return kept
+
+    def _copy(self, path: Path, before: os.stat_result) -> Kept:
+        if not path.is_file() or path.is_symlink() or before.st_mtime < self._began_s:
+            return Kept("the file was not written by this run")
+        if before.st_size > self._left_bytes:
+            return Kept("it does not fit into --save-quota")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        copy = self._folder / f"{self._count:06}_{re.sub(r'[^A-Za-z0-9_.-]+', '_', path.name)[-160:]}"
+        shutil.copyfile(path, copy, follow_symlinks=False)
+        after = path.stat()
+        if (after.st_mtime_ns, after.st_size) != (before.st_mtime_ns, before.st_size):
+            copy.unlink()
+            return Kept(_OVERWRITTEN)
+        self._count += 1
+        self._left_bytes -= before.st_size
+        dtype, size, item_bytes = describe(copy)
+        count = 1
+        for extent in size:
+            count *= extent
+        digest = hashlib.sha256(copy.read_bytes()).hexdigest()
+        return Kept(None, f"{self._folder.name}/{copy.name}", dtype, size, count * item_bytes, digest)
+
+
+def describe(path: Path) -> tuple[str, list[int], int]:
+    """Dtype, size and bytes of an element of a saved tensor; its pickle is looked at, not run.
+
+    Raises ValueError, KeyError or BadZipFile for what is no such file.
+    """
+    with zipfile.ZipFile(path) as archive:
+        name = next((one for one in archive.namelist() if one.endswith("/data.pkl")), None)
+        if name is None or archive.getinfo(name).file_size > _LARGEST_PICKLE:
+            raise ValueError("it holds no tensor")
+        operations = list(pickletools.genops(archive.read(name)))
+    storage, numbers, is_tensor = "", [], False
+    for operation, argument, _ in operations:
+        if operation.name == "GLOBAL" and (found := _STORAGE.fullmatch(str(argument))):
+            storage = found[1]
+        elif operation.name == "BINPERSID":
+            is_tensor = True
+        elif is_tensor and isinstance(argument, int) and operation.name.startswith(("BININT", "LONG", "INT")):
+            numbers.append(argument)
+        elif is_tensor and "TUPLE" in operation.name:
+            break
+    if not is_tensor:
+        raise ValueError("it holds no tensor")
+    dtype, item_bytes = _ITEM_BYTES[storage]
+    return dtype, numbers[1:], item_bytes
