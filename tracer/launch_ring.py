@@ -23,7 +23,6 @@ from tracer import ring_format as layout
 from tracer.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
 
 FIRST_BYTES = 1 << 18
-MOST_BYTES = 1 << 26
 _LEAST_WORDS = 32
 _START, _END, _STATE = CallWord.START_NS.value, CallWord.END_NS.value, CallWord.STATE.value
 _CALL, _NOTHING, _SLOTS = What.CALL.value, What.NOTHING.value, Form.SLOTS.value
@@ -302,8 +301,8 @@ class LaunchRing:
             first, length = self._end, self._end
         while length < size + layout.BLOCKS_AT:
             length *= 2
-        if first + length > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES >> 20} MiB would be needed")
+        if first + length > layout.MOST_BYTES:
+            raise ValueError(f"more than {layout.MOST_BYTES >> 20} MiB would be needed")
         assert self._descriptor is not None
         _allocate(self._descriptor, first, length)
         segment = mmap.mmap(self._descriptor, length, offset=first)

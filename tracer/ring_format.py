@@ -7,7 +7,7 @@ All of it are 64-bit little-endian integers ("words"):
 * the marks, `MARK_WORDS`, which devices write in the order of their streams: `call << POSITION_BITS | position` says
   that what was submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
   are of streams, the others ("graph slots") of calls that were captured into a CUDA graph, where each replay counts
-  up the position.
+  up the position, with the bit above it set.
 * blocks one behind the other, each a graph call or a step that has ended. Its first word is its size in words, the
   second says what it is; 0: nothing, or it is being written.
 
@@ -35,8 +35,8 @@ MARK_WORDS = 2048
 BLOCKS_AT = (HEADER_WORDS + MARK_WORDS) * WORD
 """Bytes before the first block."""
 POSITION_BITS = 24
-MOST_BYTES = 1 << 28
-"""Of a ring; a reader takes no more."""
+MOST_BYTES = 1 << 26
+"""Of a ring."""
 BLOCKING = 1
 """Flag: each launch waits for the device (``CUDA_LAUNCH_BLOCKING``)."""
 
@@ -129,8 +129,10 @@ class RingCall:
     """-1: the launch has not returned to the host."""
     stream: int | None
     """Position in `Ring.streams`."""
+    graph_slot: int | None
+    """Which calls of a CUDA graph are the same one, replayed."""
     finished_in_graph: int | None
-    """Of a call in a CUDA graph: how many launches the last replay has finished at least; None: no replay says so."""
+    """How many launches the last replay of it that has begun on the device has finished at least; None: none has."""
 
 
 @dataclass(frozen=True)
@@ -209,12 +211,12 @@ def read_ring(data: bytes) -> Ring:
             break
         try:
             block = struct.unpack_from(f"<{size}q", words, at)
-            if what == What.CALL:
+            if what == What.CALL and block[CallWord.START_NS]:
                 calls.append(_call(block, marks))
             elif what == What.STEP:
                 kind, by = _named(STEP_KINDS, block[3]), _named(STEP_ENDS, block[4])
                 steps.append(RingStep(block[2], kind, by, block[5], block[6]))
-            elif what != What.NOTHING:
+            elif what not in (What.NOTHING, What.CALL):
                 damaged += 1
         except ValueError:
             damaged += 1
@@ -249,7 +251,7 @@ def _call(block: Sequence[int], marks: Sequence[int]) -> RingCall:
     stream, slot = block[CallWord.STREAM], block[CallWord.GRAPH_SLOT]
     if not -1 <= stream < MOST_STREAMS or not -1 <= slot < MARK_WORDS - MOST_STREAMS:
         raise ValueError("it names a mark that is not there")
-    parent = block[CallWord.PARENT]
+    parent, mark = block[CallWord.PARENT], marks[MOST_STREAMS + slot] if slot >= 0 else 0
     return RingCall(
         call=block[CallWord.CALL],
         graph=block[CallWord.GRAPH],
@@ -264,7 +266,8 @@ def _call(block: Sequence[int], marks: Sequence[int]) -> RingCall:
         starts_ns=[begun for _, begun, _ in launches],
         ends_ns=[returned for _, _, returned in launches],
         stream=stream if stream >= 0 else None,
-        finished_in_graph=marks[MOST_STREAMS + slot] & (1 << POSITION_BITS) - 1 if slot >= 0 else None,
+        graph_slot=slot if slot >= 0 else None,
+        finished_in_graph=mark & (1 << POSITION_BITS) - 1 if mark >> POSITION_BITS else None,
     )
 
 

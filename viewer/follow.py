@@ -91,7 +91,7 @@ class Follower:
     def __init__(self, path: TracePath, current: Current, say: Callable[[str], None] = print) -> None:
         self._path, self._current, self._say = path, current, say
         self._shown = _sizes(current._reading.trace.logs)
-        self._seen: list[tuple[str, int]] = []
+        self._seen: list[tuple[str, int, int]] = []
         self._seen_at = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follow", daemon=True)
@@ -207,5 +207,5 @@ def _last_record(source: Source) -> tuple[int, bytes]:
     return 0, data
 
 
-def _sizes(sources: Sequence[Source]) -> list[tuple[str, int]]:
-    return [(str(source.path), source.size) for source in sources]
+def _sizes(sources: Sequence[Source]) -> list[tuple[str, int, int]]:
+    return [(str(source.path), source.size, hash(source.ring)) for source in sources]

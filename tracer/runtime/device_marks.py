@@ -203,7 +203,7 @@ class GraphSlot:
         self._marks, self._handle, self.device, self.slot = marks, handle, device, slot
 
     def __call__(self, call: Call) -> None:
-        self._marks.write(self._handle, MOST_STREAMS + self.slot, (len(call.rows) + 1) // 3)
+        self._marks.write(self._handle, MOST_STREAMS + self.slot, 1 << POSITION_BITS | (len(call.rows) + 1) // 3)
 
 
 def _load() -> Any:

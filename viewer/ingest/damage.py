@@ -29,6 +29,7 @@ REASONS: Mapping[str, str] = {
     "broken_values": "values that do not fit their layout, or are there twice; they are left out",
     "broken_lifetimes": "lifetimes of storages that do not fit together, or are there twice; they are left out",
     "unknown_storage": "storages met before by a call that is not in the log; taken as met for the first time",
+    "broken_ring": "a launch ring beside a log that cannot be read, or not all of it; the rest is kept",
     "unknown_graph": "launches of a graph whose own record is missing; they are kept",
 }
 

@@ -16,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
+from viewer.ingest.ring import ring_beside
 from viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
 from viewer.ingest.spool import is_packed, unpack
 
@@ -124,7 +125,7 @@ def _plain_source(address: str, copy: Path) -> Source:
     modified = _modified(fs, info)
     mtime_ns = int(modified.timestamp() * 1e9) if modified else 0
     if isinstance(fs, LocalFileSystem) and not is_packed(head_of(address)):
-        return Source(Path(address), Path(path), int(info["size"]), mtime_ns)
+        return Source(Path(address), Path(path), int(info["size"]), mtime_ns, ring=ring_beside(Path(path)))
     with fs.open(path, "rb") as stream, copy.open("wb") as out:
         problem = unpack(stream, out)
     problems = [("truncated", problem)] if problem else []

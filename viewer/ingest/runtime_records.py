@@ -46,6 +46,7 @@ from viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps, 
 from viewer.ingest.lenient_json import dumps, int64, loads
 from viewer.ingest.memory_batches import Ids, MemoryBatches
 from viewer.ingest.reader import LogRecord
+from viewer.ingest.ring import RingRows
 from viewer.ingest.rows import Rows
 from viewer.ingest.torch_events import OutputCode
 from viewer.ingest.torch_text import UserFrame
@@ -59,8 +60,10 @@ _LOST = "its graph record is missing or broken"
 class RuntimeRecords:
     """Reads our records of one log; `finish` turns them into rows once all of them are known."""
 
-    def __init__(self, log: int, path: Path, rows: Rows, damage: Damage) -> None:
+    def __init__(self, log: int, path: Path, rows: Rows, damage: Damage, ring: bytes | None = None) -> None:
+        """`ring`: what stands in the launch ring beside the log."""
         self.log, self.path, self.rows, self.damage = log, path, rows, damage
+        self.ring = RingRows(ring, damage)
         self.run: Run | None = None
         self.run_payload: dict[str, Any] | None = None
         self.end: End | None = None
@@ -133,6 +136,8 @@ class RuntimeRecords:
                 self.overhead = value
             case End():
                 self.end = value
+                if value.device_error is not None:
+                    self.rows.add("device_errors", self.log, value.device_error)
             case UncaughtException():
                 self._add_exception(value, record.time_ns)
             case ProcessEnd():
@@ -153,12 +158,15 @@ class RuntimeRecords:
                 self._add_code(code, "the recorder did not see this wrapper being loaded")
         for tensors in self.tensors:
             self._add_tensors(tensors)
+        if self.run is not None:
+            self.ring.add_calls(self.batches, self.steps)
         functions = {number: graph.functions for number, graph in self.graphs.items()}
         places, lost = self.batches.finish(
             self.rows, self.log, self.steps, functions, self.graph_id, self.site_id, self.values.device_times
         )
         if lost:
             self.damage.add("unknown_launch", f"{lost:,} times on the device of launches that are not in the log")
+        self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_id)
         self.values.finish(self.rows, self.log, places)
         ids = Ids(self.graph_id, lambda graph, site: self._site_ids.get((graph, site)), self._function, self._phase)
         self.memory.finish(self.rows, self.log, places, ids)
@@ -295,6 +303,8 @@ class RuntimeRecords:
         for number, graph in self.graphs.items():
             if graph.not_recorded is not None and number not in told:
                 self.not_recorded["launches of a graph", graph.not_recorded, number] += 1
+        for what, why in self.ring.not_recorded():
+            self.not_recorded[what, why, None] += 1
         for (what, why, about), count in self.not_recorded.items():
             graph_id = None if about is None else self._graph_ids.get(about)
             self.rows.add("not_recorded", self.log, what, why, graph_id, count)

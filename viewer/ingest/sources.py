@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
+from viewer.ingest.ring import ring_beside
 from viewer.ingest.spool import PACKED_ERRORS, cache_dir, packed_form, spool_packed, spool_stream
 
 __all__ = ["STDIN", "Source", "TracePath", "cache_dir", "find_logs", "shown", "trace_names"]
@@ -36,6 +37,8 @@ class Source:
     mtime_ns: int
     problems: list[tuple[str, str]] = field(default_factory=list)
     """(reason, text) of what was wrong before a byte was read."""
+    ring: bytes | None = field(default=None, repr=False)
+    """What stands in the launch ring beside the log; None: there is none."""
 
 
 def find_logs(trace: TracePath) -> list[Source]:
@@ -156,9 +159,9 @@ def _source(path: Path) -> Iterator[Source]:
         stat = path.stat()
         if packed_form(path):
             data_path, problems = spool_packed(path, stat)
-            yield Source(path, data_path, data_path.stat().st_size, stat.st_mtime_ns, problems)
+            yield Source(path, data_path, data_path.stat().st_size, stat.st_mtime_ns, problems, ring_beside(path))
             return
-        yield Source(path, path, stat.st_size, stat.st_mtime_ns)
+        yield Source(path, path, stat.st_size, stat.st_mtime_ns, ring=ring_beside(path))
     except OSError as error:
         yield Source(path, path, 0, 0, [("not_read", error.strerror or str(error))])
 

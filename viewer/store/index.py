@@ -37,13 +37,14 @@ def index_key(sources: Sequence[Source]) -> str:
         digest.update(code.read_bytes())
     for source in sources:
         digest.update(f"\0{source.path}\0{source.size}\0{source.mtime_ns}".encode("utf-8", "surrogateescape"))
+        digest.update(source.ring or b"")  # its time says little: it is written through memory
     return digest.hexdigest()
 
 
 def _code_that_reads_logs() -> list[Path]:
     grammar = Path(log_format.__file__)
     ingest = sorted(path for folder in viewer.ingest.__path__ for path in Path(folder).glob("*.py"))
-    return [grammar, grammar.with_name("records.py"), *ingest]
+    return [grammar, grammar.with_name("records.py"), grammar.with_name("ring_format.py"), *ingest]
 
 
 def open_index(index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
@@ -93,7 +94,7 @@ def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Row
         from viewer.ingest.columns import joined
 
         columns = joined(parts)
-        counts[table] = len(next(iter(columns.values())))
+        counts[table] = counts.get(table, 0) + len(next(iter(columns.values())))
         _insert_columns(connection, table, columns)
     _insert(connection, "meta", [("key", key), *((f"count:{table}", str(count)) for table, count in counts.items())])
     connection.execute("COMMIT; USE memory; DETACH building")
