@@ -68,7 +68,7 @@ def read_logs(
 def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str]) -> _Log:
     damage = Damage()
     torch = TorchEvents(number, rows, damage)
-    runtime = RuntimeRecords(number, source.path, rows, damage)
+    runtime = RuntimeRecords(number, source.path, rows, damage, source.ring)
     log = _Log(number, source, damage, torch, runtime, RankFacts(number, rows, damage))
     for reason, problem in source.problems:
         damage.add(reason, problem)
@@ -179,7 +179,7 @@ def _add_log(rows: Rows, log: _Log) -> None:
         "logs", log.number, str(source.path), source.size,
         _rank(log), run.world_size if run else None,
         run.pid if run else log.pid, run.format_version if run else None,
-        log.runtime.end is not None if run else None,
+        log.runtime.end is not None or log.runtime.ring.has_ended if run else None,
         log.runtime.end.device_error if log.runtime.end else None, run.monotonic_ns if run else None,
         run.unix_ns if run else None, log.clock.utc_offset_s if log.clock else None,
         run.unix_ns if run else log.first_time_ns,

@@ -1,0 +1,115 @@
+"""The launch ring beside a log: calls and steps that the log does not hold yet, and where the process stood.
+
+Only a local log has one. Its name follows from the log's own path, never from what a log says.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracer.records import Calls, Launches
+from tracer.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path, used_bytes
+from viewer.ingest.damage import Damage
+from viewer.ingest.launch_batches import EndedStep, LaunchBatches
+from viewer.ingest.rows import Rows
+
+if TYPE_CHECKING:
+    from viewer.ingest.launch_columns import Places
+
+
+def ring_beside(log: Path) -> bytes | None:
+    """What is in use of the ring of `log`; None where there is none, or it cannot be read."""
+    path = ring_path(log)
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        with open(path, "rb") as file:
+            head = file.read(BLOCKS_AT)
+            return head + file.read(used_bytes(head) - BLOCKS_AT)
+    except ValueError:
+        return head
+    except OSError:
+        return None
+
+
+class RingRows:
+    """What the ring of one log adds to the log's own rows."""
+
+    def __init__(self, data: bytes | None, damage: Damage) -> None:
+        self.ring: Ring | None = None
+        if data is None:
+            return
+        try:
+            self.ring = read_ring(data)
+        except ValueError as error:
+            damage.add("broken_ring", str(error))
+            return
+        if self.ring.damaged:
+            damage.add("broken_ring", f"{self.ring.damaged:,} blocks of the launch ring cannot be")
+
+    @property
+    def has_ended(self) -> bool:
+        """The recorder was left as it should be, though the log may not say so."""
+        return self.ring is not None and self.ring.has_ended
+
+    def not_recorded(self) -> list[tuple[str, str]]:
+        """(what, why)."""
+        found = []
+        if self.ring is not None and self.ring.write_errno is not None:
+            found.append(("the rest of the run", f"the log could not be written: {os.strerror(self.ring.write_errno)}"))
+        if self.ring is not None and self.ring.lost_calls:
+            found.append(("launches in flight", f"{self.ring.lost_calls:,} calls found no room in the launch ring"))
+        return found
+
+    def add_calls(self, batches: LaunchBatches, steps: dict[int, EndedStep]) -> None:
+        """Calls and steps that the log does not hold join those that it does."""
+        if self.ring is None:
+            return
+        known = set(batches.calls["call"])
+        missing: dict[int, RingCall] = {}
+        for call in self.ring.calls:
+            # While a call is written in another form both stand there; the one that has ended is whole.
+            if call.call not in known and (call.call not in missing or call.end_ns is not None):
+                missing[call.call] = call
+        if missing:
+            batches.add(_batch([missing[number] for number in sorted(missing)]))
+        for step in self.ring.steps:
+            steps.setdefault(step.step, EndedStep(step.kind, step.by, step.start_ns, step.end_ns))
+
+    def add_rows(
+        self, rows: Rows, log: int, batches: LaunchBatches, places: Places | None, graph_id: Callable[[int], int]
+    ) -> None:
+        """Where each thread and each stream of a device stood."""
+        if self.ring is not None and places is not None and len(places.launch_id):
+            from viewer.ingest.ring_launches import add_ring_launches
+
+            add_ring_launches(self.ring, rows, log, batches, places, graph_id)
+
+
+def _batch(calls: list[RingCall]) -> Launches:
+    return Launches(
+        calls=Calls(
+            call=[call.call for call in calls],
+            graph=[call.graph for call in calls],
+            function=[call.function for call in calls],
+            step=[call.step for call in calls],
+            thread=[call.thread for call in calls],
+            parent=[call.parent for call in calls],
+            start_ns=[call.start_ns for call in calls],
+            duration_ns=[_until(call) - call.start_ns for call in calls],
+            launches=[len(call.sites) for call in calls],
+            state=[call.state for call in calls],
+        ),
+        site=[site for call in calls for site in call.sites],
+        start_ns=[start for call in calls for start in call.starts_ns],
+        end_ns=[end for call in calls for end in call.ends_ns],
+    )
+
+
+def _until(call: RingCall) -> int:
+    """The end of a call, or the last that is known of it."""
+    return call.end_ns if call.end_ns is not None else max(call.start_ns, *call.starts_ns, *call.ends_ns)

@@ -1,0 +1,133 @@
+"""Which launches were in flight, from the ring and the launches of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tracer.ring_format import UNFINISHED, Ring, RingStream
+from viewer.ingest.launch_batches import LaunchBatches
+from viewer.ingest.launch_columns import Places
+from viewer.ingest.rows import Rows
+
+Ints = npt.NDArray[np.int64]
+MOST_IN_FLIGHT = 4096
+"""Of a stream; the first ones."""
+_NOT_RETURNED = -1
+_REPLAYED = "replayed", UNFINISHED
+
+
+def add_ring_launches(
+    ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: Places, graph_id: Callable[[int], int]
+) -> None:
+    """Add the rows of one log: of each thread the launch that began last, of each stream what had finished and what
+    had not."""
+    _Launches(ring, rows, log, batches, places, graph_id).add()
+
+
+class _Launches:
+    """The launches of a log, by their position in the order in which they were sent."""
+
+    def __init__(
+        self, ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: Places, graph_id: Callable[[int], int]
+    ) -> None:
+        self.ring, self.rows, self.log, self.places, self.graph_id = ring, rows, log, places, graph_id
+        self.returned = np.frombuffer(batches.launches["end_ns"], dtype=np.int64) != _NOT_RETURNED
+        self.thread = np.frombuffer(batches.calls["thread"], dtype=np.int64)
+        self.position = np.arange(len(places.launch_id)) - places.first[places.launch_owner]
+        self.states = batches.states
+        self.of_call = {call.call: call for call in ring.calls}
+        """Of the calls that the ring still knows."""
+        self.stream = self._streams()
+
+    def _streams(self) -> Ints:
+        """The stream of each call, -1: not known. Calls whose block is used again ran as others of their graph."""
+        usual = {call.graph: call.stream for call in self.ring.calls if call.stream is not None}
+        found = [usual.get(graph, -1) for graph in self.places.graph.tolist()]
+        for number, call in self.of_call.items():
+            position = self.places.position.get(number)
+            if position is not None:
+                found[position] = -1 if call.stream is None else call.stream
+        return np.array(found, dtype=np.int64)
+
+    def add(self) -> None:
+        in_flight: set[int] = set()
+        for index, stream in enumerate(self.ring.streams):
+            in_flight |= self._add_stream(index, stream)
+        threads = self.thread[self.places.launch_owner]
+        order = np.lexsort((self.position, self.places.launch_start_ns))
+        for thread in np.unique(threads).tolist():
+            last = int(order[threads[order] == thread][-1])
+            self._add("last_started", last)
+            runs = self.states[self.places.launch_owner[last]] == UNFINISHED
+            if runs and not self.returned[last] and last not in in_flight:
+                self._add("in_flight", last)
+
+    def _add_stream(self, index: int, stream: RingStream) -> set[int]:
+        """The launches of a stream that are not known to be finished."""
+        captured = np.array([state == "captured" for state in self.states])
+        calls = (self.stream == index) & ~captured
+        launches = np.flatnonzero(calls[self.places.launch_owner])
+        launches = launches[np.lexsort((self.position[launches], self.places.launch_start_ns[launches]))]
+        finished = self._finished(launches, stream)
+        if finished is None:
+            return set()
+        finished = max(finished, self._finished_in_graphs(launches, finished))
+        in_flight = launches[finished:]
+        if self.ring.is_blocking:  # what has returned is finished
+            done = self.returned[in_flight]
+            finished += int(done.sum()) if done.all() else 0
+            in_flight = in_flight[~done]
+        if finished:
+            self._add("last_finished", int(launches[finished - 1]), stream)
+        for launch in in_flight[:MOST_IN_FLIGHT].tolist():
+            self._add("in_flight", launch, stream)
+        return set(in_flight.tolist())
+
+    def _finished(self, launches: Ints, stream: RingStream) -> int | None:
+        """How many of a stream's launches were finished, in order; None: nobody knows."""
+        if stream.call is None or stream.position is None:
+            return 0
+        call = self.places.position.get(stream.call)
+        if call is None:
+            return None
+        start = self.places.call_start_ns[call]
+        before = min(stream.position, int(self.places.count[call]))
+        if before:
+            start = self.places.launch_start_ns[self.places.first[call] + before - 1]
+            return int(np.searchsorted(self.places.launch_start_ns[launches], start, side="right"))
+        return int(np.searchsorted(self.places.launch_start_ns[launches], start, side="left"))
+
+    def _finished_in_graphs(self, launches: Ints, finished: int) -> int:
+        """How many were finished, as the marks inside of CUDA graphs say. They are those of the replay that began last
+        on the device, which is the first of its kind that is not known to be finished."""
+        seen: set[int] = set()
+        at = finished
+        while at < len(launches):
+            owner = int(self.places.launch_owner[launches[at]])
+            count = int(self.places.count[owner])
+            call = self.of_call.get(self._number(owner))
+            if call is not None and call.state in _REPLAYED and call.graph_slot is not None:
+                done = call.finished_in_graph
+                if call.graph_slot not in seen and done is not None and done < count:
+                    finished = at + done
+                seen.add(call.graph_slot)
+            at += max(count, 1)
+        return finished
+
+    def _number(self, owner: int) -> int:
+        if not hasattr(self, "_numbers"):
+            self._numbers: Sequence[int] = list(self.places.position)
+        return self._numbers[owner]
+
+    def _add(self, role: str, launch: int, stream: RingStream | None = None) -> None:
+        places = self.places
+        owner = int(places.launch_owner[launch])
+        self.rows.add(
+            "ring_launches", self.log, int(self.thread[owner]), role, int(places.launch_id[launch]),
+            self.graph_id(int(places.graph[owner])), int(places.launch_call[launch]), int(places.launch_site[launch]),
+            int(places.launch_step[launch]), bool(self.returned[launch]), stream.device if stream else None,
+            stream.stream if stream else None, int(self.position[launch]),
+        )  # fmt: skip
