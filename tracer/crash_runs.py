@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from glob import escape
 from pathlib import Path
+from typing import Protocol
 
 from tracer import process_end
 from tracer.config import TraceConfig
@@ -25,18 +26,24 @@ RERUN_FACTOR, RERUN_S = 10, 60
 """A rerun without a limit of its own ends after so many times the first run and so many seconds."""
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Protocol):
     """What the trace of a run says."""
 
-    symptom: str | None
-    """Of what it died: equal texts are one symptom. None: it did not."""
-    kernels: Sequence[str] = ()
-    """The suspect, and those that made its inputs."""
-    compiles: bool = False
-    """Inductor compiled something in this process."""
-    is_packaged: bool = False
-    """It may run a package of AOTInductor."""
+    @property
+    def symptom(self) -> str | None:
+        """Of what it died: equal texts are one symptom. None: it did not."""
+
+    @property
+    def kernels(self) -> Sequence[str]:
+        """The suspects, and those that made their inputs; empty: no launch is suspect."""
+
+    @property
+    def compiles(self) -> bool:
+        """Inductor compiled something in this process."""
+
+    @property
+    def is_packaged(self) -> bool:
+        """It may run a package of AOTInductor."""
 
 
 Examine = Callable[[Path], Look]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import secrets
 import time
@@ -50,7 +49,7 @@ def write_log(end: ProcessEnd, directory: Path, command: Sequence[str], level: s
     log = directory / f"stepscope_trace_rank_0_{end.pid}_{secrets.token_hex(4)}.log"
     now, monotonic = time.time_ns(), time.perf_counter_ns()
     run = Run(
-        format_version=FORMAT_VERSION, stepscope_version=__version__, python_version=platform.python_version(),
+        format_version=FORMAT_VERSION, stepscope_version=__version__, python_version="",
         torch_version=None, triton_version=None, cuda_version=None, devices=[], rank=None, world_size=None,
         pid=end.pid, parent_pid=os.getpid(), argv=list(command), config={}, level=level,
         monotonic_ns=monotonic - end.duration_ns, unix_ns=now - end.duration_ns,

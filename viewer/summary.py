@@ -40,6 +40,7 @@ def summary(trace: Trace) -> dict[str, Any]:
             _finding(finding) | {"log": logs.get(finding.log) if finding.log is not None else None}
             for finding in facts.findings
         ],
+        "crash_runs": [asdict(run) for run in facts.crash_runs],
         "graphs": [
             _graph(graph, snodes.get(graph.graph))
             | _peak("estimated", estimated.get(graph.graph))
@@ -68,7 +69,7 @@ def summary_text(trace: Trace) -> str:
 
 def _run(run: RunRow) -> dict[str, Any]:
     keys = ("rank", "world_size", "pid", "torch", "python", "devices", "argv", "level", "format_version", "complete")
-    return {key: getattr(run, key) for key in keys} | {"log": PurePath(run.path).name}
+    return {key: getattr(run, key) for key in keys} | {"log": PurePath(run.path).name, "crash_run": run.crash_run}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -10,7 +10,17 @@ from typing import Any
 
 from viewer.ingest.damage import REASONS
 from viewer.queries.memory_summary import MemoryFigures, NodePeak
-from viewer.queries.rows import CompileRow, Finding, GraphRow, NotRecorded, Overview, Problem, RunRow, StepRow
+from viewer.queries.rows import (
+    CompileRow,
+    CrashRunRow,
+    Finding,
+    GraphRow,
+    NotRecorded,
+    Overview,
+    Problem,
+    RunRow,
+    StepRow,
+)
 
 WIDTH = 100
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
@@ -35,6 +45,7 @@ def render(
     """Text for a terminal; what comes from the log is stripped of control characters."""
     parts = [
         _verdict(facts),
+        _crash_runs(facts.crash_runs),
         _runs(facts),
         _steps(facts, facts.steps),
         _memory(facts, memory.figures) if memory else [],
@@ -68,7 +79,7 @@ def _seen(facts: Overview) -> str:
 
 def _finding(facts: Overview, finding: Finding) -> list[str]:
     sign = SIGNS[finding.severity]
-    where = f"log {finding.log}: " if len(facts.runs) > 1 and finding.log is not None else ""
+    where = f"{_log_name(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
     lines = textwrap.wrap(
         clean(f"{sign} {where}{finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"
     )
@@ -76,7 +87,13 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
     if source is not None:
         code = f"  {source.code.strip()}" if source.code else ""
         lines.append(_cut(f"  {source.file}:{source.line}{code}"))
-    return lines + (_proof(finding.evidence) if finding.kind == "nonfinite" else [])
+    return lines + (_proof(finding.evidence) if finding.kind in ("nonfinite", "crash") else [])
+
+
+def _log_name(facts: Overview, log: int) -> str:
+    """``log 3``, of runs of --crash ``run 2``."""
+    run = next((run.crash_run for run in facts.runs if run.log == log), None)
+    return f"log {log}" if run is None else f"run {run}"
 
 
 def _proof(evidence: Mapping[str, Any]) -> list[str]:
@@ -84,9 +101,11 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
     lines = [f"  {side}: {'; '.join(evidence[side])}" for side in ("in", "out") if evidence[side]]
     if evidence["inside"]:
         lines.append(f"  inside: {evidence['inside']}")
-    if evidence["lines"]:
+    if evidence.get("lines"):
         lines.append(f"  lines: {'; '.join(evidence['lines'])}")
-    origin = evidence["chain"][0] if len(evidence["chain"]) > 1 else None
+    lines += [f"  {text}" for text in _around(evidence)]
+    chain = evidence.get("chain", [])
+    origin = chain[0] if len(chain) > 1 else None
     if origin is not None:
         lines.append(f"  from launch {origin['ordinal']}: {origin['kernel']}: out: {origin['out']}")
         if origin.get("in"):
@@ -98,12 +117,44 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _around(evidence: Mapping[str, Any]) -> list[str]:
+    """What ran before and beside the launch at which a process died."""
+    parts = [
+        (name.replace("_", " "), ", ".join(f"launch {row['launch']} ({row['kernel']})" for row in evidence[name][:4]))
+        for name in ("in_flight", "last_finished", "other_threads", "ran_before")
+        if evidence.get(name)
+    ]
+    return [f"{name}: {text}" for name, text in parts]
+
+
+def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
+    if not runs:
+        return []
+    header = ("run", "purpose", "same symptom", "ended", "time", "launch")
+    survived = {True: "yes", False: "no", None: UNKNOWN}
+    rows = [
+        (
+            str(run.run), run.purpose, survived[run.survived], _shortened(run.ended, 40), time(run.duration_ns),
+            UNKNOWN if run.kernel is None else f"{run.step}/{run.launch_in_step} {run.kernel}",
+        )
+        for run in runs
+    ]  # fmt: skip
+    asked = [f"  run {run.run}: {', '.join(run.asked)}" for run in runs if run.asked]
+    return [f"Runs of --crash  {len(runs)}", *_table(header, rows, left=6), *(_cut(clean(line)) for line in asked)]
+
+
 def _runs(facts: Overview) -> list[str]:
     several = len(facts.runs) > 1
-    lines = [_cut((f"Log {run.log}  " if several else "") + _run(run)) for run in facts.runs[:_MOST_ROWS]]
+    lines = [
+        _cut((f"Log {run.log}{_of_crash_run(run)}  " if several else "") + _run(run)) for run in facts.runs[:_MOST_ROWS]
+    ]
     if len(facts.runs) > _MOST_ROWS:
         lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
     return lines + [line for note in facts.notes for line in textwrap.wrap(clean(note), WIDTH)]
+
+
+def _of_crash_run(run: RunRow) -> str:
+    return f" (run {run.crash_run})" if run.crash_run is not None else ""
 
 
 def _run(run: RunRow) -> str:

@@ -11,10 +11,11 @@ from tests.viewer.synthetic import LogBuilder, compile_records, run
 from tests.viewer.value_logs import Program, ValueLog
 from tracer import records as schema
 from viewer.findings import all_findings
-from viewer.findings.overlap import do_overlap, item_bytes
+from viewer.findings.overlap import do_overlap
 from viewer.queries.argument_facts import View
 from viewer.queries.index_ranges import meeting
 from viewer.queries.kernel_access import accesses, normal, same_place
+from viewer.queries.reach import item_bytes
 from viewer.queries.rows import Finding
 from viewer.store.open import Trace
 

@@ -1,92 +1,161 @@
-"""A stepscope log has no end record, and the process that wrote it is not running on this machine: it was killed or
-crashed. A forked child of a process that ended well is no crash: it may have left by `os._exit`, and is told of as
-not_recorded. The launch named is the last one that did not return, else the last one in the log; launches that were
-not yet written when the process died are not in the log."""
+"""A recorded process died. It has no end record and does not run on this machine any more (a forked child of a process
+that ended well may have left by `os._exit`: that is told of as not_recorded); or an exception left a launch, or a
+device reported an error; or a signal came after the recording had ended. Launch and device stand as the launch ring
+beside the log says: a launch is in flight on a device until a mark behind it is reached, so that several may be,
+and the first of them is named. Without a ring the launch named is the last one that did not return, else the last
+one in the log. How far a kernel reaches is read from its generated source, its masks taken as they are. Runs of one
+program by `stepscope run --crash` that died of the same are one finding, told by the run that knows most."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
-from viewer.findings.evidence import Evidence, Timed, rule_of
-from viewer.queries.last_seen import last_seen
-from viewer.queries.rows import Finding, RunRow
+from viewer.findings import suspects
+from viewer.findings.deaths import Death, deaths
+from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from viewer.findings.suspects import Suspect
+from viewer.findings.value_text import source_line
+from viewer.queries.ends import RingLaunch
+from viewer.queries.last_seen import LastSeen, ran_before
+from viewer.queries.rows import Finding, Severity
 from viewer.store.open import Trace
 
-_START_SLACK_S = 5
+MOST_BEFORE = 6
+MOST_IN_FLIGHT = 24
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per log that ends too early."""
-    return [_finding(evidence.trace, run) for run in unfinished(evidence.runs) if not may_have_left(run, evidence.runs)]
+    """One finding per process that died; one for all runs of --crash that died of the same."""
+    died = [death for death in deaths(evidence.trace, evidence.runs) if death.kind != "exception"]
+    return [_finding(evidence.trace, group) for group in grouped(died, _same)]
 
 
-def unfinished(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Those without an end record whose processes do not run here."""
-    return [run for run in runs if run.complete is False and not is_running(run.pid, run.start_unix_ns)]
+def _same(death: Death) -> object:
+    run = death.end.run if death.end else None
+    return (death.symptom, death.run.rank) if run is not None and death.symptom is not None else death.run.log
 
 
-def may_have_left(run: RunRow, runs: Sequence[RunRow]) -> bool:
-    """A forked child of a process that ended well: nothing tells a death from `os._exit`."""
-    return run.forked and any(parent.complete and parent.pid == run.parent_pid for parent in runs)
-
-
-def _finding(trace: Trace, run: RunRow) -> Timed:
-    log, pid = run.log, run.pid
-    seen = last_seen(trace, log)
-    step, launch = seen.step, seen.launch
-    where = "" if step is None else f" in step {step}"
-    if launch is not None:
-        where += f", {'after' if seen.returned else 'in'} launch {launch} ({seen.kernel})"
-    return seen.time_unix_ns or 0, Finding(
+def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
+    found = [suspects.suspect(trace, death.at.launch) if death.at.launch is not None else None for death in group]
+    death, known = max(zip(group, found, strict=True), key=lambda pair: _knows(*pair))
+    at = death.at
+    source = source_line(known.detail.site) if known else None
+    return at.time_unix_ns or 0, Finding(
         kind="crash",
-        severity="critical",
-        title=f"The log has no end record: process {pid} ended{where}",
+        severity=_severity(death),
+        title=_title(death),
         rule=rule_of(__doc__),
-        evidence={
-            "pid": pid,
-            "last_record_unix_ns": seen.time_unix_ns,
-            "last_step": step,
-            "launches": seen.launches,
-            "launch_returned": seen.returned,
-        },
-        page=_page(log, step, launch),
-        rank=run.rank,
-        step=step,
-        graph=seen.graph,
-        launch=launch,
-        kernel=seen.kernel,
-        log=log,
+        evidence=_evidence(trace, death, known) | _runs(group),
+        page=page_of(death.run.log, at.step, at.launch),
+        rank=death.run.rank,
+        step=at.step,
+        graph=at.graph,
+        launch=at.launch,
+        kernel=at.kernel,
+        source=source,
+        log=death.run.log,
     )
 
 
-def _page(log: int, step: int | None, launch: int | None) -> str:
+def _knows(death: Death, known: Suspect | None) -> tuple[int, ...]:
+    """The run that names a launch, exactly, with what its arguments held; of several the first."""
+    values = sum(one.values is not None and one.values_step is None for one in known.arguments) if known else 0
+    return known is not None, -max(len(death.on_device), 1), values, -death.run.log
+
+
+def _severity(death: Death) -> Severity:
+    if death.kind == "after_end" or (death.end is not None and death.end.timed_out):
+        return "warning"
+    return "critical"
+
+
+def _title(death: Death) -> str:
+    at, pid = death.at, death.run.pid
+    if death.kind == "no_end" and death.end is None and not death.ring:
+        where = "" if at.step is None else f" in step {at.step}"
+        if at.launch is not None:
+            where += f", {'after' if at.returned else 'in'} launch {at.launch} ({at.kernel})"
+        return f"The log has no end record: process {pid} ended{where}"
+    if death.kind == "device":
+        return f"{death.device_error}{_where(at)}{_flight(death.on_device)}"
+    if death.kind == "launch":
+        return f"{death.error.title if death.error else 'An exception'}{_where(at)}"
+    if death.kind == "after_end":
+        return f"Process {pid} {death.how} after its recording had ended, behind{_where(at)}"
+    return f"Process {pid} {death.how}{_where(at)}"
+
+
+def _where(at: LastSeen) -> str:
+    if at.step is None:
+        return " before anything was launched"
+    step = f" in step {at.step}"
+    if at.launch is None:
+        return step
+    number = at.ordinal if at.ordinal is not None else at.launch
+    return f"{step}, {'after' if at.returned else 'in'} launch {number} of it, {at.kernel}"
+
+
+def _flight(rows: Sequence[RingLaunch]) -> str:
+    if len(rows) < 2:
+        return ", in flight on the device" if rows else ""
+    last = rows[-1]
+    return f", the first of {len(rows):,} in flight on the device, up to launch {last.ordinal}, {last.kernel}"
+
+
+def page_of(log: int, step: int | None, launch: int | None) -> str:
     if step is None:
         return f"/records?log={log}"
     return f"/steps/{step}?log={log}" + ("" if launch is None else f"&launch={launch}")
 
 
-def is_running(pid: int | None, began_unix_ns: int | None) -> bool:
-    """The process that wrote a log still runs on this machine; a younger process of the same id is another one."""
-    if pid is None or pid <= 0 or os.name != "posix":
-        return False
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        pass
-    except (ProcessLookupError, OverflowError):
-        return False
-    started_s = _started_unix_s(pid)
-    return began_unix_ns is None or started_s is None or started_s <= began_unix_ns / 1e9 + _START_SLACK_S
+def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, Any]:
+    at, end = death.at, death.end
+    before = ran_before(trace, death.run.log, at.launch, MOST_BEFORE) if at.launch is not None else []
+    return {
+        "in": suspects.argument_sentences(known, written=False) if known else [],
+        "out": suspects.argument_sentences(known, written=True) if known else [],
+        "inside": suspects.reach_sentence(known) if known else None,
+        "pid": death.run.pid,
+        "symptom": death.symptom,
+        "signal": end.signal_name if end else None,
+        "exit_code": end.exit_code if end else None,
+        "exception": death.error.title if death.error else None,
+        "device_error": death.device_error,
+        "last_record_unix_ns": at.time_unix_ns,
+        "last_step": at.step,
+        "launches": at.launches,
+        "launch_in_step": at.ordinal,
+        "launch_returned": at.returned,
+        "has_ring": bool(death.ring),
+        "last_finished": [_ring_facts(row) for row in death.last_finished],
+        "in_flight": [_ring_facts(row) for row in death.on_device[:MOST_IN_FLIGHT]],
+        "in_flight_count": len(death.on_device) or None,
+        "other_threads": [_ring_facts(row) for row in death.threads if row.launch != at.launch and not row.returned],
+        "ran_before": [
+            {"launch": row.launch, "step": row.step, "kernel": row.kernel, "returned": row.returned} for row in before
+        ],
+        "arguments": suspects.argument_facts(known) if known else [],
+        "index_ranges": suspects.reach_facts(known) if known else [],
+    }
 
 
-def _started_unix_s(pid: int) -> float | None:
-    """When a process began; None where the system does not say (only Linux does)."""
-    try:
-        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-        boot_s = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
-    except (OSError, IndexError, ValueError):
-        return None
-    return int(boot_s[1]) + ticks / os.sysconf("SC_CLK_TCK") if boot_s else None
+def _ring_facts(row: RingLaunch) -> dict[str, Any]:
+    names = ("launch", "step", "kernel", "thread", "returned", "device", "stream")
+    return {name: getattr(row, name) for name in names} | {"launch_in_step": row.ordinal}
+
+
+def _runs(group: Sequence[Death]) -> dict[str, Any]:
+    """The other runs of --crash that died of the same."""
+    if len(group) < 2:
+        return {}
+    return {
+        "crash_runs": [
+            {
+                "run": death.end.run, "purpose": death.end.purpose, "step": death.at.step, "launch": death.at.launch,
+                "kernel": death.at.kernel, "in_flight": len(death.on_device) or None,
+            }
+            for death in group
+            if death.end is not None
+        ]
+    }  # fmt: skip

@@ -1,13 +1,15 @@
-"""The recorder met something that it could not record, and said so in the log; or a forked child of a process that
-ended well ended without saying so, as by `os._exit`: what it did last may be missing. One finding per thing and reason,
-and per child. That a graph of a warm cache has no estimate of its memory is said on its pages only."""
+"""The recorder met something that it could not record, and said so in the log; or a process left with exit code 0, or
+a forked child of one that ended well ended, without ending its log, as by `os._exit`: what it did last may be
+missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of its
+memory is said on its pages only."""
 
 from __future__ import annotations
 
 from tracer.records import CACHED_ESTIMATE
-from viewer.findings.crash import may_have_left, unfinished
 from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
+from viewer.findings.processes import may_have_left, unfinished
 from viewer.queries.damage import not_recorded
+from viewer.queries.ends import process_ends
 from viewer.queries.rows import Finding, NotRecorded, RunRow
 
 _LAST = 2**63
@@ -17,7 +19,8 @@ def find(evidence: Evidence) -> list[Timed]:
     """One finding per thing and reason over the run; they have no time and come last."""
     rows = [row for row in not_recorded(evidence.trace) if row.what != CACHED_ESTIMATE]
     said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
-    children = [run for run in unfinished(evidence.runs) if may_have_left(run, evidence.runs)]
+    ends = process_ends(evidence.trace)
+    children = [run for run in unfinished(evidence.runs) if may_have_left(run, evidence.runs, ends)]
     return said + [(_LAST, _child(run)) for run in children]
 
 
@@ -37,10 +40,11 @@ def _finding(group: list[NotRecorded]) -> Finding:
 
 
 def _child(run: RunRow) -> Finding:
+    forked = "forked " if run.forked else ""
     return Finding(
         kind="not_recorded",
         severity="info",
-        title=f"Not recorded: the end of forked process {run.pid} (it ended without saying so)",
+        title=f"Not recorded: the end of {forked}process {run.pid} (it ended without saying so)",
         rule=rule_of(__doc__),
         evidence={"pid": run.pid, "parent_pid": run.parent_pid},
         page=f"/records?log={run.log}",

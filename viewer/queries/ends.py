@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from viewer.queries import sql
@@ -19,7 +18,7 @@ _ENDS = """
 _RING = """
     SELECT r.role, r.thread, r.launch, r.graph, r.call, r.site, r.step, s.kernel, r.returned, r.device, r.stream,
            l.start_ns,
-           (SELECT count(*) FROM launches o WHERE o.log = r.log AND o.step = r.step AND o.launch <= r.launch)
+           1 + r.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = r.log AND o.step = r.step)
     FROM ring_launches r LEFT JOIN sites s ON s.site = r.site LEFT JOIN launches l ON l.launch = r.launch
     WHERE r.log = ? ORDER BY r.role, l.start_ns, r.launch
 """
@@ -85,6 +84,33 @@ class ExceptionRow:
 
 
 @dataclass(frozen=True)
+class CrashRunRow:
+    """One of the runs of `stepscope run --crash`, and whether the program still died of the same in it."""
+
+    run: int
+    """From 1."""
+    purpose: str
+    asked: list[str]
+    """``CUDA_LAUNCH_BLOCKING=1``, ``level values``, ``kernels triton_*``, ``compute-sanitizer --tool memcheck``."""
+    ended: str
+    """``SIGSEGV``, ``exit code 0``, ``ValueError: x``, ``time limit``."""
+    symptom: str | None
+    survived: bool | None
+    """The symptom of the first run; None: of the first run, and where it cannot be told."""
+    duration_ns: int
+    step: int | None
+    launch: int | None
+    """The one at which it died, as the crash finding says it."""
+    launch_in_step: int | None
+    kernel: str | None
+    in_flight: int | None
+    """Launches that the device had not finished; None: not known."""
+    logs: list[int]
+    said: list[str]
+    """The last lines that it wrote to standard error."""
+
+
+@dataclass(frozen=True)
 class RingLaunch:
     """A launch that the ring names; ids are those of the index."""
 
@@ -112,12 +138,20 @@ def process_ends(trace: Trace) -> dict[int, ProcessEndRow]:
 def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
     """By log."""
     found = sql.rows(trace, "SELECT log, time_unix_ns, type, text, frames FROM uncaught_exceptions ORDER BY log")
-    return {row[0]: ExceptionRow(*row[:4], [SourceLine(**frame) for frame in sql.json_value(row[4])]) for row in found}
+    return {
+        log: ExceptionRow(log, at, kind, text, [SourceLine(**frame) for frame in sql.json_value(frames)])
+        for log, at, kind, text, frames in found
+    }
 
 
 def ring_launches(trace: Trace, log: int) -> list[RingLaunch]:
     """What the ring beside a log says; empty without one."""
     return [RingLaunch(*row) for row in sql.rows(trace, _RING, [log])]
+
+
+def device_errors(trace: Trace) -> dict[int, str]:
+    """By log: the error in which a device was when the recording ended."""
+    return dict(sql.rows(trace, "SELECT log, text FROM device_errors"))
 
 
 def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None:
@@ -155,7 +189,5 @@ def device_error(text: str) -> str | None:
 
 
 def _end(row: sql.Row) -> ProcessEndRow:
-    environment: Mapping[str, str] = sql.json_value(row[9]) or {}
-    return ProcessEndRow(
-        *row[:9], dict(environment), row[10], sql.json_value(row[11]) or [], sql.json_value(row[12]) or []
-    )
+    environment, kernels, tool = (sql.json_value(row[column]) for column in (9, 11, 12))
+    return ProcessEndRow(*[*row[:9], environment or {}, row[10], kernels or [], tool or []])

@@ -1,4 +1,4 @@
-"""The last things that a log holds: for one that ends too early."""
+"""Where a process stood at last: by its log, or by what its launch ring names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,23 @@ _COUNTS = """
            (SELECT count(*) FROM launches WHERE log = $1)
 """
 _LAUNCH = """
-    SELECT l.step, l.launch, l.duration_ns IS NOT NULL, s.kernel, s.graph
+    SELECT l.step, l.launch, l.duration_ns IS NOT NULL, s.kernel, s.graph, l.site,
+           1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step)
     FROM launches l LEFT JOIN sites s ON s.site = l.site
-    WHERE l.log = ? ORDER BY l.step DESC, l.duration_ns IS NULL DESC, l.launch DESC LIMIT 1
+    WHERE l.log = $1 AND ($2 IS NULL OR l.launch = $2)
+    ORDER BY l.step DESC, l.duration_ns IS NULL DESC, l.launch DESC LIMIT 1
+"""
+_BEFORE = """
+    SELECT l.launch, l.step, s.kernel, l.duration_ns IS NOT NULL
+    FROM launches l LEFT JOIN sites s ON s.site = l.site
+    WHERE l.log = $1 AND l.launch < $2 AND l.thread = (SELECT thread FROM launches WHERE launch = $2)
+    ORDER BY l.launch DESC LIMIT $3
 """
 
 
 @dataclass(frozen=True)
 class LastSeen:
-    """Of the last step the launch that did not return, else the last one."""
+    """Of the last step the launch that did not return, else the last one; or a launch that was named."""
 
     time_unix_ns: int | None
     launches: int
@@ -29,10 +37,28 @@ class LastSeen:
     returned: bool | None
     kernel: str | None
     graph: int | None
+    site: int | None = None
+    ordinal: int | None = None
+    """Position in its step, from 1."""
 
 
-def last_seen(trace: Trace, log: int) -> LastSeen:
-    """What the log tells last."""
+@dataclass(frozen=True)
+class Before:
+    """A launch that the same thread made earlier."""
+
+    launch: int
+    step: int
+    kernel: str | None
+    returned: bool
+
+
+def last_seen(trace: Trace, log: int, launch: int | None = None) -> LastSeen:
+    """What the log tells last, or of `launch`."""
     time_unix_ns, step, launches = sql.row(trace, _COUNTS, [log]) or (None, None, 0)
-    row = sql.row(trace, _LAUNCH, [log]) or (step, None, None, None, None)
+    row = sql.row(trace, _LAUNCH, [log, launch]) or (step, None, None, None, None)
     return LastSeen(time_unix_ns, launches, *row)
+
+
+def ran_before(trace: Trace, log: int, launch: int, most: int) -> list[Before]:
+    """What the thread of `launch` launched before it, the last one first."""
+    return [Before(*row) for row in sql.rows(trace, _BEFORE, [log, launch, most])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from viewer.findings import all_findings
+from viewer.findings.crash_runs import crash_runs
 from viewer.ingest.known_events import UNKNOWN_EVENT
 from viewer.queries import sql
 from viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded, problem_counts
@@ -38,6 +39,7 @@ def overview(trace: Trace) -> Overview:
         overhead=_overhead(trace, int(meta.get("count:launches", 0))),
         index_bytes=trace.index_bytes,
         notes=[*trace.notices, *_notes(meta, runs)],
+        crash_runs=crash_runs(trace, runs),
     )
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from viewer.queries.index_ranges import affine, span
 from viewer.queries.kernel_access import accesses
@@ -86,6 +86,17 @@ def item_bytes(dtype: str) -> int:
     """``float32`` 4, ``bool`` 1, ``complex64`` 8, ``float8_e4m3fn`` 1."""
     bits = _ITEM_BITS.search(dtype)
     return max(1, int(bits[1]) // 8) if bits and len(bits[1]) < 4 else 1
+
+
+def extent_bytes(tensor: Mapping[str, Any]) -> int | None:
+    """Bytes from the begin of a storage to the last element of a tensor in it; None: its form is not known."""
+    size, stride = tensor["size"], tensor["stride"]
+    if size is None or stride is None or len(size) != len(stride):
+        return None
+    if 0 in size:
+        return 0
+    last = tensor["offset"] + sum((n - 1) * step for n, step in zip(size, stride, strict=True) if step > 0)
+    return int((last + 1) * item_bytes(tensor["dtype"]))
 
 
 def _ends(index: str, bounds: Mapping[str, str]) -> tuple[Interval, bool] | str:

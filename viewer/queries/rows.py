@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from viewer.queries.ends import CrashRunRow as CrashRunRow
 from viewer.queries.rows_of_graphs import ArgumentRow as ArgumentRow
 from viewer.queries.rows_of_graphs import GraphDetail as GraphDetail
 from viewer.queries.rows_of_graphs import GraphRow as GraphRow
@@ -56,6 +57,8 @@ class RunRow:
     parent_pid: int | None = None
     forked: bool = False
     """It is a copy of the process `parent_pid`, which was recorded too."""
+    crash_run: int | None = None
+    """Which run of `stepscope run --crash` it was of, from 1."""
 
 
 @dataclass(frozen=True)
@@ -322,3 +325,4 @@ class Overview:
     index_bytes: int
     notes: list[str] = field(default_factory=list)
     """Plain sentences about what this trace cannot show, e.g. that PyTorch alone wrote it."""
+    crash_runs: list[CrashRunRow] = field(default_factory=list)

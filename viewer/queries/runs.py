@@ -11,14 +11,15 @@ def list_runs(trace: Trace) -> list[RunRow]:
     """One row per log; what PyTorch alone wrote has no level."""
     found = sql.rows(
         trace,
-        "SELECT log, path, rank, world_size, pid, torch_version, format_version, complete, size_bytes,"
-        " start_unix_ns, run FROM logs ORDER BY log",
+        "SELECT l.log, path, rank, world_size, l.pid, torch_version, format_version, complete, size_bytes,"
+        " start_unix_ns, l.run, e.run FROM logs l LEFT JOIN process_ends e ON e.log = l.log"
+        " QUALIFY row_number() OVER (PARTITION BY l.log) = 1 ORDER BY l.log",
     )
     return [_run(row) for row in found]
 
 
 def _run(row: sql.Row) -> RunRow:
-    log, path, rank, world_size, pid, torch, version, complete, size_bytes, start_unix_ns, text = row
+    log, path, rank, world_size, pid, torch, version, complete, size_bytes, start_unix_ns, text, crash_run = row
     run = sql.json_value(text) or {}
     return RunRow(
         log=log,
@@ -27,7 +28,7 @@ def _run(row: sql.Row) -> RunRow:
         world_size=world_size,
         pid=pid,
         torch=torch,
-        python=run.get("python_version"),
+        python=run.get("python_version") or None,
         stepscope=run.get("stepscope_version"),
         devices=run.get("devices", []),
         argv=run.get("argv", []),
@@ -39,4 +40,5 @@ def _run(row: sql.Row) -> RunRow:
         config=run.get("config", {}),
         parent_pid=run.get("parent_pid"),
         forked=run.get("forked") is True,
+        crash_run=crash_run,
     )

@@ -1,0 +1,65 @@
+"""What the logs of one run of `stepscope run --crash` say: of what it died, and which kernels are suspect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from viewer.errors import StepscopeError
+from viewer.findings.deaths import Death, deaths
+from viewer.findings.suspects import suspect
+from viewer.queries import sql
+from viewer.queries.ends import process_ends, symptom
+from viewer.queries.runs import list_runs
+from viewer.store.open import Trace, open_trace
+
+MOST_KERNELS = 64
+_PACKAGED = "SELECT NOT EXISTS (FROM graphs) OR EXISTS (FROM records WHERE event ILIKE '%aoti%' OR name ILIKE '%aoti%')"
+
+
+@dataclass(frozen=True)
+class CrashLook:
+    """See `tracer.crash_runs.Look`."""
+
+    symptom: str | None
+    kernels: tuple[str, ...] = ()
+    compiles: bool = False
+    is_packaged: bool = False
+
+
+def look(folder: Path) -> CrashLook:
+    """Of the logs in `folder`, whose processes have ended. The index goes: more may be written behind the logs."""
+    with TemporaryDirectory(prefix="stepscope-") as index:
+        try:
+            with open_trace(folder, index_dir=index) as trace:
+                return _look(trace)
+        except StepscopeError:  # no log could be written
+            return CrashLook(None)
+
+
+def _look(trace: Trace) -> CrashLook:
+    died = deaths(trace, list_runs(trace))
+    told = [death.symptom for death in died if death.symptom is not None]
+    told += [text for end in process_ends(trace).values() if (text := symptom(end, None)) is not None]
+    return CrashLook(
+        symptom=told[0] if told else "died" if died and not _timed_out(died) else None,
+        kernels=_kernels(trace, died),
+        compiles=bool(sql.number(trace, "SELECT count(*) FROM graphs")),
+        is_packaged=bool(sql.number(trace, _PACKAGED)),
+    )
+
+
+def _timed_out(died: list[Death]) -> bool:
+    return any(death.end is not None and death.end.timed_out for death in died)
+
+
+def _kernels(trace: Trace, died: list[Death]) -> tuple[str, ...]:
+    """The launch at which a process died, others that its device had not finished, and who made what it read."""
+    names: list[str | None] = []
+    for death in died:
+        if death.kind != "exception" and death.at.launch is not None:
+            found = suspect(trace, death.at.launch)
+            names += [death.at.kernel, *(row.kernel for row in death.on_device)]
+            names += [producer.kernel for producer in found.producers] if found else []
+    return tuple(dict.fromkeys(name for name in names if name))[:MOST_KERNELS]

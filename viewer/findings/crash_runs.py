@@ -1,0 +1,73 @@
+"""The runs of `stepscope run --crash`, and what became of the symptom in each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from viewer.findings.deaths import Death, deaths
+from viewer.queries.ends import CrashRunRow, ProcessEndRow, process_ends, symptom
+from viewer.queries.rows import RunRow
+from viewer.store.open import Trace
+
+MOST_LINES, MOST_LETTERS = 12, 240
+
+
+def crash_runs(trace: Trace, runs: Sequence[RunRow]) -> list[CrashRunRow]:
+    """In order; empty for a trace that was recorded without --crash."""
+    ends: defaultdict[int, list[ProcessEndRow]] = defaultdict(list)
+    for end in process_ends(trace).values():
+        if end.run is not None:
+            ends[end.run].append(end)
+    if not ends:
+        return []
+    died = {death.run.log: death for death in deaths(trace, runs)}
+    rows: list[CrashRunRow] = []
+    for run in sorted(ends):
+        of_run = [died[end.log] for end in ends[run] if end.log in died]
+        rows.append(_row(run, ends[run], of_run, rows[0] if rows else None))
+    return rows
+
+
+def _row(run: int, ends: Sequence[ProcessEndRow], died: Sequence[Death], first: CrashRunRow | None) -> CrashRunRow:
+    end = ends[0]
+    known = next((death.symptom for death in died if death.symptom is not None), None) or symptom(end, None)
+    at = next((death.at for death in died if death.kind != "exception"), None)
+    in_flight = next((len(death.on_device) for death in died if death.on_device), None)
+    return CrashRunRow(
+        run=run,
+        purpose=end.purpose or "",
+        asked=_asked(end, first),
+        ended=_ended(end, known),
+        symptom=known,
+        survived=_survived(end, known, first),
+        duration_ns=end.duration_ns,
+        step=at.step if at else None,
+        launch=at.launch if at else None,
+        launch_in_step=at.ordinal if at else None,
+        kernel=at.kernel if at else None,
+        in_flight=in_flight,
+        logs=[one.log for one in ends],
+        said=[line[:MOST_LETTERS] for line in (end.error_tail or "").splitlines()[-MOST_LINES:]],
+    )
+
+
+def _asked(end: ProcessEndRow, first: CrashRunRow | None) -> list[str]:
+    asked = [f"{name}={value}" for name, value in end.environment.items()]
+    if first is None or end.kernels:
+        asked.append(f"level {end.level}")
+    if end.kernels:
+        asked.append(f"kernels {', '.join(end.kernels)}")
+    return [" ".join(end.tool), *asked] if end.tool else asked
+
+
+def _ended(end: ProcessEndRow, known: str | None) -> str:
+    if end.timed_out:
+        return "time limit"
+    return known or (f"signal {end.signal}" if end.signal is not None else f"exit code {end.exit_code}")
+
+
+def _survived(end: ProcessEndRow, known: str | None, first: CrashRunRow | None) -> bool | None:
+    if first is None or end.timed_out or first.symptom is None:
+        return None
+    return known == first.symptom

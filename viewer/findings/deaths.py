@@ -1,0 +1,133 @@
+"""How each recorded process that died did so, and where: by what waited for it, by its own last words, by its ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from viewer.findings.processes import may_have_left, own_end, unfinished
+from viewer.formats import format_ns
+from viewer.queries import ends
+from viewer.queries.ends import ExceptionRow, ProcessEndRow, RingLaunch
+from viewer.queries.graphs import graph_row
+from viewer.queries.last_seen import LastSeen, last_seen
+from viewer.queries.rows import RunRow
+from viewer.store.open import Trace
+
+Kind = Literal["no_end", "device", "launch", "exception", "after_end"]
+_ASKED_FOR = ("KeyboardInterrupt",)
+_ASKING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE")
+
+
+@dataclass(frozen=True)
+class Death:
+    """One process that died."""
+
+    kind: Kind
+    """``no_end``: it could not end its log; ``device``: a device reported an error; ``launch``: an exception left a
+    launch; ``exception``: one came from elsewhere; ``after_end``: a signal came when the recording had ended."""
+    run: RunRow
+    end: ProcessEndRow | None
+    """None: nobody who waited for it wrote it down."""
+    error: ExceptionRow | None
+    device_error: str | None
+    at: LastSeen
+    ring: Sequence[RingLaunch]
+    """Empty: there is none."""
+
+    @property
+    def on_device(self) -> list[RingLaunch]:
+        """Submitted, and not known to be finished by the device."""
+        return [row for row in self.ring if row.role == "in_flight" and row.device is not None]
+
+    @property
+    def last_finished(self) -> list[RingLaunch]:
+        """By each stream."""
+        return [row for row in self.ring if row.role == "last_finished"]
+
+    @property
+    def threads(self) -> list[RingLaunch]:
+        """What each thread launched last."""
+        return [row for row in self.ring if row.role == "last_started"]
+
+    @property
+    def symptom(self) -> str | None:
+        """Of what it died; equal texts are one symptom. None: not known."""
+        return ends.symptom(self.end, self.error) or self.device_error
+
+    @property
+    def how(self) -> str:
+        """``died of SIGSEGV``."""
+        if self.end is None:
+            return "died"
+        if self.end.timed_out:
+            return f"was ended after {format_ns(self.end.duration_ns)}, its time limit,"
+        if self.end.signal_name is not None:
+            return f"died of {self.end.signal_name}"
+        return f"left with exit code {self.end.exit_code}"
+
+
+def deaths(trace: Trace, runs: Sequence[RunRow]) -> list[Death]:
+    """In the order of the logs. A process that was asked to stop, by Ctrl-C, did not die if it ended its log."""
+    how, errors, devices = ends.process_ends(trace), ends.uncaught_exceptions(trace), ends.device_errors(trace)
+    lost = {run.log for run in unfinished(runs) if not may_have_left(run, runs, how)}
+    found = []
+    for run in runs:
+        end, error = own_end(run, how), errors.get(run.log)
+        device_error = devices.get(run.log) or (error.device_error if error else None)
+        if run.log in lost or (run.complete and (device_error or error or _ended_late(end))):
+            death = _death(trace, run, end, error, device_error, run.log in lost)
+            if death is not None:
+                found.append(death)
+    return found
+
+
+def _ended_late(end: ProcessEndRow | None) -> bool:
+    return end is not None and end.signal_name is not None and end.signal_name not in _ASKING
+
+
+def _death(
+    trace: Trace,
+    run: RunRow,
+    end: ProcessEndRow | None,
+    error: ExceptionRow | None,
+    device_error: str | None,
+    is_lost: bool,
+) -> Death | None:
+    ring = ends.ring_launches(trace, run.log)
+    if error is not None and error.type in _ASKED_FOR:
+        return None
+    if device_error is not None:
+        kind: Kind = "device"
+    elif is_lost:
+        kind = "no_end"
+    elif error is None:
+        kind = "after_end"
+    else:
+        kind = "launch" if _left_a_launch(trace, run.log, error) else "exception"
+    named = _named(ring, device_error is not None)
+    return Death(kind, run, end, error, device_error, last_seen(trace, run.log, named), ring)
+
+
+def _named(ring: Sequence[RingLaunch], on_device: bool) -> int | None:
+    """The launch that the ring points at; None: it has none to name. A device works through a stream in order: the
+    first that is not known to be finished is the one that it was at."""
+    if on_device:
+        submitted = [
+            row.launch for row in ring if row.role == "in_flight" and row.device is not None and row.launch is not None
+        ]
+        if submitted:
+            return submitted[0]
+    begun = [row for row in ring if row.role == "last_started" and row.launch is not None]
+    last = max(begun, key=lambda row: (row.returned is False, row.start_ns or 0), default=None)
+    return last.launch if last else None
+
+
+def _left_a_launch(trace: Trace, log: int, error: ExceptionRow) -> bool:
+    """The last launch did not return, and the exception came through the wrapper that made it."""
+    at = last_seen(trace, log)
+    graph = graph_row(trace, at.graph) if at.graph is not None and at.returned is False else None
+    files = {PurePath(frame.file).stem for frame in error.frames}
+    return graph is not None and graph.wrapper_key in files

@@ -1,0 +1,39 @@
+"""An exception that nothing caught ended a recorded program, and it came neither from a launch of generated code nor
+from a device. Ctrl-C and `sys.exit` are no such exceptions."""
+
+from __future__ import annotations
+
+from viewer.findings.crash import page_of
+from viewer.findings.deaths import Death, deaths
+from viewer.findings.evidence import Evidence, Timed, rule_of
+from viewer.queries.rows import Finding
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per process."""
+    died = deaths(evidence.trace, evidence.runs)
+    return [(death.at.time_unix_ns or 0, _finding(death)) for death in died if death.kind == "exception"]
+
+
+def _finding(death: Death) -> Finding:
+    error, at = death.error, death.at
+    assert error is not None
+    where = f"after step {at.step}" if at.step is not None else "before anything was launched"
+    return Finding(
+        kind="exception",
+        severity="warning",
+        title=f"The program ended by {error.title}, {where}",
+        rule=rule_of(__doc__),
+        evidence={
+            "pid": death.run.pid,
+            "exception": error.title,
+            "last_step": at.step,
+            "launches": at.launches,
+            "exit_code": death.end.exit_code if death.end else None,
+        },
+        page=page_of(death.run.log, at.step, None),
+        rank=death.run.rank,
+        step=at.step,
+        log=death.run.log,
+        source=error.frames[-1] if error.frames else None,
+    )

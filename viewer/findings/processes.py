@@ -1,0 +1,57 @@
+"""Which of the recorded processes ended without saying so."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from viewer.queries.ends import ProcessEndRow
+from viewer.queries.rows import RunRow
+
+_START_SLACK_S = 5
+
+
+def unfinished(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Those without an end record whose processes do not run here."""
+    return [run for run in runs if run.complete is False and not is_running(run.pid, run.start_unix_ns)]
+
+
+def may_have_left(run: RunRow, runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> bool:
+    """It left without an error, as by `os._exit`; of a forked child of a process that ended well nothing tells that
+    from a death."""
+    end = own_end(run, ends)
+    if end is not None:
+        return end.exit_code == 0 and not end.timed_out
+    return run.forked and any(parent.complete and parent.pid == run.parent_pid for parent in runs)
+
+
+def own_end(run: RunRow, ends: Mapping[int, ProcessEndRow]) -> ProcessEndRow | None:
+    """How the process of a log itself ended, not the command that started it."""
+    end = ends.get(run.log)
+    return end if end is not None and end.pid == run.pid else None
+
+
+def is_running(pid: int | None, began_unix_ns: int | None) -> bool:
+    """The process that wrote a log still runs on this machine; a younger process of the same id is another one."""
+    if pid is None or pid <= 0 or os.name != "posix":
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        pass
+    except (ProcessLookupError, OverflowError):
+        return False
+    started_s = _started_unix_s(pid)
+    return began_unix_ns is None or started_s is None or started_s <= began_unix_ns / 1e9 + _START_SLACK_S
+
+
+def _started_unix_s(pid: int) -> float | None:
+    """When a process began; None where the system does not say (only Linux does)."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        boot_s = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+    except (OSError, IndexError, ValueError):
+        return None
+    return int(boot_s[1]) + ticks / os.sysconf("SC_CLK_TCK") if boot_s else None

@@ -1,0 +1,195 @@
+"""What is known of the launch at which a process died: its arguments, who made them, how far its kernel reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from viewer.findings.value_text import describe
+from viewer.queries.graphs import wrapper_code
+from viewer.queries.kernel_code import cut
+from viewer.queries.last_seen import last_seen
+from viewer.queries.launches import launch_detail
+from viewer.queries.reach import Reach, extent_bytes, reaches
+from viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
+from viewer.queries.values import last_of_version
+from viewer.store.open import Trace
+
+MOST_ARGUMENTS = 16
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The launch that wrote an argument last."""
+
+    launch: int
+    kernel: str | None
+
+
+@dataclass(frozen=True)
+class SuspectArgument:
+    """One argument of the launch; of a list each tensor."""
+
+    row: ArgumentRow
+    tensor: dict[str, Any] | None
+    """None: it was never seen at run time, or is no tensor."""
+    producer: Producer | None
+    values: str | None
+    """What it held when it was last read."""
+    values_step: int | None
+    """The step in which that was; None: in that of the launch."""
+
+    @property
+    def name(self) -> str:
+        item = f"[{self.tensor['item']}]" if self.tensor and self.tensor["item"] is not None else ""
+        return (self.row.buffer or self.row.name) + item
+
+    @property
+    def needs_bytes(self) -> int | None:
+        """From the begin of the storage to its last element."""
+        return extent_bytes(self.tensor) if self.tensor else None
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A launch."""
+
+    detail: LaunchDetail
+    arguments: list[SuspectArgument]
+    reaches: list[Reach]
+    """Empty: the log does not hold the kernel's source, or Inductor did not write it."""
+
+    @property
+    def producers(self) -> list[Producer]:
+        """Of its inputs, each once."""
+        return list(dict.fromkeys(one.producer for one in self.arguments if one.producer is not None))
+
+
+def suspect(trace: Trace, launch: int) -> Suspect | None:
+    """What is known of `launch`."""
+    detail = launch_detail(trace, launch)
+    if detail is None:
+        return None
+    before = {values.argument: values.before for values in detail.values}
+    arguments = [
+        one for row in detail.site.arguments for one in _arguments(trace, detail, row, before.get(row.argument, []))
+    ]
+    return Suspect(detail, arguments, _reaches(trace, detail))
+
+
+def _arguments(
+    trace: Trace, detail: LaunchDetail, row: ArgumentRow, before: Sequence[ValueRow]
+) -> list[SuspectArgument]:
+    producer = _producer(trace, detail, row)
+    values: Sequence[ValueRow] = before
+    step = None
+    if not values and row.role != "out":
+        values, step = last_of_version(trace, detail.site.site, row.argument, detail.launch)
+    text = "; ".join(describe("", value).strip() for value in values) or None
+    step = step if step != detail.step else None
+    tensors = [tensor for tensor in row.tensors if tensor["storage_bytes"] is not None]
+    if not tensors:
+        return [SuspectArgument(row, None, producer, text, step)]
+    return [SuspectArgument(row, tensor, producer, text, step) for tensor in tensors]
+
+
+def _producer(trace: Trace, detail: LaunchDetail, row: ArgumentRow) -> Producer | None:
+    launch = detail.written_by.get(row.argument)
+    return Producer(launch, last_seen(trace, detail.log, launch).kernel) if launch is not None else None
+
+
+def _reaches(trace: Trace, detail: LaunchDetail) -> list[Reach]:
+    code = wrapper_code(trace, detail.graph) if detail.site.kind in ("cpp", "triton") else None
+    part = cut(code, detail.site.kernel, detail.site.kind, None) if code is not None else None
+    return reaches(part.text, detail.site.arguments) if part is not None else []
+
+
+def argument_sentences(found: Suspect, *, written: bool) -> list[str]:
+    """A sentence for each argument that the launch reads, or, `written`, for each that it writes."""
+    roles = ("out", "inout") if written else ("in", "inout")
+    lines = [_sentence(one, written) for one in found.arguments if one.row.role in roles]
+    rest = len(lines) - MOST_ARGUMENTS
+    return lines if rest <= 0 else [*lines[:MOST_ARGUMENTS], f"and {rest:,} more"]
+
+
+def _sentence(one: SuspectArgument, written: bool) -> str:
+    """``buf3 float32 [8, 4] stride [4, 1] in 128 B at 0x7f…, written by launch 12 (mm): finite, largest 3``."""
+    tensor = one.tensor
+    if tensor is None:
+        return f"{one.name}: not seen at run time"
+    offset = f" offset {tensor['offset']:,}" if tensor["offset"] else ""
+    address = f" at {tensor['storage']:#x}" if tensor["storage"] is not None else ""
+    parts = [
+        f"{one.name} {tensor['dtype']} {tensor['size']} stride {tensor['stride']}{offset}"
+        f" in {tensor['storage_bytes']:,} B{address}"
+    ]
+    needs = one.needs_bytes
+    if needs is not None and needs > tensor["storage_bytes"]:
+        parts[0] += f", of which it needs {needs:,} B"
+    if not written:
+        parts.append(_origin(one))
+    return ", ".join(part for part in parts if part)
+
+
+def _origin(one: SuspectArgument) -> str:
+    if one.row.held == "uninitialised":
+        return "nobody wrote it"
+    by = f"written by launch {one.producer.launch} ({one.producer.kernel})" if one.producer else ""
+    step = f" (in step {one.values_step})" if one.values_step is not None else ""
+    held = f"{one.values}{step}" if one.values else ""
+    return ": ".join(part for part in (by, held) if part)
+
+
+def reach_sentence(found: Suspect) -> str | None:
+    """Whether the kernel's source leaves the storages; None: there is nothing to say about it."""
+    known = [one for one in found.reaches if one.leaves is not None]
+    leaving = [one for one in known if one.leaves]
+    if leaving:
+        return "by its source it " + "; ".join(_leaving(one) for one in leaving)
+    if not found.reaches:
+        return None
+    left = len(found.reaches) - len(known)
+    within = "by its source every index stays within its storage" if known else "how far it reaches is not known"
+    return f"{within}; of {left} of {len(found.reaches)} that is not known" if left and known else within
+
+
+def _leaving(one: Reach) -> str:
+    assert one.room is not None
+    return (
+        f"{one.does} {one.name} ({one.parameter}) at elements {one.first:,} to {one.last:,}, "
+        f"and its storage has {one.room[0]:,} to {one.room[1]:,}"
+    )
+
+
+def argument_facts(found: Suspect) -> list[dict[str, Any]]:
+    """The arguments, for programs. Bytes; addresses as text."""
+    return [
+        {
+            "argument": one.row.name, "role": one.row.role, "buffer": one.row.buffer, "parameter": one.row.parameter,
+            **({} if one.tensor is None else _tensor_facts(one.tensor)), "needs_bytes": one.needs_bytes,
+            "written_by": one.producer.launch if one.producer else None,
+            "written_by_kernel": one.producer.kernel if one.producer else None,
+            "values": one.values, "values_step": one.values_step,
+        }
+        for one in found.arguments
+    ]  # fmt: skip
+
+
+def _tensor_facts(tensor: dict[str, Any]) -> dict[str, Any]:
+    address = tensor["storage"]
+    kept = ("item", "dtype", "size", "stride", "device", "offset", "storage_bytes")
+    return {name: tensor[name] for name in kept} | {"address": None if address is None else f"{address:#x}"}
+
+
+def reach_facts(found: Suspect) -> list[dict[str, Any]]:
+    """How far the kernel reaches, in elements from where each argument begins, for programs."""
+    return [
+        {
+            "parameter": one.parameter, "buffer": one.name, "does": one.does, "first": one.first, "last": one.last,
+            "is_exact": one.is_exact, "storage_first": one.room[0] if one.room else None,
+            "storage_last": one.room[1] if one.room else None, "leaves_storage": one.leaves,
+            "why_unknown": one.why_unknown,
+        }
+        for one in found.reaches
+    ]  # fmt: skip
