@@ -31,6 +31,7 @@ _PROFILE = re.compile(r"(get|put)_((?:\w+_)?code_state)$")
 _CACHES = {"fx_graph_bundled": "bundled"}
 _STATES = frozenset(["hit", "miss", "bypass", "saved"])
 _MOST_FRAMES = 200
+_EXACT = 2**53
 ResolveFile = Callable[[object], str]
 
 
@@ -88,10 +89,15 @@ class CompileFacts:
         )  # fmt: skip
 
     def _metrics(self, record: LogRecord, value: dict[str, Any]) -> None:
-        rows = self.rows.tables["metrics"]
+        rows, number = self.rows.tables["metrics"], record.record
         for name, item in list(value.items())[:_MOST_FIELDS]:
-            if name not in _SETTINGS and (item is not None or name == SKIP_REASON):
-                rows.append((record.record, name, *_number_and_text(name, item)))
+            if item is None:
+                if name == SKIP_REASON:
+                    rows.append((number, name, None, None))
+            elif type(item) is int and -_EXACT < item < _EXACT:
+                rows.append((number, name, float(item), None))
+            elif name not in _SETTINGS:
+                rows.append((number, name, *_number_and_text(name, item)))
         setting = _CUDAGRAPHS.search(text(value.get("inductor_config")) or "")
         if setting is not None:
             rows.append((record.record, CUDAGRAPHS, float(setting[1] == "true"), setting[1]))

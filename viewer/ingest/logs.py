@@ -8,21 +8,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tracer.records import ARTIFACT_PREFIX
 from viewer.ingest.clock import Clock, clock_of
 from viewer.ingest.damage import Damage
 from viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
-from viewer.ingest.lenient_json import dumps, int64, text
+from viewer.ingest.lenient_json import dumps
 from viewer.ingest.rank_facts import RankFacts, rank_in_name
 from viewer.ingest.reader import LogRecord, read_records
+from viewer.ingest.record_columns import RecordColumns
 from viewer.ingest.rows import Rows
 from viewer.ingest.runtime_records import RuntimeRecords
 from viewer.ingest.sources import Source
 from viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
 
 MOST_UNKNOWN = 50
+AT_ONCE_BYTES = 1 << 22
+"""From here on numpy saves more time than it takes to import it."""
 Relatives = Callable[[int | None], Sequence[StringTable]]
 
 
@@ -40,7 +42,6 @@ class _Log:
     pid: int | None = None
     rank: int | None = None
     first_time_ns: int | None = None
-    records: int = 0
 
 
 def read_logs(
@@ -53,7 +54,8 @@ def read_logs(
     Raises StepscopeError for a log of a newer format.
     """
     rows, unknown = Rows(first_id), Counter[str]()
-    logs = [_read_log(number, source, rows, unknown) for number, source in enumerate(sources, first_log)]
+    at_once = sum(source.size for source in sources) >= AT_ONCE_BYTES
+    logs = [_read_log(number, source, rows, unknown, at_once) for number, source in enumerate(sources, first_log)]
     for log in logs:
         log.torch.logs_breaks |= log.runtime.run is not None
         log.torch.finish(_inherited(log, logs, relatives))
@@ -65,8 +67,8 @@ def read_logs(
     return rows
 
 
-def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str]) -> _Log:
-    damage = Damage()
+def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str], at_once: bool) -> _Log:
+    damage, columns = Damage(), RecordColumns()
     torch = TorchEvents(number, rows, damage)
     runtime = RuntimeRecords(number, source.path, rows, damage, source.ring)
     log = _Log(number, source, damage, torch, runtime, RankFacts(number, rows, damage))
@@ -79,10 +81,12 @@ def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str]) ->
     try:
         with _mapped(source) as data:
             log.clock = clock_of(data, source.mtime_ns)
-            _take_records(log, read_records(data, damage, log.clock), rows, unknown)
+            first = rows.new_id("records", 0)
+            _take_records(log, read_records(data, damage, log.clock, columns, first, at_once=at_once), unknown)
     except OSError as error:
         damage.add("not_read", error.strerror or str(error))
-    if not log.records and not damage.counts["not_read"]:
+    columns.finish(rows, number, at_once)
+    if not len(columns) and not damage.counts["not_read"]:
         damage.add("not_a_log", "no line of this file begins a record")
     return log
 
@@ -98,23 +102,22 @@ def _mapped(source: Source) -> Iterator[mmap.mmap]:
             yield data
 
 
-def _take_records(log: _Log, records: Iterable[LogRecord], rows: Rows, unknown: Counter[str]) -> None:
-    """A log has very many chromium events: they go no farther than to where they are read."""
-    first, add = rows.new_id("records", 0), rows.tables["records"].append
-    for count, record in enumerate(records):
-        record.record = first + count
-        if not count:
-            log.pid, log.first_time_ns = record.pid, record.time_ns
-        if record.pid != log.pid or record.envelope:
+def _take_records(log: _Log, records: Iterable[LogRecord], unknown: Counter[str]) -> None:
+    """A log has very many chromium events, which share their headers: they go no farther than to where they are
+    read."""
+    header = None
+    for record in records:
+        if record.header is not header:
+            if header is None:
+                log.pid, log.first_time_ns = record.pid, record.time_ns
+            header = record.header
+            log.torch.note_attempt(record)
+        if header.pid != log.pid or (header.rank is not None and header.rank != log.rank):
             _check_origin(log, record)
-        log.torch.note_attempt(record)
-        add(_row(log.number, record))
-        if record.event == CHROMIUM_EVENT:
+        if header.event == CHROMIUM_EVENT:
             log.torch.read_span(record)
         else:
             _take(log, record, unknown)
-        log.records += 1
-    rows.new_id("records", log.records)
 
 
 def _take(log: _Log, record: LogRecord, unknown: Counter[str]) -> None:
@@ -129,8 +132,7 @@ def _take(log: _Log, record: LogRecord, unknown: Counter[str]) -> None:
 
 def _check_origin(log: _Log, record: LogRecord) -> None:
     """A log is of one process and one rank; the first record says which."""
-    rank = int64(record.envelope.get("rank"))
-    place = record.place
+    rank, place = record.header.rank, record.place
     if log.pid is None:
         log.pid = record.pid
     elif record.pid != log.pid and record.pid is not None:
@@ -139,22 +141,6 @@ def _check_origin(log: _Log, record: LogRecord) -> None:
         log.rank = rank
     elif rank is not None and rank != log.rank:
         log.damage.add("mixed_ranks", f"rank {rank} in a log of rank {log.rank}", place.line, place.start)
-
-
-def _row(log: int, record: LogRecord) -> tuple[Any, ...]:
-    line, start, header_end, payload_byte, _ = record.place
-    name, encoding, value = record.name, None, record.value
-    if value and type(value) is dict:
-        name, encoding = name or text(value.get("filename")), text(value.get("encoding"))
-    if record.payload is None:
-        payload_byte = payload_bytes = None  # type: ignore[assignment]
-    else:
-        payload_bytes = record.payload_bytes
-    return (
-        record.record, log, line, start, header_end - start, payload_byte, payload_bytes,
-        record.time_ns, record.pid, record.source, record.event, name, encoding,
-        record.compile_id, record.attempt, record.crlf,
-    )  # fmt: skip
 
 
 def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> list[StringTable]:

@@ -1,7 +1,6 @@
 """Bytes of one log -> its records, in order, with everything that was wrong on the way.
 
-Nearly every record is whole: it begins at a line that begins with a ``V``, each line of its payload has its tab, and
-the md5 fits. Such a one is read in one go; where anything is amiss, `scan` takes the same bytes line by line.
+Records that are whole are read many at once; where anything is amiss, `scan` takes the same bytes line by line.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ import orjson
 from tracer.log_format import (
     ENVELOPE_KEYS,
     HEADER,
-    RETURN,
-    TAB,
-    RawRecord,
     decode_payload,
     decode_payload_crlf,
     payload_digest,
@@ -28,22 +24,19 @@ from tracer.log_format import (
 from viewer.ingest import lenient_json
 from viewer.ingest.clock import STAMP_BYTES, Clock
 from viewer.ingest.damage import Damage
+from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, Kind, RecordColumns, Taken
 
 UNREADABLE = "unreadable"
 _NUMBER_DIGITS = 18
 _LARGEST_ID = 2**63 - 1
 _MOST_REMEMBERED = 1000
-_DIGEST_BYTES = 32
-_POINT = 0x2E
-_FRACTION_END = STAMP_BYTES + 8
-"""Behind the level, the stamp, a point and microseconds, as PyTorch writes them."""
 
 
 @dataclass(slots=True)
-class LogRecord:
-    """One record of a log. `event` is `UNREADABLE` where the JSON is broken."""
+class Header:
+    """What a header line holds but for its time; many records share one. `event` is `UNREADABLE` where the JSON is
+    broken."""
 
-    place: RawRecord
     pid: int | None
     source: str
     event: str = UNREADABLE
@@ -55,110 +48,143 @@ class LogRecord:
     """What else is in the JSON, but for the md5."""
     compile_id: str | None = None
     attempt: int | None = None
-    time_ns: int | None = None
-    payload: bytes | None = None
-    payload_bytes: int = 0
-    """Length of its tabbed lines in the log."""
-    crlf: bool = False
+    rank: int | None = None
+
+    def kind(self) -> Kind:
+        name, encoding, value = self.name, None, self.value
+        if value and type(value) is dict:
+            name = name or lenient_json.text(value.get("filename"))
+            encoding = lenient_json.text(value.get("encoding"))
+        return Kind(self.pid, self.source, self.event, name, encoding, self.compile_id, self.attempt)
+
+
+class Place(NamedTuple):
+    """Where a record begins."""
+
+    line: int
+    start: int
+
+
+@dataclass(slots=True)
+class LogRecord:
+    """One record of a log."""
+
+    record: int
+    """Its id in the index."""
+    header: Header
+    line: int
+    byte: int
+    time_ns: int | None
+    payload: bytes | None
     sound: bool = True
     """Header and payload are as they were written."""
-    record: int = -1
-    """Its id in the index."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.line, self.byte)
+
+    @property
+    def pid(self) -> int | None:
+        return self.header.pid
+
+    @property
+    def source(self) -> str:
+        return self.header.source
+
+    @property
+    def event(self) -> str:
+        return self.header.event
+
+    @property
+    def value(self) -> Any:
+        return self.header.value
+
+    @property
+    def name(self) -> str | None:
+        return self.header.name
+
+    @property
+    def compile_id(self) -> str | None:
+        return self.header.compile_id
 
 
 _Origin = tuple[int | None, str]
 
 
-class _Header(NamedTuple):
-    """Fields of `LogRecord` that a header line holds, but for its time."""
+def read_records(
+    data: bytes | mmap.mmap, damage: Damage, clock: Clock, columns: RecordColumns, first: int, *, at_once: bool
+) -> Iterator[LogRecord]:
+    """Records of a log in order, which become rows of `columns` and have ids from `first` on; lines that are none are
+    counted in `damage`. Never raises for what `data` holds.
 
-    pid: int | None
-    source: str
-    event: str
-    value: Any
-    name: str | None
-    envelope: dict[str, Any]
-    compile_id: str | None
-    attempt: int | None
-
-
-def read_records(data: bytes | mmap.mmap, damage: Damage, clock: Clock) -> Iterator[LogRecord]:
-    """Records of a log in order; lines that are none are counted in `damage`. Never raises for what `data` holds."""
-    return _Reader(len(data), damage, clock).records(data)
+    `at_once`: whole records are found by numpy, which is worth its import for a log of some megabytes.
+    """
+    reader = _Reader(len(data), damage, clock, columns, first)
+    return reader.at_once(data) if at_once else reader.by_lines(data)
 
 
 class _Reader:
     """Where one log is being read."""
 
-    def __init__(self, size: int, damage: Damage, clock: Clock) -> None:
-        self._size, self._damage, self._clock = size, damage, clock
+    def __init__(self, size: int, damage: Damage, clock: Clock, columns: RecordColumns, first: int) -> None:
+        self._size, self._damage, self._clock, self._columns, self._first = size, damage, clock, columns, first
         self._origins: dict[bytes, _Origin] = {}
         """What stands between a time stamp and the JSON -> process and source."""
-        self._headers: dict[bytes, _Header] = {}
-        """What stands between a time stamp and the md5, of headers that are remembered."""
-        self._line, self._byte = 1, 0
-        """Of the piece's next record, and of the piece's begin."""
+        self._headers: dict[bytes, tuple[Header, int]] = {}
+        """What stands between a time stamp and the md5 -> header and its kind, of headers that are remembered."""
+        self._line = 1
+        """Of the piece's begin."""
 
-    def records(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
-        for self._byte, piece in pieces(data):
-            start, size = 0, len(piece)
-            while start < size:
-                end = piece.find(b"\nV", start) + 1 or size
-                record = self._whole(piece, start, end)
-                if record is None:
-                    yield from self._by_lines(piece[start:end], self._byte + start)
-                else:
-                    yield record
-                start = end
+    def by_lines(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
+        for byte, piece in pieces(data):
+            yield from self._by_lines(piece, self._line, byte)
+            self._line += piece.count(b"\n")
 
-    def _whole(self, piece: bytes, start: int, end: int) -> LogRecord | None:
-        """The record that `piece` holds from `start` to `end`, unless anything is unusual about it."""
-        header_end = piece.find(b"\n", start, end)
-        if header_end - start < _FRACTION_END:
-            return None
-        crlf = piece[header_end - 1] == RETURN
-        found = self._header(piece, start, header_end - crlf)
-        if found is None:
-            return None
-        time_ns, header, digest = found
-        payload, lines, payload_start = None, 1, header_end + 1
-        if payload_start < end:
-            whole = _whole_payload(piece, payload_start, end, crlf)
-            if whole is None or digest is None or payload_digest(whole[0]) != digest:
-                return None
-            payload, lines = whole
-            if crlf and not self._damage.counts["crlf"]:
-                self._note_crlf(self._line, self._byte + start)
-        elif digest is not None:
-            return None
-        byte = self._byte
-        place = RawRecord(self._line, byte + start, byte + header_end - crlf, byte + payload_start, byte + end)
-        self._line += lines
-        return LogRecord(place, *header, time_ns, payload, end - payload_start, crlf and payload is not None)
+    def at_once(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
+        for byte, piece in pieces(data):
+            yield from self._at_once(piece, byte)
 
-    def _header(self, piece: bytes, start: int, stop: int) -> tuple[int, _Header, str | None] | None:
-        """Time, content and announced md5 of the header line from `start` to `stop`, if its time is in microseconds."""
-        fraction_end = start + _FRACTION_END
-        fraction = piece[fraction_end - 6 : fraction_end]
-        if piece[fraction_end - 7] != _POINT or not fraction.isdigit():
-            return None
-        digest_start = stop - _DIGEST_BYTES - 2
-        header = self._headers.get(piece[fraction_end:digest_start])
-        if header is not None and piece.endswith(b'"}', digest_start, stop):
-            digest: str | None = piece[digest_start : stop - 2].decode("latin-1")
-        else:
-            header = self._new_header(piece, start, fraction_end, stop)
-            if header is None:
-                return None
-            digest = header.envelope.pop("has_payload", None)
-            if not header.value and digest is not None:
-                self._remember(piece[fraction_end:stop], header, digest)
-        second_ns = self._clock.second_ns(piece[start + 1 : start + 1 + STAMP_BYTES])
-        return None if second_ns is None else (second_ns + int(fraction) * 1000, header, digest)
+    def _at_once(self, piece: bytes, byte: int) -> Iterator[LogRecord]:
+        from viewer.ingest.whole import records_of
 
-    def _new_header(self, piece: bytes, start: int, fraction_end: int, stop: int) -> _Header | None:
-        json_start = piece.find(b"] ", fraction_end, stop) + 2
-        origin = self._origin(piece, start, fraction_end, json_start, stop)
+        text, digests, places, found, line_breaks = records_of(piece, self._line, byte)
+        remembered, second_ns = self._headers, self._clock.second_ns
+        taken = Taken([], [], [])
+        record = self._first + len(self._columns)
+        for i, (start, stop, end, line, fraction_ns, first, last, crlf, is_whole) in enumerate(found):
+            header = payload = digest = since_ns = None
+            if is_whole:
+                key = piece[start + FRACTION_END : stop - TAIL_BYTES]
+                if first >= 0:
+                    digest = digests[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES]
+                    payload = text[first:last]
+                if payload is None or payload_digest(payload) == digest:
+                    header = (remembered.get(key) if digest else None) or self._new_header(
+                        piece, start, stop, key, digest
+                    )
+                    since_ns = second_ns(piece[start + 1 : start + 1 + STAMP_BYTES])
+            if header is None or since_ns is None:
+                self._columns.extend(places, taken)
+                taken = Taken([], [], [])
+                yield from self._by_lines(piece[start:end], line, byte + start)
+                record = self._first + len(self._columns)
+                continue
+            if crlf and digest:
+                self._note_crlf(line, byte + start)
+            taken.which.append(i)
+            taken.kind.append(header[1])
+            taken.time_ns.append(since_ns + fraction_ns)
+            yield LogRecord(record, header[0], line, byte + start, since_ns + fraction_ns, payload)
+            record += 1
+        self._columns.extend(places, taken)
+        self._line += line_breaks
+
+    def _new_header(
+        self, piece: bytes, start: int, stop: int, key: bytes, digest: str | None
+    ) -> tuple[Header, int] | None:
+        """The header line from `start` to `stop` and its kind, unless it is unusual or announces another payload."""
+        json_start = piece.find(b"] ", start + FRACTION_END, stop) + 2
+        origin = self._origin(piece, start, start + FRACTION_END, json_start, stop)
         if origin is None:
             return None
         try:
@@ -166,7 +192,17 @@ class _Reader:
         except orjson.JSONDecodeError:
             return None
         ids = _ids(content[3]) if content is not None else None
-        return None if content is None or ids is None else _Header(*(*origin, *content, *ids))
+        if content is None or ids is None or content[3].pop("has_payload", None) != digest:
+            return None
+        pid, source = origin
+        header = Header(pid, source, *content, *ids, lenient_json.int64(content[3].get("rank")))
+        found = header, self._columns.kind(header.kind())
+        if not header.value and key.endswith(b'"has_payload": "'):
+            # Headers without content are many, and differ by time and md5 alone.
+            if len(self._headers) >= _MOST_REMEMBERED:
+                self._headers.clear()
+            self._headers[key] = found
+        return found
 
     def _origin(self, piece: bytes, start: int, fraction_end: int, json_start: int, stop: int) -> _Origin | None:
         """What stands between time stamp and JSON."""
@@ -182,79 +218,74 @@ class _Reader:
             origin = self._origins[text] = (int(parts[7]), _source(parts))
         return origin
 
-    def _remember(self, text: bytes, header: _Header, digest: str) -> None:
-        """Headers without content are many, and differ by time and md5 alone."""
-        begin, end = text[: -_DIGEST_BYTES - 2], text[-_DIGEST_BYTES - 2 :]
-        if begin.endswith(b'"has_payload": "') and end == digest.encode() + b'"}':
-            if len(self._headers) >= _MOST_REMEMBERED:
-                self._headers.clear()
-            self._headers[begin] = header
-
-    def _by_lines(self, data: bytes, byte: int) -> Iterator[LogRecord]:
+    def _by_lines(self, data: bytes, first_line: int, byte: int) -> Iterator[LogRecord]:
         """Records of a part of the log that begins at `byte`."""
-        first_line = self._line
-        self._line += data.count(b"\n")
         for near in scan(data):
-            start, header_end, payload_start, end = (place + byte for place in near[1:])
-            place = RawRecord(first_line + near.line - 1, start, header_end, payload_start, end)
-            line = data[near.start : near.header_end]
-            last = end == self._size
-            match = HEADER.match(line)
+            line, start = first_line + near.line - 1, near.start + byte
+            header_line = data[near.start : near.header_end]
+            last = near.end + byte == self._size
+            match = HEADER.match(header_line)
             if match is None:
-                torn = last and not data.endswith(b"\n") and line[:1] in (b"V", b"\t")
-                self._damage.add("truncated" if torn else "not_a_record", line, place.line, start)
+                torn = last and not data.endswith(b"\n") and header_line[:1] in (b"V", b"\t")
+                self._damage.add("truncated" if torn else "not_a_record", header_line, line, start)
                 continue
             parts = match.groups()
             pid = int(parts[7]) if len(parts[7]) <= _NUMBER_DIGITS else None
-            record = LogRecord(place, pid, _source(parts), time_ns=self._clock.time_ns(parts[1:7]))
-            if record.time_ns is None or record.pid is None:
-                self._damage.add("absurd_value", line[: match.start(11)], place.line, start)
-            header_ok = self._read_header(record, parts[10], last)
-            self._read_payload(record, data[near.payload_start : near.end], last and header_ok)
+            time_ns = self._clock.time_ns(parts[1:7])
+            if time_ns is None or pid is None:
+                self._damage.add("absurd_value", header_line[: match.start(11)], line, start)
+            torn = last and near.payload_start == near.end
+            header = self._read_header(Header(pid, _source(parts)), parts[10], torn, Place(line, start))
+            record = LogRecord(self._first + len(self._columns), header, line, start, time_ns, None)
+            record.sound = header.event != UNREADABLE
+            crlf, payload_bytes = self._read_payload(record, data[near.payload_start : near.end], last)
+            has_payload = record.payload is not None
+            self._columns.add(
+                self._columns.kind(header.kind()), line, start, near.header_end - near.start,
+                near.payload_start + byte if has_payload else None, payload_bytes if has_payload else None,
+                time_ns, crlf,
+            )  # fmt: skip
             yield record
 
-    def _read_header(self, record: LogRecord, text: bytes, last: bool) -> bool:
-        place = record.place
+    def _read_header(self, header: Header, text: bytes, torn: bool, place: Place) -> Header:
         try:
             content = _content(lenient_json.loads(text))
         except ValueError:
             content = None
         if content is None:
-            torn = last and place.payload_start == place.end
-            self._damage.add("truncated" if torn else "broken_header", text, place.line, place.start)
-            record.sound = False
-            return False
+            self._damage.add("truncated" if torn else "broken_header", text, *place)
+            return header
         if not _is_utf8(text):
-            self._damage.add("not_utf8", text, place.line, place.start)
-        record.event, record.value, record.name, record.envelope = content
-        ids = _ids(record.envelope)
+            self._damage.add("not_utf8", text, *place)
+        ids = _ids(content[3])
         if ids is None:
-            self._damage.add("absurd_value", text, place.line, place.start)
-        else:
-            record.compile_id, record.attempt = ids
-        return True
+            self._damage.add("absurd_value", text, *place)
+        rank = lenient_json.int64(content[3].get("rank"))
+        return Header(header.pid, header.source, *content, *(ids or (None, None)), rank)
 
-    def _read_payload(self, record: LogRecord, raw: bytes, last: bool) -> None:
-        place, digest = record.place, record.envelope.pop("has_payload", None)
+    def _read_payload(self, record: LogRecord, raw: bytes, last: bool) -> tuple[bool, int]:
+        """Gives `record` the payload whose tabbed lines are `raw`; whether they are CRLF, and their length."""
+        digest = record.header.envelope.pop("has_payload", None)
+        last = last and record.sound
         if not raw:
             if digest is not None:
                 record.sound = False
                 reason = "truncated" if last else "missing_payload"
-                self._damage.add(reason, record.name or record.event, place.line, place.start)
-            return
+                self._damage.add(reason, record.name or record.event, record.line, record.byte)
+            return False, 0
         raw = _without_blank_end(raw)
-        record.payload_bytes = len(raw)
         as_crlf = raw.endswith(b"\r\n")
         # What fits is found by the md5; where nothing fits, the last, likeliest reading stays.
-        for record.crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
-            record.payload = decode_payload_crlf(raw) if record.crlf else decode_payload(raw)
+        for crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
+            record.payload = decode_payload_crlf(raw) if crlf else decode_payload(raw)
             if digest is None or payload_digest(record.payload) == digest:
-                if record.crlf:
-                    self._note_crlf(place.line, place.start)
-                return
+                if crlf:
+                    self._note_crlf(record.line, record.byte)
+                return crlf, len(raw)
         record.sound = False
         excerpt = b"%s: %s" % ((record.name or record.event).encode(), record.payload or b"")
-        self._damage.add(_payload_damage(record.payload or b"", last), excerpt, place.line, place.start)
+        self._damage.add(_payload_damage(record.payload or b"", last), excerpt, record.line, record.byte)
+        return crlf, len(raw)
 
     def _note_crlf(self, line: int, byte: int) -> None:
         self._damage.once("crlf", "the log's line ends are CRLF", line, byte)
@@ -289,19 +320,6 @@ def _ids(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
     if autograd is not None:
         inside = f"!{autograd}/{inside}" if inside else f"!{autograd}"
     return inside, attempt
-
-
-def _whole_payload(piece: bytes, start: int, end: int, crlf: bool) -> tuple[bytes, int] | None:
-    """The payload whose lines stand in `piece` from `start` to `end`, and the record's lines; None unless each line has
-    its tab and ends as the others do."""
-    line_end, between = (b"\r\n", b"\r\n\t") if crlf else (b"\n", b"\n\t")
-    if piece[start] != TAB or not piece.endswith(line_end, start, end):
-        return None
-    first, stop = start + 1, end - len(line_end)
-    payload = piece[first:stop].replace(between, b"\n")
-    breaks = payload.count(b"\n")
-    removed = stop - first - len(payload)
-    return (payload, breaks + 2) if removed == breaks * len(line_end) else None
 
 
 def _without_blank_end(raw: bytes) -> bytes:

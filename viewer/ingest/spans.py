@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from viewer.ingest.clock import unix_ns_of
-from viewer.ingest.lenient_json import dumps, int64, text
+from viewer.ingest.lenient_json import dumps, int64
 
 _DEEPEST = 1000
 OUTER_SPANS = ("dynamo", "entire_frame_compile")
@@ -92,8 +92,8 @@ class Spans:
 
 def _compile_id(event: dict[str, Any]) -> str | None:
     arguments = event.get("args")
-    compile_id = text(arguments.get("compile_id")) if isinstance(arguments, dict) else None
-    return None if compile_id == "None" else compile_id
+    compile_id = arguments.get("compile_id") if type(arguments) is dict else None
+    return None if compile_id == "None" or type(compile_id) is not str else compile_id
 
 
 def _arguments(event: dict[str, Any]) -> str | None:

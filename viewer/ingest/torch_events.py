@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from viewer.ingest import torch_text
 from viewer.ingest.compile_facts import CompileFacts, cache_of
 from viewer.ingest.compile_rows import Compile, Frame, Stack, add_compile
@@ -18,6 +20,8 @@ from viewer.ingest.torch_text import Cause, UserFrame, user_frame
 
 CHROMIUM_EVENT = "chromium_event"
 _LONGEST_STACK = 1000
+_LONG_EVENT = 4096
+_COMPONENTS, _LIST_END = b'\n"components": [', b"\n]"
 LONGEST_NAME = 4096
 """Characters of a text in the string table."""
 StringTable = dict[int, str]
@@ -70,8 +74,9 @@ class TorchEvents:
         """Each record of a compile says how often it was begun anew."""
         if record.compile_id is not None:
             compile = self._compile(record)
-            if record.attempt and record.attempt > compile.last_attempt:
-                compile.last_attempt = record.attempt
+            attempt = record.header.attempt
+            if attempt and attempt > compile.last_attempt:
+                compile.last_attempt = attempt
 
     def read(self, record: LogRecord) -> None:
         """Take what a page needs from one record; wrong shapes are counted, never raised."""
@@ -148,7 +153,7 @@ class TorchEvents:
 
     def read_span(self, record: LogRecord) -> None:
         """Take a chromium event."""
-        event = self._json_payload(record)
+        event = self._chromium_event(record)
         if type(event) is not dict:
             if event is not None:
                 self._absurd(record, "a chromium event is an object")
@@ -221,6 +226,18 @@ class TorchEvents:
             if record.sound:
                 self.damage.add("broken_payload", f"{record.event}: {error}", record.place.line, record.place.start)
             return None
+
+    def _chromium_event(self, record: LogRecord) -> Any:
+        """The event without what a cache took its key from: long lists, which its artifact has too."""
+        payload = record.payload or b""
+        begin = payload.find(_COMPONENTS) if len(payload) > _LONG_EVENT else -1
+        if begin >= 0:
+            end = payload.find(_LIST_END, begin)  # no string of JSON holds a line break
+            try:
+                return orjson.loads(payload[: begin + len(_COMPONENTS)] + payload[end:])
+            except orjson.JSONDecodeError:
+                pass
+        return self._json_payload(record)
 
     def _absurd(self, record: LogRecord, rule: str) -> None:
         self.damage.add("absurd_value", f"{record.event}: {rule}", record.place.line, record.place.start)

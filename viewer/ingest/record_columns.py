@@ -1,0 +1,100 @@
+"""The table `records`: most rows of an index, so each of its columns is one array while the logs are read."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from viewer.ingest.rows import Rows
+
+if TYPE_CHECKING:
+    from viewer.ingest.whole import Ints
+
+FRACTION_END = 21
+"""Of a header line: behind the level, the stamp, a point and microseconds, as PyTorch writes them."""
+DIGEST_BYTES = 32
+TAIL_BYTES = DIGEST_BYTES + 2
+"""Of a header line with a payload: its md5, and what closes the JSON behind it."""
+UNKNOWN = -(2**63)
+_NUMBERS = ("line", "byte", "header_bytes", "payload_byte", "payload_bytes", "time_ns", "crlf", "kind")
+
+
+class Kind(NamedTuple):
+    """What many records share."""
+
+    pid: int | None
+    source: str
+    event: str
+    name: str | None
+    encoding: str | None
+    compile_id: str | None
+    attempt: int | None
+
+
+class Taken(NamedTuple):
+    """Which records of those that were found, and what places do not say of them."""
+
+    which: list[int]
+    kind: list[int]
+    time_ns: list[int]
+
+
+class RecordColumns:
+    """Rows of one log."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Kind, int] = {}
+        self._columns = {name: array("q") for name in _NUMBERS}
+
+    def __len__(self) -> int:
+        return len(self._columns["kind"])
+
+    def kind(self, kind: Kind) -> int:
+        """Its number."""
+        return self._kinds.setdefault(kind, len(self._kinds))
+
+    def add(
+        self, kind: int, line: int, byte: int, header_bytes: int, payload_byte: int | None, payload_bytes: int | None,
+        time_ns: int | None, crlf: bool,
+    ) -> None:  # fmt: skip
+        row = (line, byte, header_bytes, payload_byte, payload_bytes, time_ns, crlf, kind)
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(UNKNOWN if value is None else value)
+
+    def extend(self, found: Mapping[str, Ints], taken: Taken) -> None:
+        """Rows of a piece of the log: those that were `taken` of the records `found`."""
+        for name, column in found.items():
+            self._columns[name].frombytes(column[taken.which].astype("int64").tobytes())
+        self._columns["time_ns"].extend(taken.time_ns)
+        self._columns["kind"].extend(taken.kind)
+
+    def finish(self, rows: Rows, log: int, with_numpy: bool) -> None:
+        """Add the rows. Few of them go in faster without numpy than it takes to import it."""
+        first = rows.new_id("records", len(self))
+        if with_numpy and len(self):
+            rows.add_columns("records", self._as_columns(first, log))
+        else:
+            rows.extend("records", self._as_rows(first, log))
+
+    def _as_rows(self, first: int, log: int) -> Any:
+        kinds = list(self._kinds)
+        for count, numbers in enumerate(zip(*self._columns.values(), strict=True)):
+            *places, time_ns, crlf, kind = (None if number == UNKNOWN else number for number in numbers)
+            yield first + count, log, *places, time_ns, *kinds[kind], bool(crlf)  # type: ignore[index]
+
+    def _as_columns(self, first: int, log: int) -> dict[str, Any]:
+        import numpy as np
+
+        from viewer.ingest.columns import as_column
+
+        numbers = {name: np.frombuffer(column, np.int64) for name, column in self._columns.items()}
+        kind, crlf = numbers.pop("kind"), numbers.pop("crlf")
+        kinds = zip(Kind._fields, zip(*self._kinds, strict=True), strict=True)
+        return {
+            "record": first + np.arange(len(kind)),
+            "log": np.full(len(kind), log),
+            **{name: np.ma.array(column, mask=column == UNKNOWN) for name, column in numbers.items()},
+            **{name: as_column(values)[kind] for name, values in kinds},
+            "crlf": crlf.astype(bool),
+        }
