@@ -27,10 +27,13 @@ class LogWriter:
     signal handler writes in the midst of a record comes after that; what it raises is raised when the record is whole.
     """
 
-    def __init__(self, directory: Path, rank: int | None) -> None:
+    def __init__(self, directory: Path, rank: int | None, about: int | None = None) -> None:
+        """`about`: the process that the log is about, where that is not the one that writes it."""
         self.directory = directory
         self.rank = rank
-        self.target = directory / f"stepscope_trace_rank_{rank or 0}_{os.getpid()}_{secrets.token_hex(4)}.log"
+        self._about = about
+        pid = about or os.getpid()
+        self.target = directory / f"stepscope_trace_rank_{rank or 0}_{pid}_{secrets.token_hex(4)}.log"
         """Where the log will be."""
         self.path: Path | None = None
         self.bytes_written = 0
@@ -51,7 +54,7 @@ class LogWriter:
         self.write_artifact(artifact_name(record), "json", payload, envelope)
 
     def write_artifact(self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None) -> None:
-        prefix = log_format.encode_prefix(datetime.now(), os.getpid(), "tracer/records.py", 1)
+        prefix = log_format.encode_prefix(datetime.now(), self._about or os.getpid(), "tracer/records.py", 1)
         self.write_bytes(log_format.encode_artifact(prefix, name, encoding, payload, envelope or {}))
 
     def write_bytes(self, data: bytes) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer import process_end
+from tracer.aoti.live import LiveCapture
+from tracer.aoti.live import environment as printer_environment
 from tracer.config import TraceConfig, to_environment
 from tracer.watching import Ending, watch
 
@@ -21,6 +23,8 @@ class RunResult:
     ending: Ending
     logs: list[Path]
     """Logs that this run wrote, oldest first."""
+    printed_launches: int | None = None
+    """Launches that PyTorch's debug printer told of; None: it was not asked."""
 
     @property
     def exit_code(self) -> int:
@@ -28,13 +32,16 @@ class RunResult:
         return self.ending.exit_code
 
 
-def run(command: Sequence[str], config: TraceConfig, *, fresh_cache: bool = False) -> RunResult:
+def run(
+    command: Sequence[str], config: TraceConfig, *, fresh_cache: bool = False, aoti: str | None = None
+) -> RunResult:
     """Run `command` and record it; how one that failed ended is written behind its log. With `fresh_cache` it compiles
-    into an empty cache that is removed afterwards.
+    into an empty cache that is removed afterwards. With `aoti` (``launches``, ``values``, ``save``) what it compiles
+    into packages and C++ wrappers prints that much, and what is printed becomes a log.
 
     Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
     """
-    result = recorded(command, config, fresh_cache=fresh_cache)
+    result = recorded(command, config, fresh_cache=fresh_cache, aoti=aoti)
     ending = result.ending
     if ending.code:
         with suppress(OSError):  # a full disk, a folder that is gone: it said so itself
@@ -51,20 +58,26 @@ def recorded(
     more: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
     keep_tail: bool = False,
+    aoti: str | None = None,
 ) -> RunResult:
     """Run `command` to its end with `more` in its environment. Raises like `run`."""
     before = set(config.directory.glob("*.log"))
-    environment = {**os.environ, **to_environment(config), **(more or {})}
+    printed = LiveCapture(config, aoti, command) if aoti else None
+    asked = printer_environment(aoti, config.kernels) if aoti else {}
+    environment = {**os.environ, **to_environment(config), **asked, **(more or {})}
     cache = tempfile.mkdtemp(prefix="stepscope-cache-") if fresh_cache else None
     if cache is not None:
         environment |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": str(Path(cache, "triton"))}
     try:
-        ending = watch(argv(command), environment, timeout_s=timeout_s, keep_tail=keep_tail)
+        ending = watch(argv(command), environment, timeout_s=timeout_s, keep_tail=keep_tail, output=printed)
     finally:
         if cache is not None:
             shutil.rmtree(cache, ignore_errors=True)
+    if printed:
+        printed.finish(ending)
     logs = set(config.directory.glob("*.log")) - before
-    return RunResult(ending, sorted(logs, key=lambda path: path.stat().st_mtime))
+    in_order = sorted(logs, key=lambda path: path.stat().st_mtime)
+    return RunResult(ending, in_order, printed.launches if printed else None)
 
 
 def argv(command: Sequence[str]) -> list[str]:

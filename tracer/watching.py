@@ -8,17 +8,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 TAIL_BYTES = 1 << 14
 GRACE_S = 5.0
 """Between the request to end and SIGKILL."""
 _READ_BYTES = 1 << 16
+_OUTPUT, _ERRORS = 1, 2
+
+
+class Output(Protocol):
+    """Gets what a command writes to standard output."""
+
+    def began(self, pid: int) -> None: ...
+    def take(self, data: bytes) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -42,22 +51,35 @@ class Ending:
 
 
 def watch(
-    command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float | None = None, keep_tail: bool = False
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float | None = None,
+    keep_tail: bool = False,
+    output: Output | None = None,
 ) -> Ending:
-    """Run `command` to its end; its streams are ours. With `keep_tail` standard error takes a way through here.
+    """Run `command` to its end; its streams are ours. With `keep_tail` standard error takes a way through here, with
+    `output` standard output.
 
     Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
     """
-    errors = _Errors() if keep_tail else None
+    tail = _Tail()
+    errors = _Stream(_ERRORS, tail.take) if keep_tail else None
+    printed = _Stream(_OUTPUT, output.take) if output else None
+    streams = [stream for stream in (errors, printed) if stream]
     started = time.perf_counter_ns()
     try:
-        child = subprocess.Popen(command, env=environment, stderr=errors.child if errors else None)
+        child = subprocess.Popen(
+            command, env=environment, stderr=errors.child if errors else None, stdout=printed.child if printed else None
+        )
     except BaseException:
-        if errors:
-            errors.close()
+        for stream in streams:
+            stream.close()
         raise
-    if errors:
-        errors.follow()
+    if output:
+        output.began(child.pid)
+    for stream in streams:
+        stream.follow()
     with _signals(child) as asked:
         try:
             child.wait(timeout_s)
@@ -66,8 +88,11 @@ def watch(
             timed_out = True
             _end(child)
     duration_ns = time.perf_counter_ns() - started
-    tail = errors.tail() if errors else None
-    return Ending(child.pid, child.returncode, duration_ns, timed_out, bool(asked), tail)
+    if errors:
+        errors.wait(GRACE_S)
+    if printed:
+        printed.wait(GRACE_S if timed_out else None)
+    return Ending(child.pid, child.returncode, duration_ns, timed_out, bool(asked), tail.text if errors else None)
 
 
 @contextmanager
@@ -114,13 +139,27 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-class _Errors:
-    """Standard error of a child, passed on to ours byte by byte: a terminal stays a terminal for it."""
+class _Tail:
+    """What came last."""
 
     def __init__(self) -> None:
-        self._tail = b""
+        self._data = b""
+
+    @property
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")
+
+    def take(self, data: bytes) -> None:
+        self._data = (self._data + data)[-TAIL_BYTES:]
+
+
+class _Stream:
+    """A stream of a child, passed on to ours byte by byte: a terminal stays a terminal for it."""
+
+    def __init__(self, number: int, take: Callable[[bytes], None]) -> None:
+        self._number, self._take = number, take
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
-        self._ours, self.child = _terminal() or os.pipe()
+        self._ours, self.child = _terminal(number) or os.pipe()
 
     def follow(self) -> None:
         """The child has its end now."""
@@ -131,18 +170,22 @@ class _Errors:
         os.close(self._ours)
         os.close(self.child)
 
-    def tail(self) -> str:
-        """What came last. A process that the child left behind may keep the stream open: it is not waited for."""
-        self._thread.join(GRACE_S)
-        return self._tail.decode("utf-8", "replace")
+    def wait(self, most_s: float | None) -> None:
+        """Until nothing more can come. A process that the child left behind may keep the stream open."""
+        self._thread.join(most_s)
 
     def _pass_on(self) -> None:
         while data := self._read():
-            with suppress(OSError):
+            self._take(data)
+            try:
                 view = memoryview(data)
                 while view:
-                    view = view[os.write(2, view) :]
-            self._tail = (self._tail + data)[-TAIL_BYTES:]
+                    view = view[os.write(self._number, view) :]
+            except BrokenPipeError:
+                if self._number == _OUTPUT:  # the child is to meet the closed pipe that it would have written to
+                    break
+            except OSError:
+                pass
         os.close(self._ours)
 
     def _read(self) -> bytes:
@@ -152,10 +195,10 @@ class _Errors:
             return b""
 
 
-def _terminal() -> tuple[int, int] | None:
-    """Both ends of a terminal like that of our standard error; None: it is none."""
+def _terminal(number: int) -> tuple[int, int] | None:
+    """Both ends of a terminal like that of our stream; None: it is none."""
     try:
-        if not os.isatty(2):
+        if not os.isatty(number):
             return None
         import pty
         import termios
@@ -165,7 +208,7 @@ def _terminal() -> tuple[int, int] | None:
         modes[1] &= ~termios.OPOST  # the real terminal does it
         termios.tcsetattr(child, termios.TCSANOW, modes)
         if sys.version_info >= (3, 11):
-            termios.tcsetwinsize(child, termios.tcgetwinsize(2))
+            termios.tcsetwinsize(child, termios.tcgetwinsize(number))
         return ours, child
     except (OSError, ImportError):
         return None

@@ -1,8 +1,10 @@
-"""The commands that ask a trace for one thing: `stepscope search` and `stepscope sql`."""
+"""The commands that ask a trace for one thing: `stepscope search`, `stepscope sql` and `stepscope tensor`."""
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -60,6 +62,7 @@ def sql(
 
     from viewer.queries.tables import ask
     from viewer.store.open import open_trace
+    from viewer.summary_text import clean
 
     *trace, statement = trace_and_statement
     if not trace:
@@ -70,10 +73,45 @@ def sql(
         sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
         return
     out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(answer.columns)
-    out.writerows(answer.rows)
+    rows = [answer.columns, *answer.rows]
+    if sys.stdout.isatty():
+        rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    out.writerows(rows)
     if answer.more:
         note(f"stepscope: only the first {limit:,} rows are shown; more with --limit")
+
+
+def tensor(
+    trace_and_id: Annotated[
+        list[str],
+        typer.Argument(metavar="TRACE... [ID]", help="The trace; number of a saved tensor. Without: a list of them."),
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Copy the .pt file here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Tensors that --level save wrote: list them, say what one is, or copy its file for torch.load."""
+    from viewer import tensor as tensors
+    from viewer.store.open import open_trace
+
+    trace, tensor_id = _trace_and_id(trace_and_id)
+    if tensor_id is None and out is not None:
+        raise StepscopeError("-o needs the ID of a tensor; `stepscope tensor TRACE` lists them.")
+    with open_trace(trace) as opened:
+        if tensor_id is None:
+            typer.echo(tensors.tensor_list(opened))
+        elif out is None:
+            typer.echo(tensors.tensor_text(opened, tensor_id))
+        else:
+            size = tensors.copy_tensor(opened, tensor_id, out, force=force)
+            typer.echo(f"{out} ({size:,} bytes); load it with: torch.load({str(out)!r}, weights_only=True)")
+
+
+def _trace_and_id(arguments: list[str]) -> tuple[list[str], int | None]:
+    """A number behind the trace is an id; a log of such a name is ./7."""
+    *trace, last = arguments
+    if trace and re.fullmatch(r"[0-9]{1,18}", last):
+        return trace, int(last)
+    return arguments, None
 
 
 def note(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from viewer.errors import StepscopeError
 from viewer.repro.command import repro
 
 if TYPE_CHECKING:
+    from tracer.config import TraceConfig
     from tracer.run import RunResult
     from viewer.store.open import Trace as OpenedTrace
 
@@ -27,6 +27,8 @@ app = typer.Typer(
 
 app.command()(asking.search)
 app.command()(asking.sql)
+app.command()(asking.tensor)
+AOTI_LEVELS = ("launches", "values", "save")
 app.command()(repro)
 
 Trace = Annotated[
@@ -120,15 +122,58 @@ def run(
     provenance: Annotated[
         bool, typer.Option(help="Keep each kernel's lines of model source; each graph compiles once more for it.")
     ] = True,
+    aoti: Annotated[
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="Packages of AOTInductor and graphs with cpp_wrapper that are compiled meanwhile print launches, "
+            "values or save to standard output, and what any prints becomes a log; also of a C++ program.",
+        ),
+    ] = "",
+    crash: Annotated[
+        bool,
+        typer.Option(
+            "--crash",
+            help="If the program dies, run it again: with each launch waited for, with the values "
+            "of the suspect kernel, with sanity checks.",
+        ),
+    ] = False,
+    max_runs: Annotated[int, typer.Option(metavar="N", min=1, help="crash: most runs, the first one included.")] = 5,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            help="crash: end a run that takes longer. [default: none; 10 times the first run and a minute for others]",
+            show_default=False,
+        ),
+    ] = None,
+    sanitizer: Annotated[
+        bool, typer.Option("--sanitizer", help="crash: one more run under compute-sanitizer, if it is installed.")
+    ] = False,
 ) -> None:
     """Run a program and record it: stepscope run -- python train.py --lr 1e-3"""
+    if aoti and (crash or aoti not in AOTI_LEVELS):
+        why = "is not for --crash" if crash else f"is {aoti!r}; it can be {', '.join(AOTI_LEVELS[:-1])} or save"
+        raise StepscopeError(f"--aoti {why}.")
+    if not crash and (max_runs != 5 or timeout is not None or sanitizer):
+        raise StepscopeError("--max-runs, --timeout and --sanitizer are for --crash: without it nothing is run again.")
     settings = {
         "level": level, "kernels": kernels, "args": args, "steps": steps or None, "every": every,
         "max_bytes_per_tensor": max_bytes_per_tensor or None, "verify_before": verify_before,
         "save_quota_bytes": save_quota, "provenance": provenance, "check_recompute": check_recompute,
         "lifetimes": "assert" if assert_lifetimes else lifetimes, "lifetimes_every": lifetimes_every or None,
     }  # fmt: skip
-    result = _record(command, out, fresh_cache, settings)
+    if crash:
+        limits = {"most_runs": max_runs, "timeout_s": timeout, "with_sanitizer": sanitizer}
+        raise typer.Exit(_run_crash(command, out, fresh_cache, settings, limits))
+    result = _record(command, out, fresh_cache, settings, aoti or None)
+    if aoti and not result.printed_launches:
+        typer.echo(
+            "stepscope: no printed launch was seen: PyTorch builds its printer into a package, or a graph with "
+            "cpp_wrapper, when it compiles it; compile it under `stepscope run --aoti` as well",
+            err=True,
+        )
     if result.logs:
         trace = result.logs[0] if len(result.logs) == 1 else out
         typer.echo(f"stepscope: {len(result.logs)} log(s) in {out}", err=True)
@@ -212,6 +257,7 @@ def check(
     """Exit 1 when the trace has findings of these kinds: for CI."""
     from viewer.findings import KINDS, all_findings
     from viewer.store.open import open_trace
+    from viewer.summary_text import clean
 
     kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
     unknown = sorted(kinds - set(KINDS)) if kinds else []
@@ -223,7 +269,7 @@ def check(
         findings = all_findings(opened)
     hits = [f for f in findings if (f.kind in kinds if kinds is not None else f.severity != "info")]
     for finding in hits:
-        typer.echo(f"{finding.severity}: {finding.kind}: {finding.title}")
+        typer.echo(clean(f"{finding.severity}: {finding.kind}: {finding.title}"))
     if hits:
         raise typer.Exit(1)
     typer.echo(f"ok: nothing to fail on; findings in all: {len(findings)}")
@@ -280,32 +326,6 @@ def export(
 
 
 @app.command()
-def tensor(
-    trace_and_id: Annotated[
-        list[str],
-        typer.Argument(metavar="TRACE... [ID]", help="The trace; number of a saved tensor. Without: a list of them."),
-    ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Copy the .pt file here.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
-) -> None:
-    """Tensors that --level save wrote: list them, say what one is, or copy its file for torch.load."""
-    from viewer import tensor as tensors
-    from viewer.store.open import open_trace
-
-    trace, tensor_id = _trace_and_id(trace_and_id)
-    if tensor_id is None and out is not None:
-        raise StepscopeError("-o needs the ID of a tensor; `stepscope tensor TRACE` lists them.")
-    with open_trace(trace) as opened:
-        if tensor_id is None:
-            typer.echo(tensors.tensor_list(opened))
-        elif out is None:
-            typer.echo(tensors.tensor_text(opened, tensor_id))
-        else:
-            size = tensors.copy_tensor(opened, tensor_id, out, force=force)
-            typer.echo(f"{out} ({size:,} bytes); load it with: torch.load({str(out)!r}, weights_only=True)")
-
-
-@app.command()
 def ingest(
     folder: Annotated[
         str, typer.Argument(metavar="DIR", help="A folder of logs, or a log: a path, or an address such as s3://...")
@@ -324,6 +344,26 @@ def ingest(
     from viewer.units.command import ingest as ingest_logs
 
     ingest_logs(folder, to, scheduler, workers, say=typer.echo)
+
+
+@app.command()
+def import_aoti(
+    text: Annotated[str, typer.Argument(metavar="LOG.txt", help="What a program printed; - is standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the log.")] = Path("stepscope_trace"),
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="TRACE.json", help="PyTorch's profiler of the same run: durations by name and order."),
+    ] = None,
+) -> None:
+    """Make a trace of what PyTorch's C++ debug printer printed: AOTInductor, cpp_wrapper."""
+    from tracer.aoti.capture import import_file
+
+    try:
+        log, runs, launches = import_file(text, out, profile)
+    except (OSError, ValueError) as error:
+        raise StepscopeError(str(error)) from None
+    typer.echo(f"{log} ({runs:,} run(s) of a model, {launches:,} launches)")
+    typer.echo(f"read it with: stepscope summary {log}   or: stepscope serve {log}")
 
 
 @app.command()
@@ -348,26 +388,49 @@ def demo(
     typer.echo(f"browse it: stepscope serve {log}")
 
 
-def _trace_and_id(arguments: list[str]) -> tuple[list[str], int | None]:
-    """A number behind the trace is an id; a log of such a name is ./7."""
-    *trace, last = arguments
-    if trace and re.fullmatch(r"[0-9]{1,18}", last):
-        return trace, int(last)
-    return arguments, None
-
-
-def _record(command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any]) -> RunResult:
-    from tracer.config import ConfigError, make_config, option_of
+def _record(
+    command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], aoti: str | None = None
+) -> RunResult:
+    from tracer.aoti.live import about_kernels
     from tracer.run import run as run_command
 
+    config = _config(out, settings)
+    if aoti and (about := about_kernels(aoti, config.kernels)):
+        asking.note(about)
     try:
-        config = make_config(out, **settings)
-    except ConfigError as error:
-        raise StepscopeError(f"{option_of(error.setting)} {error.problem}") from None
-    try:
-        return run_command(command, config, fresh_cache=fresh_cache)
+        return run_command(command, config, fresh_cache=fresh_cache, aoti=aoti)
     except OSError as error:
         raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+def _run_crash(
+    command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], limits: Mapping[str, Any]
+) -> int:
+    """The first run's exit code."""
+    from tracer.crash_runs import CrashRuns, Limits
+    from viewer.crash_look import look
+
+    def say(text: str) -> None:
+        asking.note(f"stepscope: {text}")
+
+    runs = CrashRuns(command, _config(out, settings), Limits(**limits), look, say, fresh_cache=fresh_cache)
+    try:
+        exit_code = runs.run()
+    except FileExistsError as error:
+        raise StepscopeError(f"{error.filename} holds an earlier run: give another folder with --out.") from None
+    except OSError as error:
+        raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
+    say(f"read it with: stepscope summary {out}   or: stepscope serve {out}")
+    return exit_code
+
+
+def _config(out: Path, settings: Mapping[str, Any]) -> TraceConfig:
+    from tracer.config import ConfigError, make_config, option_of
+
+    try:
+        return make_config(out, **settings)
+    except ConfigError as error:
+        raise StepscopeError(f"{option_of(error.setting)} {error.problem}") from None
 
 
 def _write_report(opened: OpenedTrace, out: Path, redact: bool) -> None:

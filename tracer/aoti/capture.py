@@ -10,9 +10,12 @@ from pathlib import Path
 from tracer.aoti.printed_launches import LaunchReader, ModelRun
 from tracer.aoti.printed_log import PrintedLog, run_record
 from tracer.aoti.printer_output import Printed, PrintedFile, PrintedTensor, PrinterReader
+from tracer.aoti.profiler_times import Durations, durations
 from tracer.aoti.saved_files import SavedFiles
 from tracer.log_writer import LogWriter
 from tracer.records import End, Run
+
+_PIECE_BYTES = 1 << 20
 
 
 class Capture:
@@ -69,11 +72,28 @@ def _level(run: ModelRun) -> str:
     return "values" if any(isinstance(one, PrintedTensor) for one in printed) else "launches"
 
 
-def import_text(pieces: Iterable[bytes], folder: Path, name: str, times: dict[str, list[int]] | None = None) -> Capture:
-    """The log of a text that somebody sent; its writer has no `path` when no launch is in it.
+def import_file(text: str, folder: Path, profile: Path | None = None) -> tuple[Path, int, int]:
+    """The log of a text that somebody sent, with how many runs of a model and how many launches are in it.
 
-    `times`: by kernel the durations of its launches (ns), from a profiler. Raises OSError when it cannot be written.
+    `text`: a path, or ``-`` for standard input; `profile`: of PyTorch's profiler. Raises OSError and ValueError with
+    one sentence.
     """
+    times = durations(profile) if profile is not None else None
+    try:
+        with open(0, "rb", closefd=False) if text == "-" else Path(text).open("rb") as file:
+            capture = import_text(iter(lambda: file.read(_PIECE_BYTES), b""), folder, Path(text).name, times)
+    except OSError as error:
+        raise OSError(f"{error.filename or text}: {error.strerror}") from None
+    if capture.writer.path is None:
+        raise ValueError(
+            f"{text}: no launch in it that PyTorch's C++ debug printer printed; it prints for models compiled with "
+            "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER=2, by AOTInductor or with cpp_wrapper"
+        )
+    return capture.writer.path, capture.log.calls, capture.log.launches
+
+
+def import_text(pieces: Iterable[bytes], folder: Path, name: str, times: Durations | None = None) -> Capture:
+    """The log of printed text; its writer has no `path` when no launch is in it. Raises OSError."""
     run = run_record(["stepscope", "import-aoti", name], 0, "")
     capture = Capture(LogWriter(folder, None), run, PrintedLog(run.monotonic_ns, lambda kernel: True, times))
     for piece in pieces:

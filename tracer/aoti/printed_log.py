@@ -6,13 +6,14 @@ import math
 import os
 import platform
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from tracer._version import __version__
 from tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
 from tracer.aoti.printed_launches import Launch, ModelRun
 from tracer.aoti.printer_output import PrintedTensor
+from tracer.aoti.profiler_times import Durations
 from tracer.aoti.saved_files import Kept
 from tracer.records import (
     FORMAT_VERSION,
@@ -52,9 +53,11 @@ def run_record(argv: Sequence[str], pid: int, level: str, rank: int | None = Non
 class PrintedLog:
     """Turns runs into records, in the order in which they come."""
 
-    def __init__(self, base_ns: int, wants: Callable[[str], bool], times: dict[str, list[int]] | None = None) -> None:
-        self._base_ns, self._wants = base_ns, wants
-        self._times = {kernel: iter(durations) for kernel, durations in (times or {}).items()}
+    def __init__(self, base_ns: int, wants: Callable[[str], bool], times: Durations | None = None) -> None:
+        """`times`: of the launches, from a profiler."""
+        self._base_ns, self._wants, self._times = base_ns, wants, times
+        self._of_kernel: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        """Call and position of its launches, where times are to be found for them."""
         self._graphs: dict[tuple[tuple[str, tuple[str, ...]], ...], Graph] = {}
         self._last: tuple[tuple[str, tuple[str, ...]], ...] = ()
         self._layouts: dict[tuple[object, ...], int] = {}
@@ -85,22 +88,35 @@ class PrintedLog:
         yield from self._values(known, call, run)
         yield from self._saved(call, run)
 
-    def end(self) -> Iterator[Skipped]:
-        """What the text cannot tell."""
+    def end(self) -> Iterator[Record]:
+        """Times from a profiler, and what the text cannot tell."""
+        yield from self._profiled()
         yield Skipped("arguments of launches", f"{PRINTER} leaves out weights, views and what a fallback returns")
         if len(self._lanes) > 1:
             why = "several threads printed at once: a launch may be told to the run of another thread"
             yield Skipped("which run a launch belongs to", why)
         if self._position:
             yield Skipped("times of launches", "the text has none; their starts are positions in it")
+        else:
+            yield Skipped("times of launches", "they are when the printed lines before and after each were read")
         for (what, why), count in self.skipped.items():
             yield Skipped(what, f"{why} ({count:,} times)" if count > 1 else why)
 
+    def _profiled(self) -> Iterator[Record]:
+        """Kernels of which the profile and the text have equally many launches."""
+        for kernel, places in self._of_kernel.items():
+            times = (self._times or {}).get(kernel, ())
+            if len(times) == len(places):
+                calls, positions = zip(*places, strict=True)
+                yield DeviceTimes(list(calls), list(positions), list(times), "profiler")
+            else:
+                why = f"the profile has {len(times):,} of them, the text {len(places):,}"
+                yield Skipped(f"durations of the launches of {kernel}", why)
+
     def _launches(self, known: Graph, call: int, run: ModelRun) -> Iterator[Record]:
         starts, ends = zip(*[self._interval(launch) for launch in run.launches], strict=True)
-        timed = ends[0] != UNKNOWN_END and run.launches[0].begin_ns is not None
-        start_ns = starts[0]
-        end_ns = max((*starts, *(end for end in ends if end > 0)))
+        start_ns, end_ns = starts[0], max((*starts, *ends))
+        timed = run.launches[0].begin_ns is not None and end_ns > start_ns
         returned = all(launch.returned for launch in run.launches)
         state = "printed" if not timed else "ok" if returned else "raised"
         columns = Calls(
@@ -110,17 +126,19 @@ class PrintedLog:
         if timed and returned:
             yield Steps([call], ["inference"], ["call"], [start_ns], [end_ns])
         yield Launches(columns, list(range(len(starts))), list(starts), list(ends))
-        durations = [(n, next(self._times.get(launch.kernel, iter(())), None)) for n, launch in enumerate(run.launches)]
-        found = [(n, duration) for n, duration in durations if duration is not None]
-        if found:
-            yield DeviceTimes([call] * len(found), [n for n, _ in found], [d for _, d in found], "profiler")
+        if self._times is not None:
+            for position, launch in enumerate(run.launches):
+                self._of_kernel[launch.kernel].append((call, position))
 
     def _interval(self, launch: Launch) -> tuple[int, int]:
         """When its lines were read; without times where it stands in the text."""
         if launch.begin_ns is None:
             self._position += 1
             return self._base_ns + self._position, UNKNOWN_END if launch.returned else NOT_RETURNED
-        return launch.begin_ns, NOT_RETURNED if launch.end_ns is None else max(launch.end_ns, launch.begin_ns)
+        if not launch.returned:
+            return launch.begin_ns, NOT_RETURNED
+        is_known = launch.end_ns is not None and launch.end_ns > launch.begin_ns  # else both were read at once
+        return launch.begin_ns, launch.end_ns if is_known and launch.end_ns else UNKNOWN_END
 
     def _tensors(self, known: Graph, call: int, run: ModelRun) -> Iterator[Tensors]:
         for number, launch in enumerate(run.launches):

@@ -1,0 +1,97 @@
+"""What a command prints while it runs -> a log beside those that it writes itself."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+
+from tracer.aoti.capture import Capture
+from tracer.aoti.printed_log import PrintedLog, run_record
+from tracer.aoti.saved_files import SavedFiles
+from tracer.config import TraceConfig
+from tracer.log_writer import LogWriter
+from tracer.runtime.save import tensors_folder
+from tracer.watching import Ending
+
+LEVELS = {"launches": "3", "values": "2", "save": "1"}
+"""Our names -> those of PyTorch's debug printer."""
+_PRINTER = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
+_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
+_WILD = set("*?[")
+_DEATHS_OF_SHELLS = 128
+
+
+def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
+    """What turns the printer on in all that is compiled meanwhile. Its filter knows whole names only."""
+    found = {_PRINTER: LEVELS[level], **_line_buffered()}
+    if level == "values" and kernels and not any(_WILD & set(glob) for glob in kernels):
+        found[_FILTER] = ",".join(kernels)
+    return found
+
+
+def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
+    """What becomes of `--kernels`, where that is not plain."""
+    if not kernels:
+        return None
+    if level == "launches":
+        return "--kernels narrows values and saved tensors; --aoti launches prints the name of every kernel."
+    if environment(level, kernels).get(_FILTER):
+        return None
+    return (
+        "PyTorch's printer cannot narrow by wildcards, nor what it saves: it prints or saves for every kernel, and what"
+        " --kernels matches is recorded."
+    )
+
+
+def _line_buffered() -> dict[str, str]:
+    """C programs hold back up to 4 KiB of what they print into a pipe, and lose it when they crash."""
+    if os.isatty(1) or shutil.which("stdbuf") is None:
+        return {}
+    shown = subprocess.run(["stdbuf", "-oL", "env", "-0"], capture_output=True, check=False, text=True).stdout
+    pairs = (line.partition("=") for line in shown.split("\0"))
+    return {name: value for name, _, value in pairs if name in ("LD_PRELOAD", "_STDBUF_O")}
+
+
+class LiveCapture:
+    """Takes what a command prints; another thread reads it, so that the command never waits for that."""
+
+    def __init__(self, config: TraceConfig, level: str, argv: Sequence[str]) -> None:
+        self.launches = 0
+        self._config, self._level, self._argv = config, level, argv
+        self._pieces: queue.SimpleQueue[tuple[bytes, int] | None] = queue.SimpleQueue()
+        self._capture: Capture | None = None
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def began(self, pid: int) -> None:
+        """The command runs as process `pid`."""
+        rank = os.environ.get("RANK", "")
+        number = int(rank) if rank.isdecimal() else None
+        writer = LogWriter(self._config.directory, number, pid)
+        run = run_record(self._argv, pid, self._level, number)
+        files = None
+        if self._level == "save":
+            files = SavedFiles(tensors_folder(writer.target), self._config.save_quota_bytes)
+        log = PrintedLog(run.monotonic_ns, self._config.wants_kernel)
+        self._capture = Capture(writer, run, log, files)
+        self._thread.start()
+
+    def take(self, data: bytes) -> None:
+        self._pieces.put((data, time.perf_counter_ns()))
+
+    def finish(self, ending: Ending) -> None:
+        """The command has ended and nothing more comes."""
+        self._pieces.put(None)
+        self._thread.join()
+        if self._capture is not None:
+            self._capture.end(is_clean=0 <= ending.code <= _DEATHS_OF_SHELLS and not ending.timed_out)
+            self.launches = self._capture.log.launches
+
+    def _read(self) -> None:
+        assert self._capture is not None
+        while (piece := self._pieces.get()) is not None:
+            self._capture.feed(*piece)

@@ -1,0 +1,47 @@
+"""Durations of kernels in a trace of PyTorch's profiler: a package compiled with `enable_kernel_profile` names them."""
+
+from __future__ import annotations
+
+import gzip
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+Durations = Mapping[str, Sequence[int]]
+"""By kernel, in the order in which its launches ran, in ns."""
+_CATEGORIES = ("cpu_op", "kernel")
+"""What ran on the CPU, by the name that the package gives it; what ran on a device, by the kernel's own."""
+
+
+def durations(profile: Path) -> Durations:
+    """Of what ran; on a device where the profile has times of both.
+
+    Raises OSError, and ValueError with one sentence for a file that is no such trace.
+    """
+    data = profile.read_bytes()
+    try:
+        trace = orjson.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{profile}: no trace of PyTorch's profiler: {error}") from None
+    events = trace.get("traceEvents") if isinstance(trace, dict) else trace
+    if not isinstance(events, list):
+        raise ValueError(f"{profile}: no trace of PyTorch's profiler: it has no traceEvents")
+    found: dict[str, defaultdict[str, list[tuple[float, int]]]] = {name: defaultdict(list) for name in _CATEGORIES}
+    for event in events:
+        if (one := _complete(event)) is not None:
+            found[event["cat"]][event["name"]].append(one)
+    merged = {**found["cpu_op"], **found["kernel"]}
+    return {name: [duration for _, duration in sorted(times)] for name, times in merged.items()}
+
+
+def _complete(event: Any) -> tuple[float, int] | None:
+    """When it began and how long it took (ns)."""
+    if not isinstance(event, dict) or event.get("ph") != "X" or event.get("cat") not in _CATEGORIES:
+        return None
+    start, duration = event.get("ts"), event.get("dur")
+    if not isinstance(start, (int, float)) or not isinstance(duration, (int, float)) or duration < 0:
+        return None
+    return (start, round(duration * 1000)) if isinstance(event.get("name"), str) else None
