@@ -23,7 +23,7 @@ from tracer.config import TraceConfig
 from tracer.inductor import compat, provenance, structured_log
 from tracer.inductor.plain_graphs import PlainGraphs
 from tracer.inductor.wrapper_hook import WrapperHook
-from tracer.launch_ring import LaunchRing
+from tracer.launch_ring import LaunchRing, is_blocking
 from tracer.process import cost_of_a_launch, uncaught_exception
 from tracer.records import (
     CACHED_ESTIMATE,
@@ -223,7 +223,8 @@ class Recorder:
             if call.readings:
                 self._values.add(call)
                 self._stats_ns = (self._stats_ns or 0) + call.stats_ns
-            if call.end_ns - self._flushed_ns > FLUSH_NS or self._unwritten.is_much:
+            due = call.end_ns - self._flushed_ns > FLUSH_NS or self._unwritten.is_much
+            if due or (call.readings and is_blocking()):  # one who looks for a crash: the last values count, not time
                 self.flush()
             self._hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
 
