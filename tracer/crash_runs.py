@@ -188,7 +188,7 @@ class CrashRuns:
 
 def _asked(run: CrashRun) -> str:
     flags = [f"{name}={value}" for name, value in run.environment.items()]
-    kernels = [f"of {', '.join(run.kernels)}"] if run.kernels else []
+    kernels = [f"({', '.join(run.kernels)})"] if run.kernels else []
     return ", ".join([" ".join([run.purpose, *kernels]), *flags])
 
 

@@ -120,11 +120,15 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
 def _around(evidence: Mapping[str, Any]) -> list[str]:
     """What ran before and beside the launch at which a process died."""
     parts = [
-        (name.replace("_", " "), ", ".join(f"launch {row['launch']} ({row['kernel']})" for row in evidence[name][:4]))
+        (f"{name.replace('_', ' ')} (step/launch)", ", ".join(map(_place, evidence[name][:4])))
         for name in ("in_flight", "last_finished", "other_threads", "ran_before")
         if evidence.get(name)
     ]
     return [f"{name}: {text}" for name, text in parts]
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['step']}/{row['launch_in_step']} {row['kernel']}"
 
 
 def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:

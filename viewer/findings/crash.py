@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from viewer.findings import suspects
-from viewer.findings.deaths import Death, deaths
+from viewer.findings.deaths import Death, deaths, same
 from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from viewer.findings.suspects import Suspect
 from viewer.findings.value_text import source_line
@@ -28,12 +28,7 @@ MOST_IN_FLIGHT = 24
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per process that died; one for all runs of --crash that died of the same."""
     died = [death for death in deaths(evidence.trace, evidence.runs) if death.kind != "exception"]
-    return [_finding(evidence.trace, group) for group in grouped(died, _same)]
-
-
-def _same(death: Death) -> object:
-    run = death.end.run if death.end else None
-    return (death.symptom, death.run.rank) if run is not None and death.symptom is not None else death.run.log
+    return [_finding(evidence.trace, group) for group in grouped(died, same)]
 
 
 def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
@@ -59,9 +54,9 @@ def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
 
 
 def _knows(death: Death, known: Suspect | None) -> tuple[int, ...]:
-    """The run that names a launch, exactly, with what its arguments held; of several the first."""
-    values = sum(one.values is not None and one.values_step is None for one in known.arguments) if known else 0
-    return known is not None, -max(len(death.on_device), 1), values, -death.run.log
+    """The run that names a launch, exactly, with what its arguments held then or earlier; of several the first."""
+    held = [one.values_step is None for one in known.arguments if one.values is not None] if known else []
+    return known is not None, -max(len(death.on_device), 1), sum(held), len(held), -death.run.log
 
 
 def _severity(death: Death) -> Severity:
@@ -133,7 +128,8 @@ def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, An
         "in_flight_count": len(death.on_device) or None,
         "other_threads": [_ring_facts(row) for row in death.threads if row.launch != at.launch and not row.returned],
         "ran_before": [
-            {"launch": row.launch, "step": row.step, "kernel": row.kernel, "returned": row.returned} for row in before
+            {"launch": row.launch, "step": row.step, "launch_in_step": row.ordinal, "kernel": row.kernel}
+            for row in before
         ],
         "arguments": suspects.argument_facts(known) if known else [],
         "index_ranges": suspects.reach_facts(known) if known else [],

@@ -76,12 +76,36 @@ def deaths(trace: Trace, runs: Sequence[RunRow]) -> list[Death]:
     found = []
     for run in runs:
         end, error = own_end(run, how), errors.get(run.log)
+        if end is not None and end.signal_name is None and _never_recorded(run):
+            found += _before_recording(trace, run, end)
+            continue
         device_error = devices.get(run.log) or (error.device_error if error else None)
         if run.log in lost or (run.complete and (device_error or error or _ended_late(end))):
             death = _death(trace, run, end, error, device_error, run.log in lost)
             if death is not None:
                 found.append(death)
     return found
+
+
+def same(death: Death) -> object:
+    """Equal for runs of --crash that died of the same; each other death stands alone."""
+    run = death.end.run if death.end else None
+    return (death.symptom, death.run.rank) if run is not None and death.symptom is not None else death.run.log
+
+
+def _never_recorded(run: RunRow) -> bool:
+    """Who waited for the process wrote its log, with no more than how it ended."""
+    return run.level is not None and run.torch is None
+
+
+def _before_recording(trace: Trace, run: RunRow, end: ProcessEndRow) -> list[Death]:
+    """It ended by an exception, as standard error tells, or because it wanted to."""
+    told = ends.raised(end.error_tail) if end.exit_code and end.error_tail else None
+    error = ExceptionRow(run.log, None, *told, []) if told else None
+    if error is None or error.type in _ASKED_FOR:
+        return []
+    kind: Kind = "device" if error.device_error else "exception"
+    return [Death(kind, run, end, error, error.device_error, last_seen(trace, run.log), [])]
 
 
 def _ended_late(end: ProcessEndRow | None) -> bool:

@@ -4,15 +4,16 @@ from a device. Ctrl-C and `sys.exit` are no such exceptions."""
 from __future__ import annotations
 
 from viewer.findings.crash import page_of
-from viewer.findings.deaths import Death, deaths
-from viewer.findings.evidence import Evidence, Timed, rule_of
+from viewer.findings.deaths import Death, deaths, same
+from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from viewer.queries.rows import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per process."""
-    died = deaths(evidence.trace, evidence.runs)
-    return [(death.at.time_unix_ns or 0, _finding(death)) for death in died if death.kind == "exception"]
+    """One finding per process; one for all runs of --crash that ended by the same."""
+    died = [death for death in deaths(evidence.trace, evidence.runs) if death.kind == "exception"]
+    firsts = [group[0] for group in grouped(died, same)]
+    return [(death.at.time_unix_ns or 0, _finding(death)) for death in firsts]
 
 
 def _finding(death: Death) -> Finding:

@@ -24,6 +24,8 @@ class Producer:
     """The launch that wrote an argument last."""
 
     launch: int
+    ordinal: int | None
+    """Position in the step, from 1."""
     kernel: str | None
 
 
@@ -96,7 +98,10 @@ def _arguments(
 
 def _producer(trace: Trace, detail: LaunchDetail, row: ArgumentRow) -> Producer | None:
     launch = detail.written_by.get(row.argument)
-    return Producer(launch, last_seen(trace, detail.log, launch).kernel) if launch is not None else None
+    if launch is None:
+        return None
+    seen = last_seen(trace, detail.log, launch)
+    return Producer(launch, seen.ordinal, seen.kernel)
 
 
 def _reaches(trace: Trace, detail: LaunchDetail) -> list[Reach]:
@@ -135,9 +140,9 @@ def _sentence(one: SuspectArgument, written: bool) -> str:
 def _origin(one: SuspectArgument) -> str:
     if one.row.held == "uninitialised":
         return "nobody wrote it"
-    by = f"written by launch {one.producer.launch} ({one.producer.kernel})" if one.producer else ""
-    step = f" (in step {one.values_step})" if one.values_step is not None else ""
-    held = f"{one.values}{step}" if one.values else ""
+    by = f"written by launch {one.producer.ordinal} ({one.producer.kernel})" if one.producer else ""
+    step = f"in step {one.values_step} " if one.values_step is not None else ""
+    held = f"{step}{one.values}" if one.values else ""
     return ": ".join(part for part in (by, held) if part)
 
 
@@ -169,6 +174,7 @@ def argument_facts(found: Suspect) -> list[dict[str, Any]]:
             "argument": one.row.name, "role": one.row.role, "buffer": one.row.buffer, "parameter": one.row.parameter,
             **({} if one.tensor is None else _tensor_facts(one.tensor)), "needs_bytes": one.needs_bytes,
             "written_by": one.producer.launch if one.producer else None,
+            "written_by_launch_in_step": one.producer.ordinal if one.producer else None,
             "written_by_kernel": one.producer.kernel if one.producer else None,
             "values": one.values, "values_step": one.values_step,
         }

@@ -162,16 +162,15 @@ def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None
         return end.signal_name
     if error is not None:
         return one_symptom(error.type, error.text)
-    if end is not None and end.exit_code and end.error_tail:
-        return raised(end.error_tail)
-    return None
+    told = raised(end.error_tail) if end is not None and end.exit_code and end.error_tail else None
+    return one_symptom(*told) if told else None
 
 
-def raised(errors: str) -> str | None:
-    """The exception of the last traceback in what was written to standard error; None: there is none."""
+def raised(errors: str) -> tuple[str, str] | None:
+    """Type and text of the exception of the last traceback on standard error; None: there is none."""
     tracebacks = list(_TRACEBACK.finditer(_ESCAPES.sub("", errors.replace("\r\n", "\n"))))
     found = _RAISED.match(tracebacks[-1][1]) if tracebacks else None
-    return one_symptom(found[1], found[2] or "") if found else None
+    return (found[1], found[2] or "") if found else None
 
 
 def one_symptom(kind: str, text: str) -> str:

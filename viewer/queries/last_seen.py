@@ -12,14 +12,15 @@ _COUNTS = """
            (SELECT count(*) FROM launches WHERE log = $1)
 """
 _LAUNCH = """
-    SELECT l.step, l.launch, l.duration_ns IS NOT NULL, s.kernel, s.graph, l.site,
+    SELECT l.step, l.launch, l.returned, s.kernel, s.graph, l.site,
            1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step)
     FROM launches l LEFT JOIN sites s ON s.site = l.site
     WHERE l.log = $1 AND ($2 IS NULL OR l.launch = $2)
-    ORDER BY l.step DESC, l.duration_ns IS NULL DESC, l.launch DESC LIMIT 1
+    ORDER BY l.step DESC, l.returned, l.launch DESC LIMIT 1
 """
 _BEFORE = """
-    SELECT l.launch, l.step, s.kernel, l.duration_ns IS NOT NULL
+    SELECT l.launch, l.step, s.kernel, l.returned,
+           1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step)
     FROM launches l LEFT JOIN sites s ON s.site = l.site
     WHERE l.log = $1 AND l.launch < $2 AND l.thread = (SELECT thread FROM launches WHERE launch = $2)
     ORDER BY l.launch DESC LIMIT $3
@@ -50,6 +51,8 @@ class Before:
     step: int
     kernel: str | None
     returned: bool
+    ordinal: int
+    """Position in its step, from 1."""
 
 
 def last_seen(trace: Trace, log: int, launch: int | None = None) -> LastSeen:
