@@ -29,7 +29,8 @@ const WORDS = { finite: "finite", zero: "zero", negative_infinity: "−inf", pos
 
 function words(row, without) {
   return segments(row).filter(({ name }) => name !== without).flatMap(({ name, count }) => {
-    if (name !== "extreme") return [`${WORDS[name]} ${thousands(count)}`];
+    const least = row.at_least && name !== "finite" ? "≥ " : "";
+    if (name !== "extreme") return row.at_least && name === "finite" ? [] : [`${WORDS[name]} ${least}${thousands(count)}`];
     const kinds = [["near overflow", row.near_overflow], ["subnormal", row.subnormal]];
     return kinds.filter(([, count]) => count).map(([word, count]) => `${word} ${thousands(count)}`);
   });

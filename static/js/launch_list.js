@@ -20,12 +20,12 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
     go(Number(row.dataset.launch));
   });
 
-  const rowOf = ({ launch, start, end, returned, kind, kernel, count, health }, digits) =>
+  const rowOf = ({ launch, start, end, returned, timed, kind, kernel, count, health }, digits) =>
     h(
       "tr",
       { "data-launch": launch, class: launch === selected ? "chosen" : null },
       h("td", { class: "num" }, formatTick(Math.max(0, start), digits)),
-      h("td", { class: "num" }, hostTime(returned, end - start, count)),
+      h("td", { class: "num" }, hostTime(returned, timed, end - start, count)),
       h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),
       withHealth && h("td", {}, healthBadge(health)),
       h(
@@ -51,7 +51,8 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
   };
 }
 
-function hostTime(returned, duration, count) {
+function hostTime(returned, timed, duration, count) {
+  if (returned && !timed) return known(null, "not recorded");
   if (!returned) return h("span", { class: "critical-text" }, "✖ no return");
   return count === 1 ? formatNs(duration) : known(null, "several launches, too short to show one by one: zoom in");
 }

@@ -59,7 +59,7 @@ function facts(row, { root }) {
   const { site, graph } = row;
   const label = [graph.compile_id, graph.phase].filter(Boolean).join(" ") || `graph ${graph.graph}`;
   const entries = [
-    ["host time", row.duration_ns === null ? h("span", { class: "critical-text" }, "✖ did not return") : formatNs(row.duration_ns), row.duration_ns === null ? null : `${formatCount(row.duration_ns)} ns`],
+    ["host time", row.duration_ns === null ? row.returned ? known(null, "not recorded") : h("span", { class: "critical-text" }, "✖ did not return") : formatNs(row.duration_ns), row.duration_ns === null ? null : `${formatCount(row.duration_ns)} ns`],
     ["device time", known(row.device_duration_ns, "not measured", formatNs)],
     ["at", formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
     ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],

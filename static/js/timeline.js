@@ -255,7 +255,8 @@ function hasLaunches({ kind }) {
   return kind === "launches" || kind === "health";
 }
 
-function launchLines({ kernel, kind, start, end, returned, count }) {
+function launchLines({ kernel, kind, start, end, returned, timed, count }) {
+  if (returned && !timed) return [kernel, `${kind} · time not recorded`];
   const time = returned ? formatNs(end - start) : "did not return";
   const at = `at ${formatNs(start)}`;
   if (count > 1) return [`${plural(count, "launch")} in ${time}`, at, `the longest: ${kernel}; zoom in for the others`];
@@ -263,7 +264,7 @@ function launchLines({ kernel, kind, start, end, returned, count }) {
 }
 
 function spanLines({ item, start, end }) {
-  const lines = [item.graph_label ?? item.name, `${formatNs(end - start)} · at ${formatNs(start)}`];
+  const lines = [item.graph_label ?? item.name, item.duration_ns === null ? "time not recorded" : `${formatNs(end - start)} · at ${formatNs(start)}`];
   if (item.launches !== undefined) lines.push(`${item.function} · ${plural(item.launches, "launch")} · ${item.state}`);
   else if (item.compile_id) lines.push(`compile ${item.compile_id}`);
   return lines;

@@ -49,9 +49,10 @@ export function prepare(timeline) {
     const duration = columns.duration_ns[index];
     const site = columns.site[index];
     const { kernel, kind } = timeline.sites[site];
-    const returned = duration >= 0;
+    const [returned, timed] = [duration !== -1, duration >= 0];
     rows.get(columns.thread[index])?.push({
-      launch, site, kernel, kind, start, returned, count: columns.count[index], end: returned ? start + duration : end,
+      launch, site, kernel, kind, start, returned, timed, count: columns.count[index],
+      end: timed ? start + duration : returned ? start + 1 : end,
       health: HEALTH[columns.health?.[index]] ?? "not_recorded",
     });
   });

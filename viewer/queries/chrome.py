@@ -43,16 +43,19 @@ _SPANS = """
     SELECT thread, name, compile_id, start_unix_ns, duration_ns FROM spans WHERE log = $1
     ORDER BY thread, start_unix_ns, depth, duration_ns DESC, name, compile_id
 """
-# All launches of a replayed CUDA graph carry the times of the whole replay: on a host thread its call says them once.
+# What has no times is left out. All launches of a replayed CUDA graph carry the times of the whole replay: on a host
+# thread its call says them once.
 _HOST = """
     SELECT * EXCLUDE (depth) FROM (
         SELECT c.thread, c.start_ns, nullif(greatest(c.duration_ns, -1), -1) AS duration_ns, c.call, NULL AS launch,
                NULL AS site, c.step, c.graph, g.compile_id, g.phase, c.function, c.state, c.launches, c.depth
         FROM calls c LEFT JOIN graphs g ON g.graph = c.graph WHERE c.log = $1
+          AND c.state <> 'printed'
         UNION ALL
         SELECT l.thread, l.start_ns, l.duration_ns, l.call, l.launch, l.site, l.step, c.graph, NULL, NULL, NULL,
                c.state, NULL, c.depth
         FROM launches l JOIN calls c ON c.call = l.call WHERE l.log = $1 AND c.state <> 'replayed'
+          AND (l.duration_ns IS NOT NULL OR NOT l.returned)
     ) ORDER BY thread, start_ns, duration_ns DESC NULLS LAST, depth, launch NULLS FIRST, call
 """
 _DEVICE = """

@@ -51,7 +51,7 @@ _SIZES = """
 _LAUNCHES = f"""
     SELECT l.launch, l.log, l.step, l.site, c.graph, l.start_ns, l.duration_ns, l.device_duration_ns,
            coalesce((SELECT min({HEALTH_INDEX}) FROM value_rows v WHERE v.launch = l.launch AND v.moment = 'after'),
-                    {NOT_RECORDED})
+                    {NOT_RECORDED}), l.returned
     FROM (SELECT * FROM launches WHERE list_contains($1, site) ORDER BY launch LIMIT $2) l
     LEFT JOIN calls c ON c.call = l.call ORDER BY l.launch
 """
@@ -73,7 +73,7 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
     labels = {graph.graph: graph_label(graph.graph, graph.compile_id, graph.phase) for graph in list_graphs(trace)}
     part = _code(trace, sites)
     launches = [
-        KernelLaunch(*[*found[:4], labels.get(found[4], ""), *found[5:8], HEALTH[found[8]]])
+        KernelLaunch(*[*found[:4], labels.get(found[4], ""), *found[5:8], HEALTH[found[8]], found[9]])
         for found in sql.rows(trace, _LAUNCHES, [ids, limit])
     ]
     return KernelDetail(

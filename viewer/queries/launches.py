@@ -15,7 +15,7 @@ from viewer.store.open import Trace
 
 _LAUNCH = """
     SELECT l.launch, l.log, g.rank, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns,
-           l.device_duration_ns, first.launch, first.launches, s.start_ns
+           l.device_duration_ns, first.launch, first.launches, s.start_ns, l.returned
     FROM launches l JOIN calls c ON c.call = l.call JOIN logs g ON g.log = l.log
     JOIN (SELECT min(launch) AS launch, count(*) AS launches FROM launches
           WHERE log = (SELECT log FROM launches WHERE launch = $1)
@@ -29,9 +29,10 @@ _SAME_STORAGE = ("reuse", "alias")
 
 def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     """One launch; None when there is none of that id."""
-    row = sql.row(trace, _LAUNCH, [launch])
-    if row is None:
+    found = sql.row(trace, _LAUNCH, [launch])
+    if found is None:
         return None
+    *row, returned = found
     (_, log, rank, step, thread, call, graph_id, site_id, start_ns, duration_ns, device_ns, first, of, step_ns) = row
     graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
     assert graph is not None
@@ -51,6 +52,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         site=site,
         start_ns=start_ns,
         step_offset_ns=start_ns - step_ns,
+        returned=returned,
         duration_ns=duration_ns,
         device_duration_ns=device_ns,
         previous=launch - 1 if launch > first else None,

@@ -175,7 +175,7 @@ class LaunchColumns:
     start_ns: list[int]
     """Relative to the window's `start_ns`."""
     duration_ns: list[int]
-    """-1: the launch did not return."""
+    """-1: the launch did not return; -2: it did, and nobody knows when."""
     count: list[int]
     health: list[int] = field(default_factory=list)
     """Index into `HEALTH` of the worst output, -1: no values; empty when the run recorded none."""
@@ -214,6 +214,7 @@ class LaunchDetail:
     site: SiteRow
     start_ns: int
     step_offset_ns: int
+    returned: bool
     duration_ns: int | None
     device_duration_ns: int | None
     previous: int | None

@@ -139,6 +139,7 @@ class KernelLaunch:
     duration_ns: int | None
     device_duration_ns: int | None
     health: Health
+    returned: bool
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ _LAUNCHES = f"""
         SELECT v.launch, min({HEALTH_INDEX}) AS worst FROM value_rows v
         WHERE v.log = $log AND v.step = $step AND v.moment = 'after' GROUP BY v.launch
     ), shown AS (
-        SELECT l.launch, l.thread, h.worst, l.start_ns - $start AS since_ns, coalesce(l.duration_ns, -1) AS duration_ns,
+        SELECT l.launch, l.thread, h.worst, l.start_ns - $start AS since_ns,
+               coalesce(l.duration_ns, CASE WHEN l.returned THEN -2 ELSE -1 END) AS duration_ns,
                CASE WHEN list_contains($crowded, l.thread) AND l.duration_ns < $pixel
                     THEN (l.start_ns - $start) // $pixel ELSE -1 - l.launch END AS bin
         FROM launches l LEFT JOIN health h ON h.launch = l.launch WHERE {_WINDOW}
@@ -38,7 +39,7 @@ _CALLS = """
     SELECT c.call, c.graph, g.compile_id, g.phase, c.function, c.parent, c.depth, c.thread, c.start_ns, c.duration_ns,
            c.launches, c.state
     FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
-    WHERE c.log = $log AND c.step = $step AND c.start_ns <= $stop AND c.start_ns + c.duration_ns >= $start
+    WHERE c.log = $log AND c.step = $step AND c.start_ns <= $stop AND c.start_ns + coalesce(c.duration_ns, 0) >= $start
     ORDER BY c.duration_ns DESC LIMIT $most
 """
 _SPANS = """

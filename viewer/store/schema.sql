@@ -125,7 +125,7 @@ CREATE TABLE calls (
 CREATE TABLE launches (
     launch BIGINT, log BIGINT, call BIGINT, site BIGINT, step BIGINT, thread BIGINT,
     start_ns BIGINT, duration_ns BIGINT,      -- host time; duration NULL: not known
-    returned BOOLEAN,                -- NULL: when its duration is known
+    returned BOOLEAN,
     device_duration_ns BIGINT        -- NULL: not measured
 );
 -- What the launch ring beside a log says: where a process stood when it was read, or when it died. The launches that
