@@ -6,7 +6,7 @@ NODE := $(shell command -v node 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench bench-gpu bench-memory bench-units clean compiler browser
+.PHONY: help demo test check bench bench-gpu bench-ingest bench-memory bench-units clean compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ bench: .venv/.installed-test compiler ## measure what recording costs and how fa
 bench-memory: .venv/.installed-test ## how fast ten million births and deaths are queried and shown (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_memory
 	$(BIN)/python -m tests.benchmarks.bench_memory_pages 1000 5000
+
+bench-ingest: .venv/.installed-test ## logs of 100 MB and 1 GB read by stepscope and by tlparse, and all pages of them (minutes)
+	$(BIN)/python -m tests.benchmarks.bench_ingest
 
 bench-units: .venv/.installed-test ## a STORE of 64 ranks with 1 and 2 workers, processes and dask (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_units
