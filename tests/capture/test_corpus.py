@@ -75,6 +75,14 @@ def test_nothing_was_skipped_and_nothing_failed(corpus: Corpus, name: str, tempe
 
 
 @temperatures
+@pytest.mark.parametrize("name", SEEN)
+def test_every_storage_lived_as_expected(corpus: Corpus, name: str, temperature: str) -> None:
+    trace = corpus.recorded(temperature)[name].trace
+    assert trace.of("lifetimes")
+    assert trace.of("lifetime_mismatch") == []
+
+
+@temperatures
 @pytest.mark.parametrize("name", NAMES)
 def test_original_code_runs_after_detach(corpus: Corpus, name: str, temperature: str) -> None:
     facts = corpus.recorded(temperature)[name].facts

@@ -307,6 +307,26 @@ def test_what_makes_a_gap(opened: Open) -> None:
     assert gap.buffers[0].why == "the schedule does not know it"
 
 
+def test_an_input_that_its_caller_still_holds_explains_a_gap(opened: Open) -> None:
+    program = Program().allocate("buf0").launch("a", ["relu"], ["buf0"]).free("relu")
+    program.allocate("buf1").launch("b", ["buf0"], ["buf1"])
+    buffers: list[Any] = [
+        ("relu", 64, 0, 0, "input"), ("buf0", 100, 0, -1, "output"), ("buf1", 50, 1, -1, "output"),
+    ]  # fmt: skip
+    storages: list[Any] = [
+        ("relu", "input", 64, 0, NEW), ("buf0", "allocated", 100, 0, NEW), ("buf1", "allocated", 50, 1, NEW),
+    ]  # fmt: skip
+    log = LogBuilder().record(run()).record(program.graph()).record(calls_of(0, program, 0, start_of(0)))
+    log.record(logs.schedule(0, buffers, {}, 2)).record(layout(0, 0, storages, []))
+    trace = opened(log.record(lifetimes([0], [0], [(0, 0, start_of(1))])))
+    (gap,) = estimate_gaps(trace)
+    assert (gap.estimated.peak_bytes, gap.measured.peak_bytes) == (164, 214)
+    assert [(b.name, b.measured_bytes, b.expected_bytes) for b in gap.buffers] == [("relu", 64, 0)]
+    assert gap.buffers[0].why == (
+        "by the schedule the graph has freed this input here; its caller, or autograd, still holds it"
+    )
+
+
 def test_a_storage_that_an_inner_call_made_counts_once(opened: Open) -> None:
     """A subgraph makes 64 and gives it back: for the outer call it is returned, made by a call behind it."""
     outer = Program().launch("true_graph_0", ["x"], ["buf0"], "subgraph")

@@ -33,6 +33,7 @@ torch.cuda._sleep                                           2.11, 2.13
 torch.utils._python_dispatch._disable_current_modes         2.11, 2.13
 torch._C.DisableTorchFunction                               2.11, 2.13
 _raw_saved_* of nodes of autograd, their data, unpack_hook  2.13 (without them nothing saved is found)
+torch.Tensor._use_count, torch._C._storage_Use_Count        2.13 (without them no input is expected to die)
 logger ``torch.__trace``, record fields `metadata`, `payload`  2.11, 2.13
 =========================================================  ============================================
 """

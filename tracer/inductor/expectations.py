@@ -36,9 +36,10 @@ def expected_lifetimes(
     `sites` are its launch sites with their scheduler nodes; `schedule` is that of the graph: where it names the
     buffers of a storage, its word is kept beside the wrapper's.
     """
+    freeable = _freeable(schedule)
     result = []
     for name, function in wrapper_functions(source.tree):
-        follower = _Follower(source)
+        follower = _Follower(source, freeable)
         follower.block(function.body)
         ends = (
             _scheduled_ends([sites[n] for n in follower.sites], schedule)
@@ -47,8 +48,15 @@ def expected_lifetimes(
         )
         storages = tuple(_expected(root, ends, len(follower.sites)) for root in follower.made if root.is_known)
         unscheduled = _unscheduled(follower, schedule) if schedule and ends and not follower.branches else Unscheduled()
-        result.append(Expectations(storages, unscheduled))
+        inputs = {root.name: root.dies for root in follower.given if root.is_known and root.dies is not None}
+        result.append(Expectations(storages, unscheduled, inputs))
     return result
+
+
+def _freeable(schedule: SchedulerMemory | None) -> list[str]:
+    """Inputs that the graph may free."""
+    buffers = schedule.buffers if schedule else None
+    return [name for name, role in zip(buffers.name, buffers.role, strict=True) if role == "input"] if buffers else []
 
 
 def _unscheduled(follower: _Follower, schedule: SchedulerMemory) -> Unscheduled:
@@ -100,9 +108,10 @@ def _scheduled_ends(sites: Sequence[LaunchSite], schedule: SchedulerMemory) -> d
 class _Follower:
     """Follows the names of one function."""
 
-    def __init__(self, source: WrapperSource) -> None:
+    def __init__(self, source: WrapperSource, inputs: Iterable[str]) -> None:
         self._events = source.events
-        self._roots: dict[str, _Root] = {}
+        self.given = [_Root(name, {name}, [name]) for name in inputs]
+        self._roots = {root.name: root for root in self.given}
         self._members: dict[str, dict[str, _Root]] = {}
         """Of the names that hold several tensors."""
         self.made: list[_Root] = []
@@ -127,7 +136,7 @@ class _Follower:
     def _branches(self) -> None:
         """After what runs never or often the text tells no positions."""
         self.branches = True
-        for root in self.made:
+        for root in (*self.made, *self.given):
             root.is_known &= not root.holds
         self._roots.clear()
         self._events = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tracer.records import LifetimeLayout, LifetimeMismatch, MismatchKind
@@ -52,11 +52,20 @@ class Expectations:
 
     storages: tuple[Expected, ...]
     allocations: Unscheduled
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    """Inputs that the function may free, and where its statements let go of them."""
 
 
-def compare(layout: LifetimeLayout, expectations: Expectations) -> list[Mismatch]:
-    """The storages of `layout` that did not live as expected; of those that nothing is expected of nothing is said."""
-    return [*_allocations(layout, expectations.allocations), *_deaths(layout, expectations.storages)]
+def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collection[str] = ()) -> list[Mismatch]:
+    """The storages of `layout` that did not live as expected; of those that nothing is expected of nothing is said.
+
+    `owned`: inputs whose memory nobody else held when the call began. The others are their caller's to free.
+    """
+    return [
+        *_allocations(layout, expectations.allocations),
+        *_deaths(layout, expectations.storages),
+        *_inputs(layout, {name: due for name, due in expectations.inputs.items() if name in owned}),
+    ]
 
 
 def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[Mismatch]:
@@ -77,6 +86,14 @@ def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[Mismat
         if layout.kind[storage] != "input" and layout.met_as[storage] is None and name in by_name
         for found in _death(layout, storage, by_name[name], deaths.get(storage))
     ]
+
+
+def _inputs(layout: LifetimeLayout, dies: Mapping[str, int]) -> Iterator[Mismatch]:
+    deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
+    for storage, name in enumerate(layout.name):
+        if layout.kind[storage] == "input" and name in dies:
+            expected = Expected(name, dies[name], is_scheduled=False, scheduled=None)
+            yield from _death(layout, storage, expected, deaths.get(storage))
 
 
 def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | None) -> Iterator[Mismatch]:

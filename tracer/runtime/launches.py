@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ref
 
 from tracer.launch_ring import Block, LaunchRing, Shape
 from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
@@ -85,7 +86,7 @@ class Call:
 
     __slots__ = (
         "block", "cells", "cost_ns", "device_times", "end_ns", "flag", "function", "graph", "layout", "life",
-        "look", "mark", "meet", "now", "number", "parent", "read", "read_at", "readings", "rows", "start_ns",
+        "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at", "readings", "rows", "start_ns",
         "state", "stats_ns", "step", "thread",
     )  # fmt: skip
 
@@ -109,6 +110,8 @@ class Call:
         self.meet: Callable[[Call, int, Sequence[Any]], None] | None = None
         """Looks at storages at a place of the wrapper; None: not in this call."""
         self.life: Life | None = None
+        self.owned: dict[str, ref[Any]] = {}
+        """Storages of inputs that nobody else holds, by their names; looked for in the first calls of a graph."""
         self.layout: int | None = None
         """Of its lifetimes, once it has ended."""
         self.block: Block | None = None
@@ -203,6 +206,7 @@ class GraphHooks:
         call.life, call.meet = lifetimes.life(call, place), self._meeter(lifetimes)
         if parent is not None and parent.life is not None:
             parent.life.child = call.life
+        call.life.asks_owner = self._calls <= FIRST_CALLS and self._layouts.frees_inputs(call.function)
         if self._is_capturing is not None:
             call.life.asks_allocator = self._calls == ASKING_CALL
             call.life.device = self._device
@@ -263,9 +267,15 @@ class GraphHooks:
         try:
             if self._sink.lifetimes is not None:
                 self._sink.lifetimes.meet(call, place, self._places[place], values)
+            if call.life is not None and call.life.asks_owner:
+                self.met_inputs(call, place, values)
         except Exception as error:
             self.lost(call, error)
         call.cost_ns += perf_counter_ns() - started
+
+    def met_inputs(self, call: Call, place: int, values: Sequence[Any]) -> None:
+        if self._places[place].kind == "input":
+            call.owned = self._layouts.owned(call.function, self._places[place], values)
 
     def lost(self, call: Call, error: Exception) -> None:
         """Its storages cannot be followed."""

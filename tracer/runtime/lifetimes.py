@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefs, ref
 
+from tracer.inductor.use_counts import only_one_holds
 from tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
 from tracer.runtime.expected import Expectations, compare, in_words, to_record
 from tracer.runtime.holders import find_holders, overlapped
@@ -68,7 +69,19 @@ class Storage:
 class Life:
     """The storages of one call."""
 
-    __slots__ = ("asks_allocator", "call", "child", "count", "device", "events", "known", "place", "rows", "step")
+    __slots__ = (
+        "asks_allocator",
+        "asks_owner",
+        "call",
+        "child",
+        "count",
+        "device",
+        "events",
+        "known",
+        "place",
+        "rows",
+        "step",
+    )
 
     def __init__(self, call: Call, place: tuple[object, ...] | None = None) -> None:
         self.call, self.step = call.number, call.step
@@ -83,6 +96,8 @@ class Life:
         """Whose allocator is asked; None: that of the current one."""
         self.asks_allocator = False
         """At every meeting, not at the begin and the end only."""
+        self.asks_owner = False
+        """Of inputs, whether somebody else holds them."""
         self.count = 0
         self.events: list[Event] = []
         self.known: dict[int, tuple[int, ref[Any]]] = {}
@@ -290,6 +305,18 @@ class Layouts:
         self._tracker: Tracker | None = None
         self._numbers: dict[tuple[int, bool, object], int] = {}
 
+    def frees_inputs(self, function: int) -> bool:
+        return function < len(self._expected) and bool(self._expected[function].inputs)
+
+    def owned(self, function: int, place: Place, values: Sequence[Any]) -> dict[str, ref[Any]]:
+        """Of the inputs `values` that the function may free those whose memory nobody else holds; call it at once."""
+        wanted = self._expected[function].inputs
+        return {
+            name: ref(value.untyped_storage())
+            for name, value in zip(place.names, values, strict=True)
+            if name in wanted and only_one_holds(value)
+        }
+
     def of(
         self, call: Call, tracker: Tracker, write: Callable[[LifetimeLayout | LifetimeMismatch], None]
     ) -> int | None:
@@ -328,7 +355,7 @@ class Layouts:
     def _compare(
         self, call: Call, layout: LifetimeLayout, tracker: Tracker, write: Callable[[LifetimeMismatch], None]
     ) -> None:
-        found = compare(layout, self._expected[call.function])
+        found = compare(layout, self._expected[call.function], call.owned)
         if found:
             self.problems[layout.layout] = in_words(found)
             told = frozenset((entry.kind, entry.buffer) for entry in found)
@@ -337,6 +364,7 @@ class Layouts:
             self._told.add(told)
             late = [entry.storage for entry in found if entry.actual is None]
             storages = tracker.alive({n for n in late if n is not None}, call)
+            storages |= {n: alive for n in late if n is not None and (alive := _owned(call, layout, n)) is not None}
             held = dict(zip(storages, find_holders(list(storages.values())), strict=True))
             write(
                 to_record(
@@ -346,6 +374,11 @@ class Layouts:
                     [held.get(-1 if entry.storage is None else entry.storage, []) for entry in found],
                 )
             )
+
+
+def _owned(call: Call, layout: LifetimeLayout, storage: int) -> Any:
+    reference = call.owned.get(layout.name[storage])
+    return reference() if reference is not None and layout.kind[storage] == "input" else None
 
 
 class _Builder:

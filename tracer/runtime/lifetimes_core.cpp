@@ -96,7 +96,7 @@ struct Life {
   PyObject_HEAD
   Number call, step, count;
   PyObject *place, *rows, *child, *device;
-  char asks_allocator;
+  char asks_allocator, asks_owner;
   Events* events;
   std::unordered_map<PyObject*, Number>* known;  // by the reference, which is owned: its number in this call
 };
@@ -468,6 +468,7 @@ PyMemberDef life_members[] = {
     {"child", T_OBJECT, offsetof(Life, child), 0, nullptr},
     {"device", T_OBJECT, offsetof(Life, device), 0, nullptr},
     {"asks_allocator", T_BOOL, offsetof(Life, asks_allocator), 0, nullptr},
+    {"asks_owner", T_BOOL, offsetof(Life, asks_owner), 0, nullptr},
     {},
 };
 
@@ -578,6 +579,10 @@ bool meet_values(Meet* meet, PyObject* call, PyObject* place, PyObject* values) 
   found[2] = entries;
   life->events->insert(life->events->end(), found.begin(), found.end());
   found.swap(kept);
+  if (life->asks_owner && (*meet->kinds)[at] == 'i') {
+    Ref told(PyObject_CallMethod(meet->hooks, "met_inputs", "OOO", call, place, values));
+    if (!told) return false;
+  }
   if (!life->asks_allocator) return true;
   Ref asked(PyObject_CallMethod(meet->hooks, "ask_allocator", "OO", call, life->device));
   return bool(asked);

@@ -37,7 +37,7 @@ def _read(frame: FrameType, words: dict[int, list[str]], ours: set[int]) -> None
     ours.add(id(frame))
     held = _held_by(frame)
     if str(frame.f_globals.get("__name__", "")).startswith("tracer."):
-        ours |= held.keys()
+        ours.update(held)
         return
     where = f"{frame.f_code.co_name}() at {PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"
     for identity, name in held.items():

@@ -2,6 +2,8 @@
 earlier, allocated though nothing expects it, or not at all; or a check in the code (`check_memory_step`) found that it
 did not live as the check was told. One finding per graph (or file of checks that belong to no graph), buffer and kind;
 buffers that the same holders keep and one line of the model made share one.
+An input that a graph may free counts where nobody else held it when a call began, in the first calls of the graph: what
+its caller or autograd holds is theirs to free.
 A storage that is freed early and that a later launch of the same call still reads is critical; every other one, and all
 that only a check found, is a warning."""
 

@@ -141,6 +141,8 @@ def _gap_buffer(
         why = "its storage is larger than the schedule's buffer"
     elif not everything.intersection(names):
         why = "the schedule does not know it"
+    elif row.kind in ("input", "parameter", "saved"):
+        why = "by the schedule the graph has freed this input here; its caller, or autograd, still holds it"
     elif reused:
         why = f"by the schedule it is free here; the wrapper keeps it for {', '.join(reused[:4])}"
     else:
