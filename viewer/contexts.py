@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from viewer.findings.launch_deaths import LaunchDeath
 from viewer.highlight import Line
 from viewer.queries.jump import Jump
 from viewer.queries.memory_checks import CheckMismatchRow
@@ -94,6 +95,8 @@ class LaunchPage:
     launch: LaunchDetail
     code_lines: list[tuple[int | None, Line]]
     """The generated code: the wrapper's line number and its coloured pieces; no number where lines are left out."""
+    death: LaunchDeath | None = None
+    """What it has to do with the death of its process."""
 
 
 @dataclass(frozen=True)

@@ -144,12 +144,13 @@ def launch_page(trace: Trace, request: Request) -> LaunchPage:
 
 
 def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
+    from viewer.findings.launch_deaths import launch_deaths
     from viewer.queries.launches import launch_detail
 
     detail = launch_detail(trace, launch)
     if detail is None:
         raise NotThere(f"This trace holds no launch {launch}.")
-    return LaunchPage(detail, code_lines(detail))
+    return LaunchPage(detail, code_lines(detail), launch_deaths(trace).get(launch))
 
 
 def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:

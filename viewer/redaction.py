@@ -11,7 +11,9 @@ from viewer.queries.rows import SourceLine
 
 T = TypeVar("T")
 
-_DROPPED: dict[str, Any] = {"argv": [], "config": {}, "payload": None, "code_lines": [], "stack": [], "text": ""}
+_DROPPED: dict[str, Any] = {
+    "argv": [], "config": {}, "payload": None, "code_lines": [], "stack": [], "text": "", "said": [],
+}  # fmt: skip
 _PLACES = {"file", "path"}
 """Whole texts that are one path: these may hold spaces."""
 _NAMES = {"page", "compile_id", "compile_ids", "graph_label"}

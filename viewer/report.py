@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from viewer import assets, contexts, pages, rendering, report_memory, report_values
 from viewer.addresses import Request
+from viewer.findings.launch_deaths import LaunchDeath, launch_deaths
 from viewer.highlight import Line, highlight
 from viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
 from viewer.redaction import redact as without_secrets
@@ -42,6 +43,7 @@ class Contents:
     """Launches of one call in order; calls that do the same share them."""
     calls: list[tuple[int, list[int]]] = field(default_factory=list)
     """Of every call which panels describe it, and its launches."""
+    deaths: dict[int, LaunchDeath] = field(default_factory=dict)
     values: report_values.Values = field(default_factory=report_values.Values)
     memory: report_memory.Memory = field(default_factory=report_memory.Memory)
     left_out: list[str] = field(default_factory=list)
@@ -60,6 +62,7 @@ def render_report(trace: Trace, *, redact: bool = False) -> str:
         "steps": [timeline for _, timeline in contents.steps],
         "panels": [[without_values(page) for page in panels] for panels in contents.panels],
         "values": contents.values.launches if contents.values.recorded else None,
+        "deaths": contents.deaths,
         "plots": report_values.plots(contents.values),
         "memory": report_memory.plots(contents.memory),
         "live": contents.memory.live,
@@ -82,8 +85,8 @@ def render_report(trace: Trace, *, redact: bool = False) -> str:
 
 
 def without_values(page: contexts.LaunchPage) -> contexts.LaunchPage:
-    """Calls share panels, but not their values: those stand apart, by launch."""
-    return replace(page, launch=replace(page.launch, values=[]))
+    """Calls share panels, but not their values or how their process died: those stand apart, by launch."""
+    return replace(page, launch=replace(page.launch, values=[]), death=None)
 
 
 def packed(data: Any) -> str:
@@ -99,6 +102,7 @@ def collect(trace: Trace) -> Contents:
     asked = Request({}, {})
     contents = Contents(overview(trace), pages.problems_page(trace, asked))
     collect_steps(trace, contents)
+    contents.deaths = launch_deaths(trace)
     graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))
     compiles = list_compiles(trace)
     for row in sorted(graphs[:MOST_GRAPHS], key=lambda row: row.graph):

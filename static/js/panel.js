@@ -6,7 +6,7 @@ import { basename, formatCount, formatNs, plural, slugOf } from "#js/format.js";
 import { argumentTable } from "#js/panel_arguments.js";
 
 /** `context`: root (what stands before paths), go(launch), close(). */
-export function launchPanel({ launch: row, code_lines: lines }, context) {
+export function launchPanel({ launch: row, code_lines: lines, death = null }, context) {
   const { site, graph } = row;
   return [
     h(
@@ -22,6 +22,7 @@ export function launchPanel({ launch: row, code_lines: lines }, context) {
       ),
       neighbours(row, context),
     ),
+    ...(death ? [lastWords(death)] : []),
     facts(row, context),
     section("Model source", modelSource(site.stacks)),
     section("Arguments", argumentTable(row, context), plural(site.arguments.length, "argument")),
@@ -35,6 +36,14 @@ export function launchPanel({ launch: row, code_lines: lines }, context) {
       h("a", { href: `${context.root}/graphs/${graph.graph}?site=${site.site}#site${site.local_site}` }, `graph ${graph.graph}`),
     ),
   ];
+}
+
+const PARTS = { died: "", in_flight: "In flight on the device: ", last_finished: "The last launch that its stream had finished: " };
+
+/** What a launch has to do with the death of its process. */
+function lastWords({ part, title, sentences }) {
+  const head = h("p", { class: part === "last_finished" ? "" : "critical-text" }, `${part === "last_finished" ? "●" : "✖"} ${PARTS[part]}${title}`);
+  return h("section", { class: "last-words" }, head, sentences.length ? h("ul", { class: "plain" }, ...sentences.map((text) => h("li", {}, text))) : null);
 }
 
 export function missingPanel(text, close) {

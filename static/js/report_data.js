@@ -22,7 +22,7 @@ function pageOf(path, asked) {
 }
 
 /** The panel of a launch: the description of the same launch in a call that does the same, moved to this one. */
-export function launchOf({ panels, calls, values }, timeline, id) {
+export function launchOf({ panels, calls, values, deaths }, timeline, id) {
   const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
   const panel = ids && panels[index][ids.indexOf(id)];
   if (!panel) return null;
@@ -55,5 +55,6 @@ export function launchOf({ panels, calls, values }, timeline, id) {
       read_by: moved(row.read_by, (readers) => readers.map(move)),
     },
     code_lines,
+    death: deaths?.[id] ?? null,
   };
 }

@@ -39,7 +39,7 @@ def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
     return at.time_unix_ns or 0, Finding(
         kind="crash",
         severity=_severity(death),
-        title=_title(death),
+        title=title_of(death),
         rule=rule_of(__doc__),
         evidence=_evidence(trace, death, known) | _runs(group),
         page=page_of(death.run.log, at.step, at.launch),
@@ -65,7 +65,8 @@ def _severity(death: Death) -> Severity:
     return "critical"
 
 
-def _title(death: Death) -> str:
+def title_of(death: Death) -> str:
+    """How it died and where, in a sentence."""
     at, pid = death.at, death.run.pid
     if death.kind == "no_end" and death.end is None and not death.ring:
         where = "" if at.step is None else f" in step {at.step}"
