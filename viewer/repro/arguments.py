@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from viewer.errors import StepscopeError
@@ -165,9 +166,11 @@ def _placed(rows: Iterable[ValueRow]) -> str:
 
 def _statistics(row: ValueRow, at: int, name: str) -> Spec:
     found: Spec = {key: getattr(row, attribute) for key, attribute in _STATISTICS}
-    for key in ("min", "max"):
-        if isinstance(found[key], int):
-            found[key] = min(max(found[key], _INT64[0]), _INT64[1])
+    for key, value in found.items():
+        if isinstance(value, int):
+            found[key] = min(max(value, _INT64[0]), _INT64[1])
+        elif isinstance(value, float) and not isfinite(value):
+            found[key] = None
     place = name if row.item is None else f"{name}[{row.item}]"
     text = place if row.part is None else f"{place}.{row.part}"
     return {"at": at, "item": row.item, "part": row.part, "name": text, "dtype": row.dtype, "numel": row.numel,
