@@ -184,8 +184,8 @@ class PrinterReader:
     def end(self) -> Iterator[Printed]:
         """What a last line without its end and blocks without theirs tell."""
         tail, self._tail = self._tail, b""
-        if tail and not self._is_overlong:
-            yield from self._lines(tail, None)
+        if not self._is_overlong and any(mark in tail for mark in _MARKS):  # of a number the end may be missing
+            yield from self._line(tail.rstrip(b"\r"), None)
         for block in self._open:
             yield block.finished()
         self._open = []
