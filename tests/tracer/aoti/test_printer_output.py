@@ -91,9 +91,7 @@ def test_launch_lines_and_saved_files() -> None:
         "before", "aoti_torch_cpu_addmm_out", "arg4_1", "cpu",
     )  # fmt: skip
     assert "at::_ops::sort_stable::call" in {one.kernel for one in saved}
-    mended = (
-        b"aoti_torch_save_tensor_handle: Saved tensor to /a b/aoti_torch/after_launch_triton_0_buf12_cuda:1.pt\n"
-    )
+    mended = b"aoti_torch_save_tensor_handle: Saved tensor to /a b/aoti_torch/after_launch_triton_0_buf12_cuda:1.pt\n"
     (one,) = read(mended)
     assert isinstance(one, PrintedFile)
     assert (one.moment, one.kernel, one.argument, one.device) == ("after", "triton_0", "buf12", "cuda:1")

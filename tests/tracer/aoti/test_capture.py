@@ -1,0 +1,273 @@
+"""From printed text to what the summary says; `stepscope import-aoti` and `stepscope run --aoti` without a compile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
+from tracer.aoti.capture import import_file, import_text
+from tracer.aoti.live import about_kernels, environment
+from tracer.aoti.saved_files import SavedFiles, describe
+from viewer.queries import sql
+from viewer.store.open import open_trace
+from viewer.summary import summary
+
+ROOT = Path(__file__).parents[3]
+STEPSCOPE = [sys.executable, "-m", "viewer"] if (ROOT / "viewer/__main__.py").exists() else [
+    str(Path(sys.executable).with_name("stepscope"))
+]  # fmt: skip
+
+
+def block(moment: str, kernel: str, argument: str, low: str, mean: str, high: str, values: str = "") -> str:
+    numel = len(values.split()) if values else 4096
+    start = f"[  {moment} - {kernel} - {argument}  ]:\n" if kernel else f"[  {moment} - {argument}  ]:\n"
+    shown = f"{values}\n[ CPUFloatType{{{numel}}} ]\n" if values else ""
+    return (
+        f"{start}{shown}Number of elements: {numel}\nDtype: float32\nMean value: {mean}\nMin value: {low}\n"
+        f"Max value: {high}\nDevice: cpu\nSize: [{numel}]\nStride: [1]\nLayout: Strided\nIs contiguous: 1\n"
+        "Requires grad: 0\n\n"
+    )
+
+
+def launch(kernel: str, *arguments: tuple[str, str, str]) -> str:
+    """Arguments: name, minimum before, minimum after."""
+
+    def of(moment: str, which: int) -> str:
+        return "".join(block(f"{moment}_launch", kernel, one[0], one[which], one[which], "2") for one in arguments)
+
+    return of("before", 1) + of("after", 2)
+
+
+OVERFLOW = (
+    block("aoti_model_inputs", "", "arg0_1", "-1", "0.1", "1")
+    + launch("aoti_torch_cpu_mm_out", ("buf0", "-nan", "-3"), ("arg0_1", "-1", "-1"))
+    + launch("cpp_fused_log_0", ("buf0", "-3", "-3"), ("buf1", "nan", "nan"))
+    + launch("cpp_fused_exp_1", ("buf1", "nan", "nan"), ("buf2", "0", "nan"))
+)
+"""A log of negative numbers; what `buf1` and `buf0` held before anybody wrote them is NaN as well."""
+
+
+def imported(tmp_path: Path, text: str, *more: str) -> dict[str, Any]:
+    source = tmp_path / "printed.txt"
+    source.write_text(text)
+    log, *_ = import_file(str(source), tmp_path / "trace", Path(more[0]) if more else None)
+    with open_trace([str(log)]) as trace:
+        found = summary(trace)
+        found["rows"] = sql.rows(trace, "SELECT moment, argument, nan, zero, std, at_least, min FROM value_rows")
+        found["times"] = sql.rows(trace, "SELECT duration_ns, returned, device_duration_ns FROM launches")
+    return found
+
+
+def kinds(found: dict[str, Any]) -> set[str]:
+    return {one["kind"] for one in found["findings"]} - {"not_recorded"}
+
+
+def test_a_healthy_run_has_no_finding_and_every_launch(tmp_path: Path) -> None:
+    found = imported(tmp_path, (TEXTS / "values.txt").read_text() * 3)
+    assert kinds(found) == set()
+    assert found["counts"]["launches"] == 3 * len(SITES)
+    assert (found["counts"]["graphs"], found["counts"]["launch_sites"]) == (1, len(SITES))
+    assert {tuple(row) for row in found["times"]} == {(None, True, None)}
+    assert found["ingest"]["problems"] == []
+    assert all(zero is None and std is None and not least for _, _, _, zero, std, least, _ in found["rows"])
+    assert all(nan == 0 for _, _, nan, *_ in found["rows"])
+
+
+def test_a_nan_is_told_of_where_it_was_made(tmp_path: Path) -> None:
+    found = imported(tmp_path, OVERFLOW)
+    (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
+    assert (finding["kernel"], finding["argument"], finding["severity"]) == ("cpp_fused_log_0", "buf1", "critical")
+    assert finding["evidence"]["out"] == ["buf1 NaN at least 1 of 4,096"]
+    assert "uninitialised_read" not in kinds(found)
+
+
+def test_a_nan_that_came_in_is_one(tmp_path: Path) -> None:
+    came = OVERFLOW.replace("Min value: -1\nMax value: 1", "Min value: nan\nMax value: nan").replace(
+        "arg0_1  ]:\nNumber of elements: 4096\nDtype: float32\nMean value: -1\nMin value: -1",
+        "arg0_1  ]:\nNumber of elements: 4096\nDtype: float32\nMean value: nan\nMin value: nan",
+    )
+    findings = [one for one in imported(tmp_path, came)["findings"] if one["kind"] == "nonfinite"]
+    assert "came in" in findings[0]["title"] and "arg0_1" in findings[0]["title"]  # noqa: PT018
+
+
+def test_small_tensors_are_counted(tmp_path: Path) -> None:
+    text = block("before_launch", "cpp_fused_0", "buf0", "0", "0", "1", " 0  1  0") + block(
+        "after_launch", "cpp_fused_0", "buf0", "nan", "nan", "nan", " nan  -inf  nan"
+    )
+    row = imported(tmp_path, text)["rows"][-1]
+    assert (row[0], row[2], row[5], row[6]) == ("after", 2, False, None)
+
+
+def test_text_that_ends_in_a_launch_names_it(tmp_path: Path) -> None:
+    cut = OVERFLOW[: OVERFLOW.index("[  after_launch - cpp_fused_log_0")]
+    found = imported(tmp_path, cut)
+    (finding,) = [one for one in found["findings"] if one["kind"] == "crash"]
+    assert finding["kernel"] == "cpp_fused_log_0"
+    assert [returned for _, returned, _ in found["times"]] == [True, False]
+
+
+def test_durations_from_a_profiler(tmp_path: Path) -> None:
+    names = ["aoti_torch_cpu_mm_out", "cpp_fused_log_0", "cpp_fused_exp_1"]
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "ts": 10.0 * n, "dur": n + 1.5} for n, name in enumerate(names * 2)
+    ]
+    events.append({"ph": "X", "cat": "cpu_op", "name": "cpp_fused_exp_1", "ts": 1e6, "dur": 1})
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({"traceEvents": [*reversed(events), {"ph": "i"}, 3]}))
+    found = imported(tmp_path, OVERFLOW * 2, str(profile))
+    assert [device for _, _, device in found["times"]] == [1500, 2500, None, 4500, 5500, None]
+    assert {"what": "durations of the launches of cpp_fused_exp_1", "why": "the profile has 3 of them, the text 2"} in [
+        {"what": one["what"], "why": one["why"]} for one in found["ingest"]["not_recorded"]
+    ]
+
+
+def test_nothing_printed_is_one_sentence(tmp_path: Path) -> None:
+    source = tmp_path / "own.txt"
+    source.write_text("hello\n")
+    done = stepscope("import-aoti", str(source), "-o", str(tmp_path / "trace"))
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"no launch in it that PyTorch's C++ debug printer printed" in done.stderr
+    assert not (tmp_path / "trace").exists()
+
+
+def stepscope(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*STEPSCOPE, *arguments], capture_output=True, check=False, timeout=120,
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, **options,
+    )  # fmt: skip
+
+
+def logs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.log"))
+
+
+PRINTS = """
+import os, signal, sys
+text = open(sys.argv[1], "rb").read()
+for n in range(int(sys.argv[2])):
+    os.write(1, b"own line %d\\n" % n + text)
+os.write(1, b"the end")
+if sys.argv[3:]:
+    os.kill(os.getpid(), int(sys.argv[3]))
+sys.exit(7)
+"""
+
+
+def test_a_program_that_prints_fast_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text(OVERFLOW)
+    times = 3000
+    done = stepscope("run", "--aoti", "values", "-o", str(tmp_path / "t"), "--", sys.executable, "-c", PRINTS,
+                     str(tmp_path / "text"), str(times))  # fmt: skip
+    assert done.returncode == 7
+    own = "".join(f"own line {n}\n{OVERFLOW}" for n in range(times)) + "the end"
+    assert done.stdout == own.encode()
+    (log,) = logs(tmp_path / "t")
+    with open_trace([str(log)]) as trace:
+        found = summary(trace)
+    assert found["counts"]["launches"] == 3 * times
+    assert found["runs"][0]["complete"]
+
+
+def test_a_signal_is_passed_on_and_the_log_has_no_end(tmp_path: Path) -> None:
+    cut = OVERFLOW[: OVERFLOW.index("[  after_launch - cpp_fused_log_0")]
+    (tmp_path / "text").write_text(cut)
+    done = stepscope("run", "--aoti", "values", "-o", str(tmp_path / "t"), "--", sys.executable, "-c", PRINTS,
+                     str(tmp_path / "text"), "1", str(int(signal.SIGSEGV)))  # fmt: skip
+    assert done.returncode == 128 + signal.SIGSEGV
+    with open_trace([str(one) for one in logs(tmp_path / "t")]) as trace:
+        found = summary(trace)
+    crash = next(one for one in found["findings"] if one["kind"] == "crash")
+    assert crash["kernel"] == "cpp_fused_log_0"
+
+
+def test_a_reader_that_goes_away_ends_the_program(tmp_path: Path) -> None:
+    endless = "import os\nwhile True: os.write(1, b'x' * 4096 + b'\\n')"
+    command = [*STEPSCOPE, "run", "--aoti", "launches", "-o", str(tmp_path), "--", sys.executable, "-c", endless]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.read(100)
+        child.stdout.close()
+        assert child.wait(60) != 0
+
+
+def test_a_terminal_stays_one(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    program = "import os, sys; print(os.isatty(1), os.get_terminal_size(1).columns > 0 or True)"
+    command = [*STEPSCOPE, "run", "--aoti", "launches", "-o", str(tmp_path), "--", sys.executable, "-c", program]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, check=False, timeout=100)
+    assert (done.returncode, os.read(ours, 100)) == (0, b"True True\r\n")
+
+
+def test_what_the_printer_is_told() -> None:
+    printer, names = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER", "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
+    assert [environment(level, ())[printer] for level in ("launches", "values", "save")] == ["3", "2", "1"]
+    assert environment("values", ("cpp_a", "at::b"))[names] == "cpp_a,at::b"
+    assert names not in environment("values", ("cpp_*", "b"))
+    assert names not in environment("save", ("b",))
+    assert about_kernels("values", ("cpp_a",)) is None
+    assert about_kernels("values", ()) is None
+    assert "wildcards" in (about_kernels("values", ("cpp_*",)) or "")
+    assert "every kernel" in (about_kernels("launches", ("cpp_a",)) or "")
+
+
+def tensor_file(path: Path, value: float) -> Path:
+    import torch
+
+    torch.save(torch.full((2, 3), value, dtype=torch.float16), path)
+    return path
+
+
+def test_saved_files_are_copied_before_they_are_written_over(tmp_path: Path) -> None:
+    files = SavedFiles(tmp_path / "log_tensors", 10**6)
+    path = tensor_file(tmp_path / "aoti_torchbefore_launch_k_buf0_cpu.pt", 1.0)
+    os.utime(path, ns=(path.stat().st_mtime_ns,) * 2)
+    first = files.keep(str(path))
+    assert (first.problem, first.dtype, first.size, first.tensor_bytes) == (None, "float16", [2, 3], 12)
+    later = tensor_file(path, 2.0).stat().st_mtime_ns + 10**7
+    os.utime(path, ns=(later, later))
+    second = files.keep(str(path))
+    assert (first.problem, second.problem) == (None, None)
+    assert first.sha256 != second.sha256
+    assert describe(tmp_path / second.file) == ("float16", [2, 3], 2)
+    assert "wrote over" in (files.keep(str(path)).problem or second.problem or "")
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    files = SavedFiles(tmp_path / "log_tensors", 10**6)
+    old = tensor_file(tmp_path / "old.pt", 1.0)
+    os.utime(old, (1, 1))
+    assert "not written by this run" in (files.keep(str(old)).problem or "")
+    (tmp_path / "link.pt").symlink_to(old)
+    assert "not written by this run" in (files.keep(str(tmp_path / "link.pt")).problem or "")
+    assert "cannot be read" in (files.keep(str(tmp_path / "none.pt")).problem or "")
+    (tmp_path / "text.pt").write_text("no zip")
+    assert "cannot be read" in (files.keep(str(tmp_path / "text.pt")).problem or "")
+    with zipfile.ZipFile(tmp_path / "empty.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02.")
+    assert "holds no tensor" in (files.keep(str(tmp_path / "empty.pt")).problem or "")
+    small = SavedFiles(tmp_path / "log_tensors", 10)
+    assert "--save-quota" in (small.keep(str(tensor_file(tmp_path / "new.pt", 1.0))).problem or "")
+
+
+def test_import_never_fails_on_odd_text(tmp_path: Path) -> None:
+    data = b"".join((TEXTS / f"{name}.txt").read_bytes() for name in ("values", "saved", "launches", "dtypes"))
+    counts: Counter[bool] = Counter()
+    for cut in range(0, len(data), 997):
+        bad = data[:cut] + b"\xff\x00[  before_launch - " + data[cut + 400 :][::1] + data[cut : cut + 400].upper()
+        capture = import_text([bad], tmp_path / "t", "x")
+        counts[capture.writer.path is not None] += 1
+    assert counts == {True: len(range(0, len(data), 997))}
+    with open_trace([str(logs(tmp_path / "t")[0])]) as trace:
+        assert not summary(trace)["ingest"]["problems"]
