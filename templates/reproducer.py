@@ -8,6 +8,7 @@ import importlib
 import io
 import math
 import os
+import re
 import statistics
 import sys
 import time
@@ -51,6 +52,13 @@ def device_of(name):
         if (device.index or 0) >= torch.cuda.device_count():
             return torch.device("cuda", 0)
     return device
+
+
+def source_here(source):
+    """Triton's metadata name the device by number: the first one here where there are fewer."""
+    count = torch.cuda.device_count()
+    named = re.compile(r"(DeviceProperties\(type='cuda', index=)(\d+)")
+    return named.sub(lambda found: found[0] if int(found[2]) < count else f"{found[1]}0", source)
 
 
 def make_arguments():
@@ -381,22 +389,20 @@ def main():
 
 
 def reproduce(options):
-    try:
-        kernel = make_kernel()
-    except AttributeError:
-        raise CannotRun(f"{SPEC['kernel']} is not registered here: name its module with --import MODULE.") from None
     arguments, storages = make_arguments()
-    on_cuda = any(storage.device.type == "cuda" for storage in storages)
-    stream = torch.cuda.current_stream().cuda_stream if on_cuda else None
+    device = next((storage.device for storage in storages if storage.device.type == "cuda"), None)
+    if device is not None:
+        torch.cuda.set_device(device)
+    kernel = kernel_here()
+    stream = torch.cuda.current_stream().cuda_stream if device is not None else None
     if SPEC["did_not_return"]:
         print("in the log this launch did not return; if it dies here, it fails the same way", flush=True)
     try:
         bound = launch(kernel, arguments, stream)
-        if on_cuda:
+        if device is not None:
             torch.cuda.synchronize()
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        print(f"the launch raised {type(error).__name__}: {lines[0] if lines else ''}")
+        print(f"the launch raised {told(error)}")
         print("verdict: fails the same way" if SPEC["did_not_return"] else "verdict: differs: it raises here only")
         return 0 if SPEC["did_not_return"] else 1
     results = [*arguments, *(bound if SPEC["bound"] > 1 else [bound])]
@@ -404,6 +410,20 @@ def reproduce(options):
     if options.bench:
         bench(lambda: launch(kernel, arguments, stream), storages, max(options.runs, 30))
     return verdict(differences, judged)
+
+
+def told(error):
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def kernel_here():
+    try:
+        return make_kernel()
+    except AttributeError:
+        raise CannotRun(f"{SPEC['kernel']} is not registered here: name its module with --import MODULE.") from None
+    except Exception as error:
+        raise CannotRun(f"The kernel cannot be built here: {told(error)}") from error
 
 
 def verdict(differences, judged):

@@ -73,7 +73,8 @@ def launch(kernel, a, stream):
 
 
 def _compiled(kernel: KernelCode, name: str) -> str:
-    arguments = ", ".join("KERNEL_SOURCE" if argument is None else repr(argument) for argument in kernel.arguments)
+    source = "source_here(KERNEL_SOURCE)" if kernel.factory == "triton" else "KERNEL_SOURCE"
+    arguments = ", ".join(source if argument is None else repr(argument) for argument in kernel.arguments)
     keywords = "".join(f", {key}={value!r}" for key, value in kernel.keywords.items())
     return f"""# ---- code from the log: the source of the kernel {"-" * 68}
 

@@ -20,6 +20,7 @@ from viewer.repro.launch_code import LaunchCode, launch_code, parse
 from viewer.repro.script import script, tidy
 from viewer.repro.sizes import Sizes
 from viewer.store.open import Trace
+from viewer.summary_text import clean
 from viewer.tensor import copy_tensor, read_tensor
 
 _RANDOM = re.compile(r"rand|bernoulli|dropout|normal|multinomial|poisson|exponential|uniform")
@@ -52,10 +53,15 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
         raise StepscopeError(f"There is no launch {launch} in this trace: pages and `stepscope summary` name them.")
     if os.path.lexists(out) and not force:
         raise StepscopeError(f"{out} is there already: give another name, or --force.")
+    site = detail.site
+    if site.kind in _KINDS_WITHOUT_A_KERNEL:
+        raise StepscopeError(f"Launch {launch} ({clean(site.kernel)}) {_KINDS_WITHOUT_A_KERNEL[site.kind]}.")
     saved = _Saved(trace, out, embed_bytes)
     try:
         arguments = gather(detail, saved.find)
         code = _code(trace, detail, arguments.names)
+    except StepscopeError as error:
+        raise StepscopeError(clean(str(error))) from None
     except RecursionError:
         raise StepscopeError(f"The code of launch {launch} in the log is nested too deeply.") from None
     spec = _spec(trace, detail, arguments, code)
@@ -105,8 +111,6 @@ class _Saved:
 
 def _code(trace: Trace, detail: LaunchDetail, names: list[str]) -> LaunchCode:
     site = detail.site
-    if site.kind in _KINDS_WITHOUT_A_KERNEL:
-        raise StepscopeError(f"Launch {detail.launch} ({site.kernel}) {_KINDS_WITHOUT_A_KERNEL[site.kind]}.")
     text = wrapper_code(trace, detail.graph)
     if text is None:
         raise StepscopeError(f"The log does not hold the generated code that launch {detail.launch} is from.")
