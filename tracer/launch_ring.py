@@ -84,7 +84,6 @@ class LaunchRing:
     def __init__(self, log: Callable[[], Path | None], say: Callable[[str], None]) -> None:
         self.path: Path | None = None
         self.is_on = True
-        self.is_blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
         self.header: memoryview | None = None
         """Words of the header and of the marks; None: there is no file."""
         self._log, self._say = log, say
@@ -105,7 +104,7 @@ class LaunchRing:
 
     def begin(self, call: Call, shape: Shape) -> None:
         """A call of a graph is about to begin; it has a number, a step and a thread."""
-        block = self._take(shape.words)
+        block = self._take(shape.words) if self.is_on else None
         if block is None:
             call.cells = shape.scratch
             return
@@ -143,7 +142,7 @@ class LaunchRing:
 
     def replay(self, call: Call, sites: bytes, stream: int, graph_slot: int) -> None:
         """A CUDA graph is about to be replayed: the launches at `sites`, words, belong to `call`."""
-        block = self._take(_class_of(len(sites) // WORD))
+        block = self._take(_class_of(len(sites) // WORD)) if self.is_on else None
         if block is None:
             return
         block.words[1] = _NOTHING
@@ -155,7 +154,7 @@ class LaunchRing:
 
     def step(self, step: int, kind: str, by: str, start_ns: int, end_ns: int) -> Block | None:
         """A step has ended. The block is given back when it is in the log."""
-        block = self._take(layout.STEP_WORDS)
+        block = self._take(layout.STEP_WORDS) if self.is_on else None
         if block is not None:
             words = block.words
             words[1] = _NOTHING
@@ -256,7 +255,7 @@ class LaunchRing:
                 return free.pop()
             except IndexError:  # another thread was quicker
                 pass
-        return self._carve(words) if self.is_on else None
+        return self._carve(words)
 
     def _carve(self, words: int) -> Block | None:
         with self._lock:
@@ -269,6 +268,8 @@ class LaunchRing:
                 self._is_full = True
                 if self.header is None:
                     self.close(keep=False)
+                else:
+                    self.header[Header.LOST_CALLS] += 1
                 self._say(f"{getattr(error, 'strerror', None) or error}")
                 return None
             finally:
@@ -329,9 +330,14 @@ class LaunchRing:
         assert self._segment is not None
         header = self._segment[: layout.BLOCKS_AT].cast("q")
         header[Header.PID] = os.getpid()
-        header[Header.FLAGS] = layout.BLOCKING if self.is_blocking else 0
+        header[Header.FLAGS] = layout.BLOCKING if is_blocking() else 0
         header[Header.MAGIC] = layout.MAGIC
         self.header = header
+
+
+def is_blocking() -> bool:
+    """Launches of this process wait for their device."""
+    return os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
 
 
 def _class_of(words: int) -> int:

@@ -38,7 +38,7 @@ POSITION_BITS = 24
 MOST_BYTES = 1 << 26
 """Of a ring."""
 BLOCKING = 1
-"""Flag: each launch waits for the device (``CUDA_LAUNCH_BLOCKING``)."""
+"""Flag: each launch waits for the device (``CUDA_LAUNCH_BLOCKING``), and a mark stands behind each one."""
 
 STATES = "ok", "raised", "captured", "replayed"
 UNFINISHED = "unfinished"
@@ -169,7 +169,7 @@ class Ring:
     lost_calls: int
     """Calls that found no room."""
     is_blocking: bool
-    """A launch that has returned to the host is finished on its device."""
+    """A mark stands behind each launch: what comes next is what runs."""
     write_errno: int | None
     """Why the log could not be written any more; None: it could."""
     has_ended: bool

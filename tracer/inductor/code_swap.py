@@ -17,7 +17,7 @@ from typing import Any
 from tracer.inductor.meetings import find_meetings
 from tracer.inductor.versions import ReadPoint
 from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
-from tracer.launch_ring import Shape
+from tracer.launch_ring import Shape, is_blocking
 
 HOOKS = "stepscope hooks"
 """Stands for the hooks in the code until they take its place among the code's constants: no name of the module
@@ -63,7 +63,7 @@ if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".after(_ss_call, {site}, _ss_values)
 """
 FLAG_EVERY = 16
-"""Launches of a function between two flags that the device is to pass."""
+"""Launches of a function between two flags that the device is to pass; where each launch waits for it anyhow, 1."""
 MARK = """
 if _ss_mark is not None:
     _ss_mark()
@@ -221,7 +221,7 @@ class _Hooks:
             before = [*_hook(MARK, [], statement), *before]
             last = len(after) - isinstance(statement, ast.Return)
             after[last:last] = _hook(MARK, [], statement)
-            if (launch.site.site - self.first) % FLAG_EVERY == FLAG_EVERY - 1:
+            if is_blocking() or (launch.site.site - self.first) % FLAG_EVERY == FLAG_EVERY - 1:
                 after[last:last] = _hook(FLAG, [], statement)
         if isinstance(statement, ast.Return):
             return [*reads, *before, core, *after[:-1], *then, after[-1]]

@@ -76,10 +76,8 @@ class _Launches:
             return set()
         finished = max(finished, self._finished_in_graphs(launches, finished))
         in_flight = launches[finished:]
-        if self.ring.is_blocking:  # what has returned is finished
-            done = self.returned[in_flight]
-            finished += int(done.sum()) if done.all() else 0
-            in_flight = in_flight[~done]
+        if self.ring.is_blocking:
+            in_flight = in_flight[:1]
         if finished:
             self._add("last_finished", int(launches[finished - 1]), stream)
         for launch in in_flight[:MOST_IN_FLIGHT].tolist():

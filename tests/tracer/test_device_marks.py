@@ -1,0 +1,148 @@
+"""What a device has finished, told by the marks that it writes: with a driver that runs when the test says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tracer.fake_driver import FakeDriver
+from tests.tracer.hand_made import HandMade, recorder_in, ring_rows, rows_of
+from tracer.recorder import Recorder
+from tracer.runtime import device_marks
+from viewer.ingest.rows import Rows
+
+LAUNCHES = 40
+
+
+@pytest.fixture(params=[True, False], ids=["shared", "copied"])
+def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    fake = FakeDriver(can_share_files=request.param)
+    monkeypatch.setattr(device_marks, "_load", lambda: fake)
+    monkeypatch.setattr(device_marks, "raw_stream_of", lambda: lambda device: 7)
+    monkeypatch.setattr(device_marks, "SHARE", 0)
+    return fake
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    made = recorder_in(tmp_path)
+    made.timer.wanted = lambda call: None  # type: ignore[method-assign]
+    with made:
+        yield made
+
+
+def graph_on(driver: FakeDriver, recorder: Recorder) -> HandMade:
+    graph = HandMade(recorder, LAUNCHES, is_capturing=lambda: driver.capturing is not None)
+    graph.hooks._device = "cuda:0"
+    return graph
+
+
+def seen(recorder: Recorder, tmp_path: Path) -> Rows:
+    """What the file says now, as after a death."""
+    recorder.marks.copy()
+    rows = rows_of(tmp_path)
+    assert not rows.tables["problems"]
+    return rows
+
+
+def in_flight(rows: Rows) -> list[int]:
+    return [position for role, _, position, _ in ring_rows(rows) if role == "in_flight"]
+
+
+def test_what_stands_behind_the_last_mark_is_in_flight(driver: FakeDriver, recorder: Recorder, tmp_path: Path) -> None:
+    graph = graph_on(driver, recorder)
+    graph()
+    driver.is_held = True
+    graph()
+    assert in_flight(seen(recorder, tmp_path)) == list(range(LAUNCHES))
+    driver.run(1)
+    found = seen(recorder, tmp_path)
+    assert in_flight(found) == list(range(16, LAUNCHES))
+    assert ("last_finished", 1, 15, True) in ring_rows(found)
+    driver.run(1)
+    assert in_flight(seen(recorder, tmp_path)) == list(range(32, LAUNCHES))
+    driver.run()
+    assert in_flight(seen(recorder, tmp_path)) == []
+
+
+def capture(driver: FakeDriver, recorder: Recorder, graph: HandMade) -> list[tuple[int, int]]:
+    captured = recorder.captured._replays._captured
+    captured[threading.get_ident()] = driver
+    driver.capturing = []
+    graph()
+    marks, driver.capturing = driver.capturing, None
+    captured.clear()
+    return marks
+
+
+def replay(driver: FakeDriver, recorder: Recorder, marks: list[tuple[int, int]]) -> None:
+    recorder.captured._on_replay(driver, True)
+    driver.replay(marks)
+    recorder.captured._on_replay(driver, False)
+
+
+def test_a_replay_is_followed_by_the_marks_inside_of_it(driver: FakeDriver, recorder: Recorder, tmp_path: Path) -> None:
+    graph = graph_on(driver, recorder)
+    graph()
+    marks = capture(driver, recorder, graph)
+    assert len(marks) == 2  # its begin and its end: too short for more
+    replay(driver, recorder, marks)
+    assert not recorder._failures
+    assert in_flight(seen(recorder, tmp_path)) == []
+    driver.is_held = True
+    replay(driver, recorder, marks)
+    replay(driver, recorder, marks)
+    found = in_flight(seen(recorder, tmp_path))
+    assert found == [*range(LAUNCHES), *range(LAUNCHES)]
+    driver.run(len(marks) + 1)  # the first replay, and the mark behind it
+    assert in_flight(seen(recorder, tmp_path)) == list(range(LAUNCHES))
+
+
+def test_marks_of_a_replay_tell_how_far_it_is(
+    driver: FakeDriver, recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_marks, "GRAPH_FLAGS", 1)
+    graph = graph_on(driver, recorder)
+    graph()
+    marks = capture(driver, recorder, graph)
+    replay(driver, recorder, marks)
+    driver.is_held = True
+    replay(driver, recorder, marks)
+    driver.run(2)  # its begin, and 16 launches
+    assert in_flight(seen(recorder, tmp_path)) == list(range(16, LAUNCHES))
+
+
+def test_a_device_that_has_failed_is_named_at_the_end_and_keeps_the_ring(
+    driver: FakeDriver, recorder: Recorder, tmp_path: Path
+) -> None:
+    graph = graph_on(driver, recorder)
+    graph()
+    driver.is_held = True
+    graph()
+    driver.run(1)
+    driver.error = 700
+    graph()
+    recorder.stop()
+    rows = rows_of(tmp_path)
+    assert set(range(16, LAUNCHES)) <= set(in_flight(rows))
+    assert rows.tables["device_errors"] == [
+        (0, "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)")
+    ]
+    assert list(tmp_path.glob("*.ring"))
+
+
+def test_no_driver_costs_the_marks_alone(recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(device_marks, "_load", no_driver)
+    graph = HandMade(recorder, LAUNCHES, is_capturing=lambda: False)
+    graph.hooks._device = "cuda:0"
+    graph()
+    rows = rows_of(tmp_path)
+    assert [row[:2] for row in rows.tables["ring_launches"]]
+    assert any("libcuda" in row[2] for row in rows.tables["not_recorded"])
+    assert not recorder._failures
