@@ -72,7 +72,7 @@ def _refuse(trace: Trace, form: str, path: Path) -> None:
     if path == STDOUT:
         if form == "memory_snapshot":
             raise StepscopeError(f"--to {form} writes a file and not to standard output: name one with -o.")
-        if form in ("raw", "parquet") and sys.stdout.isatty():
+        if form in ("raw", "parquet", "csv") and sys.stdout.isatty():
             raise StepscopeError("Bytes are not shown in a terminal as they are: name a file with -o, or pipe them.")
         return
     if any(path.resolve() == file.resolve() for file in trace.own_files):

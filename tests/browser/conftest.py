@@ -25,7 +25,7 @@ from viewer.server import listen
 from viewer.store.open import Trace, open_trace
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -70,10 +70,15 @@ class Visit:
         self.page.on("console", lambda message: self.complain(message.type, message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
         self.page.on("request", lambda request: self.check(request.url))
+        self.page.on("dialog", self.refuse)
 
     def complain(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"}:
             self.complaints.append(f"console {kind}: {text}")
+
+    def refuse(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def check(self, url: str) -> None:
         parts = urlsplit(url)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 INT64 = range(-(2**63), 2**63)
+_INT64_DIGITS = len(str(-(2**63)))
 
 
 def loads(text: bytes) -> Any:
@@ -21,14 +22,19 @@ def loads(text: bytes) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        return _clean(json.loads(text.decode("utf-8", "replace")))
-    except (RecursionError, OverflowError):
-        raise ValueError("nested too deeply, or a number too large") from None
+        return _clean(json.loads(text.decode("utf-8", "replace"), parse_int=_integer))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _integer(digits: str) -> int | float:
+    """Python refuses to read integers of thousands of digits; as a float such a one is infinite."""
+    return int(digits) if len(digits) <= _INT64_DIGITS else float(digits)
 
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):

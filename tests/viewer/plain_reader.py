@@ -1,0 +1,138 @@
+"""A second reader of TORCH_TRACE logs, line by line and as plain as can be: what the product is compared with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = re.compile(rb"[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6,9} +(\d+) [^:\r]*:\d+\] ")
+IDS = {"rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "subgraph_name"}
+NO_EVENTS = {*IDS, "stack", "has_payload"}
+LOST = {"not_a_record", "broken_header"}
+
+
+@dataclass
+class Plain:
+    """A record, or a line that is none, with the lines of its payload."""
+
+    line: int
+    byte: int
+    pid: int | None
+    header: dict[str, Any] | None
+    event: str | None
+    payload: bytes | None
+    reasons: set[str]
+    """Of `viewer.ingest.damage.REASONS`, as far as they concern the form of a record."""
+
+    @property
+    def kind(self) -> str | None:
+        """An artifact's name, else the event."""
+        value = self.header[self.event] if self.header and self.event else None
+        name = value.get("name") if self.event == "artifact" and isinstance(value, dict) else None
+        return (
+            name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if isinstance(name, str) and name
+            else self.event
+        )
+
+
+def read_plainly(data: bytes) -> list[Plain]:
+    """Everything in a log, in order."""
+    found = [_record(*block, data) for block in _blocks(data)]
+    first = next((one for one in found if one.pid is not None), None)
+    rank: Any = None
+    for one in found:
+        if first is not None and one.pid is not None and one.pid != first.pid:
+            one.reasons.add("mixed_processes")
+        own = (one.header or {}).get("rank")
+        if type(own) is int and -(2**63) <= own < 2**63:
+            rank = own if rank is None else rank
+            if own != rank:
+                one.reasons.add("mixed_ranks")
+    return found
+
+
+def kinds(data: bytes) -> Counter[str]:
+    """How many records there are of each kind; those whose JSON cannot be read are `unreadable`."""
+    return Counter(one.kind or "unreadable" for one in read_plainly(data) if "not_a_record" not in one.reasons)
+
+
+def places(data: bytes) -> set[tuple[str, int, int]]:
+    """(reason, line, byte) of all that is wrong with the form of the records."""
+    return {(reason, one.line, one.byte) for one in read_plainly(data) for reason in one.reasons}
+
+
+def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes, list[bytes]]]:
+    """(line, byte, header line, lines with a tab or none): blank lines belong to what stands before them."""
+    if data.startswith(b"\xef\xbb\xbf"):
+        yield from ((line, byte + 3, head, rest) for line, byte, head, rest in _blocks(data[3:]))
+        return
+    block: tuple[int, int, bytes, list[bytes]] | None = None
+    byte = 0
+    for number, text in enumerate(data.split(b"\n"), 1):
+        if text in (b"", b"\r") or (text[:1] == b"\t" and block is not None):
+            if block is not None:
+                block[3].append(text)
+        else:
+            if block is not None:
+                yield block
+            block = (number, byte, text, [])
+        byte += len(text) + 1
+    if block is not None:
+        yield block
+
+
+def _record(line: int, byte: int, head: bytes, rest: list[bytes], data: bytes) -> Plain:
+    last = data.find(b"\n", byte) < 0 or byte + len(head) + 1 + sum(len(text) + 1 for text in rest) >= len(data)
+    one = Plain(line, byte, None, None, None, None, set())
+    match = PREFIX.match(head)
+    if match is None:
+        torn = last and not data.endswith(b"\n") and head[:1] in (b"V", b"\t")
+        one.reasons.add("truncated" if torn else "not_a_record")
+        return one
+    one.pid = int(match[1]) if len(match[1]) < 19 else None
+    while rest and rest[-1] in (b"", b"\r"):
+        rest.pop()
+    _header(one, head[match.end() :].removesuffix(b"\r"), last and not rest)
+    _payload(one, head, rest, last and one.header is not None)
+    return one
+
+
+def _header(one: Plain, text: bytes, torn: bool) -> None:
+    try:
+        header = json.loads(text.decode("utf-8", "replace"), parse_int=lambda digits: int(digits[:100]))
+    except (ValueError, RecursionError):
+        header = None
+    event = next((key for key in header if key not in NO_EVENTS), None) if isinstance(header, dict) else None
+    if event is None:
+        one.reasons.add("truncated" if torn else "broken_header")
+        return
+    one.header, one.event = header, event
+    if b"\xef\xbf\xbd" not in text and "\ufffd" in text.decode("utf-8", "replace"):
+        one.reasons.add("not_utf8")
+
+
+def _payload(one: Plain, head: bytes, rest: list[bytes], last: bool) -> None:
+    announced = (one.header or {}).get("has_payload")
+    if not rest:
+        if announced is not None:
+            one.reasons.add("truncated" if last else "missing_payload")
+        return
+    if not head.endswith(b"\r"):
+        one.payload = b"\n".join(text.removeprefix(b"\t") for text in rest)
+    else:
+        one.payload = b"\n".join(text.removesuffix(b"\r").removeprefix(b"\t") for text in rest)
+    if announced is None or hashlib.md5(one.payload).hexdigest() == announced:
+        return
+    if last:
+        one.reasons.add("truncated")
+    elif b"\0" in one.payload:
+        one.reasons.add("nul_bytes")
+    else:
+        whole = one.payload.decode("utf-8", "ignore").encode() == one.payload
+        one.reasons.add("wrong_md5" if whole else "not_utf8")
