@@ -15,7 +15,7 @@ from typing import Protocol
 from tracer import process_end
 from tracer.config import TraceConfig
 from tracer.records import CrashRun
-from tracer.run import RunResult, recorded
+from tracer.run import RunResult, argv, recorded
 
 MOST_RUNS = 5
 SERIAL = {"CUDA_LAUNCH_BLOCKING": "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
@@ -81,7 +81,7 @@ class CrashRuns:
         *,
         fresh_cache: bool = False,
     ) -> None:
-        self.command, self.config, self.limits = list(command), config, limits
+        self.command, self.config, self.limits = argv(command), config, limits
         self.results: list[RunResult] = []
         self._examine, self._say, self._fresh_cache = examine, say, fresh_cache
         self._stdin = _place()

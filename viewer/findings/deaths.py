@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-from viewer.findings.processes import may_have_left, own_end, unfinished
+from viewer.findings.processes import may_have_left, own_end, recorded_nothing, unfinished
 from viewer.formats import format_ns
 from viewer.queries import ends
 from viewer.queries.ends import ExceptionRow, ProcessEndRow, RingLaunch
@@ -76,7 +76,7 @@ def deaths(trace: Trace, runs: Sequence[RunRow]) -> list[Death]:
     found = []
     for run in runs:
         end, error = own_end(run, how), errors.get(run.log)
-        if end is not None and end.signal_name is None and _never_recorded(run):
+        if end is not None and end.signal_name is None and recorded_nothing(run):
             found += _before_recording(trace, run, end)
             continue
         device_error = devices.get(run.log) or (error.device_error if error else None)
@@ -91,11 +91,6 @@ def same(death: Death) -> object:
     """Equal for runs of --crash that died of the same; each other death stands alone."""
     run = death.end.run if death.end else None
     return (death.symptom, death.run.rank) if run is not None and death.symptom is not None else death.run.log
-
-
-def _never_recorded(run: RunRow) -> bool:
-    """Who waited for the process wrote its log, with no more than how it ended."""
-    return run.level is not None and run.torch is None
 
 
 def _before_recording(trace: Trace, run: RunRow, end: ProcessEndRow) -> list[Death]:
@@ -120,9 +115,9 @@ def _death(
     device_error: str | None,
     is_lost: bool,
 ) -> Death | None:
-    ring = ends.ring_launches(trace, run.log)
-    if error is not None and error.type in _ASKED_FOR:
+    if (error is not None and error.type in _ASKED_FOR) or (end is not None and end.signal_name == "SIGINT"):
         return None
+    ring = ends.ring_launches(trace, run.log)
     if device_error is not None:
         kind: Kind = "device"
     elif is_lost:

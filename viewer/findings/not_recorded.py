@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tracer.records import CACHED_ESTIMATE
 from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
-from viewer.findings.processes import may_have_left, unfinished
+from viewer.findings.processes import may_have_left, recorded_nothing, unfinished
 from viewer.queries.damage import not_recorded
 from viewer.queries.ends import process_ends
 from viewer.queries.rows import Finding, NotRecorded, RunRow
@@ -20,8 +20,8 @@ def find(evidence: Evidence) -> list[Timed]:
     rows = [row for row in not_recorded(evidence.trace) if row.what != CACHED_ESTIMATE]
     said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
     ends = process_ends(evidence.trace)
-    children = [run for run in unfinished(evidence.runs) if may_have_left(run, evidence.runs, ends)]
-    return said + [(_LAST, _child(run)) for run in children]
+    left = [run for run in unfinished(evidence.runs) if may_have_left(run, evidence.runs, ends)]
+    return said + [(_LAST, _child(run)) for run in left if not recorded_nothing(run)]
 
 
 def _finding(group: list[NotRecorded]) -> Finding:

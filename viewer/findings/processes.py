@@ -18,6 +18,11 @@ def unfinished(runs: Sequence[RunRow]) -> list[RunRow]:
     return [run for run in runs if run.complete is False and not is_running(run.pid, run.start_unix_ns)]
 
 
+def recorded_nothing(run: RunRow) -> bool:
+    """Who waited for the process wrote its log, with no more than how it ended."""
+    return run.level is not None and run.torch is None
+
+
 def may_have_left(run: RunRow, runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> bool:
     """It left without an error, as by `os._exit`; of a forked child of a process that ended well nothing tells that
     from a death."""

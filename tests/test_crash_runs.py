@@ -1,0 +1,297 @@
+"""`stepscope run --crash`: what is run again, what is kept of each run, and that the program notices nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracer.config import TraceConfig
+from tracer.crash_runs import CrashRuns, Limits
+from tracer.watching import descendants
+from viewer.crash_look import look
+from viewer.store.open import open_trace
+from viewer.summary import summary
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+ROOT = Path(__file__).resolve().parents[1]
+
+SEGV = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+FLAGS = ["CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING"]
+COMPILED = """
+import os, signal
+import torch
+
+calls = 0
+
+@torch.library.custom_op("planted::dies", mutates_args=())
+def dies(x: torch.Tensor) -> torch.Tensor:
+    global calls
+    calls += 1
+    if calls == 4:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return x.clone()
+
+@dies.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+@torch.compile
+def model(x, w):
+    y = torch.relu(x @ w) * 2
+    return (torch.ops.planted.dies(y).softmax(-1) + y.sin()).sum()
+
+x, w = torch.ones(8, 16), torch.ones(16, 16)
+for _ in range(6):
+    model(x, w).item()
+"""
+
+
+class Session:
+    """Runs of one command in this process."""
+
+    def __init__(self, folder: Path, program: str, **limits: Any) -> None:
+        self.folder, self.said = folder / "trace", list[str]()
+        config = TraceConfig(self.folder)
+        self.runs = CrashRuns(["-c", program], config, Limits(**limits), look, self.said.append)
+        self.exit_code = self.runs.run()
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        with open_trace(self.folder) as trace:
+            return summary(trace)
+
+    @property
+    def folders(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
+
+
+def test_a_program_that_does_not_die_runs_once(tmp_path: Path) -> None:
+    for program, code in (("print(1)", 0), ("raise SystemExit(3)", 3)):
+        session = Session(tmp_path / str(code), program)
+        assert (session.exit_code, session.folders) == (code, ["run-1"])
+        assert session.said[-1] == "it did not die: nothing is run again"
+        assert session.answer["findings"] == []
+        (row,) = session.answer["crash_runs"]
+        assert (row["ended"], row["symptom"]) == (f"exit code {code}", None)
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "symptom", "kind"),
+    [
+        (SEGV, 139, "SIGSEGV", "crash"),
+        ("import os; os.abort()", 134, "SIGABRT", "crash"),
+        ("raise ValueError('bad at 0x7f12')", 1, "ValueError: bad at 0x…", "exception"),
+    ],
+)
+def test_a_death_that_stays_the_same(tmp_path: Path, program: str, code: int, symptom: str, kind: str) -> None:
+    session = Session(tmp_path, program, most_runs=2)
+    assert (session.exit_code, session.folders) == (code, ["run-1", "run-2"])
+    answer = session.answer
+    first, second = answer["crash_runs"]
+    assert [row["symptom"] for row in (first, second)] == [symptom] * 2
+    assert (first["survived"], second["survived"]) == (None, True)
+    assert (first["asked"], second["asked"]) == (["level launches"], [f"{flag}=1" for flag in FLAGS])
+    assert [finding["kind"] for finding in answer["findings"]] == [kind]
+    assert [run["crash_run"] for run in answer["runs"]] == [1, 2]
+    assert all(row["duration_ns"] > 10**6 for row in (first, second))
+
+
+def test_a_flag_that_makes_the_symptom_go(tmp_path: Path) -> None:
+    session = Session(tmp_path, f"import os\nif 'CUDA_LAUNCH_BLOCKING' not in os.environ: exec({SEGV!r})")
+    rows = session.answer["crash_runs"]
+    assert [(row["run"], row["ended"], row["survived"]) for row in rows] == [
+        (1, "SIGSEGV", None),
+        (2, "exit code 0", False),
+        (3, "SIGSEGV", True),
+    ]
+    assert rows[2]["asked"] == ["AOTI_RUNTIME_CHECK_INPUTS=1"]
+    assert "no launch is suspect: its values cannot be read" in session.said
+
+
+def test_another_exception_is_another_symptom(tmp_path: Path) -> None:
+    session = Session(
+        tmp_path, "import os\nraise ValueError('a' if 'CUDA_LAUNCH_BLOCKING' in os.environ else 'b')", most_runs=2
+    )
+    assert [row["survived"] for row in session.answer["crash_runs"]] == [None, False]
+
+
+def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    children = tmp_path / "children"
+    program = (
+        "import pathlib, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"pathlib.Path({str(children)!r}).write_text(str(child.pid))\n"
+        "time.sleep(600)"
+    )
+    session = Session(tmp_path, program, timeout_s=4.0)
+    assert (session.exit_code, session.folders) == (128 + signal.SIGTERM, ["run-1"])
+    (row,), (finding,) = session.answer["crash_runs"], session.answer["findings"]
+    assert (row["ended"], row["symptom"]) == ("time limit", None)
+    assert (finding["kind"], finding["severity"]) == ("crash", "warning")
+    assert "its time limit" in finding["title"]
+    assert not is_alive(int(children.read_text()))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_descendants_are_found() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as child:
+        deadline = time.monotonic() + 20
+        while not (found := descendants(child.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(found) == 1
+        assert set(descendants(os.getpid())) >= {child.pid, *found}
+        child.communicate(b"\n")
+
+
+def test_what_it_writes_and_reads_is_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every run reads the file on standard input from its begin; what it writes comes out byte for byte."""
+    given = tmp_path / "given"
+    given.write_bytes(b"skipped\nline\n")
+    program = f"import os, sys; os.write(1, sys.stdin.buffer.read()); os.write(2, b'\\xff err\\n'); {SEGV}"
+    with given.open("rb") as file:
+        file.readline()
+        os.lseek(file.fileno(), len(b"skipped\n"), os.SEEK_SET)
+        kept = os.dup(0)
+        try:
+            os.dup2(file.fileno(), 0)
+            session = Session(tmp_path, program, most_runs=2)
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+    out, err = capfd.readouterr()
+    assert (out, err.count(" err\n")) == ("line\n" * 2, 2)
+    assert session.answer["crash_runs"][0]["said"] == ["\ufffd err"]
+
+
+def stepscope(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from viewer.cli import main; main()", *arguments], cwd=ROOT, **options
+    )
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[io.FileIO, int]]:
+    ours, child = pty.openpty()
+    with io.FileIO(ours) as file:
+        yield file, child
+
+
+def test_a_terminal_stays_one(tmp_path: Path, terminal: tuple[io.FileIO, int]) -> None:
+    file, child = terminal
+    program = "import sys; print('tty', sys.stderr.isatty(), sys.stdout.isatty(), file=sys.stderr)"
+    with stepscope(
+        "run", "--crash", "-o", str(tmp_path / "t"), "--", "-c", program, stderr=child, stdout=subprocess.PIPE
+    ) as run:
+        os.close(child)
+        text = b""
+        try:
+            while piece := file.read(4096):
+                text += piece
+        except OSError:  # the last writer has gone
+            pass
+    assert run.returncode == 0
+    assert b"tty True False\r\n" in text
+
+
+def test_ctrl_c_stops_everything_and_keeps_what_is_there(tmp_path: Path) -> None:
+    """The second run would take ten minutes."""
+    trace, begun = tmp_path / "t", tmp_path / "begun"
+    program = (
+        "import os, pathlib, time\n"
+        f"if 'CUDA_LAUNCH_BLOCKING' in os.environ: pathlib.Path({str(begun)!r}).touch(); time.sleep(600)\n{SEGV}"
+    )
+    with stepscope(
+        "run", "--crash", "-o", str(trace), "--", "-c", program, stderr=subprocess.PIPE, start_new_session=True
+    ) as run:
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(run.pid, signal.SIGINT)
+        errors = run.communicate(timeout=60)[1]
+    assert run.returncode == 139
+    assert sorted(path.name for path in trace.iterdir() if path.is_dir()) == ["run-1", "run-2"]
+    assert b"KeyboardInterrupt" in errors
+    with open_trace(trace) as opened:
+        answer = summary(opened)
+    assert [finding["kind"] for finding in answer["findings"]] == ["crash"]
+    assert [(row["run"], row["symptom"]) for row in answer["crash_runs"]] == [(1, "SIGSEGV"), (2, "SIGINT")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--max-runs", "2"], "without it nothing is run again"),
+        (["--crash", "--max-runs", "0"], "max-runs"),
+        (["--crash", "-o", "USED"], "holds an earlier run"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, arguments: list[str], words: str) -> None:
+    (tmp_path / "used" / "run-1").mkdir(parents=True)
+    given = [str(tmp_path / "used") if part == "USED" else part for part in arguments]
+    with stepscope("run", *given, "--", "-c", "print(1)", stderr=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert words in errors.decode()
+    assert b"Traceback" not in errors
+
+
+def test_the_sanitizer_is_asked_for_only_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = tmp_path / "tools"
+    monkeypatch.setenv("PATH", str(tools))
+    session = Session(tmp_path / "without", SEGV, with_sanitizer=True)
+    assert "compute-sanitizer is not installed: the program is not run under it" in session.said
+    tools.mkdir()
+    tool = tools / "compute-sanitizer"
+    tool.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    tool.chmod(0o755)
+    session = Session(tmp_path / "with", SEGV, with_sanitizer=True)
+    last = session.answer["crash_runs"][-1]
+    assert last["asked"] == ["compute-sanitizer --tool memcheck", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"]
+    assert last["survived"] is True
+
+
+def test_a_compiled_program_that_dies(tmp_path: Path) -> None:
+    """The launch is named in every run; the values of what it read are those of the step before."""
+    program = tmp_path / "dies.py"
+    program.write_text(COMPILED)
+    trace = tmp_path / "t"
+    arguments = ["run", "--crash", "--max-runs", "3", "-o", str(trace), "--", str(program)]
+    with stepscope(*arguments, stderr=subprocess.PIPE) as run:
+        errors = run.communicate(timeout=500)[1].decode()
+    assert run.returncode == 139, errors
+    with stepscope("summary", "--json", str(trace), stdout=subprocess.PIPE) as told:
+        answer = json.loads(told.communicate(timeout=60)[0])
+    (finding,) = [one for one in answer["findings"] if one["kind"] == "crash"]
+    kernel = "torch.ops.planted.dies.default"
+    assert (finding["step"], finding["kernel"], finding["severity"]) == (3, kernel, "critical")
+    assert finding["title"].endswith(f"died of SIGSEGV in step 3, in launch 3 of it, {kernel}")
+    assert finding["source"]["code"].startswith("return (torch.ops.planted.dies(y)")
+    evidence = finding["evidence"]
+    assert (evidence["signal"], evidence["launch_in_step"], evidence["launch_returned"]) == ("SIGSEGV", 3, False)
+    read = evidence["arguments"][0]
+    assert (read["dtype"], read["size"], read["storage_bytes"], read["needs_bytes"]) == ("float32", [8, 16], 512, 512)
+    assert (read["written_by_launch_in_step"], read["values_step"]) == (2, 2)
+    assert "largest 32 " in read["values"]
+    assert [row["launch_in_step"] for row in evidence["ran_before"][:2]] == [2, 1]
+    rows = answer["crash_runs"]
+    assert [(row["kernel"], row["survived"]) for row in rows] == [(kernel, None), (kernel, True), (kernel, True)]
+    assert rows[2]["asked"][-2] == "level values"
+    assert rows[2]["asked"][-1].startswith(f"kernels {kernel}, cpp_fused_")
