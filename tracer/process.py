@@ -44,10 +44,12 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
 
 
 def uncaught_exception() -> UncaughtException | None:
-    """What has just been printed as the end of this process. Python keeps it for a debugger; an interactive session,
-    which goes on after it, has none."""
+    """What has just been printed as the end of this process. Python keeps it for a debugger, and so do test runners with
+    what they caught: that came not up to the outermost frame. An interactive session, which goes on after it, has none."""
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException) or hasattr(sys, "ps1"):
+        return None
+    if error.__traceback__ is not None and error.__traceback__.tb_frame.f_back is not None:
         return None
     kind = type(error)
     frames = [
