@@ -98,8 +98,9 @@ class ProgressBar:
         self._bar.stop()
 
 
-def watcher(out: TextIO = sys.stderr) -> ProgressBar | ProgressLines:
-    """What shows progress on `out`."""
+def watcher(out: TextIO | None = None) -> ProgressBar | ProgressLines:
+    """What shows progress on `out`, or on standard error."""
+    out = out or sys.stderr
     return ProgressBar(out) if out.isatty() else ProgressLines(out)
 
 
