@@ -44,8 +44,9 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
 
 
 def uncaught_exception() -> UncaughtException | None:
-    """What has just been printed as the end of this process. Python keeps it for a debugger, and so do test runners with
-    what they caught: that came not up to the outermost frame. An interactive session, which goes on after it, has none."""
+    """What has just been printed as the end of this process. Python keeps it for a debugger, and so do test runners
+    with what they caught, which did not come up to the outermost frame. An interactive session, which goes on after it,
+    has none."""
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException) or hasattr(sys, "ps1"):
         return None
@@ -57,7 +58,11 @@ def uncaught_exception() -> UncaughtException | None:
         for frame in traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
     ]
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return UncaughtException(name, str(error)[:MOST_TEXT], frames)
+    try:
+        text = str(error)
+    except Exception as broken:  # of the program's own making
+        text = f"(its text cannot be had: {type(broken).__name__})"
+    return UncaughtException(name, text[:MOST_TEXT], frames)
 
 
 def _devices(torch: Any) -> list[str]:
