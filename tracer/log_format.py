@@ -122,15 +122,17 @@ def pieces(data: bytes | mmap.mmap, piece_bytes: int = PIECE_BYTES) -> Iterator[
         if start + length < size:
             piece = piece[:cut]
         yield start, piece
-        start += len(piece)
         if isinstance(data, mmap.mmap):
-            _let_go(data, start)
+            _let_go(data, start, start + len(piece))
+        start += len(piece)
 
 
-def _let_go(data: mmap.mmap, end: int) -> None:
-    """Pages of the file that have been read need not stay in this process's memory."""
+def _let_go(data: mmap.mmap, start: int, end: int) -> None:
+    """Whole pages of the file that have been read need not stay in this process's memory; who reads them again gets
+    the same bytes from the file."""
     if hasattr(mmap, "MADV_DONTNEED"):
-        data.madvise(mmap.MADV_DONTNEED, 0, end)
+        first, last = (place - place % mmap.PAGESIZE for place in (start, end))
+        data.madvise(mmap.MADV_DONTNEED, first, max(last - first, 1))
 
 
 def decode_payload(raw: bytes) -> bytes:

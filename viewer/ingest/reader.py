@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -22,14 +22,18 @@ from tracer.log_format import (
     scan,
 )
 from viewer.ingest import lenient_json
-from viewer.ingest.clock import STAMP_BYTES, Clock
+from viewer.ingest.clock import Clock
 from viewer.ingest.damage import Damage
-from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, Kind, RecordColumns, Taken
+from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
+
+if TYPE_CHECKING:
+    from viewer.ingest.whole import Records
 
 UNREADABLE = "unreadable"
 _NUMBER_DIGITS = 18
 _LARGEST_ID = 2**63 - 1
 _MOST_REMEMBERED = 1000
+_CRLF = "the log's line ends are CRLF"
 
 
 @dataclass(slots=True)
@@ -65,8 +69,7 @@ class Place(NamedTuple):
     start: int
 
 
-@dataclass(slots=True)
-class LogRecord:
+class LogRecord(NamedTuple):
     """One record of a log."""
 
     record: int
@@ -109,6 +112,8 @@ class LogRecord:
 
 
 _Origin = tuple[int | None, str]
+_Found = tuple[Header, int]
+"""A header and the number of its kind."""
 
 
 def read_records(
@@ -130,7 +135,7 @@ class _Reader:
         self._size, self._damage, self._clock, self._columns, self._first = size, damage, clock, columns, first
         self._origins: dict[bytes, _Origin] = {}
         """What stands between a time stamp and the JSON -> process and source."""
-        self._headers: dict[bytes, tuple[Header, int]] = {}
+        self._headers: dict[bytes, _Found] = {}
         """What stands between a time stamp and the md5 -> header and its kind, of headers that are remembered."""
         self._line = 1
         """Of the piece's begin."""
@@ -147,41 +152,61 @@ class _Reader:
     def _at_once(self, piece: bytes, byte: int) -> Iterator[LogRecord]:
         from viewer.ingest.whole import records_of
 
-        text, digests, places, found, line_breaks = records_of(piece, self._line, byte)
-        remembered, second_ns = self._headers, self._clock.second_ns
-        taken = Taken([], [], [])
-        record = self._first + len(self._columns)
-        for i, (start, stop, end, line, fraction_ns, first, last, crlf, is_whole) in enumerate(found):
-            header = payload = digest = since_ns = None
-            if is_whole:
-                key = piece[start + FRACTION_END : stop - TAIL_BYTES]
-                if first >= 0:
-                    digest = digests[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES]
-                    payload = text[first:last]
-                if payload is None or payload_digest(payload) == digest:
-                    header = (remembered.get(key) if digest else None) or self._new_header(
-                        piece, start, stop, key, digest
-                    )
-                    since_ns = second_ns(piece[start + 1 : start + 1 + STAMP_BYTES])
-            if header is None or since_ns is None:
-                self._columns.extend(places, taken)
-                taken = Taken([], [], [])
-                yield from self._by_lines(piece[start:end], line, byte + start)
-                record = self._first + len(self._columns)
-                continue
-            if crlf and digest:
-                self._note_crlf(line, byte + start)
-            taken.which.append(i)
-            taken.kind.append(header[1])
-            taken.time_ns.append(since_ns + fraction_ns)
-            yield LogRecord(record, header[0], line, byte + start, since_ns + fraction_ns, payload)
-            record += 1
-        self._columns.extend(places, taken)
-        self._line += line_breaks
+        found = records_of(piece, self._line, byte)
+        payloads = found.payloads()
+        headers = self._headers_of(piece, found, payloads)
+        times = found.time_ns(self._clock.second_ns)
+        columns = {**found.columns, "time_ns": times}
+        lines, starts, ends = columns["line"].tolist(), found.start.tolist(), found.end.tolist()
+        unusual = [i for i, time_ns in enumerate(times.tolist()) if time_ns == UNKNOWN or headers[i] is None]
+        done = 0
+        for i in [*unusual, len(headers)]:
+            if done < i:
+                yield from self._usual(headers, payloads, columns, slice(done, i))
+            if i < len(headers):
+                yield from self._by_lines(piece[starts[i] : ends[i]], lines[i], byte + starts[i])
+            done = i + 1
+        self._line += found.line_breaks
 
-    def _new_header(
-        self, piece: bytes, start: int, stop: int, key: bytes, digest: str | None
-    ) -> tuple[Header, int] | None:
+    def _usual(
+        self,
+        headers: Sequence[_Found | None],
+        payloads: Sequence[bytes | None],
+        columns: Mapping[str, Any],
+        part: slice,
+    ) -> Iterator[LogRecord]:
+        """Records that are as they should be."""
+        some = [found for found in headers[part] if found is not None]
+        of_part = {name: column[part] for name, column in columns.items()}
+        first = self._first + len(self._columns)
+        self._columns.extend(of_part, [kind for _, kind in some])
+        if not self._damage.counts["crlf"] and of_part["crlf"].any():
+            at = of_part["crlf"].argmax()
+            self._damage.once("crlf", _CRLF, int(of_part["line"][at]), int(of_part["byte"][at]))
+        each = zip(
+            range(first, first + len(some)), [header for header, _ in some], of_part["line"].tolist(),
+            of_part["byte"].tolist(), of_part["time_ns"].tolist(), payloads[part], [True] * len(some), strict=True,
+        )  # fmt: skip
+        yield from map(LogRecord._make, each)
+
+    def _headers_of(self, piece: bytes, found: Records, payloads: Sequence[bytes | None]) -> list[_Found | None]:
+        """The header of each record and its kind; None where anything is unusual about the record."""
+        announced, keys = found.digests(), found.keys(piece)
+        digests = [announced[at : at + DIGEST_BYTES] for at in range(0, len(announced), DIGEST_BYTES)]
+        headers = list(map(self._headers.get, keys))
+        starts, stops = found.start.tolist(), found.header_end.tolist()
+        for i, (is_whole, payload) in enumerate(zip(found.is_whole.tolist(), payloads, strict=True)):
+            if not is_whole or (payload is not None and payload_digest(payload) != digests[i]):
+                headers[i] = None
+            elif payload is None:
+                headers[i] = self._new_header(piece, starts[i], stops[i], keys[i], None)
+            elif headers[i] is None:
+                headers[i] = self._headers.get(keys[i]) or self._new_header(
+                    piece, starts[i], stops[i], keys[i], digests[i]
+                )
+        return headers
+
+    def _new_header(self, piece: bytes, start: int, stop: int, key: bytes, digest: str | None) -> _Found | None:
         """The header line from `start` to `stop` and its kind, unless it is unusual or announces another payload."""
         json_start = piece.find(b"] ", start + FRACTION_END, stop) + 2
         origin = self._origin(piece, start, start + FRACTION_END, json_start, stop)
@@ -235,17 +260,17 @@ class _Reader:
             if time_ns is None or pid is None:
                 self._damage.add("absurd_value", header_line[: match.start(11)], line, start)
             torn = last and near.payload_start == near.end
-            header = self._read_header(Header(pid, _source(parts)), parts[10], torn, Place(line, start))
-            record = LogRecord(self._first + len(self._columns), header, line, start, time_ns, None)
-            record.sound = header.event != UNREADABLE
-            crlf, payload_bytes = self._read_payload(record, data[near.payload_start : near.end], last)
-            has_payload = record.payload is not None
+            bare, place = Header(pid, _source(parts)), Place(line, start)
+            header = self._read_header(bare, parts[10], torn, place)
+            raw = _without_blank_end(data[near.payload_start : near.end])
+            payload, crlf, sound = self._read_payload(header, header is not bare, raw, last, place)
+            record = self._first + len(self._columns)
+            length = None if payload is None else len(raw)
             self._columns.add(
                 self._columns.kind(header.kind()), line, start, near.header_end - near.start,
-                near.payload_start + byte if has_payload else None, payload_bytes if has_payload else None,
-                time_ns, crlf,
+                None if payload is None else near.payload_start + byte, length, time_ns, crlf,
             )  # fmt: skip
-            yield record
+            yield LogRecord(record, header, line, start, time_ns, payload, sound)
 
     def _read_header(self, header: Header, text: bytes, torn: bool, place: Place) -> Header:
         try:
@@ -263,32 +288,27 @@ class _Reader:
         rank = lenient_json.int64(content[3].get("rank"))
         return Header(header.pid, header.source, *content, *(ids or (None, None)), rank)
 
-    def _read_payload(self, record: LogRecord, raw: bytes, last: bool) -> tuple[bool, int]:
-        """Gives `record` the payload whose tabbed lines are `raw`; whether they are CRLF, and their length."""
-        digest = record.header.envelope.pop("has_payload", None)
-        last = last and record.sound
+    def _read_payload(
+        self, header: Header, is_readable: bool, raw: bytes, last: bool, place: Place
+    ) -> tuple[bytes | None, bool, bool]:
+        """The payload whose tabbed lines are `raw`, whether they are CRLF, and whether all is as it was written."""
+        digest = header.envelope.pop("has_payload", None)
+        last = last and is_readable
         if not raw:
             if digest is not None:
-                record.sound = False
-                reason = "truncated" if last else "missing_payload"
-                self._damage.add(reason, record.name or record.event, record.line, record.byte)
-            return False, 0
-        raw = _without_blank_end(raw)
+                self._damage.add("truncated" if last else "missing_payload", header.name or header.event, *place)
+            return None, False, is_readable and digest is None
         as_crlf = raw.endswith(b"\r\n")
         # What fits is found by the md5; where nothing fits, the last, likeliest reading stays.
         for crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
-            record.payload = decode_payload_crlf(raw) if crlf else decode_payload(raw)
-            if digest is None or payload_digest(record.payload) == digest:
+            payload = decode_payload_crlf(raw) if crlf else decode_payload(raw)
+            if digest is None or payload_digest(payload) == digest:
                 if crlf:
-                    self._note_crlf(record.line, record.byte)
-                return crlf, len(raw)
-        record.sound = False
-        excerpt = b"%s: %s" % ((record.name or record.event).encode(), record.payload or b"")
-        self._damage.add(_payload_damage(record.payload or b"", last), excerpt, record.line, record.byte)
-        return crlf, len(raw)
-
-    def _note_crlf(self, line: int, byte: int) -> None:
-        self._damage.once("crlf", "the log's line ends are CRLF", line, byte)
+                    self._damage.once("crlf", _CRLF, *place)
+                return payload, crlf, is_readable
+        excerpt = b"%s: %s" % ((header.name or header.event).encode(), payload)
+        self._damage.add(_payload_damage(payload, last), excerpt, *place)
+        return payload, crlf, False
 
 
 def _source(header: Sequence[bytes]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from viewer.ingest.rows import Rows
@@ -32,14 +32,6 @@ class Kind(NamedTuple):
     attempt: int | None
 
 
-class Taken(NamedTuple):
-    """Which records of those that were found, and what places do not say of them."""
-
-    which: list[int]
-    kind: list[int]
-    time_ns: list[int]
-
-
 class RecordColumns:
     """Rows of one log."""
 
@@ -62,12 +54,11 @@ class RecordColumns:
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(UNKNOWN if value is None else value)
 
-    def extend(self, found: Mapping[str, Ints], taken: Taken) -> None:
-        """Rows of a piece of the log: those that were `taken` of the records `found`."""
-        for name, column in found.items():
-            self._columns[name].frombytes(column[taken.which].astype("int64").tobytes())
-        self._columns["time_ns"].extend(taken.time_ns)
-        self._columns["kind"].extend(taken.kind)
+    def extend(self, columns: Mapping[str, Ints], kinds: Sequence[int]) -> None:
+        """Rows of which `columns` and `kinds` hold everything."""
+        for name, column in columns.items():
+            self._columns[name].frombytes(column.astype("int64", copy=False).tobytes())
+        self._columns["kind"].extend(kinds)
 
     def finish(self, rows: Rows, log: int, with_numpy: bool) -> None:
         """Add the rows. Few of them go in faster without numpy than it takes to import it."""

@@ -6,13 +6,14 @@ lines end alike. numpy finds those in a tenth of the time that a look at each li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tracer.log_format import RETURN, TAB
+from viewer.ingest.clock import STAMP_BYTES
 from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, UNKNOWN
 
 _POINT_AT = FRACTION_END - 7
@@ -22,29 +23,61 @@ _NS = 10 ** np.arange(8, 2, -1)
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
-Found = tuple[int, int, int, int, int, int, int, bool, bool]
-"""start, end of the header without its line break, end, line, nanoseconds of the fraction, start (negative without one)
-and end of the payload in `Records.text`, whether the lines end in CRLF, whether it is whole.
-Offsets are in bytes of the piece."""
 
 
-class Records(NamedTuple):
-    """The records of a piece."""
+@dataclass(frozen=True)
+class Records:
+    """The records of a piece, each a row of all columns; offsets in bytes of the piece unless said otherwise."""
 
+    start: Ints
+    header_end: Ints
+    """Without its line break."""
+    end: Ints
+    has_payload: Bools
     text: bytes
     """The piece without the tabs before and the returns behind its lines."""
-    digests: str
-    """What stands where the md5 of each record does, `DIGEST_BYTES` for each."""
+    text_start: Ints
+    text_end: Ints
+    """Of the payload in `text`."""
+    is_whole: Bools
+    """Of one that is not, nothing is said of its time and payload."""
+    is_crlf: Bools
     columns: dict[str, Ints]
-    """Some of the table `records`."""
-    found: Iterator[Found]
+    """Some of the table `records`, with bytes and lines of the log."""
     line_breaks: int
+    _data: Bytes
+    _fraction_ns: Ints
+
+    def payloads(self) -> list[bytes | None]:
+        text = self.text
+        bounds = zip(self.has_payload.tolist(), self.text_start.tolist(), self.text_end.tolist(), strict=True)
+        return [text[first:last] if has_payload else None for has_payload, first, last in bounds]
+
+    def keys(self, piece: bytes) -> list[bytes]:
+        """What stands in each header between its time and its md5."""
+        begins, ends = self.start + FRACTION_END, self.header_end - TAIL_BYTES
+        return [piece[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+
+    def digests(self) -> str:
+        """What stands where the md5 of each record does, `DIGEST_BYTES` for each."""
+        return _bytes_at(self._data, self.header_end - TAIL_BYTES, DIGEST_BYTES).tobytes().decode("latin-1")
+
+    def time_ns(self, second_ns: Callable[[bytes], int | None]) -> Ints:
+        """Times of the records; `UNKNOWN` of those that are not whole, and where `second_ns` knows none of a stamp."""
+        which = np.flatnonzero(self.is_whole)
+        stamps = _bytes_at(self._data, self.start[which] + 1, STAMP_BYTES)
+        is_new = np.append(True, (stamps[1:] != stamps[:-1]).any(axis=1))[: len(which)]
+        seconds = [second_ns(stamp.tobytes()) for stamp in stamps[is_new]]
+        known = np.array([UNKNOWN if second is None else second for second in seconds], dtype=np.int64)
+        of_each = known[np.cumsum(is_new) - 1]
+        times = np.full(len(self.start), UNKNOWN)
+        times[which] = np.where(of_each == UNKNOWN, UNKNOWN, of_each + self._fraction_ns[which])
+        return times
 
 
 def records_of(piece: bytes, line: int, byte: int) -> Records:
     """The records of `piece`, which begins at that line and byte of its log: each begins with a ``V`` at the begin of
-    a line, and so does one that is not whole before the first of them. Nothing is said of the time and the payload of
-    a record that is not whole."""
+    a line, and so does one that is not whole before the first of them."""
     data = np.frombuffer(piece, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
     line_breaks, is_closed = len(ends), piece.endswith(b"\n")
@@ -58,7 +91,7 @@ def records_of(piece: bytes, line: int, byte: int) -> Records:
     heads = np.flatnonzero(is_head)
     after = np.append(heads[1:], len(starts))
     lines, returns = after - heads, np.add.reduceat(returned, heads, dtype=np.int64)
-    crlf = returns == lines
+    has_payload, crlf = lines > 1, returns == lines
     start, end = starts[heads], np.append(starts[heads[1:]], len(data))
     header_end, payload_byte = ends[heads] - crlf, ends[heads] + 1
     fraction_ns, whole = _fractions(data, start)
@@ -66,17 +99,15 @@ def records_of(piece: bytes, line: int, byte: int) -> Records:
     whole &= (np.add.reduceat(tabbed, heads, dtype=np.int64) == lines - 1) & (crlf | (returns == 0))
     whole[-1] &= is_closed
     text, text_starts = _without_tabs(data, starts, ends, tabbed, returned)
-    text_start = np.where(lines > 1, text_starts[heads + 1], -1)
-    text_end = text_starts[after] - 1
-    has_payload = lines > 1
     columns = {
         "line": heads + line, "byte": start + byte, "header_bytes": header_end - start,
         "payload_byte": np.where(has_payload, payload_byte + byte, UNKNOWN),
         "payload_bytes": np.where(has_payload, end - payload_byte, UNKNOWN), "crlf": crlf & has_payload,
     }  # fmt: skip
-    each = (start, header_end, end, heads + line, fraction_ns, text_start, text_end, crlf, whole)
-    digests = _bytes_at(data, header_end - TAIL_BYTES, DIGEST_BYTES).tobytes().decode("latin-1")
-    return Records(text, digests, columns, zip(*(column.tolist() for column in each), strict=True), line_breaks)
+    return Records(
+        start, header_end, end, has_payload, text, text_starts[heads + 1], text_starts[after] - 1, whole, crlf, columns,
+        line_breaks, data, fraction_ns,
+    )  # fmt: skip
 
 
 def _fractions(data: Bytes, start: Ints) -> tuple[Ints, Bools]:
