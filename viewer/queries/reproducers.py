@@ -43,6 +43,12 @@ def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> It
                     yield TensorShape(argument.name, tensor["size"], tensor["stride"])
 
 
+def launch_before(trace: Trace, launch: int, site: int) -> int | None:
+    """The launch of a site before this one."""
+    found = sql.number(trace, "SELECT max(launch) FROM launches WHERE site = ? AND launch < ?", [site, launch])
+    return None if found is None else int(found)
+
+
 def was_in_flight(trace: Trace, launch: int) -> bool:
     """It had not returned, or a device had not finished it, when its process died."""
     return bool(

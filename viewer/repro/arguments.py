@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
 from viewer.errors import StepscopeError
-from viewer.queries.rows import ArgumentRow, ArgumentValues, LaunchDetail, ValueRow
+from viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
 
 Spec = dict[str, Any]
 """Plain data for the script, of numbers and texts."""
-FindSaved = Callable[[int, int, int, int | None, str], Spec | None]
-"""(launch, site, argument, item, moment) -> how the script loads the tensor; None: not saved, or its file is gone."""
+FindSaved = Callable[[int, int, int, int | None, str, list[int]], Spec | None]
+"""(launch, site, argument, item, moment, size) -> how the script loads the tensor.
+
+None: it was not saved, with another size, or its file is gone.
+"""
 _BITS = re.compile(r"(?:u?int|float|bfloat|complex)(\d+)")
 _DTYPE = re.compile(r"bool|u?int(?:8|16|32|64)|float(?:8_\w+|16|32|64)|bfloat16|complex(?:32|64|128)")
 _DEVICE = re.compile(r"(cpu|cuda|xpu|mps)(:\d{1,3})?")
@@ -41,124 +44,127 @@ class Arguments:
     moved_bytes: int = 0
 
 
-def gather(detail: LaunchDetail, find_saved: FindSaved) -> Arguments:
-    """The arguments of a launch. Raises StepscopeError where the log does not say what they were."""
+def gather(detail: LaunchDetail, earlier: LaunchDetail | None, find_saved: FindSaved) -> Arguments:
+    """The arguments of a launch. Raises StepscopeError where the log does not say what they were.
+
+    `earlier`: a launch of the same site that has statistics, for a process can die before those of its last launch
+    are written.
+    """
     site = detail.site
     outer = max(len(site.arguments) - len(site.outputs), 0)
     rows = [row for row in site.arguments[:outer] if not _is_scalar(row)]
-    result = Arguments([row.name for row in rows])
-    values = {found.argument: found for found in detail.values}
-    storage_of: dict[object, int] = {}
-    places = {}
+    gatherer = _Gatherer(detail, earlier, find_saved, Arguments([row.name for row in rows]))
     for row in rows:
-        if not row.tensors:
-            raise StepscopeError(f"The log has no size of {row.name}, an argument of launch {detail.launch}.")
-        places[row.argument] = len(result.tensors)
-        tensors = [
-            _tensor(result, storage_of, detail, row, tensor, values.get(row.argument), find_saved)
-            for tensor in row.tensors
-        ]
-        is_list = row.tensors[0]["item"] is not None
-        result.tensors.append({"name": row.name, "role": row.role, "is_list": is_list, "tensors": tensors})
-    for n, row in enumerate(site.arguments[outer:]):
-        places[row.argument] = len(rows) + n
+        gatherer.add(row)
+    places = {row.argument: place for place, row in enumerate([*rows, *site.arguments[outer:]])}
     named = {row.argument: row.parameter or row.name for row in site.arguments}
-    for argument, found in values.items():
-        if argument in places:
-            result.after += [_statistics(row, places[argument], named[argument]) for row in found.after]
+    result = gatherer.result
+    for found in detail.values:
+        if found.argument in places:
+            result.after += [_statistics(row, places[found.argument], named[found.argument]) for row in found.after]
     return result
 
 
 def _is_scalar(row: ArgumentRow) -> bool:
-    return bool(row.tensors) and all(tensor["dtype"] in ("int", "SymInt", "bool", "float") and not tensor["device"]
-                                     for tensor in row.tensors)  # fmt: skip
+    """A number that the wrapper computes: its value is known by what it is computed from."""
+    kinds = ("int", "SymInt", "bool", "float")
+    return bool(row.tensors) and all(t["dtype"] in kinds and not t["device"] for t in row.tensors)
 
 
-def _tensor(
-    result: Arguments,
-    storage_of: dict[object, int],
-    detail: LaunchDetail,
-    row: ArgumentRow,
-    tensor: dict[str, Any],
-    values: ArgumentValues | None,
-    find_saved: FindSaved,
-) -> Spec:
-    name = row.name if tensor["item"] is None else f"{row.name}[{tensor['item']}]"
-    item_bytes, extent = _checked(name, tensor)
-    key: object = ("address", tensor["storage"]) if tensor["storage"] else ("name", row.storage or name, tensor["item"])
-    number = storage_of.setdefault(key, len(result.storages))
-    if number == len(result.storages):
-        result.storages.append({"bytes": 0, "device": tensor["device"], "written": False, "uninitialised": False})
-    storage = result.storages[number]
-    known = tensor["storage_bytes"]
-    if known is not None and extent > known:
-        result.made_up.append(f"{name} reaches {extent - known:,} bytes beyond its storage; the storage is made larger")
-    storage["bytes"] = max(storage["bytes"], extent, known or 0)
-    storage["written"] |= row.role != "in"
-    used = min(_numel(tensor["size"]) * item_bytes, extent)
-    result.moved_bytes += used * (2 if row.role == "inout" else 1)
-    spec: Spec = {
-        "dtype": tensor["dtype"], "size": tensor["size"], "stride": tensor["stride"], "offset": tensor["offset"],
-        "storage": number, "saved": None, "before": [], "free": False,
-    }  # fmt: skip
-    if row.role == "out":
-        if row.held == "written":
-            result.made_up.append(
-                f"{name}: zeros where the launch does not overwrite it; what stood there was not kept"
-            )
+class _Gatherer:
+    """Puts the arguments of one launch on their storages."""
+
+    def __init__(
+        self, detail: LaunchDetail, earlier: LaunchDetail | None, find_saved: FindSaved, result: Arguments
+    ) -> None:
+        self.result = result
+        self._detail, self._earlier, self._find_saved = detail, earlier, find_saved
+        self._storages: dict[object, int] = {}
+
+    def add(self, row: ArgumentRow) -> None:
+        if not row.tensors:
+            raise StepscopeError(f"The log has no size of {row.name}, an argument of launch {self._detail.launch}.")
+        is_list = row.tensors[0]["item"] is not None
+        tensors = [self._tensor(row, tensor) for tensor in row.tensors]
+        self.result.tensors.append({"name": row.name, "role": row.role, "is_list": is_list, "tensors": tensors})
+
+    def _tensor(self, row: ArgumentRow, tensor: dict[str, Any]) -> Spec:
+        name = row.name if tensor["item"] is None else f"{row.name}[{tensor['item']}]"
+        item_bytes, extent = _checked(name, tensor)
+        number = self._storage(row, tensor, name, extent)
+        used = min(_numel(tensor["size"]) * item_bytes, extent)
+        self.result.moved_bytes += used * (2 if row.role == "inout" else 1)
+        spec: Spec = {
+            "dtype": tensor["dtype"], "size": tensor["size"], "stride": tensor["stride"], "offset": tensor["offset"],
+            "storage": number, "saved": None, "before": [], "free": False,
+        }  # fmt: skip
+        if row.role != "out":
+            if extent:
+                self._fill(spec, row, tensor["item"], name)
+        elif row.held == "written":
+            self._say(f"{name}: zeros where the launch does not overwrite it; what stood there was not kept")
         return spec
-    return _filled(result, spec, storage, name, detail, row, tensor["item"], values, find_saved)
+
+    def _storage(self, row: ArgumentRow, tensor: dict[str, Any], name: str, extent: int) -> int:
+        """Its number; made, or made as large as this tensor needs."""
+        known, address = tensor["storage_bytes"], tensor["storage"]
+        key: object = ("address", address) if address else ("name", row.storage or name, tensor["item"])
+        number = self._storages.setdefault(key, len(self._storages))
+        if number == len(self.result.storages):
+            made = {"bytes": 0, "device": tensor["device"], "written": False, "uninitialised": False}
+            self.result.storages.append(made)
+        storage = self.result.storages[number]
+        if known is not None and extent > known:
+            self._say(f"{name} reaches {extent - known:,} bytes beyond its storage; the storage is made larger")
+        storage["bytes"] = max(storage["bytes"], extent, known or 0)
+        storage["written"] |= row.role != "in"
+        return number
+
+    def _fill(self, spec: Spec, row: ArgumentRow, item: int | None, name: str) -> None:
+        """Where what it reads comes from: a saved tensor, statistics, or nothing."""
+        if row.held == "uninitialised" and row.role == "in":
+            self.result.storages[spec["storage"]]["uninitialised"] = True
+            self._say(f"{name} is read before anybody wrote it: all bits are set, NaN in floating point", exact=False)
+            return
+        before = _before(self._detail, row.argument, item)
+        places = [(self._detail.launch, self._detail.site.site, row.argument, item, "before")]
+        places += [(found.launch, found.site, found.argument, found.item, found.moment) for found in before[:1]]
+        saved = (self._find_saved(*place, spec["size"]) for place in places)
+        spec["saved"] = next((found for found in saved if found is not None), None)
+        if spec["saved"] is not None:
+            return
+        saved_rows = [one for found in self._detail.values if found.argument == row.argument for one in found.saved]
+        if any(one.moment == "before" and one.item == item for one in saved_rows):
+            name = f"{name} (its saved file is missing or has changed)"
+        whose = "recorded statistics"
+        if not before and self._earlier is not None:
+            before, whose = _before(self._earlier, row.argument, item), f"statistics of launch {self._earlier.launch}"
+        spec["before"] = [_statistics(found, 0, name) for found in before]
+        if before:
+            self._say(f"{name}: random values with the {whose}{_placed(before)}", exact=False)
+        else:
+            spec["free"] = True
+            floats = spec["dtype"].startswith(("float", "bfloat", "complex"))
+            what = "standard normal values" if floats else "zeros"
+            self._say(f"{name}: {what}, for the log has no statistics of it", exact=False)
+
+    def _say(self, text: str, exact: bool = True) -> None:
+        self.result.made_up.append(text)
+        self.result.exact &= exact
 
 
-def _filled(
-    result: Arguments,
-    spec: Spec,
-    storage: Spec,
-    name: str,
-    detail: LaunchDetail,
-    row: ArgumentRow,
-    item: int | None,
-    values: ArgumentValues | None,
-    find_saved: FindSaved,
-) -> Spec:
-    """Where what it reads comes from: a saved tensor, statistics, or nothing."""
-    if _numel(spec["size"]) == 0:
-        return spec
-    if row.held == "uninitialised" and row.role == "in":
-        storage["uninitialised"] = True
-        result.exact = False
-        result.made_up.append(f"{name} is read before anybody wrote it: all bits are set, NaN in floating point")
-        return spec
-    before = [found for found in values.before if found.item == item] if values is not None else []
-    spec["saved"] = find_saved(detail.launch, detail.site.site, row.argument, item, "before") or _of_version(
-        before, find_saved
-    )
-    if spec["saved"] is not None:
-        return spec
-    result.exact = False
-    if values is not None and any(found.moment == "before" and found.item == item for found in values.saved):
-        name = f"{name} (its saved file is missing or has changed)"
-    spec["before"] = [_statistics(found, 0, name) for found in before if found.skipped is None]
-    if spec["before"]:
-        result.made_up.append(f"{name}: random values with the recorded statistics{_placed(before)}")
-    else:
-        spec["free"] = True
-        whole = not spec["dtype"].startswith(("float", "bfloat", "complex"))
-        what = "zeros" if whole else "standard normal values"
-        result.made_up.append(f"{name}: {what}, for the log has no statistics of it")
-    return spec
+def _before(detail: LaunchDetail, argument: int, item: int | None) -> list[ValueRow]:
+    """Statistics of what a launch found in an argument."""
+    return [
+        row
+        for found in detail.values
+        if found.argument == argument
+        for row in found.before
+        if row.item == item and row.skipped is None
+    ]
 
 
-def _of_version(before: Sequence[ValueRow], find_saved: FindSaved) -> Spec | None:
-    """The file of what it read, saved when an earlier launch had written it."""
-    if len(before) != 1:
-        return None
-    row = before[0]
-    return find_saved(row.launch, row.site, row.argument, row.item, row.moment)
-
-
-def _placed(rows: Iterable[ValueRow]) -> str:
-    rows = list(rows)
+def _placed(rows: Sequence[ValueRow]) -> str:
     sampled = " of a sample" if any(row.looked_at < row.numel for row in rows) else ""
     bad = [row.first_bad for row in rows if row.first_bad is not None]
     return sampled + (f", NaN and infinities at random places from element {bad[0]} on" if bad else "")

@@ -12,7 +12,7 @@ from viewer.errors import StepscopeError
 from viewer.findings import all_findings
 from viewer.queries.graphs import wrapper_code
 from viewer.queries.launches import launch_detail
-from viewer.queries.reproducers import saved_at, shapes_of_function, was_in_flight
+from viewer.queries.reproducers import launch_before, saved_at, shapes_of_function, was_in_flight
 from viewer.queries.rows import LaunchDetail
 from viewer.queries.runs import list_runs
 from viewer.repro.arguments import Arguments, Spec, gather
@@ -58,7 +58,8 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
         raise StepscopeError(f"Launch {launch} ({clean(site.kernel)}) {_KINDS_WITHOUT_A_KERNEL[site.kind]}.")
     saved = _Saved(trace, out, embed_bytes)
     try:
-        arguments = gather(detail, saved.find)
+        earlier = launch_before(trace, launch, site.site)
+        arguments = gather(detail, None if earlier is None else launch_detail(trace, earlier), saved.find)
         code = _code(trace, detail, arguments.names)
     except StepscopeError as error:
         raise StepscopeError(clean(str(error))) from None
@@ -93,9 +94,11 @@ class _Saved:
         self._trace, self._room = trace, embed_bytes
         self._folder = out.with_name(f"{out.stem}_tensors")
 
-    def find(self, launch: int, site: int, argument: int, item: int | None, moment: str) -> Spec | None:
+    def find(
+        self, launch: int, site: int, argument: int, item: int | None, moment: str, size: list[int]
+    ) -> Spec | None:
         place = saved_at(self._trace, launch, site, argument, item, moment)
-        data = None if place is None else read_tensor(place, self._room)
+        data = None if place is None or place.row.size != size else read_tensor(place, self._room)
         if place is None or data is None:
             return None
         digest = place.row.sha256
