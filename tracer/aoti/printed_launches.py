@@ -25,9 +25,13 @@ class Launch:
     after: list[Printed] = field(default_factory=list)
 
     @property
+    def printed(self) -> list[Printed]:
+        return self.before or self.after
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """As they were printed: one that the kernel was given twice stands there twice. None at level 3."""
-        return tuple(one.argument for one in self.before or self.after if not isinstance(one, PrintedLaunch))
+        return tuple(one.argument for one in self.printed if not isinstance(one, PrintedLaunch))
 
     @property
     def returned(self) -> bool:
@@ -72,7 +76,7 @@ class LaunchReader:
             launch = next((one for one in self._opened(kernel) if not one.after and self._joins(one, name)), None)
             if launch is None:
                 launch = Launch(kernel)
-                yield from self._add(launch)
+                yield from self._add(launch, type(event))
             launch.before.append(event)
             launch.begin_ns = event.at_ns
             return
@@ -80,7 +84,7 @@ class LaunchReader:
         launch = next(waiting, None)
         if launch is None:  # what was printed before it is not there
             launch = Launch(kernel)
-            yield from self._add(launch)
+            yield from self._add(launch, type(event))
         launch.after.append(event)
         launch.end_ns = event.at_ns if launch.end_ns is None else launch.end_ns
         if launch.is_whole:
@@ -122,8 +126,11 @@ class LaunchReader:
         else:
             self._lanes.append(ModelRun(lane, {event.argument: event}))
 
-    def _add(self, launch: Launch) -> Iterator[ModelRun]:
+    def _add(self, launch: Launch, level: type[Printed]) -> Iterator[ModelRun]:
         run = next((run for run in self._lanes if run.open is None), None)
+        if run is not None and run.launches and not isinstance(run.launches[0].printed[0], level):  # another model
+            yield from split(run)
+            run = self._lanes[run.lane] = ModelRun(run.lane)
         if run is None and len(self._lanes) == MOST_LANES:
             yield from split(self._lanes[0])
             run = self._lanes[0] = ModelRun(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ Durations = Mapping[str, Sequence[int]]
 """By kernel, in the order in which its launches ran, in ns."""
 _CATEGORIES = ("cpu_op", "kernel")
 """What ran on the CPU, by the name that the package gives it; what ran on a device, by the kernel's own."""
+_GRAPH = re.compile(r"^graph_\d+_")
+"""Before the names of generated kernels."""
 
 
 def durations(profile: Path) -> Durations:
@@ -32,7 +35,7 @@ def durations(profile: Path) -> Durations:
     found: dict[str, defaultdict[str, list[tuple[float, int]]]] = {name: defaultdict(list) for name in _CATEGORIES}
     for event in events:
         if (one := _complete(event)) is not None:
-            found[event["cat"]][event["name"]].append(one)
+            found[event["cat"]][_GRAPH.sub("", event["name"], count=1)].append(one)
     merged = {**found["cpu_op"], **found["kernel"]}
     return {name: [duration for _, duration in sorted(times)] for name, times in merged.items()}
 

@@ -74,6 +74,11 @@ def test_threads_have_lanes() -> None:
     assert all(launch.returned for run in found for launch in run.launches)
 
 
+def test_models_of_other_levels_are_other_runs() -> None:
+    found = list(runs([*printed("values"), *printed("launches", 2), *printed("saved", 2)]))
+    assert [len(run.launches) for run in found] == [len(SITES), 7, 7, len(SITES), len(SITES)]
+
+
 def test_an_argument_that_a_kernel_gets_twice() -> None:
     one = [tensor("before", "mm", name) for name in ("buf1", "buf0", "buf0")]
     events = [*one, *[tensor("after", "mm", name) for name in ("buf1", "buf0", "buf0")]]
