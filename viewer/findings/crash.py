@@ -74,7 +74,7 @@ def title_of(death: Death) -> str:
             where += f", {'after' if at.returned else 'in'} launch {at.launch} ({at.kernel})"
         return f"The log has no end record: process {pid} ended{where}"
     if death.kind == "device":
-        return f"{death.device_error}{_where(at)}{_flight(death.on_device)}"
+        return f"{death.device_error}{_where(at, 'at' if death.on_device else None)}{_flight(death.on_device)}"
     if death.kind == "launch":
         return f"{death.error.title if death.error else 'An exception'}{_where(at)}"
     if death.kind == "after_end":
@@ -82,14 +82,14 @@ def title_of(death: Death) -> str:
     return f"Process {pid} {death.how}{_where(at)}"
 
 
-def _where(at: LastSeen) -> str:
+def _where(at: LastSeen, word: str | None = None) -> str:
     if at.step is None:
         return " before anything was launched"
     step = f" in step {at.step}"
     if at.launch is None:
         return step
     number = at.ordinal if at.ordinal is not None else at.launch
-    return f"{step}, {'after' if at.returned else 'in'} launch {number} of it, {at.kernel}"
+    return f"{step}, {word or ('after' if at.returned else 'in')} launch {number} of it, {at.kernel}"
 
 
 def _flight(rows: Sequence[RingLaunch]) -> str:
