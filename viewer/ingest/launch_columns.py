@@ -37,6 +37,8 @@ class Places:
     call_step: Ints
     call_start_ns: Ints
     call_end_ns: Ints
+    parent: Ints
+    """Position of the call that each one runs inside, -1 without one."""
     launch_start_ns: Ints
     launch_owner: Ints
     """Position of its call."""
@@ -142,6 +144,7 @@ def _add_launches(
         call_step=calls["step"],
         call_start_ns=calls["start_ns"],
         call_end_ns=calls["start_ns"] + np.maximum(calls["duration_ns"], 0),
+        parent=_parent_positions(calls["call"], batches.parents),
         launch_start_ns=starts,
         launch_owner=owner,
         launch_local_site=sites,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tracer.records import LifetimeMismatch
+from viewer.ingest.inner_calls import NEVER, InnerBytes, Known, Made, inner_bytes
 from viewer.ingest.launch_columns import Places
 from viewer.ingest.lenient_json import dumps
 from viewer.ingest.lifetime_layouts import (
@@ -33,12 +34,15 @@ def add_lifetimes(batches: MemoryBatches, rows: Rows, log: int, places: Places |
     """Add layouts, calls, storages and curves of one log, and what was found wrong with lifetimes."""
     layouts = layouts_of(batches)
     calls = measured_calls(batches, layouts, places)
-    layout_ids = add_layouts(batches, rows, log, layouts, calls, places, ids)
+    followed = _Followed(batches, layouts, calls, places, ids) if places is not None and len(calls.at) else None
+    inner = followed.inner() if followed is not None else None
+    layout_ids = add_layouts(batches, rows, log, layouts, calls, places, ids, inner)
     storages = events = 0
-    if places is not None and len(calls.at):
-        found = _Followed(batches, layouts, calls, places, ids)
-        storages, events = found.add(rows, log, layout_ids)
-        _add_left_behind(batches, rows, log, found, layout_ids)
+    if followed is not None and inner is not None:
+        storages, events = followed.add(rows, log, layout_ids)
+        call_id = followed.places.call_id[calls.at[inner.call]]
+        rows.add_columns("inner_bytes", {"log": np.full(len(call_id), log), **inner._asdict(), "call": call_id})
+        _add_left_behind(batches, rows, log, followed, layout_ids)
     elif any(batch.call for batch in batches.growth or ()):
         batches.damage.add("unknown_storage", "storages left behind, and no call whose storages were followed")
     if places is not None:
@@ -72,6 +76,24 @@ class _Followed:
         self.index = np.arange(count) - self.offset[self.call]
         self.row = layouts.start[calls.layout][self.call] + self.index
         self.root = self._roots(count)
+        self.first = np.flatnonzero(self.root == np.arange(count))
+        self.born_ns = self._time(self.call, layouts.ints["born"][self.row], layouts.is_input[self.row])
+        deaths = self._deaths()
+        self.deaths = deaths._replace(ns=np.maximum(deaths.ns, self.born_ns[deaths.storage]))
+
+    def inner(self) -> InnerBytes:
+        """What calls inside others made."""
+        if not (self.places.parent[self.calls.at] >= 0).any():
+            return InnerBytes(*np.empty((4, 0), dtype=np.int64))
+        size, is_made = self.layouts.ints["storage_bytes"][self.row], ~self.layouts.is_input[self.row]
+        died = np.full(len(self.root), NEVER, dtype=np.int64)
+        died[self.deaths.storage] = self.deaths.ns
+        of = self.first[is_made[self.first]]
+        made = Made(self.call[of], size[of], self.born_ns[of], died[of])
+        # Met by a call that is earlier and yet not the first: one inside it made the storage.
+        known = np.flatnonzero(is_made & (self.call < self.call[self.root]))
+        born, dead = self.layouts.ints["born"][self.row[known]], self.layouts.deaths(NEVER)[self.row[known]]
+        return inner_bytes(self.calls.at, self.places, made, Known(self.call[known], size[known], born, dead))
 
     def _roots(self, count: int) -> Ints:
         """For each storage the one that it is to the call that met it first."""
@@ -104,14 +126,11 @@ class _Followed:
     def add(self, rows: Rows, log: int, layout_ids: Ints) -> tuple[int, int]:
         """Returns how many storages there are, and how many births and deaths of them are known."""
         self._add_calls(rows, log, layout_ids)
-        first = np.flatnonzero(self.root == np.arange(len(self.root)))
-        row = self.row[first]
-        born = self._time(self.call[first], self.layouts.ints["born"][row], self.layouts.is_input[row])
+        first, deaths = self.first, self.deaths
+        row, born = self.row[first], self.born_ns[first]
         order = np.full(len(self.root), -1, dtype=np.int64)
         order[first] = np.arange(len(first))
-        deaths = self._deaths()
         died = order[deaths.storage]
-        deaths = deaths._replace(ns=np.maximum(deaths.ns, born[died]))
         self._add_survivors(rows, log, layout_ids, first, born, died, deaths)
         device = self.layouts.device[row]
         for i in np.unique(device).tolist():

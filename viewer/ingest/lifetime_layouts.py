@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tracer.records import LifetimeLayout
 from viewer.ingest.columns import Column
+from viewer.ingest.inner_calls import InnerBytes
 from viewer.ingest.launch_columns import Places
 from viewer.ingest.rows import Rows
 
@@ -41,6 +42,13 @@ class Layouts:
     device: Ints
     """Index into `devices`; the last one where a call before this one has said."""
     devices: list[str]
+
+    def deaths(self, never: int) -> Ints:
+        """Position at which each storage dies in its layout, for the first time."""
+        dead = np.full(int(self.length.sum()), never, dtype=np.int64)
+        at = np.repeat(self.start, self.dead_length) + self.ints["dead"]
+        dead[at[::-1]] = self.ints["dead_at"][::-1]
+        return dead
 
     def storages(self, layout: int) -> slice:
         return slice(int(self.start[layout]), int(self.start[layout] + self.length[layout]))
@@ -139,6 +147,7 @@ def add_layouts(
     calls: MeasuredCalls,
     places: Places | None,
     ids: Ids,
+    inner: InnerBytes | None,
 ) -> Ints:
     """Add layouts and their storages; returns the id of each layout."""
     count = len(layouts.chosen)
@@ -152,7 +161,8 @@ def add_layouts(
         call = int(calls.at[first_call[i]]) if first_call[i] >= 0 else None
         launches = 0 if call is None or places is None else int(places.count[call])
         late += call is not None and max((*layout.born, *layout.dead_at), default=0) > launches
-        peak = _peak(layouts, i, owned[layouts.storages(i)], launches)
+        inside = inner.of(int(first_call[i])) if inner is not None else None
+        peak = _peak(layouts, i, owned[layouts.storages(i)], launches, inside)
         site = None
         if call is not None and places is not None and peak.position < launches:
             site = int(places.launch_site[places.first[call] + peak.position])
@@ -184,8 +194,8 @@ def _owned(batches: MemoryBatches, layouts: Layouts, ids: Ids) -> Flags:
     return owned
 
 
-def _peak(layouts: Layouts, layout: int, owned: Flags, launches: int) -> _Peak:
-    """The highest point at a launch, or behind the last one."""
+def _peak(layouts: Layouts, layout: int, owned: Flags, launches: int, inside: tuple[Ints, Ints] | None) -> _Peak:
+    """The highest point at a launch, or behind the last one; `inside`: what calls behind launches add at positions."""
     part = layouts.storages(layout)
     size, born = layouts.ints["storage_bytes"][part], np.minimum(layouts.ints["born"][part], launches)
     deaths = slice(layouts.dead_start[layout], layouts.dead_start[layout] + layouts.dead_length[layout])
@@ -196,6 +206,8 @@ def _peak(layouts: Layouts, layout: int, owned: Flags, launches: int) -> _Peak:
     dead, dead_at = dead[mine], np.minimum(dead_at[mine], launches)
     np.subtract.at(change, np.maximum(dead_at, born[dead]), size[dead])
     live = np.cumsum(change)
+    if inside is not None:
+        live[inside[0]] += inside[1]
     position = int(live.argmax())
     return _Peak(int(live[position]), position, int(size[~owned].sum()))
 
@@ -203,9 +215,6 @@ def _peak(layouts: Layouts, layout: int, owned: Flags, launches: int) -> _Peak:
 def _storage_columns(layouts: Layouts, layout_ids: Ints, owned: Flags, ids: Ids) -> dict[str, Column]:
     count = int(layouts.length.sum())
     of = np.repeat(np.arange(len(layouts.chosen)), layouts.length)
-    dead = np.full(count, UNKNOWN, dtype=np.int64)
-    at = np.repeat(layouts.start, layouts.dead_length) + layouts.ints["dead"]
-    dead[at[::-1]] = layouts.ints["dead_at"][::-1]  # the first death counts
     sites = [
         ids.known_site(layout.graph, site) if site is not None else None
         for layout in layouts.chosen
@@ -219,7 +228,7 @@ def _storage_columns(layouts: Layouts, layout_ids: Ints, owned: Flags, ids: Ids)
         "storage_bytes": layouts.ints["storage_bytes"], "device": device, "born": layouts.ints["born"],
         "site": masked(_flat([sites])),
         **{name: masked(layouts.ints[name]) for name in ("calls_back", "met_in", "met_as")},
-        "dead": masked(dead), "is_owned": owned,
+        "dead": masked(layouts.deaths(UNKNOWN)), "is_owned": owned,
     }  # fmt: skip
 
 

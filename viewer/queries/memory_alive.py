@@ -50,6 +50,14 @@ _SURVIVORS = """
     FROM survivors v JOIN measured_calls m ON m.call = v.call JOIN layouts l ON l.layout = v.layout
     JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage LEFT JOIN graphs g ON g.graph = l.graph
     WHERE v.log = $log AND v.born_ns <= $ns AND (v.died_ns IS NULL OR v.died_ns > $ns)
+      AND ($calls IS NULL OR (v.made AND list_contains($calls, v.call)))
+"""
+_INSIDE = """
+    WITH RECURSIVE inside AS (
+        SELECT call FROM calls WHERE parent = ?
+        UNION SELECT c.call FROM calls c JOIN inside i ON c.parent = i.call
+    )
+    SELECT i.call FROM inside i JOIN measured_calls m ON m.call = i.call ORDER BY i.call
 """
 _RUNNING = """
     SELECT m.call FROM calls c JOIN measured_calls m ON m.call = c.call
@@ -88,6 +96,9 @@ def alive_in_call(
         nodes = schedule.nodes_of(sites.get(launches[position][1]))
     at = snode_index if snode_index in nodes else next(iter(nodes), None)
     rows = [_row_of_call(where, measured, one, starts) for one in found]
+    at_ns = sql.number(trace, "SELECT ns FROM inner_bytes WHERE call = ? AND position = ?", [call, position])
+    if at_ns is not None:
+        rows = _with_inside(where, measured, rows, at_ns)
     return _alive(
         rows,
         limit,
@@ -106,6 +117,18 @@ def alive_in_call(
             base_bytes=0,
         ),
     )
+
+
+def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: int) -> list[AliveRow]:
+    """What calls inside `call` have made is told as it was at `ns`."""
+    inside = {number: measured_call(where.trace, number) for (number,) in sql.rows(where.trace, _INSIDE, [call.call])}
+    rows = [row for row in rows if row.call not in inside]
+    at = {"log": call.log, "ns": ns, "calls": list(inside)}
+    rows += [_survivor(where, row) for row in sql.rows_named(where.trace, _SURVIVORS, at)]
+    for one in inside.values():
+        if one is not None and one.start_ns <= ns <= one.end_ns:
+            rows += _temporaries(where, one, ns)[0]
+    return sorted(rows, key=lambda row: -row.storage_bytes)
 
 
 class _Found(NamedTuple):
@@ -190,21 +213,23 @@ def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive |
     if not sql.number(trace, "SELECT count(*) FROM lifetime_logs WHERE log = ?", [log]):
         return None
     where, at = _Where(trace), {"log": log, "ns": ns}
-    rows = [_survivor(where, row) for row in sql.rows_named(trace, _SURVIVORS, at)]
+    rows = [_survivor(where, row) for row in sql.rows_named(trace, _SURVIVORS, {**at, "calls": None})]
     call = position = None
     for (call,) in sql.rows_named(trace, _RUNNING, at):
         measured = measured_call(trace, call)
         if measured is None:
             continue
-        starts = [start_ns for _, _, start_ns in launches_of(trace, call)]
-        position = sum(start_ns <= ns for start_ns in starts) - 1
-        rows += _temporaries(where, measured, [*starts, measured.end_ns], position)
+        found, position = _temporaries(where, measured, ns)
+        rows += found
     rows.sort(key=lambda row: -row.storage_bytes)
     place = Alive(log, call, None if position is None else max(position, 0), ns, None, None, [], [], {}, 0, 0, 0)
     return _alive(rows, limit, place)
 
 
-def _temporaries(where: _Where, call: MeasuredCall, starts: Sequence[int], position: int) -> list[AliveRow]:
+def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> tuple[list[AliveRow], int]:
+    """What dies in `call` and is alive at `ns`, and the position that this is."""
+    starts = [*(start_ns for _, _, start_ns in launches_of(where.trace, call.call)), call.end_ns]
+    position = sum(start_ns <= ns for start_ns in starts[:-1]) - 1
     found = sql.rows_named(where.trace, _TEMPORARIES, {"layout": call.layout, "position": position})
     places, rows = where.places(call.graph), []
     for storage, name, size, device, born, dead, site in found:
@@ -216,7 +241,7 @@ def _temporaries(where: _Where, call: MeasuredCall, starts: Sequence[int], posit
                 writer, places.kernel(writer), places.source(writer), born_ns, died_ns, is_base=False,
             )
         )  # fmt: skip
-    return rows
+    return rows, position
 
 
 def _survivor(where: _Where, row: sql.Row) -> AliveRow:

@@ -50,6 +50,7 @@ _CHANGES = """
            coalesce(sum(up - down) FILTER (NOT is_owned), 0)::BIGINT
     FROM changes GROUP BY position
 """
+_INNER = "SELECT position, storage_bytes FROM inner_bytes WHERE call = ?"
 _CALLS = """
     SELECT m.call, m.step, l.function, m.layout, c.start_ns, l.peak_bytes, l.base_bytes
     FROM measured_calls m JOIN layouts l ON l.layout = m.layout JOIN calls c ON c.call = m.call
@@ -132,6 +133,9 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedu
     born, dead, base = ([0] * (count + 1) for _ in range(3))
     for position, up, down, others in sql.rows_named(trace, _CHANGES, {"layout": call.layout, "n": count}):
         born[position], dead[position], base[position] = up, down, others
+    live = list(accumulate(map(sub, born, dead)))
+    for position, inside in sql.rows(trace, _INNER, [call.call]):
+        live[min(position, count)] += inside
     sites = [site for _, site, _ in launches]
     nodes = schedule.nodes_by_site(places) if schedule else {}
     first_node = {site: found[0] for site, found in nodes.items() if found}
@@ -142,7 +146,7 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedu
         [call.call],
     )
     columns = PositionColumns(
-        live_bytes=list(accumulate(map(sub, born, dead))),
+        live_bytes=live,
         base_bytes=list(accumulate(base)),
         born_bytes=born,
         dead_bytes=dead,

@@ -258,11 +258,11 @@ def measured_functions(trace: Trace, graph: int) -> dict[str, int]:
 
 
 def highest_call(trace: Trace, graph: int, functions: Sequence[str]) -> int | None:
-    """The first call of these functions with the highest measured peak."""
+    """The first call of these functions with the highest measured peak; one of a partition, which has the launches."""
     found: int | None = sql.number(
         trace,
         "SELECT first_call FROM layouts WHERE graph = ? AND calls > 0 AND list_contains(?, function)"
-        " ORDER BY peak_bytes DESC, first_call LIMIT 1",
+        " ORDER BY starts_with(function, 'partition_') DESC, peak_bytes DESC, first_call LIMIT 1",
         [graph, list(functions)],
     )
     return found

@@ -212,6 +212,12 @@ CREATE TABLE layout_storages (
     dead BIGINT,                     -- position; NULL: not in the call
     is_owned BOOLEAN                 -- made by the call, or an input that it may free
 );
+-- Beside layout_storages, at launches behind which other calls ran: what these made, of which the call knows nothing.
+CREATE TABLE inner_bytes (
+    log BIGINT, call BIGINT, position BIGINT,
+    storage_bytes BIGINT,            -- the most at once
+    ns BIGINT                        -- when
+);
 CREATE TABLE measured_calls (call BIGINT, log BIGINT, local_call BIGINT, step BIGINT, layout BIGINT);
 -- Storages that outlived the call that met them first; all others live and die by their layout.
 CREATE TABLE survivors (
