@@ -70,6 +70,16 @@ def test_a_folder_and_standard_input_beside_a_log(ranks: list[Path], monkeypatch
         assert overview(trace).counts.launches == 32
 
 
+def test_logs_that_are_too_many_are_said(ranks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viewer.ingest.sources.MOST_LOGS", RANKS - 1)
+    with open_trace(ranks[0].parent) as trace:
+        assert [log.path for log in trace.logs] == sorted(ranks)[:-1]
+        assert problem_counts(trace) == {"too_many_logs": 1}
+    monkeypatch.setattr("viewer.ingest.sources.MOST_LOGS", RANKS)
+    with open_trace(ranks[0].parent) as trace:
+        assert problem_counts(trace) == {}
+
+
 def test_one_that_is_no_log_keeps_no_other_from_being_read(ranks: list[Path], tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("hello\n")
     (tmp_path / "empty.log").touch()

@@ -24,6 +24,7 @@ REASONS: Mapping[str, str] = {
     "empty_file": "a log without a single byte",
     "not_a_log": "a file with the name of a log that holds no record",
     "not_read": "a log that could not be read",
+    "too_many_logs": "a folder with more logs than are read; the first, sorted by path, are",
     "unknown_layout": "values or lifetimes whose layout does not stand before them; kept where it comes later",
     "unknown_launch": "values, times or lifetimes of launches that are not in the log; they are left out",
     "broken_values": "values that do not fit their layout, or are there twice; they are left out",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -102,8 +102,13 @@ def _in_folder(folder: Path, name: str) -> Iterator[Source]:
         raise StepscopeError(
             f"The folder {name} holds no log: record one with `stepscope run` or with TORCH_TRACE={name}."
         )
-    for path in paths:
-        yield from _source(path)
+    *first, last = (source for path in paths[:MOST_LOGS] for source in _source(path))
+    yield from first
+    left_out = len(paths) - MOST_LOGS
+    if left_out > 0:
+        text = f"{left_out:,} more logs are in this folder and are not read: `stepscope ingest` reads them all"
+        last = replace(last, problems=[*last.problems, ("too_many_logs", text)])
+    yield last
 
 
 def _only_log(path: Path) -> Source:
@@ -118,7 +123,6 @@ def _only_log(path: Path) -> Source:
 
 
 def _logs_in(folder: Path) -> Iterator[Path]:
-    found = 0
     for here, folders, names in os.walk(folder):
         depth = len(Path(here).relative_to(folder).parts)
         folders[:] = sorted(name for name in folders if not name.startswith(".") and depth < DEEPEST_FOLDER)
@@ -128,9 +132,6 @@ def _logs_in(folder: Path) -> Iterator[Path]:
                 continue
             if name.startswith(LOG_PREFIXES) or _has_record(path, whole=False):
                 yield path
-                found += 1
-                if found == MOST_LOGS:
-                    return
 
 
 def _has_record(path: Path, whole: bool) -> bool:
