@@ -79,7 +79,9 @@ class _Counting:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._counts.add(self._name.removesuffix(".run"))
-        return self._target(*(a._target if isinstance(a, _Counting) else a for a in args), **kwargs)
+        result = self._target(*(a._target if isinstance(a, _Counting) else a for a in args), **kwargs)
+        self._counts.returned()
+        return result
 
 
 class _CountingTorch:
@@ -103,6 +105,9 @@ class LaunchCounts:
     def add(self, name: str) -> None:
         with self._lock:
             self.steps[-1][name] += 1
+
+    def returned(self) -> None:
+        """The launch that was counted last has returned."""
 
     def next_step(self) -> None:
         self.steps.append(Counter())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.tracer.hand_made import HandMade, column, recorder_in, ring_rows, rows_of
-from tracer import launch_ring
+from tracer import launch_ring, ring_format
 from tracer.launch_ring import LaunchRing, Shape
 from tracer.recorder import Recorder
 from tracer.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path
@@ -142,7 +142,7 @@ def test_without_room_on_the_disk_there_is_no_ring_and_the_program_goes_on(
 
 
 def test_no_more_room_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_ring.layout, "MOST_BYTES", launch_ring.FIRST_BYTES)
+    monkeypatch.setattr(ring_format, "MOST_BYTES", launch_ring.FIRST_BYTES)
     said: list[str] = []
     ring = LaunchRing(lambda: tmp_path / "x.log", said.append)
     calls = [Call(0, 0, None, None) for _ in range(100)]

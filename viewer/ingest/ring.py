@@ -112,4 +112,4 @@ def _batch(calls: list[RingCall]) -> Launches:
 
 def _until(call: RingCall) -> int:
     """The end of a call, or the last that is known of it."""
-    return call.end_ns if call.end_ns is not None else max(call.start_ns, *call.starts_ns, *call.ends_ns)
+    return call.end_ns if call.end_ns is not None else max([call.start_ns, *call.starts_ns, *call.ends_ns])

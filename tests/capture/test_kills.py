@@ -1,0 +1,74 @@
+"""Deaths at random moments: every log opens, no step that ended is lost, the launch in flight is named right.
+
+``STEPSCOPE_TEST_KILLS=200`` kills more often than the usual run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import ROOT, clean_environment
+from tests.tracer.hand_made import column
+from viewer.ingest.logs import read_logs
+from viewer.ingest.sources import find_logs
+
+KILLS = int(os.environ.get("STEPSCOPE_TEST_KILLS", "20"))
+SEED = int(os.environ.get("STEPSCOPE_TEST_SEED", "0"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made: Path = tmp_path_factory.mktemp("kills")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.capture.kill_program", str(made), str(KILLS), str(SEED)],
+        cwd=ROOT,
+        env=clean_environment(made / "cache"),
+        capture_output=True,
+        text=True,
+        timeout=240 + 3 * KILLS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return made
+
+
+def problems_of(folder: Path, death: dict[str, Any]) -> list[str]:
+    """What the log of a victim says otherwise than the account of its stand-ins."""
+    (path,) = folder.glob(f"*_{death['pid']}_*.log")
+    rows = read_logs(find_logs(path))
+    sites = {row[0]: row for row in rows.tables["sites"]}
+    (last,) = [row for row in rows.tables["ring_launches"] if row[2] == "last_started"]
+    in_flight = [row for row in rows.tables["ring_launches"] if row[2] == "in_flight"]
+    launches, kernel = len(column(rows, "launches", "launch")), sites[last[6]][6]
+    ended = [row[1] for row in rows.tables["steps"] if row[5] is not None]
+    is_inside = death["returned"] == death["began"] - 1
+    found = [f"{row}" for row in rows.tables["problems"]]
+    # The recorder sees a launch begin just before the stand-in does, and return just after it.
+    if launches not in ({death["began"]} if is_inside else {death["began"], death["began"] + 1}):
+        found.append(f"{launches} launches, not {death['began']}")
+    if launches == death["began"] and kernel != death["name"]:
+        found.append(f"in {kernel}, not in {death['name']}")
+    if (is_inside or launches > death["began"]) and (last[8] or [row[3] for row in in_flight] != [last[3]]):
+        found.append(f"the launch in flight is said to be {in_flight}, not {last}")
+    if ended != list(range(death["steps"])) and ended != list(range(death["steps"] + 1)):
+        found.append(f"{len(ended)} steps, not {death['steps']}")
+    if is_inside and last[7] != death["steps"]:
+        found.append(f"in step {last[7]}, not {death['steps']}")
+    return found
+
+
+def test_no_death_loses_anything(folder: Path) -> None:
+    deaths = json.loads((folder / "deaths.json").read_text())
+    assert len(deaths) == KILLS
+    wrong = {death["pid"]: found for death in deaths if (found := problems_of(folder, death))}
+    assert not wrong, (wrong, [death for death in deaths if death["pid"] in wrong])
+    assert len(Counter(death["signal"] for death in deaths)) == 3
+    assert any(death["returned"] < death["began"] for death in deaths)
