@@ -17,7 +17,7 @@ import torch
 import tracer
 from viewer.errors import StepscopeError
 from viewer.queries import sql
-from viewer.repro.write import chosen_launch, write_reproducer
+from viewer.repro.write import worst_launch, write_reproducer
 from viewer.store.open import Trace, open_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
@@ -131,7 +131,7 @@ def table(output: str) -> dict[str, dict[str, list[str]]]:
 
 def test_a_saved_launch_that_makes_nan_makes_the_same_ones(saved: Trace, tmp_path: Path) -> None:
     launch = launch_of(saved, "cpp_fused%softmax%")
-    assert chosen_launch(saved) == launch
+    assert worst_launch(saved) == launch
     out = tmp_path / "repro.py"
     write_reproducer(saved, launch, out, embed_bytes=SMALL)
     done = run_fresh(out, "--bench")

@@ -70,7 +70,7 @@ function facts(row, { root }) {
   const entries = [
     ["host time", row.duration_ns === null ? row.returned ? known(null, "not recorded") : h("span", { class: "critical-text" }, "✖ did not return") : formatNs(row.duration_ns), row.duration_ns === null ? null : `${formatCount(row.duration_ns)} ns`],
     ["device time", known(row.device_duration_ns, "not measured", formatNs)],
-    ["at", formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
+    ["at", row.returned && row.duration_ns === null ? null : formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
     ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
     ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: a cached graph without its sidecar")],
     ["operator", site.operator],
@@ -128,7 +128,15 @@ function generatedCode(row, lines, { root }) {
     {},
     codeBlock(lines, { mark: row.site.line }),
     h("p", {}, h("a", { href }, `line ${formatCount(row.site.line)} in the wrapper`)),
+    NO_KERNEL.has(row.site.kind) ? null : reproCommand(row.launch),
   );
+}
+
+const NO_KERNEL = new Set(["subgraph", "collective"]);
+
+function reproCommand(launch) {
+  const text = `stepscope repro TRACE --launch ${launch} -o repro.py`;
+  return h("p", {}, "Run this launch alone: ", h("code", {}, text));
 }
 
 function link(row) {

@@ -16,7 +16,7 @@ from viewer.errors import StepscopeError
 from viewer.repro.launch_code import parse
 from viewer.repro.script import literal
 from viewer.repro.sizes import Sizes
-from viewer.repro.write import write_reproducer
+from viewer.repro.write import launch_in_step, write_reproducer
 from viewer.store.open import open_trace
 
 TRITON_SOURCE = """
@@ -256,6 +256,19 @@ def test_what_cannot_be_run_again_is_one_sentence(tmp_path: Path) -> None:
         kernel = launch.partition("(")[0]
         log = write_log(tmp_path / str(number), wrapper("", launch), kernel, kind, [ARG], [tensor(0, **changes)])  # type: ignore[arg-type]
         refused(log, sentence)
+
+
+def test_a_launch_is_named_by_its_place_in_a_step(tmp_path: Path) -> None:
+    log = synthetic.recorded(steps=3).write(tmp_path / "x.log")
+    with open_trace(log) as trace:
+        assert launch_in_step(trace, 2, 2, None) == 4 + 8 + 1  # step 1 has two calls of 4 launches
+        for ordinal, step in ((0, 2), (5, 2), (1, 3)):
+            with pytest.raises(StepscopeError, match=f"no launch {ordinal} in step {step}"):
+                launch_in_step(trace, ordinal, step, None)
+    with open_trace([str(log), str(synthetic.recorded(steps=2, rank=1).write(tmp_path / "y.log"))]) as both:
+        with pytest.raises(StepscopeError, match="say which with --rank"):
+            launch_in_step(both, 1, 0, None)
+        assert launch_in_step(both, 1, 0, 1) == launch_in_step(both, 1, 1, 1) - 4
 
 
 def refused(log: Path, sentence: str, launch: int = 0) -> None:

@@ -25,6 +25,16 @@ class TensorShape:
     stride: Sequence[int]
 
 
+def launches_of_step(trace: Trace, step: int, rank: int | None) -> list[tuple[int, int]]:
+    """(first launch, how many) of a step, for each log that has it; launches of a step are a range of ids."""
+    return sql.rows(
+        trace,
+        "SELECT min(launch), count(*) FROM launches JOIN logs USING (log)"
+        " WHERE step = $1 AND ($2 IS NULL OR rank = $2) GROUP BY log ORDER BY log",
+        [step, rank],
+    )
+
+
 def saved_at(
     trace: Trace, launch: int, site: int, argument: int, item: int | None, moment: str
 ) -> SavedTensorPlace | None:

@@ -15,10 +15,13 @@ def repro(
         int | None,
         typer.Option(
             metavar="N",
-            help="As pages and `summary` number it. [default: the launch of the worst finding]",
+            help="The launch: as addresses of pages and `summary --json` number it; with --step the N-th of that step."
+            " [default: that of the worst finding]",
             show_default=False,
         ),
     ] = None,
+    step: Annotated[int | None, typer.Option(metavar="STEP", help="N counts in this step, from 1.")] = None,
+    rank: Annotated[int | None, typer.Option(metavar="RANK", help="With --step, where several logs have it.")] = None,
     embed_bytes: Annotated[
         int,
         typer.Option(metavar="BYTES", min=0, help="Most bytes of saved tensors in the script; others lie beside it."),
@@ -30,11 +33,18 @@ def repro(
     It holds the kernel's source, the arguments and what was recorded, and needs torch only. It runs code from the
     log, the source of the kernel: read it before you run it.
     """
-    from viewer.repro.write import chosen_launch, write_reproducer
+    from viewer.errors import StepscopeError
+    from viewer.repro.write import launch_in_step, worst_launch, write_reproducer
     from viewer.store.open import open_trace
 
+    if launch is None and step is not None:
+        raise StepscopeError("--step needs --launch N, the N-th launch of that step.")
+
     with open_trace(trace) as opened:
-        number = chosen_launch(opened) if launch is None else launch
+        if launch is None:
+            number = worst_launch(opened)
+        else:
+            number = launch if step is None else launch_in_step(opened, launch, step, rank)
         written = write_reproducer(opened, number, out, embed_bytes=embed_bytes, force=force)
     typer.echo(f"{written.path}: {written.kernel}, {written.where}")
     for path in written.files:

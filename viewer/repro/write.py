@@ -12,7 +12,7 @@ from viewer.errors import StepscopeError
 from viewer.findings import all_findings
 from viewer.queries.graphs import wrapper_code
 from viewer.queries.launches import launch_detail
-from viewer.queries.reproducers import launch_before, saved_at, shapes_of_function, was_in_flight
+from viewer.queries.reproducers import launch_before, launches_of_step, saved_at, shapes_of_function, was_in_flight
 from viewer.queries.rows import LaunchDetail
 from viewer.queries.runs import list_runs
 from viewer.repro.arguments import Arguments, Spec, gather
@@ -50,7 +50,9 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
     """
     detail = launch_detail(trace, launch) if 0 <= launch < 2**63 else None
     if detail is None:
-        raise StepscopeError(f"There is no launch {launch} in this trace: pages and `stepscope summary` name them.")
+        raise StepscopeError(
+            f"There is no launch {launch} in this trace: addresses of pages name them, and `summary --json`."
+        )
     if os.path.lexists(out) and not force:
         raise StepscopeError(f"{out} is there already: give another name, or --force.")
     site = detail.site
@@ -76,7 +78,19 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
     return Reproducer(out, spec["kernel"], spec["where"], spec["made_up"], [path for path in files if path])
 
 
-def chosen_launch(trace: Trace) -> int:
+def launch_in_step(trace: Trace, ordinal: int, step: int, rank: int | None) -> int:
+    """The launch that is the `ordinal`-th of its step, from 1. Raises StepscopeError when there is not just one."""
+    found = launches_of_step(trace, step, rank)
+    whose = f"step {step}" if rank is None else f"step {step} of rank {rank}"
+    if len(found) > 1:
+        raise StepscopeError(f"{len(found)} logs of this trace have a step {step}: say which with --rank, or name one.")
+    if not found or not 1 <= ordinal <= found[0][1]:
+        count = found[0][1] if found else 0
+        raise StepscopeError(f"There is no launch {ordinal} in {whose}: it has {count:,}.")
+    return found[0][0] + ordinal - 1
+
+
+def worst_launch(trace: Trace) -> int:
     """That of the worst finding that names one. Raises StepscopeError when none does."""
     launches = (finding.launch for finding in all_findings(trace) if finding.launch is not None)
     launch = next(launches, None)
