@@ -24,7 +24,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
     h(
       "tr",
       { "data-launch": launch, class: launch === selected ? "chosen" : null },
-      h("td", { class: "num" }, formatTick(Math.max(0, start), digits)),
+      h("td", { class: "num" }, returned && !timed ? known(null, "not recorded") : formatTick(Math.max(0, start), digits)),
       h("td", { class: "num" }, hostTime(returned, timed, end - start, count)),
       h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),
       withHealth && h("td", {}, healthBadge(health)),

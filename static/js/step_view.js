@@ -6,7 +6,7 @@ import { launchList } from "#js/launch_list.js";
 import { launchPanel, missingPanel } from "#js/panel.js";
 import { TimelineView } from "#js/timeline.js";
 import { KINDS } from "#js/timeline_draw.js";
-import { kernelMatcher } from "#js/timeline_model.js";
+import { isUntimed, kernelMatcher } from "#js/timeline_model.js";
 import { healthBadge } from "#js/value_lines.js";
 
 /**
@@ -20,6 +20,7 @@ export function mountStep(view, panel, timeline, source) {
   let opened = null;
   let wanted = null;
   let matches = null;
+  const span = (start, end) => (isUntimed(timeline) ? "" : formatNs(Math.round(end - start)));
 
   const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), 80);
   const rememberView = debounce(() => source.remember(viewState(chart), false), 250);
@@ -30,13 +31,13 @@ export function mountStep(view, panel, timeline, source) {
     fetchLive: source.liveWindow,
     onSelect: (launch) => open(launch),
     onView: ({ start, end }) => {
-      find(".view-span").textContent = formatNs(Math.round(end - start));
+      find(".view-span").textContent = span(start, end);
       refresh();
       rememberView();
     },
   });
   list.show(chart.data, chart.view, null, total);
-  find(".view-span").textContent = formatNs(chart.bounds.end);
+  find(".view-span").textContent = span(0, chart.bounds.end);
   find(".legend").replaceChildren(...legend(timeline));
 
   async function open(launch, { push = true } = {}) {

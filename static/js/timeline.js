@@ -215,7 +215,7 @@ export class TimelineView {
   drawPointer() {
     const { pointer } = this;
     const time = pointer ? nsOf(pointer.x, this.view, this.width) : 0;
-    const label = formatTick(Math.max(0, Math.round(time)), (this.view.end - this.view.start) / this.width);
+    const label = this.data.untimed ? "" : formatTick(Math.max(0, Math.round(time)), (this.view.end - this.view.start) / this.width);
     drawPointer(this.overlay.getContext("2d"), { ...this.geometry(), x: pointer?.x ?? null, label });
     const found = pointer && !this.drag?.moved && this.under(pointer.x, pointer.y);
     const bytes = !found && pointer && !this.drag?.moved && this.liveLines(time);

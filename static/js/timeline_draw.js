@@ -48,7 +48,8 @@ export function drawTimeline(ctx, picture) {
   drawSelected(ctx, picture, view);
 }
 
-export function drawAxis(ctx, { width, height, colours, view }) {
+export function drawAxis(ctx, { width, height, colours, view, data }) {
+  if (data?.untimed) return;
   const { step, values } = ticks(view, (width - GUTTER) / 110);
   const top = MINIMAP;
   for (const value of values) {

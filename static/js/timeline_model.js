@@ -63,8 +63,14 @@ export function prepare(timeline) {
     spans: spans.sort(byStart),
     calls: calls.sort(byStart),
     launches: rows,
+    untimed: isUntimed(timeline),
     binned: columns.count.some((count) => count > 1),
   };
+}
+
+/** Its launches have an order and no times, as in a log of printed text. */
+export function isUntimed({ launches }) {
+  return launches.duration_ns.length > 0 && launches.duration_ns.every((duration) => duration === -2);
 }
 
 function interval(item, start, duration) {

@@ -72,7 +72,7 @@ export function curveHref(row, root) {
 }
 
 function numbers(row) {
-  if (row.largest === null) return h("p", { class: "dim" }, "no finite element");
+  if (row.largest === null) return h("p", { class: "dim" }, row.at_least ? "smallest and largest are not known" : "no finite element");
   return h(
     "dl",
     { class: "numbers" },

@@ -50,7 +50,7 @@ function mountBuffer(box, { buffer: detail, log }, context) {
   };
   const lines = (index) => {
     const version = versions[index];
-    const why = version.skipped ?? "no finite element";
+    const why = version.skipped ?? (version.at_least ? "not known" : "no finite element");
     return [
       ["", `${version.moment} ${kernels[index]}`],
       ["step", `${steps[index]} · launch ${version.launch} · +${formatNs(starts[index])}`],

@@ -36,7 +36,13 @@ _KERNELS = f"""
     GROUP BY s.kernel ORDER BY sum(r.duration_ns) DESC NULLS LAST, s.kernel
 """
 _SPREAD_OF = ("numel", *STATISTICS)
-_SPREADS = ", ".join(f"min(v.{name}), max(v.{name}), count(DISTINCT v.{name})" for name in _SPREAD_OF)
+_COUNTED = {
+    name: f"CASE WHEN NOT coalesce(v.at_least, false) THEN v.{name} END"
+    for name in ("nan", "positive_infinity", "negative_infinity")
+}
+_SPREADS = ", ".join(
+    "min({0}), max({0}), count(DISTINCT {0})".format(_COUNTED.get(name, f"v.{name}")) for name in _SPREAD_OF
+)
 _ARGUMENTS = f"""
     SELECT v.log, v.site, v.argument, v.item, v.part, a.name, a.role, a.buffer, v.moment, count(*),
            min({HEALTH_INDEX}), {_SPREADS}

@@ -109,7 +109,7 @@ def _end_of(trace: Trace, step: StepRow) -> int:
     last = sql.number(
         trace,
         "SELECT greatest((SELECT max(start_ns + duration_ns) FROM calls WHERE log = $1 AND step = $2),"
-        " (SELECT max(start_ns + coalesce(duration_ns, 0)) FROM launches WHERE log = $1 AND step = $2))",
+        " (SELECT max(start_ns + coalesce(duration_ns, returned::INT)) FROM launches WHERE log = $1 AND step = $2))",
         [step.log, step.step],
     )
     return max(step.start_ns, last or 0)
