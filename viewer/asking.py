@@ -1,4 +1,4 @@
-"""The commands that ask a trace for one thing: `stepscope search`, `stepscope sql` and `stepscope tensor`."""
+"""The commands that ask a trace for one thing: `stepscope check`, `search`, `sql` and `tensor`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,56 @@ from typing import Annotated
 import typer
 
 from viewer.errors import StepscopeError
+
+Trace = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TRACE...",
+        help="A log, a .gz or .zst of one, a folder of logs, - for standard input, several of these; or a STORE.",
+    ),
+]
+Latest = Annotated[
+    bool, typer.Option("--latest", help="Of a folder only the log that was written last: folders keep old runs.")
+]
+
+
+def check(
+    trace: Trace,
+    fail_on: Annotated[
+        str | None, typer.Option(help="Kinds of finding, with commas. Default: every warning and critical one.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also when a log is damaged, or holds records of unknown kinds.")
+    ] = False,
+    latest: Latest = False,
+) -> None:
+    """Exit 1 when the trace has findings of these kinds: for CI."""
+    from viewer.findings import KINDS, all_findings
+    from viewer.queries.damage import damage_texts
+    from viewer.store.open import open_trace
+    from viewer.summary_text import clean
+
+    kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
+    unknown = sorted(kinds - set(KINDS)) if kinds else []
+    if unknown:
+        raise StepscopeError(
+            f"--fail-on names {', '.join(unknown)}, which is no kind of finding; there are: {', '.join(KINDS)}"
+        )
+    with open_trace(chosen(trace, latest)) as opened:
+        findings, damage = all_findings(opened), damage_texts(opened) if strict else []
+    hits = [f for f in findings if (f.kind in kinds if kinds is not None else f.severity != "info")]
+    for line in [*(f"{hit.severity}: {hit.kind}: {hit.title}" for hit in hits), *damage]:
+        typer.echo(clean(line))
+    if hits or damage:
+        raise typer.Exit(1)
+    typer.echo(f"ok: nothing to fail on; findings in all: {len(findings)}")
+
+
+def chosen(trace: list[str], latest: bool) -> list[str]:
+    """The trace, or the newest of its logs."""
+    from viewer.ingest.sources import find_logs
+
+    return [str(max(find_logs(trace), key=lambda log: log.mtime_ns).path)] if latest else trace
 
 
 def search(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from viewer import asking
+from viewer.asking import Latest, Trace
 from viewer.errors import StepscopeError
 from viewer.repro.command import repro
 
@@ -25,19 +26,12 @@ app = typer.Typer(
     help="Record PyTorch programs compiled with torch.compile, and read what was recorded.",
 )
 
+app.command()(asking.check)
 app.command()(asking.search)
 app.command()(asking.sql)
 app.command()(asking.tensor)
 AOTI_LEVELS = ("launches", "values", "save")
 app.command()(repro)
-
-Trace = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TRACE...",
-        help="A log, a .gz or .zst of one, a folder of logs, - for standard input, several of these; or a STORE.",
-    ),
-]
 
 
 def main() -> None:
@@ -191,11 +185,13 @@ def run(
 def serve(
     trace: Trace,
     port: Annotated[int, typer.Option(help="0: a free one.")] = 8686,
+    latest: Latest = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="The logs still grow, or there is none yet: the pages say what is new.")
     ] = False,
 ) -> None:
     """Browse a trace on 127.0.0.1."""
+    trace = asking.chosen(trace, latest)
     if follow:
         _serve_growing(trace, port)
         return
@@ -233,6 +229,7 @@ def _serve_growing(trace: list[str], port: int) -> None:
 def summary(
     trace: Trace,
     as_json: Annotated[bool, typer.Option("--json", help="The JSON answer, for programs.")] = False,
+    latest: Latest = False,
 ) -> None:
     """The verdict and the facts of a trace, in the terminal."""
     import orjson
@@ -240,7 +237,7 @@ def summary(
     from viewer import summary as summaries
     from viewer.store.open import open_trace
 
-    with open_trace(trace) as opened:
+    with open_trace(asking.chosen(trace, latest)) as opened:
         if as_json:
             sys.stdout.write(orjson.dumps(summaries.summary(opened), option=orjson.OPT_INDENT_2).decode() + "\n")
         else:
@@ -248,44 +245,18 @@ def summary(
 
 
 @app.command()
-def check(
-    trace: Trace,
-    fail_on: Annotated[
-        str | None, typer.Option(help="Kinds of finding, with commas. Default: every warning and critical one.")
-    ] = None,
-) -> None:
-    """Exit 1 when the trace has findings of these kinds: for CI."""
-    from viewer.findings import KINDS, all_findings
-    from viewer.store.open import open_trace
-    from viewer.summary_text import clean
-
-    kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
-    unknown = sorted(kinds - set(KINDS)) if kinds else []
-    if unknown:
-        raise StepscopeError(
-            f"--fail-on names {', '.join(unknown)}, which is no kind of finding; there are: {', '.join(KINDS)}"
-        )
-    with open_trace(trace) as opened:
-        findings = all_findings(opened)
-    hits = [f for f in findings if (f.kind in kinds if kinds is not None else f.severity != "info")]
-    for finding in hits:
-        typer.echo(clean(f"{finding.severity}: {finding.kind}: {finding.title}"))
-    if hits:
-        raise typer.Exit(1)
-    typer.echo(f"ok: nothing to fail on; findings in all: {len(findings)}")
-
-
-@app.command()
 def report(
     trace: Trace,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("report.html"),
     redact: Annotated[bool, typer.Option("--redact", help="Leave out paths, source lines and arguments.")] = False,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Stands on the first page.")] = None,
+    latest: Latest = False,
 ) -> None:
     """One HTML file that opens without a network, for a ticket."""
     from viewer.store.open import open_trace
 
-    with open_trace(trace) as opened:
-        _write_report(opened, out, redact)
+    with open_trace(asking.chosen(trace, latest)) as opened:
+        _write_report(opened, out, redact, note)
 
 
 @app.command()
@@ -433,10 +404,10 @@ def _config(out: Path, settings: Mapping[str, Any]) -> TraceConfig:
         raise StepscopeError(f"{option_of(error.setting)} {error.problem}") from None
 
 
-def _write_report(opened: OpenedTrace, out: Path, redact: bool) -> None:
+def _write_report(opened: OpenedTrace, out: Path, redact: bool, note: str | None = None) -> None:
     from viewer.report import render_report
 
-    html = render_report(opened, redact=redact)
+    html = render_report(opened, redact=redact, note=note)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(html, encoding="utf-8")

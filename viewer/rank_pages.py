@@ -35,7 +35,9 @@ def difference_page(trace: Trace, request: Request) -> RankDifferencePage:
     from viewer.queries.rank_difference import rank_difference
     from viewer.queries.ranks import TITLES, ranks
 
-    found, asked = ranks(trace), request.text("aspect") or "compile_ids"
+    found = ranks(trace)
+    differing = next((row.aspect for row in found.aspects if row.state == "differ"), "compile_ids")
+    asked = request.text("aspect") or differing
     aspect = next((name for name in TITLES if name == asked), None)
     if aspect is None:
         raise NotThere(f"“{asked[:40]}” is no aspect of ranks: it must be one of {', '.join(TITLES)}.")

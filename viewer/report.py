@@ -49,8 +49,9 @@ class Contents:
     left_out: list[str] = field(default_factory=list)
 
 
-def render_report(trace: Trace, *, redact: bool = False) -> str:
-    """The file's text. `redact`: paths become file names; source text, payloads and command lines are dropped."""
+def render_report(trace: Trace, *, redact: bool = False, note: str | None = None) -> str:
+    """The file's text, with `note` on its first page. `redact`: paths become file names; source text, payloads and
+    command lines are dropped."""
     from viewer.summary import summary
 
     contents, answer = collect(trace), summary(trace)
@@ -74,6 +75,7 @@ def render_report(trace: Trace, *, redact: bool = False) -> str:
     template = rendering.environment(root="#", redacted=redact).get_template("report.html")
     return template.render(
         contents=contents,
+        note=note,
         frame=pages.frame(contents.overview),
         section="Overview",
         summary=answer,

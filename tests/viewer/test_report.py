@@ -37,6 +37,13 @@ def test_report_needs_nothing_else(opened: Opened) -> None:
     assert len(html.encode()) < 1_000_000
 
 
+def test_a_note_is_text_on_the_first_page(opened: Opened) -> None:
+    trace = opened(synthetic.recorded())
+    first = render_report(trace, note="seen with <b>driver 555</b>").partition('data-route="/steps')[0]
+    assert "seen with &lt;b&gt;driver 555&lt;/b&gt;" in first
+    assert "report-note" not in render_report(trace).partition("<main")[2]
+
+
 def test_report_is_the_same_each_time(opened: Opened) -> None:
     trace = opened(synthetic.recorded())
     assert render_report(trace) == render_report(trace)

@@ -46,7 +46,15 @@ _NOT_ADDED = frozenset(
     ]
 )
 """Stamps, numbers of lines, and counts that already go over several compiles."""
-_UNITS = (("_time_us", 1e3), ("_us", 1e3), ("_time_ms", 1e6), ("_time_s", 1e9), ("_saved_s", 1e9), ("_overhead_s", 1e9))
+_UNITS = (
+    ("_time_us", 1e3),
+    ("_us", 1e3),
+    ("_time_ms", 1e6),
+    ("_time_s", 1e9),
+    ("_saved_s", 1e9),
+    ("_overhead_s", 1e9),
+    ("_restart_s", 1e9),
+)
 _STAMPS = frozenset(["start_time", "start_time_us", "end_time_us"])
 _BASE_SORTS = {"record": "r.record", "compile_id": "r.log, r.compile_id", "frame": "c.frame", "kind": "r.event"}
 _FROM = """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from viewer.ingest.damage import REASONS
+from viewer.ingest.known_events import UNKNOWN_EVENT
 from viewer.queries import sql
 from viewer.queries.rows import NotRecorded, Problem
 from viewer.queries.values import has_values
@@ -26,6 +28,13 @@ def problem_counts(trace: Trace) -> dict[str, int]:
     """reason -> how many there are in all logs, most first; also those whose place was not kept."""
     found = sql.rows(trace, "SELECT reason, sum(count) FROM problem_counts GROUP BY reason ORDER BY 2 DESC, 1")
     return {reason: int(count) for reason, count in found}
+
+
+def damage_texts(trace: Trace) -> list[str]:
+    """Each reason, and each unknown kind of record, in a line with how many there are."""
+    unknown = sql.rows(trace, "SELECT key, value FROM meta WHERE starts_with(key, ?) ORDER BY key", [UNKNOWN_EVENT])
+    lines = [f"damage: {count:,} x {REASONS[reason]}" for reason, count in problem_counts(trace).items()]
+    return lines + [f"unknown: {value} x {key.removeprefix(UNKNOWN_EVENT)}" for key, value in unknown]
 
 
 def not_recorded(trace: Trace) -> list[NotRecorded]:
