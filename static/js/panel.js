@@ -136,7 +136,8 @@ const NO_KERNEL = new Set(["subgraph", "collective"]);
 
 function reproCommand(launch) {
   const text = `stepscope repro TRACE --launch ${launch} -o repro.py`;
-  return h("p", {}, "Run this launch alone: ", h("code", {}, text));
+  const button = h("button", { type: "button", class: "small", onclick: (event) => copy(event, text) }, "Copy");
+  return h("p", {}, "Run this launch alone:", h("br"), h("code", {}, text), " ", button);
 }
 
 function link(row) {
