@@ -20,6 +20,8 @@ export function segments(row) {
     positive_infinity: row.positive_infinity ?? 0,
     nan: row.nan ?? 0,
   };
+  const bad = Object.entries(counts).filter(([, count]) => count > 0);
+  if (row.at_least) return bad.map(([name, count]) => ({ name, count, share: 1 / bad.length })); // of the others nothing is known
   const others = Object.values(counts).reduce((sum, count) => sum + count, 0);
   const all = { finite: Math.max(0, row.looked_at - others), ...counts };
   return Object.entries(all).filter(([, count]) => count > 0).map(([name, count]) => ({ name, count, share: count / row.looked_at }));
@@ -29,8 +31,8 @@ const WORDS = { finite: "finite", zero: "zero", negative_infinity: "−inf", pos
 
 function words(row, without) {
   return segments(row).filter(({ name }) => name !== without).flatMap(({ name, count }) => {
-    const least = row.at_least && name !== "finite" ? "≥ " : "";
-    if (name !== "extreme") return row.at_least && name === "finite" ? [] : [`${WORDS[name]} ${least}${thousands(count)}`];
+    const least = row.at_least ? "≥ " : "";
+    if (name !== "extreme") return [`${WORDS[name]} ${least}${thousands(count)}`];
     const kinds = [["near overflow", row.near_overflow], ["subnormal", row.subnormal]];
     return kinds.filter(([, count]) => count).map(([word, count]) => `${word} ${thousands(count)}`);
   });

@@ -22,6 +22,13 @@ test("the parts of a strip add up to what was looked at", () => {
   assert.deepEqual(segments(healthy), [{ name: "finite", count: 100, share: 1 }]);
 });
 
+test("counts that are lower bounds say so, and nothing of the other elements", () => {
+  const row = { ...healthy, nan: 1, positive_infinity: 1, zero: null, near_overflow: null, subnormal: null, at_least: true };
+  assert.deepEqual(segments(row).map(({ name, share }) => [name, share]), [["positive_infinity", 0.5], ["nan", 0.5]]);
+  assert.equal(countsText(row), "+inf ≥ 1 · NaN ≥ 1");
+  assert.equal(countsText({ ...row, at_least: false }), "finite 98 · +inf 1 · NaN 1");
+});
+
 test("one element among billions keeps its part", () => {
   const parts = segments({ ...healthy, numel: 4e9, looked_at: 4e9, nan: 1 });
   assert.equal(parts.at(-1).name, "nan");

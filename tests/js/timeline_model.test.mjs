@@ -53,6 +53,16 @@ test("a launch that did not return lasts to the end of the step", () => {
   assert.deepEqual([last.end, last.returned], [10_000, false]);
 });
 
+test("a launch that returned nobody knows when is drawn at its place, without a time", () => {
+  const some = timeline();
+  some.launches.duration_ns = [500, -2, -2];
+  const [first, , last] = prepare(some).launches.get(7);
+  assert.deepEqual([first.timed, last.timed, last.returned, last.end], [true, false, true, 8_001]);
+  assert.equal(prepare(some).untimed, false);
+  some.launches.duration_ns = [-2, -2, -2];
+  assert.equal(prepare(some).untimed, true);
+});
+
 test("pick finds what is under the pointer, or the nearest within reach", () => {
   const row = prepare(timeline()).launches.get(7);
   assert.equal(pick(row, 300, 0).launch, 10);
