@@ -114,7 +114,11 @@ class StepPage:
 @dataclass(frozen=True)
 class GraphsPage:
     graphs: list[GraphRow]
+    """From `offset` on, at most `limit`."""
     not_recorded: list[NotRecorded]
+    total: int
+    offset: int
+    limit: int
 
 
 @dataclass(frozen=True)

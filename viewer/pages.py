@@ -40,6 +40,7 @@ MOST_FINDING_LINKS = 200
 GAP = "…"
 """The line that stands for what `kernel_code.cut` leaves out."""
 MOST_MINI_CURVES = 6
+GRAPHS_PER_PAGE = 500
 FULL_WIDTH = 1600
 """Bins of the first picture of a step: about one per pixel of a wide screen."""
 
@@ -98,11 +99,11 @@ def overview_page(trace: Trace, request: Request) -> OverviewPage:
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
-    from viewer.queries.overview import overview
+    from viewer.queries.runs import list_runs
     from viewer.queries.steps import list_steps
 
     log = request.optional_id("log")
-    return StepsPage(overview(trace).runs, log, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
+    return StepsPage(list_runs(trace), log, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:
@@ -169,7 +170,9 @@ def graphs_page(trace: Trace, request: Request) -> GraphsPage:
     from viewer.queries.damage import not_recorded
     from viewer.queries.graphs import list_graphs
 
-    return GraphsPage(list_graphs(trace), [row for row in not_recorded(trace) if row.graph is not None])
+    graphs, offset = list_graphs(trace), request.optional_id("offset") or 0
+    missing = [row for row in not_recorded(trace) if row.graph is not None]
+    return GraphsPage(graphs[offset : offset + GRAPHS_PER_PAGE], missing, len(graphs), offset, GRAPHS_PER_PAGE)
 
 
 def graph_page(trace: Trace, request: Request) -> GraphPage:
@@ -187,10 +190,10 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
 def problems_page(trace: Trace, request: Request) -> ProblemsPage:
     from viewer.queries.compiles import list_compiles
     from viewer.queries.damage import not_recorded, problems
-    from viewer.queries.overview import overview
+    from viewer.queries.overview import overhead
 
     failed = [row for row in list_compiles(trace) if row.failure or row.status == "failed"]
-    return ProblemsPage(problems(trace), not_recorded(trace), failed, overview(trace).overhead.failures)
+    return ProblemsPage(problems(trace), not_recorded(trace), failed, overhead(trace).failures)
 
 
 def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:
@@ -203,7 +206,7 @@ PAGES = (
     Page("/", "overview.html", "Overview", OverviewPage, overview_page),
     Page("/steps", "steps.html", "Steps", StepsPage, steps_page, ("log", "first_step", "last_step")),
     Page("/steps/{step}", "step.html", "Steps", StepPage, step_page, ("log", "launch")),
-    Page("/graphs", "graphs.html", "Graphs", GraphsPage, graphs_page),
+    Page("/graphs", "graphs.html", "Graphs", GraphsPage, graphs_page, ("offset",)),
     Page("/graphs/{graph}", "graph.html", "Graphs", GraphPage, graph_page, ("site",)),
     Page(
         "/graphs/{graph}/memory",

@@ -52,6 +52,10 @@ _ORDER = ("critical", "warning", "info")
 
 def all_findings(trace: Trace) -> list[Finding]:
     """Every finding: critical ones, warnings, then the rest; within one severity by time."""
+    return [*trace.once(_find_all)]
+
+
+def _find_all(trace: Trace) -> list[Finding]:
     evidence = Evidence(trace)
     timed = [pair for find in _FINDERS.values() for pair in find(evidence)]
     timed.sort(key=lambda pair: (_ORDER.index(pair[1].severity), pair[0]))

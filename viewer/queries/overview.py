@@ -36,7 +36,7 @@ def overview(trace: Trace) -> Overview:
         problems=sum(skipped.values()),
         skipped=skipped,
         not_recorded=not_recorded(trace),
-        overhead=_overhead(trace, int(meta.get("count:launches", 0))),
+        overhead=overhead(trace),
         index_bytes=trace.index_bytes,
         notes=[*trace.notices, *_notes(meta, runs)],
         crash_runs=crash_runs(trace, runs),
@@ -68,7 +68,7 @@ def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None) -> 
     )
 
 
-def _overhead(trace: Trace, launches: int) -> OverheadRow:
+def overhead(trace: Trace) -> OverheadRow:
     """The recorder's own cost over all logs; a launch's bytes are those of the batches, without the log's other
     records."""
     found = sql.row(
@@ -76,6 +76,7 @@ def _overhead(trace: Trace, launches: int) -> OverheadRow:
         "SELECT sum(hook_ns), sum(stats_ns), sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",
     )
     hook_ns, stats_ns, wall_ns, log_bytes, failures = found or (None,) * 5
+    launches = int(_meta(trace).get("count:launches", 0))
     batches = (
         sql.number(trace, "SELECT sum(header_bytes + payload_bytes) FROM records WHERE name = 'stepscope_launches'")
         if launches

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import duckdb
 
@@ -20,6 +20,7 @@ from viewer.store.index import NAME, build_index, index_key, open_index, quoted
 from viewer.store.mark import means_store
 
 INDEX_SUFFIX = ".stepscope.duckdb"
+T = TypeVar("T")
 _ANY_WRITE = 0o222
 """A folder that nobody may write is left alone by the administrator too, whom permissions do not bind."""
 
@@ -33,6 +34,7 @@ class Trace:
         self._connection = connection
         self._lock = threading.Lock()
         self._files: dict[int, BinaryIO] = {}
+        self._answers: dict[Callable[[Trace], Any], Any] = {}
 
     def __enter__(self) -> Trace:
         return self
@@ -69,6 +71,13 @@ class Trace:
             cursor = self._connection.cursor()
         cursor.execute(f"USE {NAME}")
         return cursor
+
+    def once(self, ask: Callable[[Trace], T]) -> T:
+        """What `ask` answers about this trace, which does not change; it is asked the first time."""
+        if ask not in self._answers:
+            self._answers[ask] = ask(self)
+        answer: T = self._answers[ask]
+        return answer
 
     def header(self, record: int) -> bytes:
         """The header line of `record`, its prefix included; empty when there is no such record."""
