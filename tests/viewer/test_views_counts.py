@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.viewer.conftest import sample_logs
+from tests.viewer.plain_reader import kinds as counted
 from tests.viewer.synthetic import LogBuilder
+from tests.viewer.web import Client
 from viewer.ingest.known_events import KNOWN_EVENTS
 from viewer.ingest.reader import UNREADABLE
 from viewer.queries.artifacts import list_records
+from viewer.queries.tables import ask
 from viewer.queries.views import record_view
 from viewer.store.open import Trace, open_trace
 from viewer.views import view_of
@@ -24,16 +25,6 @@ from viewer.views.kinds_of_events import EVENTS
 Opened = Callable[[LogBuilder | bytes], Trace]
 FOLDER = sample_logs()
 LOGS = sorted(path for path in FOLDER.rglob("*") if path.suffix in (".log", ".txt")) if FOLDER else []
-IDS = {
-    "rank",
-    "compiled_autograd_id",
-    "frame_id",
-    "frame_compile_id",
-    "attempt",
-    "stack",
-    "subgraph_name",
-    "has_payload",
-}
 
 
 def words(text: str) -> list[str]:
@@ -82,21 +73,13 @@ vllm_piecewise_compile_start vllm_piecewise_split_graph vllm_subgraph_0 vllm_sub
 """)
 
 
-def counted(data: bytes) -> Counter[str]:
-    """Kinds of the records of a log, by its lines alone."""
-    found: Counter[str] = Counter()
-    for line in data.split(b"\n"):
-        match = re.match(rb"[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ .+?:\d+\] (\{.*\})\s*$", line)
-        if match:
-            header = json.loads(match[1])
-            event = next(key for key in header if key not in IDS)
-            name = header[event].get("name") if event == "artifact" else None
-            found[name or event] += 1
-    return found
-
-
 def kinds_in(trace: Trace) -> Counter[str]:
-    return Counter(dict(list_records(trace, limit=1).kinds))
+    """What the page of the records says; the rows of the index are as many."""
+    page = Client(trace).get("/records.json").json()["page"]
+    found = Counter(dict(page["kinds"]))
+    (events,) = ask(trace, "SELECT count(*) FROM records").rows
+    assert (page["total"], events[0]) == (found.total(), found.total())
+    return found
 
 
 def views_in(trace: Trace) -> dict[int, RecordView]:
