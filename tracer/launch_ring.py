@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tracer import ring_format as layout
+from tracer.log_writer import OwnFile
 from tracer.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
 
 FIRST_BYTES = 1 << 18
@@ -90,7 +91,7 @@ class LaunchRing:
         self._free: dict[int, list[Block]] = {}
         self._lock = threading.RLock()
         self._is_carving = self._is_full = False
-        self._descriptor: int | None = None
+        self._file: OwnFile | None = None
         self._maps: list[mmap.mmap] = []
         self._segment: memoryview | None = None
         self._used = self._segment_at = self._end = 0
@@ -196,9 +197,9 @@ class LaunchRing:
         self._free = {}
         if self.header is not None:
             self.header[Header.ENDED] = 1
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         if self.path is not None and not keep:
             with suppress(OSError):
                 self.path.unlink()
@@ -208,9 +209,10 @@ class LaunchRing:
         memory takes its place at the same addresses."""
         self.is_on = False
         self._free = {}
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         with suppress(Exception):
-            if self._descriptor is not None:
-                os.close(self._descriptor)
             library = ctypes.CDLL(None)
             library.mmap.restype = ctypes.c_void_p
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
@@ -220,7 +222,6 @@ class LaunchRing:
                     ctypes.c_void_p(address), ctypes.c_size_t(len(mapped)), mmap.PROT_READ | mmap.PROT_WRITE, flags,
                     -1, ctypes.c_long(0),
                 )  # fmt: skip
-        self._descriptor = None
 
     def _with_rows(self, call: Call, block: Block) -> Block:
         """The launches of a call whose sites may have run more than once, one by one."""
@@ -294,8 +295,9 @@ class LaunchRing:
 
     def _grow(self, size: int) -> None:
         """More of the file; raises OSError where there is no room for it."""
-        if self._descriptor is None:
-            if not self._open():
+        if self._file is None:
+            self._file = self._open()
+            if self._file is None:
                 return
             first, length = 0, FIRST_BYTES
         else:
@@ -304,9 +306,9 @@ class LaunchRing:
             length *= 2
         if first + length > layout.MOST_BYTES:
             raise ValueError(f"more than {layout.MOST_BYTES >> 20} MiB would be needed")
-        assert self._descriptor is not None
-        _allocate(self._descriptor, first, length)
-        segment = mmap.mmap(self._descriptor, length, offset=first)
+        self._file.checked()
+        _allocate(self._file.descriptor, first, length)
+        segment = mmap.mmap(self._file.descriptor, length, offset=first)
         if self._segment is not None and self._used < self._end:  # the rest becomes a block of nothing
             at = self._used - self._segment_at
             self._segment[at:].cast("q")[0] = (self._end - self._used) // WORD
@@ -316,15 +318,13 @@ class LaunchRing:
         if not first:
             self._write_header()
 
-    def _open(self) -> bool:
+    def _open(self) -> OwnFile | None:
         log = self._log()
         if log is None or sys.byteorder != "little":
             self.is_on = False
-            return False
+            return None
         self.path = Path(layout.ring_path(log))
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(self.path, flags, 0o600)
-        return True
+        return OwnFile(self.path, os.O_RDWR)
 
     def _write_header(self) -> None:
         assert self._segment is not None

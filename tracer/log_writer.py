@@ -17,6 +17,33 @@ import orjson
 
 from tracer import log_format
 from tracer.records import Record, artifact_name, to_payload
+from tracer.signals import is_from_handler
+
+
+class OwnFile:
+    """A new file that is open. A program may close descriptors that are not its own, and get their numbers for files
+    of its own, which must not be written then. Raises OSError."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        flags |= os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        self.descriptor = os.open(path, flags, 0o600)
+        self._identity = _identity(os.fstat(self.descriptor))
+
+    def checked(self) -> os.stat_result:
+        """Its state. Raises OSError when the descriptor is not this file's any more."""
+        found = os.fstat(self.descriptor)
+        if _identity(found) != self._identity:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return found
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.checked()
+            os.close(self.descriptor)
+
+
+def _identity(state: os.stat_result) -> tuple[int, int]:
+    return state.st_dev, state.st_ino
 
 
 class LogWriter:
@@ -38,7 +65,7 @@ class LogWriter:
         self.path: Path | None = None
         self.bytes_written = 0
         self.failure: OSError | None = None
-        self._descriptor: int | None = None
+        self._file: OwnFile | None = None
         self._closed = False
         self._lock = threading.RLock()
         self._waiting: deque[bytes] | None = None
@@ -73,10 +100,10 @@ class LogWriter:
     def check_file(self) -> None:
         """Writes no more where nobody can ever read it: the file was removed."""
         with self._lock:
-            if self._descriptor is None or self._waiting is not None:
+            if self._file is None or self._waiting is not None:
                 return
             try:
-                if os.fstat(self._descriptor).st_nlink == 0:
+                if self._file.checked().st_nlink == 0:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             except OSError as error:
                 self.failure = error
@@ -85,10 +112,9 @@ class LogWriter:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if self._descriptor is not None:
-                descriptor, self._descriptor = self._descriptor, None
-                with suppress(OSError):
-                    os.close(descriptor)
+            if self._file is not None:
+                file, self._file = self._file, None
+                file.close()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's file without touching it, with a lock of its own."""
@@ -100,10 +126,10 @@ class LogWriter:
             return
         raised = None
         try:
-            if self._descriptor is None:
-                self._open()
-            assert self._descriptor is not None
-            raised = _append_whole(self._descriptor, memoryview(data))
+            if self._file is None:
+                self._file = self._open()
+            self._file.checked()
+            raised = _append_whole(self._file.descriptor, memoryview(data))
             self.bytes_written += len(data)
         except OSError as error:
             self.failure = error
@@ -111,11 +137,10 @@ class LogWriter:
         if raised is not None:
             raise raised
 
-    def _open(self) -> None:
+    def _open(self) -> OwnFile:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.target
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(self.path, flags, 0o600)
+        return OwnFile(self.path, os.O_WRONLY | os.O_APPEND)
 
 
 def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:
@@ -129,8 +154,7 @@ def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:
                 return raised
             os.write(descriptor, data[done:])
         except BaseException as error:
-            is_own = error.__traceback__ is not None and error.__traceback__.tb_next is None
-            if is_own and isinstance(error, OSError):
+            if isinstance(error, Exception) and not is_from_handler(error):
                 with suppress(OSError):
                     os.ftruncate(descriptor, start)
                 raise

@@ -46,7 +46,7 @@ from tracer.runtime.lifetimes import Tracker
 from tracer.runtime.lifetimes_core import CompiledTracker
 from tracer.runtime.save import TensorSaver, tensors_folder
 from tracer.runtime.value_batches import ValueBatches
-from tracer.signals import reraise_if_from_handler
+from tracer.signals import is_from_handler
 from tracer.steps import EndedStep, StepTracker
 from tracer.unwritten import Unwritten, to_record
 
@@ -231,7 +231,8 @@ class Recorder:
     def failed(self, where: str, error: BaseException) -> None:
         """A hook failed: count it, write it down the first time, say it once. Raises nothing but what a signal handler
         of the program has raised in the midst of a hook."""
-        reraise_if_from_handler(error)
+        if is_from_handler(error):
+            raise error
         with suppress(Exception):
             count = self._failures[where] = self._failures.get(where, 0) + 1
             if count == 1:

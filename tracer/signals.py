@@ -7,11 +7,12 @@ import traceback
 from types import FunctionType, MethodType
 
 
-def reraise_if_from_handler(error: BaseException) -> None:
-    """Raise `error` again when a handler that is installed has raised it: it is the program's, a time limit say."""
+def is_from_handler(error: BaseException) -> bool:
+    """A handler that is installed has raised it: it is the program's, a time limit say."""
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         function = handler.__func__ if isinstance(handler, MethodType) else handler
         if isinstance(function, FunctionType) and function.__code__ in codes:
-            raise error
+            return True
+    return False
