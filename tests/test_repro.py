@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,6 +26,30 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses 
 Run = Callable[[Path], "Done"]
 SMALL = 1 << 20
 WINDOWS = "extern_kernels.mm", "reinterpret_tensor(%, (40, 2), (24, 1), 1)"
+
+
+DEADLY = """
+import ctypes
+import torch
+
+@torch.library.custom_op("deadly::read_null", mutates_args=())
+def read_null(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        ctypes.string_at(0)
+    return x + 1
+
+@read_null.register_fake
+def _(x):
+    return torch.empty_like(x)
+"""
+PROGRAM = """
+import torch
+import deadly
+
+function = torch.compile(lambda x: torch.ops.deadly.read_null(x.relu()) * 2)
+function(-torch.ones(8))
+function(torch.ones(8))
+"""
 
 
 class Done(NamedTuple):
@@ -208,6 +233,26 @@ def test_a_launch_that_raised_fails_the_same_way(saved: Trace, measured: Trace, 
         assert "index out of bounds" in done.stdout
         assert "verdict: fails the same way" in done.stdout
         assert done.returncode == 0
+
+
+def test_a_launch_that_killed_the_process_kills_the_script(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-c", "from viewer.cli import main; main()"]
+    arguments = ["run", "--level", "save", "-o", "trace", "--", "program.py"]
+    subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    with open_trace(tmp_path / "trace") as trace:
+        launch = launch_of(trace, "torch.ops.deadly.%", step=1)
+        assert worst_launch(trace) == launch
+        write_reproducer(trace, launch, tmp_path / "repro.py", embed_bytes=SMALL)
+    done = run_fresh(tmp_path / "repro.py", "--import", "deadly")
+    assert "if it dies here, it fails the same way" in done.stdout
+    assert "made up" not in done.stdout
+    assert "verdict" not in done.stdout
+    assert done.returncode == -signal.SIGSEGV
+    done = run_fresh(tmp_path / "repro.py")
+    assert done.returncode == 2
+    assert "is not registered here: name its module with --import MODULE." in done.stderr
 
 
 def test_other_results_are_a_difference(saved: Trace, tmp_path: Path, run: Run) -> None:
