@@ -98,8 +98,12 @@ struct Life {
   PyObject *place, *rows, *child, *device;
   char asks_allocator, asks_owner;
   Events* events;
+  Number serial;                                 // no other life ever has it
   std::unordered_map<PyObject*, Number>* known;  // by the reference, which is owned: its number in this call
 };
+
+std::vector<Life*> running;  // lives that have not ended: a few. Borrowed
+Number lives = 0;
 
 struct Core;
 
@@ -108,6 +112,7 @@ struct Weak {  // a weak reference that knows which storage it is of
   Core* core;
   Life* owner;
   Number index;
+  Number known_by, known_index;  // serial of a life that has met it too, and its number there
   char is_given;
   Weak *before, *after;  // of those of the core that are alive
 };
@@ -117,6 +122,7 @@ struct Core {
   PyObject *running, *clock, *callback;
   Weak* first;
   Events* outside;  // (call, index, ns) of what died outside of calls
+  bool is_monotonic;  // the clock is that of now_ns
 };
 
 void link(Core* core, Weak* weak) {
@@ -159,14 +165,42 @@ bool add(Core* core, Life* life, PyObject* storage, bool is_given, Events& event
   return bytes >= 0;
 }
 
+bool is_running(Number serial) {
+  for (Life* one : running)
+    if (one->serial == serial) return true;
+  return false;
+}
+
+// Nearly always one running call at most knows what it did not make: the reference has room for that one.
+bool add_known(Life* life, Weak* found) {
+  if (found->known_by == life->serial) return false;
+  if (!is_running(found->known_by)) {
+    found->known_by = life->serial, found->known_index = life->count;
+    return true;
+  }
+  if (!life->known->emplace(reinterpret_cast<PyObject*>(found), life->count).second) return false;
+  Py_INCREF(found);
+  return true;
+}
+
+// Its number in a call that has met it too, which forgets it; -1: it has not.
+Number take_known(Life* life, Weak* weak) {
+  if (weak->known_by == life->serial) return weak->known_by = 0, weak->known_index;
+  auto met = life->known->find(reinterpret_cast<PyObject*>(weak));
+  if (met == life->known->end()) return -1;
+  Number index = met->second;
+  life->known->erase(met);
+  Py_DECREF(weak);
+  return index;
+}
+
 bool known(Life* life, Weak* found, PyObject* storage, Events& events) {
   Ref kept(share(found));
   Life* owner = found->owner;
-  if (owner == life || !life->known->emplace(reinterpret_cast<PyObject*>(found), life->count).second) {
+  if (owner == life || !add_known(life, found)) {
     events.push_back(NOTHING);
     return true;
   }
-  Py_INCREF(found);
   life->count++;
   Number bytes = number_from(storage, s_nbytes), back = life->step - owner->step;
   bool is_near = back == 0 || (!found->is_given && back <= recent_steps);
@@ -265,33 +299,45 @@ void append_death(Life* life, Number index, PyObject* rows) {
   life->events->push_back(PyList_GET_SIZE(rows));
 }
 
+Number now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+void died_outside(Core* core, Weak* weak) {
+  Number now;
+  if (core->is_monotonic) {
+    now = now_ns();
+  } else {
+    Ref told(PyObject_CallNoArgs(core->clock));
+    if (!told) return;
+    now = PyLong_AsLongLong(told.get());
+  }
+  if (core->outside) core->outside->insert(core->outside->end(), {weak->owner->call, weak->index, now});
+}
+
 // Of what another call than the innermost one made, which calls around it may know too.
 void death_elsewhere(Core* core, Weak* weak) {
   Life* owner = weak->owner;
+  if (running.empty()) return died_outside(core, weak);
   Ref call(PyObject_CallNoArgs(core->running));
   bool is_seen = false;
   while (call && call.get() != Py_None) {
     PyObject* its = member(call.get(), calls.life);
     if (its && Py_TYPE(its) == &life_type) {
       Life* life = reinterpret_cast<Life*>(its);
-      PyObject* rows = member(call.get(), calls.rows);
-      auto met = life->known->find(reinterpret_cast<PyObject*>(weak));
-      if (owner == life || met != life->known->end()) {
-        append_death(life, owner == life ? weak->index : met->second, rows);
+      Number index = owner == life ? weak->index : take_known(life, weak);
+      if (index >= 0) {
+        append_death(life, index, member(call.get(), calls.rows));
         is_seen = true;
-        if (met != life->known->end()) {
-          life->known->erase(met);
-          Py_DECREF(weak);
-        }
       }
     }
     call.take(share(member(call.get(), calls.parent)));
   }
   if (is_seen || !call) return;
   if (owner->rows != Py_None) return append_death(owner, weak->index, owner->rows);  // it runs on another thread
-  Ref now(PyObject_CallNoArgs(core->clock));
-  if (now && core->outside)
-    core->outside->insert(core->outside->end(), {owner->call, weak->index, PyLong_AsLongLong(now.get())});
+  died_outside(core, weak);
 }
 
 PyObject* on_death(PyObject* self, PyObject* found) {
@@ -354,6 +400,8 @@ PyObject* life_new(PyTypeObject* type, PyObject* args, PyObject*) {
   life->child = share(Py_None), life->device = share(Py_None);
   life->events = new Events, life->known = new std::unordered_map<PyObject*, Number>;
   life->events->reserve(4096);
+  life->serial = ++lives;
+  running.push_back(life);
   return reinterpret_cast<PyObject*>(life);
 }
 
@@ -375,9 +423,15 @@ int life_clear(PyObject* self) {
   return 0;
 }
 
+void stop_running(Life* life) {
+  for (size_t i = running.size(); i-- > 0;)
+    if (running[i] == life) running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
 void life_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Life* life = reinterpret_cast<Life*>(self);
+  stop_running(life);
   forget_known(life);
   for (PyObject* one : {life->place, life->rows, life->child, life->device}) Py_XDECREF(one);
   delete life->events;
@@ -387,6 +441,7 @@ void life_dealloc(PyObject* self) {
 
 PyObject* life_end(PyObject* self, PyObject*) {
   Life* life = reinterpret_cast<Life*>(self);
+  stop_running(life);
   Ref rows(life->rows), child(life->child);
   life->rows = share(Py_None), life->child = share(Py_None);
   Events().swap(*life->events);
@@ -474,11 +529,24 @@ PyMemberDef life_members[] = {
 
 // Core
 
+// Python's clock for durations is that of now_ns, where it says so.
+bool is_perf_counter(PyObject* clock) {
+#ifdef __linux__
+  Ref module(PyImport_ImportModule("time"));
+  Ref known(module ? PyObject_GetAttrString(module.get(), "perf_counter_ns") : nullptr);
+  PyErr_Clear();
+  return known.get() == clock;
+#else
+  return false;
+#endif
+}
+
 int core_init(PyObject* self, PyObject* args, PyObject*) {
   Core* core = reinterpret_cast<Core*>(self);
   PyObject *running, *clock;
   if (!PyArg_ParseTuple(args, "OO", &running, &clock)) return -1;
   core->outside = new Events, core->running = share(running), core->clock = share(clock);
+  core->is_monotonic = is_perf_counter(clock);
   core->callback = PyCFunction_New(&death_method, self);
   return core->callback ? 0 : -1;
 }
@@ -597,12 +665,6 @@ bool tell(Meet* meet, PyObject* call) {
   Ref told(PyObject_CallMethod(meet->hooks, "lost", "OO", call, error));
   Py_XDECREF(type), Py_XDECREF(error), Py_XDECREF(trace);
   return bool(told);
-}
-
-Number now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 PyObject* meet_call(PyObject* self, PyObject* const* args, size_t flags, PyObject*) {
