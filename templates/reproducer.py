@@ -352,7 +352,8 @@ def cuda_times(prepare, run, runs, lead):
             prepare()
             run()
         torch.cuda.synchronize()
-    events = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    cuda = torch.autograd.DeviceType.CUDA
+    events = [e for e in profile.events() if e.device_type == cuda and not getattr(e, "is_user_annotation", False)]
     events.sort(key=lambda event: event.time_range.start)
     each = len(events) // runs
     if each * runs != len(events) or each <= lead:
