@@ -29,14 +29,16 @@ class Capture:
         self._run, self._files = run, files
         self._reader, self._launches = PrinterReader(), LaunchReader()
         self._began = False
+        self._at_ns: int | None = None
 
     def feed(self, data: bytes, at_ns: int | None = None) -> None:
         """`at_ns`: when it was read; None: not while the program ran."""
+        self._at_ns = at_ns
         self._take(self._reader.feed(data, at_ns))
 
     def end(self, *, is_clean: bool = True) -> None:
         """No more comes. A log whose last launch did not return, or of a process that died, gets no end record."""
-        self._take(self._reader.end())
+        self._take(self._reader.end(self._at_ns))
         left = list(self._launches.end())
         for run in left:
             self._write(run, is_cut_off=True)

@@ -74,13 +74,12 @@ class PrintedLog:
         if not run.launches:
             self.skipped["statistics of a model's inputs", "no launch of that run was printed"] += 1
             return
-        known = self._graphs.get(key(run))
-        if known is None and is_cut_off and continues(self._last, key(run)):
-            known = self._graphs[self._last]
-        if known is None:
-            known = self._graphs[key(run)] = graph(len(self._graphs), run)
-            yield known
+        if not (is_cut_off and continues(self._last, key(run))):
             self._last = key(run)
+        known = self._graphs.get(self._last)
+        if known is None:
+            known = self._graphs[self._last] = graph(len(self._graphs), run)
+            yield known
         call, self.calls = self.calls, self.calls + 1
         self.launches += len(run.launches)
         yield from self._tensors(known, call, run)
@@ -91,7 +90,8 @@ class PrintedLog:
     def end(self) -> Iterator[Record]:
         """Times from a profiler, and what the text cannot tell."""
         yield from self._profiled()
-        yield Skipped("arguments of launches", f"{PRINTER} leaves out weights, views and what a fallback returns")
+        if any(site.arguments for known in self._graphs.values() for site in known.sites):
+            yield Skipped("arguments of launches", f"{PRINTER} leaves out weights, views and what a fallback returns")
         if len(self._lanes) > 1:
             why = "several threads printed at once: a launch may be told to the run of another thread"
             yield Skipped("which run a launch belongs to", why)

@@ -181,11 +181,11 @@ class PrinterReader:
         yield from self._lines(data[first:cut], at_ns)
         self._keep(data[cut:])
 
-    def end(self) -> Iterator[Printed]:
+    def end(self, at_ns: int | None = None) -> Iterator[Printed]:
         """What a last line without its end and blocks without theirs tell."""
         tail, self._tail = self._tail, b""
         if not self._is_overlong and any(mark in tail for mark in _MARKS):  # of a number the end may be missing
-            yield from self._line(tail.rstrip(b"\r"), None)
+            yield from self._line(tail.rstrip(b"\r"), at_ns)
         for block in self._open:
             yield block.finished()
         self._open = []
