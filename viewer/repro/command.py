@@ -28,10 +28,11 @@ def repro(
     ] = 1 << 20,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
 ) -> None:
-    """A script that runs one launch again and compares; --bench times it.
+    """A script that runs one launch again, compares, and with --bench times it.
 
-    It holds the kernel's source, the arguments and what was recorded, and needs torch only. It runs code from the
-    log, the source of the kernel: read it before you run it.
+    It holds the kernel's source, the arguments and what was recorded, and needs torch only.
+
+    THE SCRIPT RUNS CODE FROM THE LOG, the source of the kernel: read it before you run it.
     """
     from viewer.errors import StepscopeError
     from viewer.repro.write import launch_in_step, worst_launch, write_reproducer
