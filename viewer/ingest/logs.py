@@ -23,7 +23,7 @@ from viewer.ingest.sources import Source
 from viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
 
 MOST_UNKNOWN = 50
-AT_ONCE_BYTES = 1 << 22
+AT_ONCE_BYTES = 1 << 23
 """From here on numpy saves more time than it takes to import it."""
 Relatives = Callable[[int | None], Sequence[StringTable]]
 

@@ -41,7 +41,6 @@ class Records:
     """Of the payload in `text`."""
     is_whole: Bools
     """Of one that is not, nothing is said of its time and payload."""
-    is_crlf: Bools
     columns: dict[str, Ints]
     """Some of the table `records`, with bytes and lines of the log."""
     line_breaks: int
@@ -105,7 +104,7 @@ def records_of(piece: bytes, line: int, byte: int) -> Records:
         "payload_bytes": np.where(has_payload, end - payload_byte, UNKNOWN), "crlf": crlf & has_payload,
     }  # fmt: skip
     return Records(
-        start, header_end, end, has_payload, text, text_starts[heads + 1], text_starts[after] - 1, whole, crlf, columns,
+        start, header_end, end, has_payload, text, text_starts[heads + 1], text_starts[after] - 1, whole, columns,
         line_breaks, data, fraction_ns,
     )  # fmt: skip
 
