@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tracer.inductor", "tracer.runtime", "tracer.aoti"),
     ("tracer.recorder",),
     ("tracer",),
-    ("tracer.autostart", "tracer.run"),
+    ("tracer.autostart", "tracer.run", "tracer.crash_runs"),
 )
 DEFAULT_LAYER = 4
 VIEWER_MAY_USE = {"tracer.records", "tracer.log_format", "tracer.ring_format", "tracer._version"}

@@ -9,13 +9,12 @@ from tempfile import TemporaryDirectory
 from viewer.errors import StepscopeError
 from viewer.findings.deaths import Death, deaths
 from viewer.findings.suspects import suspect
-from viewer.queries import sql
 from viewer.queries.ends import process_ends, symptom
+from viewer.queries.graphs import has_graphs, names_packages
 from viewer.queries.runs import list_runs
 from viewer.store.open import Trace, open_trace
 
 MOST_KERNELS = 64
-_PACKAGED = "SELECT NOT EXISTS (FROM graphs) OR EXISTS (FROM records WHERE event ILIKE '%aoti%' OR name ILIKE '%aoti%')"
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,14 @@ def look(folder: Path) -> CrashLook:
 
 def _look(trace: Trace) -> CrashLook:
     died = deaths(trace, list_runs(trace))
+    compiled = has_graphs(trace)
     told = [death.symptom for death in died if death.symptom is not None]
     told += [text for end in process_ends(trace).values() if (text := symptom(end, None)) is not None]
     return CrashLook(
         symptom=told[0] if told else "died" if died and not _timed_out(died) else None,
         kernels=_kernels(trace, died),
-        compiles=bool(sql.number(trace, "SELECT count(*) FROM graphs")),
-        is_packaged=bool(sql.number(trace, _PACKAGED)),
+        compiles=compiled,
+        is_packaged=not compiled or names_packages(trace),
     )
 
 

@@ -58,6 +58,16 @@ def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
     return GraphDetail(row, site_rows(trace, sites), memory_statements(trace, graph), wrapper_code(trace, row))
 
 
+def has_graphs(trace: Trace) -> bool:
+    """Inductor compiled something, or loaded it from a cache."""
+    return bool(sql.number(trace, "SELECT count(*) FROM graphs"))
+
+
+def names_packages(trace: Trace) -> bool:
+    """A record is about AOTInductor."""
+    return bool(sql.number(trace, "SELECT count(*) FROM records WHERE event ILIKE '%aoti%' OR name ILIKE '%aoti%'"))
+
+
 def graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
     """``0/0 forward``."""
     return " ".join(part for part in (compile_id or f"graph {graph}", phase) if part)
