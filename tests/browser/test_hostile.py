@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import Visit, serving
-from tests.viewer.crawling import crawl, visits
+from tests.viewer.crawling import EVERY_PAGE, crawl, visits
 from tests.viewer.hostile import hostile_logs, log_of
 from tests.viewer.poisoned import write_poisoned
-from tests.viewer.test_hostile import EVERY_PAGE
 from tests.viewer.web import Client
 from viewer.report import render_report
 from viewer.store.open import Trace, open_trace

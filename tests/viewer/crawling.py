@@ -48,6 +48,10 @@ def pattern_of(address: str) -> str:
     return "/".join("N" if index == 2 else part for index, part in enumerate(parts))
 
 
+EVERY_PAGE = tuple(page.path for page in PAGES if "{" not in page.path and page.path != "/curves")
+"""Addresses that need nothing behind them."""
+
+
 def visits(addresses: list[str]) -> dict[str, list[str]]:
     """Path of each page -> the addresses that lead to it."""
     patterns = {page.path: re.compile(re.sub(r"\{\w+\}", "[^/]+", page.path)) for page in PAGES}

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-PREFIX = re.compile(rb"[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6,9} +(\d+) [^:\r]*:\d+\] ")
+PREFIX = re.compile(rb"[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6,9} +(\d+) [^:\r\n]*:\d+\] ")
 IDS = {"rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "subgraph_name"}
 NO_EVENTS = {*IDS, "stack", "has_payload"}
 LOST = {"not_a_record", "broken_header"}
+FORM = {*LOST, "truncated", "not_utf8", "nul_bytes", "missing_payload", "wrong_md5", "mixed_processes", "mixed_ranks"}
 
 
 @dataclass
@@ -57,9 +58,14 @@ def read_plainly(data: bytes) -> list[Plain]:
     return found
 
 
+def records(data: bytes) -> list[Plain]:
+    """What is a record."""
+    return [one for one in read_plainly(data) if PREFIX.match(data, one.byte)]
+
+
 def kinds(data: bytes) -> Counter[str]:
     """How many records there are of each kind; those whose JSON cannot be read are `unreadable`."""
-    return Counter(one.kind or "unreadable" for one in read_plainly(data) if "not_a_record" not in one.reasons)
+    return Counter(one.kind or "unreadable" for one in records(data))
 
 
 def places(data: bytes) -> set[tuple[str, int, int]]:

@@ -8,14 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.viewer.crawling import EVERY_PAGE, crawl
+from tests.viewer.hostile import ARTIFACTS, EVENTS, FIELDS
+from tests.viewer.plain_reader import FORM, places, records
 from tests.viewer.synthetic import LogBuilder, compile_records, recorded
+from tests.viewer.web import Client
 from viewer.errors import StepscopeError
 from viewer.ingest.logs import read_logs
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import Source
+from viewer.store.open import open_trace
 
 LOG = recorded().data
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,16 +32,15 @@ values = st.recursive(
     max_leaves=12,
 )
 KEYS = (
-    "stack", "name", "encoding", "filename", "fail_type", "fail_reason", "co_name", "co_filename", "co_firstlineno",
-    "restart_reasons", "duration_us", "start_time_us", "fail_user_frame_filename", "fail_user_frame_lineno",
-    "config_suppress_errors", "has_guarded_code", "ph", "ts", "tid", "args", "cache_bypass_reason",
+    *FIELDS, "co_firstlineno", "duration_us", "start_time_us", "fail_user_frame_lineno", "config_suppress_errors",
+    "has_guarded_code", "ph", "ts", "tid", "args", "ops", "key", "components", "time_saved_ns", "shape", "groups",
 )  # fmt: skip
-EVENTS = ("str", "dynamo_start", "compilation_metrics", "chromium_event", "inductor_output_code", "artifact", "link")
-ARTIFACTS = (
-    "recompile_reasons", "dynamo_graph_break_reason", "dynamo_error", "fx_graph_cache_bypass", "torch_version",
-    "stepscope_run", "stepscope_graph", "stepscope_launches", "stepscope_tensors", "stepscope_step",
-    "stepscope_values", "stepscope_value_layout", "stepscope_device_times", "stepscope_saved_tensor",
+OWN = (
+    "stepscope_launches", "stepscope_tensors", "stepscope_steps", "stepscope_values", "stepscope_value_layout",
+    "stepscope_device_times", "stepscope_lifetimes", "stepscope_scheduler_memory",
 )  # fmt: skip
+NAMES = (*ARTIFACTS, *OWN)
+IDS = b'"frame_id": 0, "frame_compile_id": 0, "attempt": 0'
 objects = st.dictionaries(st.sampled_from(KEYS), values, max_size=6)
 
 
@@ -44,6 +49,14 @@ def read(data: bytes) -> Rows:
         path = Path(folder, "x.log")
         path.write_bytes(data)
         return read_logs([Source(path, path, len(data), 0)])
+
+
+def begins(rows: Rows) -> list[tuple[int, int, str]]:
+    """Line, byte and event of each record that was read."""
+    found = [(row[2], row[3], row[10]) for row in rows.tables["records"]]
+    for part in rows.columns["records"]:
+        found += zip(part["line"].tolist(), part["byte"].tolist(), part["event"].tolist(), strict=True)
+    return found
 
 
 @SLOW
@@ -60,7 +73,7 @@ def test_any_value_of_any_event(event: str, value: Any, payload: Any) -> None:
 
 
 @SLOW
-@given(st.sampled_from(ARTIFACTS), values | objects)
+@given(st.sampled_from(NAMES), values | objects)
 def test_any_payload_of_any_artifact(name: str, payload: Any) -> None:
     log = recorded(steps=1, end=False)
     before = len(read(log.data).tables["records"])
@@ -69,14 +82,62 @@ def test_any_payload_of_any_artifact(name: str, payload: Any) -> None:
         assert len(read(log.data).tables["records"]) == before + 1
 
 
+PIECES = (
+    b"\n",
+    b"\t",
+    b"\r\n",
+    b"\r",
+    b"V",
+    b"\x00",
+    b"\xff",
+    b'"',
+    b"}",
+    b"{",
+    b" ",
+    b"]",
+    b":",
+    b"\n\n",
+    b"\n\t",
+    b"\nV",
+)
+edits = st.tuples(
+    st.integers(0, len(LOG) - 1),
+    st.binary(max_size=6) | st.lists(st.sampled_from(PIECES), max_size=3).map(b"".join),
+    st.integers(0, 40),
+)
+
+
+@pytest.mark.parametrize("at_once_bytes", [0, 1 << 40])
 @SLOW
-@given(st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.binary(max_size=6), st.integers(0, 40)), max_size=4))
-def test_any_bytes_anywhere(edits: list[tuple[int, bytes, int]]) -> None:
+@given(st.lists(edits, max_size=4))
+def test_any_bytes_anywhere(at_once_bytes: int, edits: list[tuple[int, bytes, int]]) -> None:
+    """By either way to read, records and problems are those that a plain reader finds."""
     data = bytearray(LOG)
     for at, new, removed in edits:
         data[at : at + removed] = new
-    with suppress(StepscopeError):
-        read(bytes(data))
+    with suppress(StepscopeError), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("viewer.ingest.logs.AT_ONCE_BYTES", at_once_bytes)
+        rows = read(bytes(data))
+        assert begins(rows) == [(one.line, one.byte, one.event or "unreadable") for one in records(bytes(data))]
+        assert {(row[3], row[1], row[2]) for row in rows.tables["problems"] if row[3] in FORM} == places(bytes(data))
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(st.sampled_from(EVENTS), values | objects, values | objects), min_size=15, max_size=30),
+    st.lists(st.tuples(st.sampled_from(NAMES), values | objects), min_size=10, max_size=20),
+)
+def test_pages_of_any_records(events: list[tuple[str, Any, Any]], artifacts: list[tuple[str, Any]]) -> None:
+    """No page fails, whatever the records of its kind hold."""
+    log = recorded()
+    rows = [(b'"%s": %s' % (event.encode(), _json(value)), payload) for event, value, payload in events]
+    rows += [(b'"artifact": {"name": "%s", "encoding": "json"}' % name.encode(), payload) for name, payload in artifacts
+             if name != "stepscope_run"]  # fmt: skip
+    for head, payload in rows:
+        log.raw(b"V0314 09:26:54.000000 4711 a.py:1] {%s, %s}\n\t%s\n" % (head, IDS, _json(payload)))
+    with tempfile.TemporaryDirectory() as folder, open_trace(log.write(Path(folder, "x.log"))) as trace:
+        visited = crawl(Client(trace), most=32, start=EVERY_PAGE)
+        assert {status for status in visited.values() if status >= 400} == set(), visited
 
 
 def _json(value: Any) -> bytes:

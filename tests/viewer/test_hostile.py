@@ -15,16 +15,14 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.viewer.crawling import PageChecker, crawl, visits
+from tests.viewer.crawling import EVERY_PAGE, PageChecker, crawl, visits
 from tests.viewer.hostile import PATHS, SCRIPT, healthy, hostile_logs, log_of
-from tests.viewer.plain_reader import LOST, PREFIX, Plain, kinds, places, read_plainly
+from tests.viewer.plain_reader import LOST, kinds, places, read_plainly, records
 from tests.viewer.poisoned import write_poisoned
 from tests.viewer.synthetic import LogBuilder, compile_records
-from tests.viewer.test_fuzz import read
+from tests.viewer.test_fuzz import begins, read
 from tests.viewer.web import Client
 from viewer.ingest.damage import REASONS
-from viewer.ingest.rows import Rows
-from viewer.pages import PAGES
 from viewer.queries.artifacts import list_records, record_detail
 from viewer.queries.compiles import list_compiles
 from viewer.queries.damage import problem_counts, problems
@@ -154,9 +152,6 @@ def test_records_and_problems_are_those_of_a_plain_reader(
     assert {place for place in found if place[0] not in CONTENT.get(name, ())} == places(data)
 
 
-EVERY_PAGE = tuple(page.path for page in PAGES if "{" not in page.path and page.path != "/curves")
-
-
 def test_scripts_stay_text_on_every_page(tmp_path: Path) -> None:
     start = (*EVERY_PAGE, "/search?text=alert", "/sql?query=FROM records", "/compile/0_0/provenance?log=2")
     with open_trace(write_poisoned(tmp_path / "logs")) as trace:
@@ -172,19 +167,6 @@ def test_scripts_stay_text_on_every_page(tmp_path: Path) -> None:
 
 
 WITHOUT_TEXT = {"/tables", "/problems", "/graphs/{graph}/buffers"}
-
-
-def records(data: bytes) -> list[Plain]:
-    """What is a record of `data`, by the plain reader."""
-    return [one for one in read_plainly(data) if PREFIX.match(data, one.byte)]
-
-
-def begins(rows: Rows) -> list[tuple[int, int, str]]:
-    """Line, byte and event of each record that was read."""
-    found = [(row[2], row[3], row[10]) for row in rows.tables["records"]]
-    for part in rows.columns["records"]:
-        found += zip(part["line"].tolist(), part["byte"].tolist(), part["event"].tolist(), strict=True)
-    return found
 
 
 def test_truncation_at_every_byte() -> None:
