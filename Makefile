@@ -29,6 +29,7 @@ check: .venv/.installed-test ## ruff and mypy
 
 bench: .venv/.installed-test compiler ## measure what recording costs and how fast a log opens
 	$(BIN)/python -m tests.benchmarks.bench_launches
+	$(BIN)/python -m tests.benchmarks.bench_ring
 	$(BIN)/python -m tests.benchmarks.bench_values
 	$(BIN)/python -m tests.benchmarks.bench_stats
 	$(BIN)/python -m tests.benchmarks.bench_lifetimes
@@ -46,6 +47,7 @@ bench-units: .venv/.installed-test ## a STORE of 64 ranks with 1 and 2 workers, 
 
 bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring your own torch with CUDA into .venv)
 	$(BIN)/python -m tests.benchmarks.bench_gpu
+	$(BIN)/python -m tests.benchmarks.bench_ring
 	$(BIN)/python -m tests.benchmarks.bench_gpu_stats
 
 clean: ## remove .venv, the demo's output and every cache

@@ -25,7 +25,7 @@ from tracer.launch_ring import LaunchRing, Shape
 from tracer.recorder import Recorder
 from tracer.runtime.launches import Call
 
-ROUNDS, REPEATS = 20_000, 7
+ROUNDS, REPEATS = 1_000, 300
 TURNS, WARM_TURNS = 100, 6
 STEPS = 4
 NEVER = 2**40
