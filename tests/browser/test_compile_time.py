@@ -41,7 +41,7 @@ def test_spans_events_and_what_has_no_end_are_read(visit: Visit, compile_address
     assert "entire_frame_compile\n40.0 ms (40,000,000 ns)" in tip.inner_text()
     overlay.hover(position={"x": GUTTER + width * 0.2, "y": FIRST_ROW + 16})
     assert "spans within" in tip.inner_text()
-    overlay.hover(position={"x": GUTTER + width * 0.2, "y": FIRST_ROW + 31})
+    overlay.hover(position={"x": GUTTER + width * 10 / 52, "y": FIRST_ROW + 31})
     assert "automatic_dynamic\nevent at 10.0 ms (10,000,000 ns)\nreason: size change" in tip.inner_text()
     overlay.hover(position={"x": GUTTER + width * 50 / 52 + 8, "y": FIRST_ROW})
     assert "its end is not in the log" in tip.inner_text()
