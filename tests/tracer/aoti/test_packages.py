@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def compiler(target: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Packages]:
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     return Packages(tmp_path_factory.mktemp("packages"))
 
 
