@@ -1,7 +1,7 @@
 """Records of how a process ended. They are part of `tracer.records`, which names them all.
 
 A process that is killed writes nothing any more: `stepscope run`, which waits for the command, writes `process_end`
-behind the log of one that failed.
+behind the log of one that failed or left without an `end`, and with ``--crash`` behind every log.
 """
 
 from __future__ import annotations

@@ -14,9 +14,20 @@ import orjson
 
 from tracer import log_format
 from tracer._version import __version__
-from tracer.records import FORMAT_VERSION, CrashRun, ProcessEnd, Record, Run, artifact_name, to_payload
+from tracer.records import (
+    ARTIFACT_PREFIX,
+    FORMAT_VERSION,
+    CrashRun,
+    End,
+    ProcessEnd,
+    Record,
+    Run,
+    artifact_name,
+    to_payload,
+)
 from tracer.watching import Ending
 
+_LAST_BYTES = 4096
 _LOG_PID = re.compile(r"stepscope_trace_rank_\d+_(\d+)_[0-9a-f]+\.log")
 
 
@@ -57,6 +68,13 @@ def write_log(end: ProcessEnd, directory: Path, command: Sequence[str], level: s
     )  # fmt: skip
     log.write_bytes(_encoded(run, end.pid) + _encoded(end, end.pid))
     return log
+
+
+def has_ended(log: Path) -> bool:
+    """Its process wrote an end behind it. Raises OSError."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+        return f'"{ARTIFACT_PREFIX}{End.KIND}"'.encode() in file.read()
 
 
 def pid_of(log: Path) -> int | None:

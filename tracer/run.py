@@ -35,18 +35,20 @@ class RunResult:
 def run(
     command: Sequence[str], config: TraceConfig, *, fresh_cache: bool = False, aoti: str | None = None
 ) -> RunResult:
-    """Run `command` and record it; how one that failed ended is written behind its log. With `fresh_cache` it compiles
-    into an empty cache that is removed afterwards. With `aoti` (``launches``, ``values``, ``save``) what it compiles
-    into packages and C++ wrappers prints that much, and what is printed becomes a log.
+    """Run `command` and record it; how it ended is written behind its log, if it failed or did not end that itself.
+
+    With `fresh_cache` it compiles into an empty cache that is removed afterwards. With `aoti` (``launches``,
+    ``values``, ``save``) what it compiles into packages and C++ wrappers prints that much, and what is printed becomes
+    a log.
 
     Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
     """
     result = recorded(command, config, fresh_cache=fresh_cache, aoti=aoti)
     ending = result.ending
-    if ending.code:
-        with suppress(OSError):  # a full disk, a folder that is gone: it said so itself
-            own = [log for log in result.logs if process_end.pid_of(log) == ending.pid]
-            process_end.append(process_end.record_of(ending), own)
+    with suppress(OSError):  # a full disk, a folder that is gone: it said so itself
+        own = [log for log in result.logs if process_end.pid_of(log) == ending.pid]
+        untold = [log for log in own if ending.code or not process_end.has_ended(log)]
+        process_end.append(process_end.record_of(ending), untold)
     return result
 
 

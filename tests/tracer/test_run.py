@@ -27,6 +27,24 @@ def test_exit_codes_are_the_commands_own(tmp_path: Path) -> None:
     assert killed.logs == []
 
 
+def test_how_a_command_ended_is_written_where_it_does_not_say_so(tmp_path: Path) -> None:
+    """A log that it ended itself stays as it is; one that it left by `os._exit`, or died over, gets a record."""
+    for number, (end, code, told) in enumerate([(True, 0, 0), (False, 0, 1), (True, 3, 1), (False, -9, 1)]):
+        folder = tmp_path / str(number)
+        last = '{"artifact": {"name": "stepscope_end"}}' if end else '{"artif'
+        program = (
+            "import os, pathlib\n"
+            f"log = pathlib.Path({str(folder)!r}, f'stepscope_trace_rank_0_{{os.getpid()}}_0a.log')\n"
+            f"log.parent.mkdir()\nlog.write_text({last!r})\n"
+            f"os.kill(os.getpid(), {-code}) if {code} < 0 else os._exit({code})"
+        )
+        result = run.run(["-c", program], TraceConfig(folder))
+        (log,) = result.logs
+        text = log.read_text()
+        assert text.count('"stepscope_process_end"') == told
+        assert text.startswith(last + ("\n" if told else ""))
+
+
 def test_the_environment_carries_the_settings(tmp_path: Path) -> None:
     config = TraceConfig(tmp_path, level="off", provenance=False)
     assert from_environment(to_environment(config)) == config
