@@ -20,7 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while
 def branching(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     h = x @ w
     big: Any = torch.cond(h.sum() > 0, lambda h, w: ((h @ w).relu() @ w.t() @ w).sum(1), lambda h, w: h.sum(1), (h, w))
-    return h.sum(1) + big
+    result: torch.Tensor = h.sum(1) + big
+    return result
 
 
 def test_bytes_of_a_branch_are_at_the_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,16 +32,18 @@ MOST_SECONDS = 120
 
 
 def build_library(source: str) -> Path:
-    """A shared library of C++ `source`, from Inductor's cache directory or compiled now.
+    """A shared library of C++ `source`, from a folder of the user's own, or compiled now; without such a folder from
+    and into Inductor's cache directory.
 
-    Processes and threads may build at the same time: each compiles aside and the last one's file stays. Raises
-    OSError, RuntimeError or an error of Inductor's search for a compiler.
+    Processes and threads may build at the same time: each compiles aside, and a file's name says what is in it.
+    Raises OSError, RuntimeError or an error of Inductor's search for a compiler.
     """
-    folder = _cache_folder()
+    folder = own_folder() or _cache_folder()
     key = hashlib.sha256(f"{source}\0{_command('i', 'o', '.')[0]}\0{_processor()}".encode()).hexdigest()[:32]
-    library = folder / f"{key}.so"
-    if library.exists():
-        return library
+    for library in sorted(folder.glob(f"{key}-*.so")):
+        if library.name == _library_name(key, library):
+            return library
+        library.unlink(missing_ok=True)  # broken: what is written there is renamed when it is whole
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         path = Path(scratch, "stats.cpp")
         path.write_text(source, "utf-8")
@@ -51,8 +53,26 @@ def build_library(source: str) -> Path:
         )
         if done.returncode:
             raise RuntimeError(f"the C++ compiler failed: {done.stderr.strip()[-400:]}")
+        library = folder / _library_name(key, Path(built))
         os.replace(built, library)
     return library
+
+
+def _library_name(key: str, file: Path) -> str:
+    return f"{key}-{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}.so"
+
+
+def own_folder() -> Path | None:
+    """A folder for libraries that nobody but this user can write to; None: there is none to be had."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(base, "stepscope", "libraries")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        is_own = found.st_uid == os.getuid() and not found.st_mode & 0o022
+        return folder if is_own and os.access(folder, os.W_OK) else None
+    except (OSError, RuntimeError, AttributeError):  # no home; no users
+        return None
 
 
 def _command(source: str, name: str, folder: str) -> tuple[str, str]:
