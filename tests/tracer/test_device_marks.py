@@ -115,6 +115,22 @@ def test_marks_of_a_replay_tell_how_far_it_is(
     assert in_flight(seen(recorder, tmp_path)) == list(range(16, LAUNCHES))
 
 
+def test_a_replay_inside_of_another_call(driver: FakeDriver, recorder: Recorder, tmp_path: Path) -> None:
+    inner = graph_on(driver, recorder)
+    inner()
+    marks = capture(driver, recorder, inner)
+    outer = HandMade(recorder, 1, lambda: replay(driver, recorder, marks), is_capturing=lambda: False)
+    outer.hooks._device = "cuda:0"
+    for _ in range(2):
+        outer()
+    assert in_flight(seen(recorder, tmp_path)) == []
+    driver.is_held = True
+    outer()
+    outer()
+    driver.run(1)  # the first replay has begun, and so has what stands around it
+    assert in_flight(seen(recorder, tmp_path)) == [*range(LAUNCHES), 0, *range(LAUNCHES)]
+
+
 def test_a_device_that_has_failed_is_named_at_the_end_and_keeps_the_ring(
     driver: FakeDriver, recorder: Recorder, tmp_path: Path
 ) -> None:

@@ -34,7 +34,11 @@ class _Launches:
         self, ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: Places, graph_id: Callable[[int], int]
     ) -> None:
         self.ring, self.rows, self.log, self.places, self.graph_id = ring, rows, log, places, graph_id
-        self.returned = np.frombuffer(batches.launches["end_ns"], dtype=np.int64) != _NOT_RETURNED
+        self.ends_ns = np.frombuffer(batches.launches["end_ns"], dtype=np.int64)
+        self.returned = self.ends_ns != _NOT_RETURNED
+        outer = np.array([row[0] for row in rows.tables["sites"] if row[7] == "subgraph"], dtype=np.int64)
+        self.is_kernel = ~np.isin(places.launch_site, outer)
+        """Not a call of another function of the wrapper, whose launches stand for themselves."""
         self.thread = np.frombuffer(batches.calls["thread"], dtype=np.int64)
         self.position = np.arange(len(places.launch_id)) - places.first[places.launch_owner]
         self.states = batches.states
@@ -69,7 +73,7 @@ class _Launches:
         """The launches of a stream that are not known to be finished."""
         captured = np.array([state == "captured" for state in self.states])
         calls = (self.stream == index) & ~captured
-        launches = np.flatnonzero(calls[self.places.launch_owner])
+        launches = np.flatnonzero(calls[self.places.launch_owner] & self.is_kernel)
         launches = launches[np.lexsort((self.position[launches], self.places.launch_start_ns[launches]))]
         finished = self._finished(launches, stream)
         if finished is None:
@@ -91,12 +95,14 @@ class _Launches:
         call = self.places.position.get(stream.call)
         if call is None:
             return None
-        start = self.places.call_start_ns[call]
-        before = min(stream.position, int(self.places.count[call]))
-        if before:
-            start = self.places.launch_start_ns[self.places.first[call] + before - 1]
-            return int(np.searchsorted(self.places.launch_start_ns[launches], start, side="right"))
-        return int(np.searchsorted(self.places.launch_start_ns[launches], start, side="left"))
+        if stream.position >= self.places.count[call]:
+            sent_ns = int(self.places.call_end_ns[call])  # after all that calls inside of it have submitted
+        elif stream.position:
+            last = int(self.places.first[call]) + stream.position - 1
+            sent_ns = max(int(self.ends_ns[last]), int(self.places.launch_start_ns[last]))
+        else:
+            sent_ns = int(self.places.call_start_ns[call])
+        return int(np.searchsorted(self.places.launch_start_ns[launches], sent_ns, side="right"))
 
     def _finished_in_graphs(self, launches: Ints, finished: int) -> int:
         """How many were finished, as the marks inside of CUDA graphs say. They are those of the replay that began last
@@ -107,12 +113,14 @@ class _Launches:
             owner = int(self.places.launch_owner[launches[at]])
             count = int(self.places.count[owner])
             call = self.of_call.get(self._number(owner))
-            if call is not None and call.state in _REPLAYED and call.graph_slot is not None:
-                done = call.finished_in_graph
-                if call.graph_slot not in seen and done is not None and done < count:
-                    finished = at + done
-                seen.add(call.graph_slot)
-            at += max(count, 1)
+            if call is None or call.state not in _REPLAYED or call.graph_slot is None:
+                at += 1
+                continue
+            done = call.finished_in_graph
+            if call.graph_slot not in seen and done is not None and done < count:
+                finished = at + done
+            seen.add(call.graph_slot)
+            at += count  # those of a replay have one start, and follow one another
         return finished
 
     def _number(self, owner: int) -> int:
