@@ -149,7 +149,7 @@ class Recorder:
             if self.lifetimes is None or config.lifetimes == "off":
                 self.lifetimes = self._tracker()
             else:
-                self.lifetimes.every = self._lifetimes_every or self.lifetimes.usual
+                self.lifetimes.follow_every(self._lifetimes_every)
             if self._hook is not None:
                 self._hook.configure(config)
         except Exception as error:

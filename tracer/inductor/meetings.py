@@ -30,12 +30,18 @@ class Meeting:
 
 
 def find_meetings(source: WrapperSource) -> list[Meeting]:
-    """The meetings of all functions of `source`, in the order of its text."""
-    found: list[Meeting] = []
-    for _, function in wrapper_functions(source.tree):
-        found += _inputs(function)
-        found += _block(source, function.body)
-    return found
+    """The meetings of all functions of `source`, in the order of its text; looked for once. Not to be changed."""
+    if source.meetings is None:
+        source.meetings = [
+            meeting
+            for _, function in wrapper_functions(source.tree)
+            for meeting in (*_inputs(function), *_block(source, function.body))
+        ]
+    return source.meetings
+
+
+def places_of(source: WrapperSource) -> list[Place]:
+    return [meeting.place for meeting in find_meetings(source)]
 
 
 def _inputs(function: ast.FunctionDef) -> Iterator[Meeting]:

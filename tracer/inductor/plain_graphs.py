@@ -15,7 +15,8 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from tracer.inductor import code_swap, compat, provenance
-from tracer.inductor.meetings import find_meetings
+from tracer.inductor.meetings import places_of
+from tracer.inductor.wrapper_hook import frame_of
 from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted
 from tracer.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
 from tracer.runtime import launches
@@ -98,9 +99,8 @@ class PlainGraphs:
             sites=wrapper.sites,
             memory=wrapper.memory,
         )
-        frame = compile_id.rpartition("/")[0] if compile_id else ("graph", number)
-        places = [meeting.place for meeting in find_meetings(wrapper)]
-        hooks = launches.GraphHooks(self._sink, graph, frame, code_swap.shapes(wrapper), places=places)
+        shapes, places = code_swap.shapes(wrapper), places_of(wrapper)
+        hooks = launches.GraphHooks(self._sink, graph, frame_of(graph), shapes, places=places)
         path = type(module).forward.__code__.co_filename
         self._swaps.append(code_swap.swap(type(module), wrapper, path, hooks))
         self._sink.graph(graph, code)

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracer.inductor import code_swap, codegen_facts, compat, provenance
 from tracer.inductor.expectations import expected_lifetimes
-from tracer.inductor.meetings import find_meetings
+from tracer.inductor.meetings import places_of
 from tracer.inductor.operators import operator_schema
 from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
 from tracer.records import CACHED_ESTIMATE, Argument, Graph, Provenance, RecomputeMismatch, SchedulerMemory, Skipped
 from tracer.runtime import launches, values
-from tracer.runtime.lifetimes import Place
 from tracer.runtime.stats.readers import why_not_compiled
 
 if TYPE_CHECKING:
@@ -239,7 +238,7 @@ class WrapperHook:
         whole = [memory for memory in facts.memory if memory.subgraph is None] if facts else []
         expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)
         hooks = launches.GraphHooks(
-            self._sink, graph, _frame(graph), code_swap.shapes(wrapper), _capture_check(wrapper), _places(wrapper),
+            self._sink, graph, frame_of(graph), code_swap.shapes(wrapper), _capture_check(wrapper), places_of(wrapper),
             expected,
         )  # fmt: skip
         try:
@@ -324,10 +323,6 @@ def _planned(wrapper: WrapperSource, read: Read) -> values.Planned:
     )
 
 
-def _places(wrapper: WrapperSource) -> list[Place]:
-    return [meeting.place for meeting in find_meetings(wrapper)]
-
-
 def _names(argument: Argument) -> tuple[str, ...]:
     return tuple(name for name in (argument.name, argument.buffer, argument.parameter) if name)
 
@@ -350,7 +345,7 @@ def _phase(aot_id: str | None) -> Any:
     return phase if phase in ("forward", "backward", "inference") else None
 
 
-def _frame(graph: Graph) -> object:
+def frame_of(graph: Graph) -> object:
     """What repeats from step to step: the Dynamo frame where it is known, else the graph."""
     return graph.compile_id.rpartition("/")[0] if graph.compile_id else ("graph", graph.graph)
 

@@ -10,10 +10,14 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
 from tracer.inductor.operators import SchemaLookup
 from tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
+
+if TYPE_CHECKING:
+    from tracer.inductor.meetings import Meeting
 
 NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
@@ -59,6 +63,8 @@ class WrapperSource:
     cpp_wrapper: bool = False
     is_cuda: bool = False
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
+    meetings: list[Meeting] | None = None
+    """Once they have been looked for."""
 
     @property
     def sites(self) -> list[LaunchSite]:

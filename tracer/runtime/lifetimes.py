@@ -121,7 +121,8 @@ class Tracker:
 
     def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int], every: int | None = None) -> None:
         """After the first calls of a graph, those of steps that `every` divides are followed."""
-        self._running, self._clock, self.every = running, clock, every or self.usual
+        self._running, self._clock = running, clock
+        self.follow_every(every)
         self.life: type[Life] = Life
         self._live: dict[int, tuple[Life, int, ref[Any], bool]] = {}
         """The fields of a `Storage`, by the `id` of its reference."""
@@ -129,6 +130,9 @@ class Tracker:
         self._outside: list[tuple[int, int, int]] = []
         self._allocator: list[tuple[int, int, int, int]] = []
         self._callback = self._on_death
+
+    def follow_every(self, steps: int | None) -> None:
+        self.every = steps or self.usual
 
     def meeter(self, hooks: GraphHooks, places: Sequence[Place]) -> Callable[[Call, int, Sequence[Any]], None]:
         """What generated code calls at the `places` of a graph."""

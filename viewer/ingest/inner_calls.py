@@ -130,6 +130,7 @@ def _counted(call: Ints, position: Ints, known: Known) -> Ints:
         order = np.argsort(key, kind="stable")
         total: Ints = np.append(0, np.cumsum(known.size[order]))
         ends = np.searchsorted(key[order], [call * width - 1, call * width + position], side="right")
-        return total[ends[1]] - total[ends[0]]
+        found: Ints = total[ends[1]] - total[ends[0]]
+        return found
 
     return up_to(known.born) - up_to(np.maximum(dead, known.born))

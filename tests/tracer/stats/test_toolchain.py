@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tracer.inductor import stats_toolchain
 from tracer.inductor.stats_toolchain import build_library, own_folder
 
 SOURCE = 'extern "C" int answer() { return 42; }'
@@ -24,7 +24,7 @@ def test_it_is_built_once_and_again_when_the_file_is_broken(folder: Path, monkey
     assert built.parent == folder
     assert ctypes.CDLL(str(built)).answer() == 42
     with monkeypatch.context() as patch:
-        patch.setattr(stats_toolchain.subprocess, "run", None)  # nothing is compiled
+        patch.setattr(subprocess, "run", None)  # nothing is compiled
         assert build_library(SOURCE) == built
     whole = built.read_bytes()
     broken = built.with_name("broken")  # the library is in use: its file must stay as it is
