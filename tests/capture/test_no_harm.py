@@ -139,9 +139,10 @@ def test_a_disk_that_fills_up(scripts: Scripts, tmp_path: Path) -> None:
         """
         with tracer.trace(FOLDER) as recorder:
             same(model(VALUE))
-            for name in os.listdir("/proc/self/fd"):
-                if os.path.realpath(f"/proc/self/fd/{name}") == os.path.realpath(recorder.path):
-                    os.dup2(os.open("/dev/full", os.O_WRONLY), int(name))
+            full, write, log = os.open("/dev/full", os.O_WRONLY), os.write, os.path.realpath(recorder.path)
+            os.write = lambda number, data: write(
+                full if os.path.realpath(f"/proc/self/fd/{number}") == log else number, data
+            )
             for _ in range(3):
                 tracer.step()
                 same(model(VALUE))

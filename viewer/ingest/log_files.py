@@ -124,12 +124,13 @@ def _plain_source(address: str, copy: Path) -> Source:
     info = fs.info(path)
     modified = _modified(fs, info)
     mtime_ns = int(modified.timestamp() * 1e9) if modified else 0
+    ring = ring_beside(Path(path)) if isinstance(fs, LocalFileSystem) else None
     if isinstance(fs, LocalFileSystem) and not is_packed(head_of(address)):
-        return Source(Path(address), Path(path), int(info["size"]), mtime_ns, ring=ring_beside(Path(path)))
+        return Source(Path(address), Path(path), int(info["size"]), mtime_ns, ring=ring)
     with fs.open(path, "rb") as stream, copy.open("wb") as out:
         problem = unpack(stream, out)
     problems = [("truncated", problem)] if problem else []
-    return Source(Path(address), copy, copy.stat().st_size, mtime_ns, problems)
+    return Source(Path(address), copy, copy.stat().st_size, mtime_ns, problems, ring)
 
 
 def _only_log(fs: Any, path: str) -> LogFile:
