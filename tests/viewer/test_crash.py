@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -417,3 +419,10 @@ def test_equal_symptoms() -> None:
 
 def test_compile_records_alone_are_no_death(trace_of: Any) -> None:
     assert [one.kind for one in all_findings(trace_of(compile_records(LogBuilder(PID))))] == []
+
+
+def test_who_waited_knows_better_than_a_process_of_the_same_id(trace_of: Any) -> None:
+    """This process runs, and so the log's would, going by its id and its begin."""
+    log = LogBuilder(os.getpid()).record(run(pid=os.getpid(), unix_ns=time.time_ns()))
+    assert all_findings(trace_of(log)) == []
+    assert only(trace_of(log.record(process_end(pid=os.getpid())))).evidence["signal"] == "SIGSEGV"

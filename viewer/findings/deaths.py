@@ -72,7 +72,7 @@ class Death:
 def deaths(trace: Trace, runs: Sequence[RunRow]) -> list[Death]:
     """In the order of the logs. A process that was asked to stop, by Ctrl-C, did not die if it ended its log."""
     how, errors, devices = ends.process_ends(trace), ends.uncaught_exceptions(trace), ends.device_errors(trace)
-    lost = {run.log for run in unfinished(runs) if not may_have_left(run, runs, how)}
+    lost = {run.log for run in unfinished(runs, how) if not may_have_left(run, runs, how)}
     found = []
     for run in runs:
         end, error = own_end(run, how), errors.get(run.log)

@@ -20,7 +20,7 @@ def find(evidence: Evidence) -> list[Timed]:
     rows = [row for row in not_recorded(evidence.trace) if row.what != CACHED_ESTIMATE]
     said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
     ends = process_ends(evidence.trace)
-    left = [run for run in unfinished(evidence.runs) if may_have_left(run, evidence.runs, ends)]
+    left = [run for run in unfinished(evidence.runs, ends) if may_have_left(run, evidence.runs, ends)]
     return said + [(_LAST, _child(run)) for run in left if not recorded_nothing(run)]
 
 

@@ -13,9 +13,13 @@ from viewer.queries.rows import RunRow
 _START_SLACK_S = 5
 
 
-def unfinished(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Those without an end record whose processes do not run here."""
-    return [run for run in runs if run.complete is False and not is_running(run.pid, run.start_unix_ns)]
+def unfinished(runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> list[RunRow]:
+    """Those without an end record whose processes do not run here: who waited for one knows, else the machine."""
+    return [
+        run
+        for run in runs
+        if run.complete is False and (own_end(run, ends) or not is_running(run.pid, run.start_unix_ns))
+    ]
 
 
 def recorded_nothing(run: RunRow) -> bool:
