@@ -124,9 +124,9 @@ def compare(log: Path, size: int, folder: Path) -> None:
         print("  tlparse is not installed: no ratio")
         return
     theirs = run([tlparse, str(log), "-o", str(folder / "tlparse"), "--no-browser"], folder)
-    shutil.rmtree(folder / "tlparse")
     _print("tlparse", theirs, size)
     print(f"  CPU of stepscope to tlparse: {ours.cpu_s / theirs.cpu_s:.3f}, 1/{theirs.cpu_s / ours.cpu_s:.1f}")
+    shutil.rmtree(folder / "tlparse")
 
 
 def _print(name: str, used: Used, size: int) -> None:
