@@ -91,14 +91,14 @@ class DraftExport:
 
 
 def draft_export(trace: Trace, kind: str | None = None, offset: int = 0, limit: int = 40) -> DraftExport:
-    """A page of the distinct failures, in the order in which they were met."""
+    """A page of the distinct failures: errors, then guards, in the order in which they were met."""
     found = [
         row
         for row in sql.rows_named(trace, _EVENTS, {"events": list(KINDS), "log": None})
         # A guard that asserts at run time is the other side of an error above it.
         if not (row[1] == "guard_added" and row[4] == "runtime_assert")
     ]
-    found = _without_echoes(found)
+    found = sorted(_without_echoes(found), key=lambda row: row[1] == "guard_added")
     counts: dict[str, int] = {}
     for row in found:
         counts[KINDS[row[1]]] = counts.get(KINDS[row[1]], 0) + 1
@@ -129,7 +129,7 @@ def _failure(row: sql.Row, value: Any, trees: _Trees) -> ExportFailure:
         result=result,
         reason=reason,
         occurrences=count,
-        stack=_frames(stack),
+        stack=_own(_frames(stack)),
         locals=_texts(frame.get("locals")),
         symbols={**_texts(frame.get("symbols")), **_texts(value.get("symbol_to_sources"))},
         tree=trees.tree(log, node, record) if node is not None else None,
@@ -140,9 +140,13 @@ def _frames(stack: str | None) -> list[SourceLine]:
     return [SourceLine(**frame) for frame in sql.json_value(stack) or []]
 
 
+def _own(frames: list[SourceLine]) -> list[SourceLine]:
+    """Those of the program, where there are any: what PyTorch does below them leads nobody to a line to change."""
+    return [frame for frame in frames if not any(part in frame.file for part in _TORCH)] or frames
+
+
 def _innermost(stack: str | None) -> SourceLine | None:
-    frames = _frames(stack)
-    own = [frame for frame in frames if not any(part in frame.file for part in _TORCH)] or frames
+    own = _own(_frames(stack))
     return own[-1] if own else None
 
 
