@@ -44,7 +44,7 @@ def index_key(sources: Sequence[Source]) -> str:
 def _code_that_reads_logs() -> list[Path]:
     grammar = Path(log_format.__file__)
     ingest = sorted(path for folder in viewer.ingest.__path__ for path in Path(folder).glob("*.py"))
-    return [grammar, grammar.with_name("records.py"), grammar.with_name("ring_format.py"), *ingest]
+    return [grammar, *sorted(grammar.parent.glob("*records.py")), grammar.with_name("ring_format.py"), *ingest]
 
 
 def open_index(index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
