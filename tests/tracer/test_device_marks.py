@@ -23,6 +23,7 @@ def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> F
     monkeypatch.setattr(device_marks, "_load", lambda: fake)
     monkeypatch.setattr(device_marks, "raw_stream_of", lambda: lambda device: 7)
     monkeypatch.setattr(device_marks, "SHARE", 0)
+    monkeypatch.setattr(device_marks, "END_SHARE", 0)
     return fake
 
 

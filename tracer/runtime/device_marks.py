@@ -2,8 +2,9 @@
 
 After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, 2 to
 3 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most a hundredth of the
-host's time: what is more is left out, and the next one stands for it. Inside of a CUDA graph marks are part of the
-graph (``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each replay writes them anew.
+host's time, where calls are short a twentieth: what is more is left out, and the next one stands for it. Inside of a
+CUDA graph marks are part of the graph (``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each
+replay writes them anew.
 
 Where the pages of the ring's file cannot be shared with the device (those of most file systems on disks), the marks
 go to memory that can be, and are copied into the file whenever the host sends one: then what was finished is known a
@@ -31,7 +32,9 @@ _AUTO_FREE_ON_LAUNCH = 1
 """As torch instantiates its graphs."""
 _MARK_BYTES = MARK_WORDS * WORD
 SHARE = 100
-"""Marks take at most one in so many parts of the host's time."""
+"""Marks take at most one in so many parts of the host's time,"""
+END_SHARE = 20
+"""and at the end of a call one in so many: it may be long until the next."""
 GRAPH_FLAGS = 4
 """Flags of a call for each mark inside of a CUDA graph: there they would cost the device's time."""
 
@@ -59,7 +62,9 @@ class DeviceMarks:
         self._raw_stream: Callable[[int], int] | None = None
         self._is_blocking = is_blocking()
         self._free_at_ns = 0
-        """When the next mark may be sent."""
+        """When the next mark may be sent;"""
+        self._end_free_at_ns = 0
+        """at the end of a call."""
 
     def begin(self, call: Call, device: str | None) -> Flag | None:
         """What is to be called after some launches of `call`, and at its end; None: the device does not mark it."""
@@ -116,16 +121,17 @@ class DeviceMarks:
         if self._write_in_graph is not None:
             self._write_in_graph(stream, self._address + WORD * (MOST_STREAMS + slot), value)
 
-    def send(self, stream: int, index: int, value: int) -> None:
+    def send(self, stream: int, index: int, value: int, is_end: bool) -> None:
         """Send a mark, if it is time for one."""
         began = perf_counter_ns()
-        if began < self._free_at_ns and not self._is_blocking:
+        if began < (self._end_free_at_ns if is_end else self._free_at_ns) and not self._is_blocking:
             return
         self.write(stream, index, value)
         if self._copied_from is not None:
             self.copy()
         ended = perf_counter_ns()
         self._free_at_ns = ended + (ended - began) * SHARE
+        self._end_free_at_ns = ended + (ended - began) * END_SHARE
 
     def _new_stream(self, device: int, handle: int) -> _Stream | None:
         with self._lock:
@@ -241,7 +247,7 @@ class _Stream:
 
     def __call__(self, call: Call) -> None:
         value = call.number << POSITION_BITS | (len(call.rows) + 1) // 3
-        self._marks.send(self._handle, self.index, value)
+        self._marks.send(self._handle, self.index, value, bool(call.end_ns))
 
 
 class GraphSlot:

@@ -126,6 +126,9 @@ class _Gatherer:
             self.result.storages[spec["storage"]]["uninitialised"] = True
             self._say(f"{name} is read before anybody wrote it: all bits are set, NaN in floating point", exact=False)
             return
+        if row.held == "uninitialised":
+            self._say(f"{name}: zeros; nobody had written it before the launch")
+            return
         before = _before(self._detail, row.argument, item)
         places = [(self._detail.launch, self._detail.site.site, row.argument, item, "before")]
         places += [(found.launch, found.site, found.argument, found.item, found.moment) for found in before[:1]]
