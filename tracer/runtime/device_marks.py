@@ -2,7 +2,7 @@
 
 After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, 2 to
 3 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most a hundredth of the
-host's time, where calls are short a twentieth: what is more is left out, and the next one stands for it. Inside of a
+host's time, where calls are short a tenth: what is more is left out, and the next one stands for it. Inside of a
 CUDA graph marks are part of the graph (``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each
 replay writes them anew.
 
@@ -33,7 +33,7 @@ _AUTO_FREE_ON_LAUNCH = 1
 _MARK_BYTES = MARK_WORDS * WORD
 SHARE = 100
 """Marks take at most one in so many parts of the host's time,"""
-END_SHARE = 20
+END_SHARE = 10
 """and at the end of a call one in so many: it may be long until the next."""
 GRAPH_FLAGS = 4
 """Flags of a call for each mark inside of a CUDA graph: there they would cost the device's time."""
