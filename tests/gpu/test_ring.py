@@ -76,7 +76,8 @@ def test_the_launch_that_wrote_out_of_bounds_is_among_those_in_flight(
         assert in_flight == planted, found
         assert len(planted) == 1
     else:
-        by_step = {step: [row.position for row in in_flight if row.step == step] for step in {r.step for r in in_flight}}
+        steps = {row.step for row in in_flight}
+        by_step = {step: [row.position for row in in_flight if row.step == step] for step in steps}
         spans = {step: (min(positions), max(positions)) for step, positions in by_step.items()}
         assert min(row.position for row in in_flight) > PLANTED - 70, (last_step, spans)
         assert len(in_flight) < LAUNCHES

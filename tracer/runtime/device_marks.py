@@ -1,7 +1,7 @@
 """Marks that a CUDA device writes into the launch ring in the order of its streams: what it has finished.
 
 After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, 2 to
-3 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most a hundredth of the
+3 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most 0.5 % of the
 host's time, where calls are short a tenth: what is more is left out, and the next one stands for it. Inside of a
 CUDA graph marks are part of the graph (``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each
 replay writes them anew.
@@ -31,7 +31,7 @@ _NON_BLOCKING_STREAM = 1
 _AUTO_FREE_ON_LAUNCH = 1
 """As torch instantiates its graphs."""
 _MARK_BYTES = MARK_WORDS * WORD
-SHARE = 100
+SHARE = 200
 """Marks take at most one in so many parts of the host's time,"""
 END_SHARE = 10
 """and at the end of a call one in so many: it may be long until the next."""
