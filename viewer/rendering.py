@@ -290,7 +290,7 @@ def distinct(stacks: list[list[SourceLine]]) -> list[SourceLine]:
 @cache
 def environment(root: str = "", redacted: bool = False) -> Environment:
     """`root` stands before every path: "" for served pages, "#" for the report, whose pages are fragments."""
-    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined, pass_context
 
     env = Environment(
         loader=FileSystemLoader(assets.folder("templates")),
@@ -301,6 +301,12 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+    @pass_context
+    def address_of_asset(context: Any, name: str) -> str:
+        """Asked of the context, so that it is no part of a template that was compiled when the file was another."""
+        return assets.address(name)
+
     env.policies["json.dumps_function"] = to_json
     env.policies["json.dumps_kwargs"] = {}
     env.filters.update(
@@ -315,7 +321,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         curve_query=curve_query,
         plotted=plotted,
         code=code_html,
-        asset=assets.address,
+        asset=address_of_asset,
         basename=formats.basename,
         plural=formats.plural,
         plural_of=lambda values, noun: formats.plural(len(values), noun),

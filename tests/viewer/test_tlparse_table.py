@@ -78,7 +78,7 @@ def test_the_page_proves_it(clients: Callable[[str], Client], address: str, log:
 def test_every_row_has_a_proof() -> None:
     sections = {part.partition("\n")[0]: part for part in TEXT.split("\n## ")[1:]}
     rows = [line for title in ("What both show", "What only stepscope has") for line in sections[title].splitlines()]
-    rows = [line for line in rows if line.startswith("|") and not line.startswith(("|---", "| What "))]
+    rows = [line for line in rows if line.startswith("|") and not line.startswith(("|---", "| What |"))]
     assert [row for row in rows if not re.search(r"`/[^`]*` of `[^`]+`: “[^”]+” \|$", row)] == []
     assert len(rows) == len(PROOFS)
 

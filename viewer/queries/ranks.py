@@ -155,7 +155,8 @@ def slow_compiles(trace: Trace, logs: Sequence[int], names: dict[int, int | None
     """Compiles that several logs have, without failed ones; the largest difference first."""
     found = sql.rows(
         trace,
-        "SELECT compile_id, frame, count(*), arg_min(log, duration_ns), min(duration_ns), arg_max(log, duration_ns),"
+        "SELECT compile_id, frame, count(*), arg_min(log, (duration_ns, log)), min(duration_ns),"
+        " arg_max(log, (duration_ns, -log)),"
         " max(duration_ns), quantile_disc(duration_ns, 0.5) FROM compiles"
         " WHERE duration_ns IS NOT NULL AND status = 'ok' AND list_contains(?, log)"
         " GROUP BY compile_id, frame HAVING count(*) > 1",
