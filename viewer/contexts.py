@@ -76,6 +76,8 @@ class OverviewPage:
     """Of the graphs with the highest peaks."""
     memory_left: int
     """Graphs with a curve of their own that is not among them."""
+    shown_findings: int
+    """The worst ones, so many, unless the address asks for all of them."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ MOST_FINDING_LINKS = 200
 GAP = "…"
 """The line that stands for what `kernel_code.cut` leaves out."""
 MOST_MINI_CURVES = 6
+MOST_FINDINGS = 50
 GRAPHS_PER_PAGE = 500
 FULL_WIDTH = 1600
 """Bins of the first picture of a step: about one per pixel of a wide screen."""
@@ -95,7 +96,9 @@ def script_name(run: RunRow) -> str:
 def overview_page(trace: Trace, request: Request) -> OverviewPage:
     from viewer.queries.overview import overview
 
-    return OverviewPage(overview(trace), *memory_pages.mini_curves(trace, MOST_MINI_CURVES))
+    found = overview(trace)
+    shown = len(found.findings) if request.text("findings") == "all" else MOST_FINDINGS
+    return OverviewPage(found, *memory_pages.mini_curves(trace, MOST_MINI_CURVES), shown)
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
@@ -203,7 +206,7 @@ def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:
 
 
 PAGES = (
-    Page("/", "overview.html", "Overview", OverviewPage, overview_page),
+    Page("/", "overview.html", "Overview", OverviewPage, overview_page, ("findings",)),
     Page("/steps", "steps.html", "Steps", StepsPage, steps_page, ("log", "first_step", "last_step")),
     Page("/steps/{step}", "step.html", "Steps", StepPage, step_page, ("log", "launch")),
     Page("/graphs", "graphs.html", "Graphs", GraphsPage, graphs_page, ("offset",)),
