@@ -85,7 +85,7 @@ def conv_bn() -> Step:
 
 @program()
 def adam() -> Step:
-    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    model = nn.Linear(8, 4)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, foreach=True)
 
     @torch.compile
