@@ -23,6 +23,7 @@ from tests.viewer.poisoned import write_poisoned
 from tests.viewer.synthetic import LogBuilder, compile_records
 from tests.viewer.test_fuzz import begins, read
 from tests.viewer.web import Client
+from viewer import rendering
 from viewer.ingest.damage import REASONS
 from viewer.queries.artifacts import list_records, record_detail
 from viewer.queries.compiles import list_compiles
@@ -119,6 +120,7 @@ def test_nothing_is_lost_or_written(name: str, tmp_path: Path, cache_folder: Pat
     path = tmp_path / "inner" / "folder" / "x.log"
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
+    rendering.environment.cache_clear()  # it keeps templates where the cache was when it was made
     with watched() as seen, open_trace(path) as trace:
         check_sound(trace, data)
         assert dict(list_records(trace, limit=1).kinds) == kinds(data)
@@ -238,6 +240,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
     def run_command(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["stepscope", *arguments])
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        rendering.environment.cache_clear()
         with watched() as seen, pytest.raises(SystemExit) as ended:
             cli.main()
         assert not elsewhere(seen, tmp_path / "logs", out, temporary, cache_folder), arguments
