@@ -109,13 +109,9 @@ class LaunchRing:
         if block is None:
             call.cells = shape.scratch
             return
-        words, parent = block.words, call.parent
-        words[1] = _NOTHING
+        block.words[1] = _NOTHING
         block.data[: len(shape.zeros)] = shape.zeros
-        _pack_call(
-            words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread,
-            parent.number if parent is not None else -1, 0, 0, 0, _SLOTS, shape.first, shape.count, -1, -1,
-        )  # fmt: skip
+        self._describe(block, call, _SLOTS, shape.count, shape.first)
         call.block, call.cells = block, block.cells
 
     def started(self, call: Call) -> None:
@@ -148,7 +144,7 @@ class LaunchRing:
             return
         block.words[1] = _NOTHING
         block.data[: len(sites)] = sites
-        self._describe(block, call, Form.SITES, len(sites) // WORD)
+        self._describe(block, call, Form.SITES.value, len(sites) // WORD)
         block.words[CallWord.STREAM], block.words[CallWord.GRAPH_SLOT] = stream, graph_slot
         call.block = block
         self.started(call)
@@ -233,7 +229,7 @@ class LaunchRing:
             return block
         longer.words[1] = _NOTHING
         longer.data[: len(rows) * WORD] = rows.tobytes()
-        self._describe(longer, call, Form.ROWS, len(rows) // 3)
+        self._describe(longer, call, Form.ROWS.value, len(rows) // 3)
         longer.words[CallWord.STREAM] = block.words[CallWord.STREAM]
         longer.words[CallWord.GRAPH_SLOT] = block.words[CallWord.GRAPH_SLOT]
         longer.words[1] = _CALL
@@ -242,11 +238,12 @@ class LaunchRing:
         call.block = longer
         return longer
 
-    def _describe(self, block: Block, call: Call, form: Form, count: int) -> None:
+    def _describe(self, block: Block, call: Call, form: int, count: int, first_site: int = 0) -> None:
+        """Its start is 0 until it is known: then it does not count."""
         parent = call.parent.number if call.parent is not None else -1
         _pack_call(
             block.words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread, parent,
-            call.start_ns, 0, 0, form.value, 0, count, -1, -1,
+            call.start_ns, 0, 0, form, first_site, count, -1, -1,
         )  # fmt: skip
 
     def _take(self, words: int) -> Block | None:
