@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
-from weakref import WeakKeyDictionary
 
 from viewer.findings import suspects
 from viewer.findings.crash import title_of
@@ -13,7 +12,6 @@ from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
 Part = Literal["died", "in_flight", "last_finished"]
-_known: WeakKeyDictionary[Trace, dict[int, LaunchDeath]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -29,14 +27,16 @@ class LaunchDeath:
 
 
 def launch_deaths(trace: Trace) -> dict[int, LaunchDeath]:
-    """Launches of the trace that a death says something about. A trace does not change while it is open."""
-    if trace not in _known:
-        found: dict[int, LaunchDeath] = {}
-        for death in deaths(trace, list_runs(trace)):
-            if death.kind != "exception":
-                found = {**_beside(death), **found, **_at(trace, death)}
-        _known[trace] = found
-    return _known[trace]
+    """Launches of the trace that a death says something about."""
+    return trace.once(_find)
+
+
+def _find(trace: Trace) -> dict[int, LaunchDeath]:
+    found: dict[int, LaunchDeath] = {}
+    for death in deaths(trace, list_runs(trace)):
+        if death.kind != "exception":
+            found = {**_beside(death), **found, **_at(trace, death)}
+    return found
 
 
 def _beside(death: Death) -> dict[int, LaunchDeath]:

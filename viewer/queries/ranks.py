@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
 
 from viewer.formats import format_ns
 from viewer.queries import sql
@@ -110,14 +109,9 @@ class Ranks:
     """Compiles with smaller differences, not listed."""
 
 
-_held: WeakKeyDictionary[Trace, Ranks] = WeakKeyDictionary()
-
-
 def ranks(trace: Trace) -> Ranks:
     """All about the ranks of a trace, made once for an open trace."""
-    if trace not in _held:
-        _held[trace] = _ranks(trace)
-    return _held[trace]
+    return trace.once(_ranks)
 
 
 def _ranks(trace: Trace) -> Ranks:
