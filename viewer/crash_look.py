@@ -11,7 +11,6 @@ from viewer.findings.deaths import Death, deaths
 from viewer.findings.suspects import suspect
 from viewer.queries.ends import process_ends, symptom
 from viewer.queries.graphs import has_graphs, names_packages
-from viewer.queries.runs import list_runs
 from viewer.store.open import Trace, open_trace
 
 MOST_KERNELS = 64
@@ -38,7 +37,7 @@ def look(folder: Path) -> CrashLook:
 
 
 def _look(trace: Trace) -> CrashLook:
-    died = deaths(trace, list_runs(trace))
+    died = deaths(trace)
     compiled = has_graphs(trace)
     told = [death.symptom for death in died if death.symptom is not None]
     told += [text for end in process_ends(trace).values() if (text := symptom(end, None)) is not None]

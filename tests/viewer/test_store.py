@@ -19,7 +19,7 @@ from viewer.ingest.rows import Rows
 from viewer.queries.artifacts import list_records, record_detail
 from viewer.queries.compiles import compile_detail
 from viewer.queries.overview import overview
-from viewer.store.open import open_trace
+from viewer.store.open import Trace, open_trace
 
 NAME = "stepscope_trace_rank_0_1_x.log"
 
@@ -198,3 +198,17 @@ def test_a_record_of_a_log_that_shrank_is_shown_as_far_as_it_goes(log: Path) -> 
         detail = record_detail(trace, last)
         assert detail is not None
         assert detail.payload is None
+
+
+def test_what_is_asked_of_a_trace_once_is_kept_as_long_as_there_is_room(log: Path) -> None:
+    asked: list[int] = []
+
+    def double(trace: Trace, number: int) -> int:
+        asked.append(number)
+        return 2 * number
+
+    with open_trace(log) as trace, open_trace(log) as other:
+        assert [trace.once(double, n, most=2) for n in (1, 1, 2, 1, 3, 2, 1)] == [2, 2, 4, 2, 6, 4, 2]
+        assert asked == [1, 2, 3, 1]
+        assert [other.once(double, n) for n in (1, 2, 3, 1)] == [2, 4, 6, 2]
+        assert asked[4:] == [1, 2, 3]

@@ -27,7 +27,7 @@ MOST_IN_FLIGHT = 24
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per process that died; one for all runs of --crash that died of the same."""
-    died = [death for death in deaths(evidence.trace, evidence.runs) if death.kind != "exception"]
+    died = [death for death in deaths(evidence.trace) if death.kind != "exception"]
     return [_finding(evidence.trace, group) for group in grouped(died, same)]
 
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from viewer.findings.deaths import Death, deaths
 from viewer.queries.ends import CrashRunRow, ProcessEndRow, process_ends, symptom
-from viewer.queries.rows import RunRow
 from viewer.store.open import Trace
 
 MOST_LINES, MOST_LETTERS = 12, 240
 
 
-def crash_runs(trace: Trace, runs: Sequence[RunRow]) -> list[CrashRunRow]:
+def crash_runs(trace: Trace) -> list[CrashRunRow]:
     """In order; empty for a trace that was recorded without --crash."""
     ends: defaultdict[int, list[ProcessEndRow]] = defaultdict(list)
     for end in process_ends(trace).values():
@@ -21,7 +20,7 @@ def crash_runs(trace: Trace, runs: Sequence[RunRow]) -> list[CrashRunRow]:
             ends[end.run].append(end)
     if not ends:
         return []
-    died = {death.run.log: death for death in deaths(trace, runs)}
+    died = {death.run.log: death for death in deaths(trace)}
     rows: list[CrashRunRow] = []
     for run in sorted(ends):
         of_run = [died[end.log] for end in ends[run] if end.log in died]

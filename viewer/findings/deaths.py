@@ -14,6 +14,7 @@ from viewer.queries.ends import ExceptionRow, ProcessEndRow, RingLaunch
 from viewer.queries.graphs import graph_row
 from viewer.queries.last_seen import LastSeen, last_seen
 from viewer.queries.rows import RunRow
+from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
 Kind = Literal["no_end", "device", "launch", "exception", "after_end"]
@@ -69,8 +70,13 @@ class Death:
         return f"left with exit code {self.end.exit_code}"
 
 
-def deaths(trace: Trace, runs: Sequence[RunRow]) -> list[Death]:
+def deaths(trace: Trace) -> list[Death]:
     """In the order of the logs. A process that was asked to stop, by Ctrl-C, did not die if it ended its log."""
+    return trace.once(_deaths)
+
+
+def _deaths(trace: Trace) -> list[Death]:
+    runs = list_runs(trace)
     how, errors, devices = ends.process_ends(trace), ends.uncaught_exceptions(trace), ends.device_errors(trace)
     lost = {run.log for run in unfinished(runs, how) if not may_have_left(run, runs, how)}
     found = []

@@ -11,7 +11,7 @@ from viewer.queries.rows import Finding
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per process; one for all runs of --crash that ended by the same."""
-    died = [death for death in deaths(evidence.trace, evidence.runs) if death.kind == "exception"]
+    died = [death for death in deaths(evidence.trace) if death.kind == "exception"]
     firsts = [group[0] for group in grouped(died, same)]
     return [(death.at.time_unix_ns or 0, _finding(death)) for death in firsts]
 

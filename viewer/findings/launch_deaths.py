@@ -8,7 +8,6 @@ from typing import Literal
 from viewer.findings import suspects
 from viewer.findings.crash import title_of
 from viewer.findings.deaths import Death, deaths
-from viewer.queries.runs import list_runs
 from viewer.store.open import Trace
 
 Part = Literal["died", "in_flight", "last_finished"]
@@ -33,7 +32,7 @@ def launch_deaths(trace: Trace) -> dict[int, LaunchDeath]:
 
 def _find(trace: Trace) -> dict[int, LaunchDeath]:
     found: dict[int, LaunchDeath] = {}
-    for death in deaths(trace, list_runs(trace)):
+    for death in deaths(trace):
         if death.kind != "exception":
             found = {**_beside(death), **found, **_at(trace, death)}
     return found

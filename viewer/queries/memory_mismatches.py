@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from viewer.queries import sql
 from viewer.queries.memory_growth import growth, left_behind
 from viewer.queries.memory_places import (
+    KEPT,
     GraphPlaces,
     Schedule,
     graph_places,
-    kept,
     launches_of,
     schedule_of,
     subgraph_of,
@@ -31,7 +30,6 @@ _MISMATCHES = """
     LEFT JOIN layout_storages s ON s.layout = m.layout AND s.storage = m.storage
     WHERE $1 IS NULL OR m.graph = $1 ORDER BY m.mismatch
 """
-_found: WeakKeyDictionary[Trace, dict[int | None, list[LifetimeMismatchRow]]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -45,7 +43,7 @@ class _Context:
 
 def lifetime_mismatches(trace: Trace, graph: int | None = None) -> list[LifetimeMismatchRow]:
     """All of them, or those of one graph, in the order in which they were found. Not to be changed."""
-    return kept(_found.setdefault(trace, {}), graph, lambda: _read(trace, graph))
+    return trace.once(_read, graph, most=KEPT)
 
 
 def _read(trace: Trace, graph: int | None) -> list[LifetimeMismatchRow]:

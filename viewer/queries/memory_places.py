@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import NamedTuple
 
 from viewer.queries import sql
 from viewer.queries.graphs import graph_label
 from viewer.queries.rows_of_graphs import SourceLine
 from viewer.store.open import Trace
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+KEPT = 16
+"""Answers of each kind about an open trace that stay in memory."""
+_LONG_KEPT = 2
+"""Calls of an open trace whose launches stay in memory: those of one page."""
 _SAME_MEMORY = ("reuse", "alias", "pool_member")
 _MAIN = ("call", "partition_")
 """Functions of a wrapper whose schedule is that of the graph itself."""
@@ -68,30 +69,8 @@ class GraphPlaces:
         return [other for other in (first, *self.names.get(first, ())) if other != name]
 
 
-_KEPT = 16
-"""Graphs of an open trace whose places stay in memory."""
-_places: WeakKeyDictionary[Trace, dict[int, GraphPlaces]] = WeakKeyDictionary()
-_LONG_KEPT = 2
-"""Calls of an open trace whose launches stay in memory: those of one page."""
-_calls: WeakKeyDictionary[Trace, dict[int, MeasuredCall | None]] = WeakKeyDictionary()
-_launches: WeakKeyDictionary[Trace, dict[int, list[tuple[int, int, int]]]] = WeakKeyDictionary()
-_schedules: WeakKeyDictionary[Trace, dict[tuple[int, str | None], Schedule | None]] = WeakKeyDictionary()
-
-
 def graph_places(trace: Trace, graph: int) -> GraphPlaces:
-    return kept(_places.setdefault(trace, {}), graph, lambda: _read_places(trace, graph))
-
-
-def kept(known: dict[K, V], key: K, read: Callable[[], V], most: int = _KEPT) -> V:
-    """What `read` gives, read once: several threads may, and each gets a whole one. Not to be changed."""
-    try:
-        return known[key]
-    except KeyError:
-        value = read()
-        if len(known) >= most:
-            known.pop(next(iter(known)), None)
-        known[key] = value
-        return value
+    return trace.once(_read_places, graph, most=KEPT)
 
 
 def _read_places(trace: Trace, graph: int) -> GraphPlaces:
@@ -172,7 +151,7 @@ class Schedule:
 
 def schedule_of(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
     """Of a graph, or of one of its subgraphs; None: it was not recorded."""
-    return kept(_schedules.setdefault(trace, {}), (graph, subgraph), lambda: _read_schedule(trace, graph, subgraph))
+    return trace.once(_read_schedule, graph, subgraph, most=KEPT)
 
 
 def _read_schedule(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
@@ -237,7 +216,7 @@ _CALL = """
 
 
 def measured_call(trace: Trace, call: int) -> MeasuredCall | None:
-    return kept(_calls.setdefault(trace, {}), call, lambda: _read_call(trace, call))
+    return trace.once(_read_call, call, most=KEPT)
 
 
 def _read_call(trace: Trace, call: int) -> MeasuredCall | None:
@@ -270,11 +249,11 @@ def highest_call(trace: Trace, graph: int, functions: Sequence[str]) -> int | No
 
 def launches_of(trace: Trace, call: int) -> list[tuple[int, int, int]]:
     """(launch, site, start) of a call's own launches: the index is the position. Not to be changed."""
-    statement = "SELECT launch, site, start_ns FROM launches WHERE call = ? ORDER BY launch"
-    found: list[Any] = kept(
-        _launches.setdefault(trace, {}), call, lambda: sql.rows(trace, statement, [call]), _LONG_KEPT
-    )
-    return found
+    return trace.once(_read_launches, call, most=_LONG_KEPT)
+
+
+def _read_launches(trace: Trace, call: int) -> list[tuple[int, int, int]]:
+    return sql.rows(trace, "SELECT launch, site, start_ns FROM launches WHERE call = ? ORDER BY launch", [call])
 
 
 @dataclass(frozen=True)

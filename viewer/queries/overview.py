@@ -39,7 +39,7 @@ def overview(trace: Trace) -> Overview:
         overhead=overhead(trace),
         index_bytes=trace.index_bytes,
         notes=[*trace.notices, *_notes(meta, runs)],
-        crash_runs=crash_runs(trace, runs),
+        crash_runs=crash_runs(trace),
     )
 
 

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 from viewer.ingest.lenient_json import loads
 from viewer.ingest.rank_facts import execution_order, tensor_text
@@ -57,7 +56,6 @@ class RankItem:
 
 
 Items = list[RankItem]
-_held: WeakKeyDictionary[Trace, dict[tuple[Basis, int], Items]] = WeakKeyDictionary()
 _FACTS: dict[str, Basis] = {
     "graph": "graphs",
     "collectives": "collectives",
@@ -102,10 +100,7 @@ def wholes(trace: Trace) -> dict[Basis, dict[int, Whole]]:
 
 def sequence(trace: Trace, basis: Basis, log: int) -> Items:
     """The sequence of a log, in the log's order; made once for an open trace, not to be changed."""
-    held = _held.setdefault(trace, {})
-    if (basis, log) not in held:
-        held[basis, log] = _READERS[basis](trace, log)
-    return held[basis, log]
+    return trace.once(_READERS[basis], log)
 
 
 def _compiles(trace: Trace, log: int) -> Items:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
@@ -34,7 +34,7 @@ class Trace:
         self._connection = connection
         self._lock = threading.Lock()
         self._files: dict[int, BinaryIO] = {}
-        self._answers: dict[Callable[[Trace], Any], Any] = {}
+        self._answers: dict[Callable[..., Any], dict[tuple[Hashable, ...], Any]] = {}
 
     def __enter__(self) -> Trace:
         return self
@@ -72,12 +72,18 @@ class Trace:
         cursor.execute(f"USE {NAME}")
         return cursor
 
-    def once(self, ask: Callable[[Trace], T]) -> T:
-        """What `ask` answers about this trace, which does not change; it is asked the first time."""
-        if ask not in self._answers:
-            self._answers[ask] = ask(self)
-        answer: T = self._answers[ask]
-        return answer
+    def once(self, ask: Callable[..., T], *about: Hashable, most: int | None = None) -> T:
+        """What `ask(self, *about)` answers, which does not change; it is asked the first time. The last `most` answers
+        stay. Several threads may ask at once: each gets a whole answer. Not to be changed."""
+        known: dict[tuple[Hashable, ...], T] = self._answers.setdefault(ask, {})
+        try:
+            return known[about]
+        except KeyError:
+            answer = ask(self, *about)
+            if most is not None and len(known) >= most:
+                known.pop(next(iter(known)), None)
+            known[about] = answer
+            return answer
 
     def header(self, record: int) -> bytes:
         """The header line of `record`, its prefix included; empty when there is no such record."""
