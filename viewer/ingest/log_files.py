@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
-from viewer.ingest.ring import ring_beside
+from viewer.ingest.ring_beside import ring_beside
 from viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
 from viewer.ingest.spool import is_packed, unpack
 

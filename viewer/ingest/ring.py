@@ -6,34 +6,17 @@ Only a local log has one. Its name follows from the log's own path, never from w
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracer.records import Calls, Launches
-from tracer.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path, used_bytes
+from tracer.ring_format import Ring, RingCall, read_ring
 from viewer.ingest.damage import Damage
 from viewer.ingest.launch_batches import EndedStep, LaunchBatches
 from viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
     from viewer.ingest.launch_columns import Places
-
-
-def ring_beside(log: Path) -> bytes | None:
-    """What is in use of the ring of `log`; None where there is none, or it cannot be read."""
-    path = ring_path(log)
-    try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return None
-        with open(path, "rb") as file:
-            head = file.read(BLOCKS_AT)
-            return head + file.read(used_bytes(head) - BLOCKS_AT)
-    except ValueError:
-        return head
-    except OSError:
-        return None
 
 
 class RingRows:

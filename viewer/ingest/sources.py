@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
-from viewer.ingest.ring import ring_beside
+from viewer.ingest.ring_beside import ring_beside
 from viewer.ingest.spool import PACKED_ERRORS, cache_dir, packed_form, spool_packed, spool_stream
 
 __all__ = ["STDIN", "Source", "TracePath", "cache_dir", "find_logs", "shown", "trace_names"]
