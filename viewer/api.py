@@ -16,7 +16,7 @@ from viewer import pages
 from viewer.addresses import Twin
 
 if TYPE_CHECKING:
-    from viewer.app import Dashboard
+    from viewer.dashboard import Dashboard
 
 
 def create_api(dashboard: Dashboard) -> FastAPI:

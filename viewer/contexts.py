@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from viewer.findings.launch_deaths import LaunchDeath
 from viewer.highlight import Line
+from viewer.overview_contexts import MiniCurve
 from viewer.queries.jump import Jump
 from viewer.queries.memory_checks import CheckMismatchRow
 from viewer.queries.memory_steps import RunCurve
@@ -13,7 +14,6 @@ from viewer.queries.rows import (
     BufferDetail,
     BufferRow,
     CompileRow,
-    Counts,
     GraphDetail,
     GraphRow,
     HeatMap,
@@ -21,7 +21,6 @@ from viewer.queries.rows import (
     KernelRow,
     LaunchDetail,
     NotRecorded,
-    Overview,
     Problem,
     RecordDetail,
     RecordPage,
@@ -50,34 +49,6 @@ from viewer.queries.rows_of_memory import (
 from viewer.queries.search import SearchPiece
 from viewer.queries.tables import Answer, TableRow
 from viewer.views.blocks import RecordView
-
-
-@dataclass(frozen=True)
-class MiniCurve:
-    """The memory of a graph in little: points from the left to the right, in shares of the highest."""
-
-    graph: int
-    label: str
-    estimated: list[float]
-    measured: list[float]
-    estimated_peak_bytes: int | None
-    measured_peak_bytes: int | None
-    base_bytes: int | None
-    at: str | None
-    """The node of the measured, else of the estimated peak."""
-    step: int | None
-    mismatches: int
-
-
-@dataclass(frozen=True)
-class OverviewPage:
-    overview: Overview
-    memory: list[MiniCurve]
-    """Of the graphs with the highest peaks."""
-    memory_left: int
-    """Graphs with a curve of their own that is not among them."""
-    shown_findings: int
-    """The worst ones, so many, unless the address asks for all of them."""
 
 
 @dataclass(frozen=True)
@@ -325,29 +296,3 @@ class ProblemsPage:
     not_recorded: list[NotRecorded]
     failed: list[CompileRow]
     hook_failures: int | None
-
-
-@dataclass(frozen=True)
-class FindingLink:
-    title: str
-    severity: str
-    page: str
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What stands around every page: facts of the run above, damage and cost below."""
-
-    runs: list[RunRow]
-    facts: list[str]
-    skipped: int
-    not_recorded: int
-    recorder_cost: float | None
-    """Share of the run's wall time spent in the recorder."""
-    index_bytes: int
-    version: str
-    counts: Counts
-    findings: list[FindingLink]
-    """In the order of the overview: where the keys [ and ] lead."""
-    following: bool = False
-    """The logs may grow while their pages are open."""

@@ -16,7 +16,7 @@ from viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_nam
 from viewer.store.open import Trace, open_logs
 
 if TYPE_CHECKING:
-    from viewer.contexts import Frame
+    from viewer.overview_contexts import Frame
 
 LEAST_SECONDS = 1.0
 """Between two looks at the logs."""
@@ -43,10 +43,10 @@ class Reading:
     @property
     def frame(self) -> Frame:
         if self._frame is None:
-            from viewer import pages
+            from viewer.overview_page import frame
             from viewer.queries.overview import overview
 
-            self._frame = replace(pages.frame(overview(self.trace)), following=self._following)
+            self._frame = replace(frame(overview(self.trace)), following=self._following)
         return self._frame
 
 

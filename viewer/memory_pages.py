@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from viewer.addresses import NotThere, Request
-from viewer.contexts import GraphMemoryPage, MemoryOverviewPage, MiniCurve, NodeAlive, RecomputePage
+from viewer.contexts import GraphMemoryPage, MemoryOverviewPage, NodeAlive, RecomputePage
 from viewer.formats import format_bytes, plural
+from viewer.mini_curves import mini_curves
 
 if TYPE_CHECKING:
     from viewer.queries.memory_places import GraphPlaces
@@ -25,7 +24,6 @@ LIVE_QUERY = ("log", "start_ns", "end_ns", "width", "device")
 By = Literal["line", "kind", "buffer"]
 GROUPINGS: tuple[By, ...] = ("line", "kind", "buffer")
 MOST_GRAPHS = 12
-MINI_POINTS = 96
 MOST_MISMATCHES = 200
 RECORD = "stepscope run -- python train.py"
 
@@ -39,7 +37,7 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
 
     runs, log = list_runs(trace), request.optional_id("log") or 0
     curve = run_curve_page(trace, request)
-    minis, left = mini_curves(trace)
+    minis, left = mini_curves(trace, MOST_GRAPHS)
     checks = check_mismatches(trace)
     return MemoryOverviewPage(
         runs=runs,
@@ -89,48 +87,6 @@ def live_twin(trace: Trace, request: Request) -> LiveCurve:
     if found is None:
         raise NotThere("This log has no lifetimes of storages.")
     return found
-
-
-def mini_curves(trace: Trace, most: int = MOST_GRAPHS) -> tuple[list[MiniCurve], int]:
-    """One for each graph, the highest peak first; and how many were left out."""
-    from viewer.queries.memory_graph import graph_memory
-    from viewer.queries.memory_graphs import graphs_by_peak
-
-    found = graphs_by_peak(trace)
-    memories = (graph_memory(trace, row.graph) for row in found[:most])
-    return [mini_curve(memory) for memory in memories if memory is not None], max(0, len(found) - most)
-
-
-def mini_curve(memory: GraphMemory) -> MiniCurve:
-    nodes, estimated, measured = memory.nodes, memory.estimated_peak, memory.measured_peak
-    at = measured or estimated
-    columns: list[Sequence[int | None]] = [[], []]
-    if nodes is not None:
-        columns = [nodes.after_alloc_bytes, nodes.measured_bytes]
-    elif memory.positions is not None:
-        columns = [[], memory.positions.live_bytes]
-    top = max((value for column in columns for value in column if value is not None), default=0)
-    return MiniCurve(
-        graph=memory.graph,
-        label=memory.label,
-        estimated=_shares(columns[0], top),
-        measured=_shares(columns[1], top),
-        estimated_peak_bytes=estimated.peak_bytes if estimated else None,
-        measured_peak_bytes=measured.peak_bytes if measured else None,
-        base_bytes=memory.call.base_bytes if memory.call else memory.base_bytes,
-        at=at.snode if at else None,
-        step=memory.call.step if memory.call else None,
-        mismatches=sum(nodes.mismatches) if nodes else 0,
-    )
-
-
-def _shares(column: Sequence[int | None], top: int) -> list[float]:
-    """The highest of each part; nothing where all is unknown."""
-    if not top or all(value is None for value in column):
-        return []
-    count = min(len(column), MINI_POINTS)
-    edges = [i * len(column) // count for i in range(count + 1)]
-    return [round(max(value or 0 for value in column[a:b]) / top, 4) for a, b in pairwise(edges)]
 
 
 def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from viewer import compile_pages, compile_run_pages, memory_pages, rank_pages, record_pages, search_pages, value_pages
+from viewer import (
+    compile_pages,
+    compile_run_pages,
+    memory_pages,
+    overview_page,
+    rank_pages,
+    record_pages,
+    search_pages,
+    value_pages,
+)
 from viewer.addresses import NotThere, Page, Request, Twin
 from viewer.contexts import (
     BufferPage,
     BuffersPage,
     CurvePage,
-    FindingLink,
-    Frame,
     GraphMemoryPage,
     GraphPage,
     GraphsPage,
@@ -20,7 +26,6 @@ from viewer.contexts import (
     KernelsPage,
     LaunchPage,
     MemoryOverviewPage,
-    OverviewPage,
     ProblemsPage,
     RecomputePage,
     StepPage,
@@ -30,75 +35,17 @@ from viewer.contexts import (
 from viewer.highlight import Line, highlight
 from viewer.queries.kernel_code import CONTEXT_LINES
 from viewer.queries.memory_steps import RunCurve
-from viewer.queries.rows import LaunchDetail, Overview, RunRow, Timeline
+from viewer.queries.rows import LaunchDetail, Timeline
 from viewer.queries.rows_of_memory import LiveCurve
 
 if TYPE_CHECKING:
     from viewer.store.open import Trace
 
-MOST_FINDING_LINKS = 200
 GAP = "…"
 """The line that stands for what `kernel_code.cut` leaves out."""
-MOST_MINI_CURVES = 6
-MOST_FINDINGS = 50
 GRAPHS_PER_PAGE = 500
 FULL_WIDTH = 1600
 """Bins of the first picture of a step: about one per pixel of a wide screen."""
-
-
-def frame(overview: Overview) -> Frame:
-    from tracer._version import __version__
-
-    cost = overview.overhead
-    share = cost.hook_ns / cost.wall_ns if cost.hook_ns is not None and cost.wall_ns else None
-    return Frame(
-        runs=overview.runs,
-        facts=run_facts(overview),
-        skipped=sum(overview.skipped.values()),
-        not_recorded=len(overview.not_recorded),
-        recorder_cost=share,
-        index_bytes=overview.index_bytes,
-        version=__version__,
-        counts=overview.counts,
-        findings=[FindingLink(row.title, row.severity, row.page) for row in overview.findings[:MOST_FINDING_LINKS]],
-    )
-
-
-def run_facts(overview: Overview) -> list[str]:
-    """The run in a line: what, which ranks, with what torch, where, how much."""
-    runs = overview.runs
-    if not runs:
-        return []
-    first = runs[0]
-    facts = [script_name(first)]
-    if len(runs) > 1:
-        facts.append(f"{len(runs)} logs")
-    elif first.rank is not None:
-        facts.append(f"rank {first.rank}" + (f"/{first.world_size}" if first.world_size else ""))
-    if first.torch:
-        facts.append(f"torch {first.torch}")
-    facts += first.devices[:2]
-    if overview.counts.steps:
-        facts.append(f"{overview.counts.steps:,} step{'s' if overview.counts.steps != 1 else ''}")
-    facts.append(f"level {first.level}" if first.level else "TORCH_TRACE log")
-    return facts
-
-
-def script_name(run: RunRow) -> str:
-    """What ran: ``train.py``, ``-m package.module``; for a log that does not say, the log's own name."""
-    argv = run.argv
-    if "-m" in argv[:-1]:
-        return f"-m {argv[argv.index('-m') + 1]}"
-    script = next((part for part in argv if part.endswith(".py")), None) or (argv[0] if argv else run.path)
-    return script.replace("\\", "/").rsplit("/", 1)[-1]
-
-
-def overview_page(trace: Trace, request: Request) -> OverviewPage:
-    from viewer.queries.overview import overview
-
-    found = overview(trace)
-    shown = len(found.findings) if request.text("findings") == "all" else MOST_FINDINGS
-    return OverviewPage(found, *memory_pages.mini_curves(trace, MOST_MINI_CURVES), shown)
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
@@ -206,7 +153,7 @@ def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:
 
 
 PAGES = (
-    Page("/", "overview.html", "Overview", OverviewPage, overview_page, ("findings",)),
+    *overview_page.PAGES,
     Page("/steps", "steps.html", "Steps", StepsPage, steps_page, ("log", "first_step", "last_step")),
     Page("/steps/{step}", "step.html", "Steps", StepPage, step_page, ("log", "launch")),
     Page("/graphs", "graphs.html", "Graphs", GraphsPage, graphs_page, ("offset",)),
@@ -247,8 +194,3 @@ TWINS = (
         for page in PAGES
     ),
 )
-
-
-def context_of(page: Any) -> dict[str, Any]:
-    """The fields of a page by name: what its template may use."""
-    return {field.name: getattr(page, field.name) for field in fields(page)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from viewer.ingest.sources import cache_dir
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from viewer.follow import Reading
     from viewer.queries.rows import (
         BufferDetail,
         CompileRow,
@@ -361,3 +362,24 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         damage_reasons=REASONS,
     )
     return env
+
+
+def context_of(page: Any) -> dict[str, Any]:
+    """The fields of a page by name: what its template may use."""
+    return {field.name: getattr(page, field.name) for field in fields(page)}
+
+
+def page(reading: Reading, template: str, section: str, context: dict[str, Any], import_map: str) -> str:
+    """A page as the server shows it, its frame around it."""
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            **context,
+            context=context,
+            frame=reading.frame,
+            notices=reading.trace.notices,
+            section=section,
+            import_map=Markup(import_map),
+        )
+    )

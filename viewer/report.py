@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from viewer import assets, contexts, pages, rendering, report_memory, report_values
+from viewer import assets, contexts, overview_page, pages, rendering, report_memory, report_values
 from viewer.addresses import Request
 from viewer.findings.launch_deaths import LaunchDeath, launch_deaths
 from viewer.highlight import Line, highlight
@@ -76,7 +76,7 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
     return template.render(
         contents=contents,
         note=note,
-        frame=pages.frame(contents.overview),
+        frame=overview_page.frame(contents.overview),
         section="Overview",
         summary=answer,
         css=Markup(static["css/stepscope.css"].read_text("utf-8")),

@@ -16,7 +16,7 @@ import pytest
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run
 from tests.viewer.test_report import data_of
 from tracer import records as schema
-from viewer import pages
+from viewer import overview_page, pages
 from viewer.addresses import Request
 from viewer.findings import all_findings
 from viewer.queries.ends import one_symptom, raised
@@ -378,7 +378,7 @@ def test_runs_are_one_trace(joined: Trace) -> None:
 def test_runs_on_a_page(joined: Trace) -> None:
     from viewer import rendering
 
-    context = pages.overview_page(joined, Request({}, {}))
+    context = overview_page.overview_page(joined, Request({}, {}))
     overview = json.loads(rendering.to_json(context))["overview"]
     assert overview["crash_runs"][0]["said"] == ["a", "</pre><script>alert(1)</script>"]
     html = render_report(joined)

@@ -14,13 +14,13 @@ from tests.viewer import synthetic, test_compile_run_pages, test_memory_pages, v
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
 from tracer import records as schema
-from viewer import assets, compile_contexts, contexts, pages, rank_contexts
+from viewer import assets, compile_contexts, contexts, overview_contexts, pages, rank_contexts
 from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 
 PATHS = {
-    "/": contexts.OverviewPage,
+    "/": overview_contexts.OverviewPage,
     "/steps": contexts.StepsPage,
     "/steps/1?log=0&launch=5": contexts.StepPage,
     "/graphs": contexts.GraphsPage,

@@ -16,7 +16,7 @@ import pytest
 from tests.viewer import synthetic, value_log
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer import contexts, pages, rendering, report_values, value_pages
+from viewer import overview_contexts, rendering, report_values, value_pages
 from viewer.addresses import slug
 from viewer.queries.rows import Counts, Finding, Spread
 from viewer.report import render_report
@@ -178,7 +178,7 @@ def test_the_page_says_what_a_cell_joins(trace: Trace) -> None:
     page = value_pages.values_page_of(trace, heat_map(trace, 0, most_rows=2, most_columns=3))
     template = rendering.environment().get_template("values.html")
     shown = {"frame": frame(Counts(1, 0, 0, 0, 4, 32, 32, 8, None)), "section": "Values", "import_map": ""}
-    html = template.render(**pages.context_of(page), **shown)
+    html = template.render(**rendering.context_of(page), **shown)
     assert "Each cell joins up to 2 launch sites and 3 steps and has the colour of the worst." in html
 
 
@@ -216,9 +216,9 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
     assert '<ol id="finding-links" hidden><li><a href="/x">title</a></li></ol>' in html
 
 
-def frame(counts: Counts) -> contexts.Frame:
-    link = contexts.FindingLink("title", "critical", "/x")
-    return contexts.Frame([], ["train.py"], 0, 0, None, 0, "0", counts, [link])
+def frame(counts: Counts) -> overview_contexts.Frame:
+    link = overview_contexts.FindingLink("title", "critical", "/x")
+    return overview_contexts.Frame([], ["train.py"], 0, 0, None, 0, "0", counts, [link])
 
 
 def data_of(html: str) -> dict[str, Any]:

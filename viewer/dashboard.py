@@ -1,0 +1,163 @@
+"""The pages besides the first, as a Starlette application; the first one does not wait for what is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from viewer import compile_run_pages, pages, rendering, value_pages
+from viewer.addresses import NotThere, Page
+from viewer.addresses import Request as Asked
+from viewer.byte_range import byte_range
+from viewer.errors import StepscopeError
+from viewer.queries import export
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from viewer.follow import Current, Reading
+    from viewer.store.open import Trace
+
+JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+
+
+def create_pages(current: Current, import_map: str) -> Starlette:
+    """Every page of what is shown, tables and payloads as files."""
+    dashboard = Dashboard(current, import_map)
+    return Starlette(routes=dashboard.routes(), exception_handlers=dashboard.exception_handlers())
+
+
+class Dashboard:
+    """The routes of a trace, of the reading of it that is shown now."""
+
+    def __init__(self, current: Current, import_map: str) -> None:
+        self.current = current
+        self.import_map = import_map
+
+    def render(
+        self, reading: Reading, template: str, section: str, context: dict[str, Any], status: int = 200
+    ) -> Response:
+        html = rendering.page(reading, template, section, context, self.import_map)
+        return Response(html, status, media_type="text/html")
+
+    def page(self, page: Page) -> Callable[[Request], Response]:
+        def endpoint(request: Request) -> Response:
+            with self.current.use() as reading:
+                built = page.build(reading.trace, asked(request))
+                return self.render(reading, page.template, page.section, rendering.context_of(built))
+
+        return endpoint
+
+    def twin(self, build: Callable[[Trace, Asked], Any], request: Request) -> Response:
+        with self.current.use() as reading:
+            return json_response(build(reading.trace, asked(request)))
+
+    def raw(self, request: Request) -> Response:
+        """The payload of a record as the program wrote it, or a range of its bytes."""
+        record = asked(request).id("record")
+        with self.current.use() as reading:
+            payload = reading.trace.whole_payload(record)
+            if not payload and export.payload_size(reading.trace, record)[0] is None:
+                raise NotThere(f"This trace holds no payload of a record {record}.")
+        headers = {"Accept-Ranges": "bytes", "Content-Disposition": f'attachment; filename="record_{record}.txt"'}
+        # Without an ETag there is nothing that If-Range could name: then all of it is the answer.
+        wanted = None if "if-range" in request.headers else request.headers.get("range")
+        try:
+            part = byte_range(wanted, len(payload)) if wanted else None
+        except ValueError:
+            headers["Content-Range"] = f"bytes */{len(payload)}"
+            return Response(b"", 416, headers, media_type="text/plain")
+        if part is not None:
+            headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(payload)}"
+            payload = payload[part]
+        headers["Content-Length"] = str(len(payload))
+        body = b"" if request.method == "HEAD" else payload
+        return Response(body, 200 if part is None else 206, headers, media_type="text/plain")
+
+    def table(self, request: Request) -> Response:
+        """A table of the index as a file."""
+        table, form = request.path_params["table"], request.path_params["form"]
+        with self.current.use() as reading:
+            if table not in export.tables(reading.trace) or form not in ("csv", "parquet"):
+                raise NotThere("This trace holds no such table; /tables lists them.")
+            file, _ = export.table_file(reading.trace, table, "csv" if form == "csv" else "parquet")
+        kind = "text/csv" if form == "csv" else "application/vnd.apache.parquet"
+        headers = {"Content-Disposition": f'attachment; filename="{table}.{form}"'}
+        return StreamingResponse(read_and_close(file), media_type=kind, headers=headers)
+
+    def metrics(self, request: Request) -> Response:
+        """The table of compilation metrics as the address has it, all of its rows."""
+        with self.current.use() as reading:
+            text = compile_run_pages.metrics_csv(reading.trace, asked(request))
+        return Response(
+            text, media_type="text/csv", headers={"Content-Disposition": 'attachment; filename="metrics.csv"'}
+        )
+
+    def launch(self, request: Request) -> Response:
+        """A launch by its id alone: to its place in the timeline of its step."""
+        with self.current.use() as reading:
+            return to_launch(reading.trace, asked(request).id("launch"))
+
+    def cell(self, request: Request) -> Response:
+        """A cell of the heat map: to its worst launch."""
+        with self.current.use() as reading:
+            return to_launch(reading.trace, value_pages.worst_launch(reading.trace, asked(request)))
+
+    def not_there(self, request: Request, error: Exception) -> Response:
+        message = str(error) if isinstance(error, NotThere) else "There is no such page."
+        return self.error(request, 404, message)
+
+    def unreadable(self, request: Request, error: Exception) -> Response:
+        return self.error(request, 422, str(error))
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        return self.error(request, 500, f"This page could not be made ({type(error).__name__}).")
+
+    def error(self, request: Request, status: int, message: str) -> Response:
+        path = request.url.path
+        # Without a frame even the error page cannot be drawn: then the overview itself fails.
+        with self.current.use() as reading:
+            is_data = path.endswith((".json", "/raw")) or path.startswith("/static/")
+            if is_data or (status == 500 and not reading.has_frame):
+                return json_response({"ok": False, "error": message}, status)
+            return self.render(reading, "error.html", "", {"status": status, "message": message}, status)
+
+    def exception_handlers(self) -> dict[Any, Any]:
+        return {
+            NotThere: self.not_there,
+            HTTPException: self.not_there,
+            StepscopeError: self.unreadable,
+            Exception: self.failed,
+        }
+
+    def routes(self) -> list[Route]:
+        routes = [Route("/records/{record}/raw", self.raw), Route("/launches/{launch}", self.launch)]
+        routes += [Route("/values/launch", self.cell), Route("/tables/{table}/{form}", self.table)]
+        routes += [Route("/metrics.csv", self.metrics)]
+        routes += [Route(page.path, self.page(page)) for page in pages.PAGES]
+        return routes
+
+
+def asked(request: Request) -> Asked:
+    return Asked(request.path_params, request.query_params)
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value, option=JSON_OPTIONS), status, media_type="application/json")
+
+
+def to_launch(trace: Trace, number: int) -> Response:
+    launch = pages.launch_page_of(trace, number).launch
+    return RedirectResponse(f"/steps/{launch.step}?log={launch.log}&launch={launch.launch}", 303)
+
+
+def read_and_close(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(1 << 20):
+            yield piece
