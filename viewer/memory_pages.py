@@ -214,7 +214,7 @@ def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> Mem
 def missing(trace: Trace, graph: GraphRow, memory: GraphMemory | None) -> list[str]:
     """What the page cannot show, and why, as far as the log says."""
     from viewer.queries.damage import not_recorded
-    from viewer.queries.memory_run import has_lifetimes
+    from viewer.queries.memory_graphs import has_lifetimes
 
     rows = [row for row in not_recorded(trace) if row.graph in (None, graph.graph) and row.log in (None, graph.log)]
     found = [_sentence(row) for row in rows if row.graph is not None or _is_about_memory(row)]

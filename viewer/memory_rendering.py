@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from viewer.formats import basename, plural
 from viewer.queries.rows_of_graphs import SourceLine
-from viewer.queries.rows_of_memory import ALIVE_KINDS, Alive, AliveGroup, GraphMemory, LifetimeMismatchRow
+
+if TYPE_CHECKING:
+    from viewer.queries.rows_of_memory import Alive, AliveGroup, GraphMemory, LifetimeMismatchRow
 
 KIND_NAMES = {
     "parameter": "parameter",
@@ -68,7 +70,7 @@ def by_line(alive: Alive) -> list[LineGroup]:
 
 
 def _order(group: AliveGroup) -> int:
-    return ALIVE_KINDS.index(group.kind)
+    return [*KIND_NAMES].index(group.kind)
 
 
 def by_kind(alive: Alive) -> list[KindGroup]:

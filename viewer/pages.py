@@ -49,15 +49,14 @@ FULL_WIDTH = 1600
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
-    from viewer.queries.runs import list_runs
-    from viewer.queries.steps import list_steps
+    from viewer.queries.runs import list_runs, list_steps
 
     log = request.optional_id("log")
     return StepsPage(list_runs(trace), log, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:
-    from viewer.queries.steps import list_steps
+    from viewer.queries.runs import list_steps
 
     timeline = timeline_page(trace, request)
     steps = list_steps(trace, timeline.log)

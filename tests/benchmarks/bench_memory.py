@@ -24,7 +24,8 @@ from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, run
 from tracer import records as schema
 from viewer.queries.memory_alive import alive_at, alive_in_call
 from viewer.queries.memory_graph import graph_memory, node_memory
-from viewer.queries.memory_run import lifetime_events, live_curve, run_peaks
+from viewer.queries.memory_graphs import lifetime_events
+from viewer.queries.memory_run import live_curve, run_peaks
 from viewer.store.open import Trace, open_trace
 from viewer.summary import summary
 

@@ -95,7 +95,7 @@ def test_zoom_is_kept_in_the_address(visit: Visit, address: str) -> None:
 
 
 def test_room_for_the_timeline_is_kept_before_the_script_runs(visit: Visit, address: str, trace: Any) -> None:
-    from viewer.queries.memory_run import has_lifetimes
+    from viewer.queries.memory_graphs import has_lifetimes
     from viewer.queries.steps import timeline
 
     visit.page.goto(f"{address}/steps/1?log=0")

@@ -12,8 +12,7 @@ import orjson
 from tests.viewer import value_log
 from tests.viewer.synthetic import LogBuilder, compile_records
 from tracer.log_format import payload_digest
-from viewer.ingest.known_events import KNOWN_EVENTS
-from viewer.ingest.reader import UNREADABLE
+from viewer.ingest.known_events import KNOWN_EVENTS, UNREADABLE
 
 SCRIPT = (
     "</script></title></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\"`{{7*7}}\x1b]0;x\x07\u202e"

@@ -20,7 +20,8 @@ from viewer.queries.compiles import compile_detail, list_compiles
 from viewer.queries.damage import problem_counts, problems
 from viewer.queries.graphs import list_graphs
 from viewer.queries.overview import overview
-from viewer.queries.steps import list_steps, timeline
+from viewer.queries.runs import list_steps
+from viewer.queries.steps import timeline
 from viewer.store.open import Trace, open_trace
 from viewer.summary import summary, summary_text
 

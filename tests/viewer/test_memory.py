@@ -30,7 +30,8 @@ from viewer.queries.damage import problem_counts
 from viewer.queries.memory_alive import alive_at, alive_in_call
 from viewer.queries.memory_compare import compare_memory, estimate_gaps
 from viewer.queries.memory_graph import graph_memory, measured_calls, node_memory
-from viewer.queries.memory_run import has_lifetimes, lifetime_events, live_curve, run_peaks
+from viewer.queries.memory_graphs import has_lifetimes, lifetime_events
+from viewer.queries.memory_run import live_curve, run_peaks
 from viewer.store.open import Trace
 from viewer.summary import summary, summary_text
 

@@ -30,8 +30,9 @@ from viewer.queries.damage import problem_counts
 from viewer.queries.memory_alive import alive_at, alive_in_call
 from viewer.queries.memory_compare import compare_memory
 from viewer.queries.memory_graph import graph_memory, node_memory
+from viewer.queries.memory_graphs import lifetime_events
 from viewer.queries.memory_mismatches import left_behind, lifetime_mismatches, recompute_detail
-from viewer.queries.memory_run import lifetime_events, live_curve
+from viewer.queries.memory_run import live_curve
 from viewer.store.open import Trace, open_trace
 from viewer.summary import summary, summary_text
 

@@ -25,8 +25,10 @@ from viewer.queries.artifacts import list_records, record_detail
 from viewer.queries.compiles import compile_detail, list_compiles
 from viewer.queries.damage import not_recorded
 from viewer.queries.graphs import graph_detail, list_graphs
+from viewer.queries.launches import launch_detail
 from viewer.queries.overview import overview
-from viewer.queries.steps import launch_detail, list_steps, timeline
+from viewer.queries.runs import list_steps
+from viewer.queries.steps import timeline
 from viewer.store.open import Trace, open_trace
 
 Open = Callable[[LogBuilder | bytes], Trace]

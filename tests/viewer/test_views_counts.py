@@ -12,8 +12,7 @@ from tests.viewer.conftest import sample_logs
 from tests.viewer.plain_reader import kinds as counted
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer.ingest.known_events import KNOWN_EVENTS
-from viewer.ingest.reader import UNREADABLE
+from viewer.ingest.known_events import KNOWN_EVENTS, UNREADABLE
 from viewer.queries.artifacts import list_records
 from viewer.queries.tables import ask
 from viewer.queries.views import record_view

@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from viewer.findings import (
-    cache_bypass,
-    changed_without_writer,
-    compile_failure,
-    crash,
-    estimate_gap,
-    exception,
-    graph_break,
-    growth,
-    lifetime_mismatch,
-    nonfinite,
-    not_recorded,
-    rank_divergence,
-    recompile,
-    recompile_limit,
-    recompute_mismatch,
-    storage_overlap,
-    uninitialised_read,
-)
-from viewer.findings.evidence import Evidence, Timed
-from viewer.queries.rows import Finding
-from viewer.store.open import Trace
+from viewer.findings.evidence import Evidence
 
-_FINDERS: dict[str, Callable[[Evidence], list[Timed]]] = {
-    "nonfinite": nonfinite.find,
-    "uninitialised_read": uninitialised_read.find,
-    "storage_overlap": storage_overlap.find,
-    "changed_without_writer": changed_without_writer.find,
-    "lifetime_mismatch": lifetime_mismatch.find,
-    "recompute_mismatch": recompute_mismatch.find,
-    "estimate_gap": estimate_gap.find,
-    "growth": growth.find,
-    "crash": crash.find,
-    "exception": exception.find,
-    "recompile_limit": recompile_limit.find,
-    "recompile": recompile.find,
-    "graph_break": graph_break.find,
-    "compile_failure": compile_failure.find,
-    "cache_bypass": cache_bypass.find,
-    "rank_divergence": rank_divergence.find,
-    "not_recorded": not_recorded.find,
-}
-KINDS = tuple(_FINDERS)
+if TYPE_CHECKING:
+    from viewer.findings.evidence import Timed
+    from viewer.queries.rows_of_runs import Finding
+    from viewer.store.open import Trace
+
+_OF_RECORDERS = (
+    "nonfinite", "uninitialised_read", "storage_overlap", "changed_without_writer", "lifetime_mismatch",
+    "recompute_mismatch", "estimate_gap", "growth", "crash", "exception", "not_recorded",
+)  # fmt: skip
+"""Found in logs that a recorder wrote."""
+_OF_COMPILES = "recompile_limit", "recompile", "graph_break", "compile_failure", "cache_bypass"
+"""Found where there are compile events of the same name."""
+_OF_RANKS = ("rank_divergence",)
+KINDS = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_RANKS)
+"""Names of modules: those that can find nothing in a trace are not imported for it, which takes time."""
 _ORDER = ("critical", "warning", "info")
 
 
@@ -57,6 +32,14 @@ def all_findings(trace: Trace) -> list[Finding]:
 
 def _find_all(trace: Trace) -> list[Finding]:
     evidence = Evidence(trace)
-    timed = [pair for find in _FINDERS.values() for pair in find(evidence)]
+    timed: list[Timed] = []
+    for kind in _possible(evidence):
+        timed += import_module(f"{__name__}.{kind}").find(evidence)
     timed.sort(key=lambda pair: (_ORDER.index(pair[1].severity), pair[0]))
     return [finding for _, finding in timed]
+
+
+def _possible(evidence: Evidence) -> list[str]:
+    kinds = [*_OF_RECORDERS] if evidence.is_recorded else []
+    kinds += [kind for kind in _OF_COMPILES if evidence.compile_events(kind)]
+    return [*kinds, *_OF_RANKS] if len(evidence.runs) > 1 else kinds

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from viewer.findings.evidence import Evidence, Timed, compile_page, grouped, rule_of, times
 from viewer.queries.compile_events import CompileEvent, last_compiles_of_unfinished_logs
-from viewer.queries.rows import Finding
+from viewer.queries.rows_of_runs import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from viewer.findings.deaths import Death, deaths
-from viewer.queries.ends import CrashRunRow, ProcessEndRow, process_ends, symptom
+from viewer.queries.ends import ProcessEndRow, process_ends, symptom
+from viewer.queries.rows_of_runs import CrashRunRow
 from viewer.store.open import Trace
+
+if TYPE_CHECKING:
+    from viewer.findings.deaths import Death
 
 MOST_LINES, MOST_LETTERS = 12, 240
 
@@ -20,6 +24,8 @@ def crash_runs(trace: Trace) -> list[CrashRunRow]:
             ends[end.run].append(end)
     if not ends:
         return []
+    from viewer.findings.deaths import deaths  # takes time to import
+
     died = {death.run.log: death for death in deaths(trace)}
     rows: list[CrashRunRow] = []
     for run in sorted(ends):

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from viewer.queries.compile_events import CompileEvent, list_compile_events
-from viewer.queries.rows import Finding
 from viewer.queries.rows_of_graphs import SourceLine
-from viewer.queries.runs import list_runs
+from viewer.queries.rows_of_runs import Finding
+from viewer.queries.runs import has_recorder, list_runs
 from viewer.store.open import Trace
 
 Timed = tuple[int, Finding]
@@ -27,6 +27,7 @@ class Evidence:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.runs = list_runs(trace)
+        self.is_recorded = has_recorder(trace)
         self._events = list_compile_events(trace)
 
     def compile_events(self, kind: str) -> list[CompileEvent]:

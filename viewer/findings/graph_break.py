@@ -7,7 +7,7 @@ was the first to meet and that are no smaller: made by the code after the graph,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from viewer.findings.evidence import (
     MOST_EXAMPLES,
@@ -20,15 +20,21 @@ from viewer.findings.evidence import (
 )
 from viewer.formats import format_bytes
 from viewer.queries.compile_events import CompileEvent
-from viewer.queries.memory_breaks import HeldBuffer, held_across_breaks
-from viewer.queries.memory_run import has_lifetimes
-from viewer.queries.rows import Finding
+from viewer.queries.memory_graphs import has_lifetimes
+from viewer.queries.rows_of_runs import Finding
+
+if TYPE_CHECKING:
+    from viewer.queries.memory_breaks import HeldBuffer
 
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per cause and line of source."""
     events = evidence.compile_events("graph_break")
-    held = held_across_breaks(evidence.trace) if events and has_lifetimes(evidence.trace) else None
+    held = None
+    if events and has_lifetimes(evidence.trace):
+        from viewer.queries.memory_breaks import held_across_breaks  # takes time to import
+
+        held = held_across_breaks(evidence.trace)
     return [_finding(group, held) for group in grouped(events, _cause)]
 
 

@@ -14,7 +14,7 @@ from viewer.findings.evidence import (
     rule_of,
 )
 from viewer.queries.compile_events import CompileEvent
-from viewer.queries.rows import Finding
+from viewer.queries.rows_of_runs import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:

@@ -14,7 +14,7 @@ from viewer.findings.evidence import (
     rule_of,
 )
 from viewer.queries.compile_events import CompileEvent
-from viewer.queries.rows import Finding
+from viewer.queries.rows_of_runs import Finding
 
 _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 

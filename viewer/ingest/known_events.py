@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from viewer.ingest.reader import UNREADABLE
-
+UNREADABLE = "unreadable"
+"""A record whose JSON cannot be read."""
 UNKNOWN_EVENT = "unknown_event:"
 """Before the name of an unknown kind, among the keys of the index's `meta`."""
 

@@ -24,12 +24,12 @@ from tracer.log_format import (
 from viewer.ingest import lenient_json
 from viewer.ingest.clock import Clock
 from viewer.ingest.damage import Damage
+from viewer.ingest.known_events import UNREADABLE
 from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
 
 if TYPE_CHECKING:
     from viewer.ingest.whole import Records
 
-UNREADABLE = "unreadable"
 _NUMBER_DIGITS = 18
 _LARGEST_ID = 2**63 - 1
 _MOST_REMEMBERED = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from viewer.queries import sql
-from viewer.queries.rows import SourceLine
+from viewer.queries.rows_of_graphs import SourceLine
 from viewer.store.open import Trace
 
 

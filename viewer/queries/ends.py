@@ -84,33 +84,6 @@ class ExceptionRow:
 
 
 @dataclass(frozen=True)
-class CrashRunRow:
-    """One of the runs of `stepscope run --crash`, and whether the program still died of the same in it."""
-
-    run: int
-    """From 1."""
-    purpose: str
-    asked: list[str]
-    """``CUDA_LAUNCH_BLOCKING=1``, ``level values``, ``kernels triton_*``, ``compute-sanitizer --tool memcheck``."""
-    ended: str
-    """``SIGSEGV``, ``exit code 0``, ``ValueError: x``, ``time limit``."""
-    symptom: str | None
-    survived: bool | None
-    """The symptom of the first run; None: of the first run, and where it cannot be told."""
-    duration_ns: int
-    step: int | None
-    launch: int | None
-    """The one at which it died, as the crash finding says it."""
-    launch_in_step: int | None
-    kernel: str | None
-    in_flight: int | None
-    """Launches that the device had not finished; None: not known."""
-    logs: list[int]
-    said: list[str]
-    """The last lines that it wrote to standard error."""
-
-
-@dataclass(frozen=True)
 class RingLaunch:
     """A launch that the ring names; ids are those of the index."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from viewer.queries import sql
-from viewer.queries.rows import ArgumentRow, GraphDetail, GraphRow, MemoryStatementRow, SiteRow, SourceLine
+from viewer.queries.rows_of_graphs import ArgumentRow, GraphDetail, GraphRow, MemoryStatementRow, SiteRow, SourceLine
 from viewer.store.open import Trace
 
 _GRAPHS = """

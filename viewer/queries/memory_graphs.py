@@ -1,4 +1,4 @@
-"""Which graphs have anything about memory, the one with the highest peak first."""
+"""What there is about memory: graphs, the one with the highest peak first, and lifetimes of storages."""
 
 from __future__ import annotations
 
@@ -26,3 +26,13 @@ class GraphPeaks:
 
 def graphs_by_peak(trace: Trace) -> list[GraphPeaks]:
     return [GraphPeaks(*row) for row in sql.rows(trace, _PEAKS)]
+
+
+def has_lifetimes(trace: Trace) -> bool:
+    return bool(sql.number(trace, "SELECT count(*) FROM lifetime_logs"))
+
+
+def lifetime_events(trace: Trace) -> int | None:
+    """Births and deaths of storages that are known; None when no log followed them."""
+    found: int | None = sql.number(trace, "SELECT sum(events)::BIGINT FROM lifetime_logs")
+    return found

@@ -51,16 +51,6 @@ _PEAKS = """
 """
 
 
-def has_lifetimes(trace: Trace) -> bool:
-    return bool(sql.number(trace, "SELECT count(*) FROM lifetime_logs"))
-
-
-def lifetime_events(trace: Trace) -> int | None:
-    """Births and deaths of storages that are known; None when no log followed them."""
-    found: int | None = sql.number(trace, "SELECT sum(events)::BIGINT FROM lifetime_logs")
-    return found
-
-
 def live_curve(
     trace: Trace,
     log: int,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from viewer.findings import all_findings
-from viewer.findings.crash_runs import crash_runs
 from viewer.ingest.known_events import UNKNOWN_EVENT
 from viewer.queries import sql
 from viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded, problem_counts
 from viewer.queries.graphs import list_graphs
-from viewer.queries.memory_run import lifetime_events
-from viewer.queries.rows import Counts, OverheadRow, Overview, RunRow
-from viewer.queries.runs import list_runs
-from viewer.queries.steps import list_steps
+from viewer.queries.memory_graphs import lifetime_events
+from viewer.queries.rows_of_runs import Counts, CrashRunRow, OverheadRow, Overview, RunRow
+from viewer.queries.runs import list_runs, list_steps
 from viewer.store.open import Trace
 
 _LEVELS_WITH_VALUES = ("values", "save")
@@ -39,8 +37,16 @@ def overview(trace: Trace) -> Overview:
         overhead=overhead(trace),
         index_bytes=trace.index_bytes,
         notes=[*trace.notices, *_notes(meta, runs)],
-        crash_runs=crash_runs(trace),
+        crash_runs=_crash_runs(trace, runs),
     )
+
+
+def _crash_runs(trace: Trace, runs: list[RunRow]) -> list[CrashRunRow]:
+    if all(run.crash_run is None for run in runs):
+        return []
+    from viewer.findings.crash_runs import crash_runs  # takes time to import
+
+    return crash_runs(trace)
 
 
 def _meta(trace: Trace) -> dict[str, str]:

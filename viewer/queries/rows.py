@@ -7,15 +7,24 @@ unknown is None, never 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from viewer.queries.ends import CrashRunRow as CrashRunRow
 from viewer.queries.rows_of_graphs import ArgumentRow as ArgumentRow
 from viewer.queries.rows_of_graphs import GraphDetail as GraphDetail
 from viewer.queries.rows_of_graphs import GraphRow as GraphRow
 from viewer.queries.rows_of_graphs import MemoryStatementRow as MemoryStatementRow
 from viewer.queries.rows_of_graphs import SiteRow as SiteRow
 from viewer.queries.rows_of_graphs import SourceLine as SourceLine
+from viewer.queries.rows_of_runs import Counts as Counts
+from viewer.queries.rows_of_runs import CrashRunRow as CrashRunRow
+from viewer.queries.rows_of_runs import Finding as Finding
+from viewer.queries.rows_of_runs import NotRecorded as NotRecorded
+from viewer.queries.rows_of_runs import OverheadRow as OverheadRow
+from viewer.queries.rows_of_runs import Overview as Overview
+from viewer.queries.rows_of_runs import Problem as Problem
+from viewer.queries.rows_of_runs import RunRow as RunRow
+from viewer.queries.rows_of_runs import Severity as Severity
+from viewer.queries.rows_of_runs import StepRow as StepRow
 from viewer.queries.rows_of_values import HEALTH as HEALTH
 from viewer.queries.rows_of_values import ArgumentValues as ArgumentValues
 from viewer.queries.rows_of_values import BufferDetail as BufferDetail
@@ -31,111 +40,6 @@ from viewer.queries.rows_of_values import Spread as Spread
 from viewer.queries.rows_of_values import ValueCurve as ValueCurve
 from viewer.queries.rows_of_values import ValueRow as ValueRow
 from viewer.queries.rows_of_values import WorstSite as WorstSite
-
-Severity = Literal["critical", "warning", "info"]
-
-
-@dataclass(frozen=True)
-class RunRow:
-    log: int
-    path: str
-    rank: int | None
-    world_size: int | None
-    pid: int | None
-    torch: str | None
-    python: str | None
-    stepscope: str | None
-    devices: list[str]
-    argv: list[str]
-    level: str | None
-    """None: PyTorch alone wrote this log; it has no launches."""
-    format_version: int | None
-    complete: bool | None
-    size_bytes: int
-    start_unix_ns: int | None
-    config: dict[str, Any]
-    parent_pid: int | None = None
-    forked: bool = False
-    """It is a copy of the process `parent_pid`, which was recorded too."""
-    crash_run: int | None = None
-    """Which run of `stepscope run --crash` it was of, from 1."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    logs: int
-    records: int
-    compiles: int
-    graphs: int
-    launch_sites: int | None
-    launches: int | None
-    value_rows: int | None
-    steps: int | None
-    lifetime_events: int | None
-
-
-@dataclass(frozen=True)
-class Problem:
-    log: str
-    """The log's file name."""
-    line: int | None
-    byte: int | None
-    reason: str
-    text: str
-
-
-@dataclass(frozen=True)
-class NotRecorded:
-    what: str
-    why: str
-    log: int | None
-    graph: int | None
-    count: int
-
-
-@dataclass(frozen=True)
-class OverheadRow:
-    hook_ns: int | None
-    stats_ns: int | None
-    wall_ns: int | None
-    log_bytes: int | None
-    bytes_per_launch: float | None
-    failures: int | None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the verdict."""
-
-    kind: str
-    severity: Severity
-    title: str
-    rule: str
-    """How it was decided, in a sentence."""
-    evidence: dict[str, Any]
-    page: str
-    rank: int | None = None
-    step: int | None = None
-    graph: int | None = None
-    launch: int | None = None
-    kernel: str | None = None
-    buffer: str | None = None
-    argument: str | None = None
-    source: SourceLine | None = None
-    log: int | None = None
-
-
-@dataclass(frozen=True)
-class StepRow:
-    log: int
-    step: int
-    kind: str | None
-    by: str | None
-    start_ns: int
-    end_ns: int | None
-    duration_ns: int | None
-    launches: int
-    calls: int
 
 
 @dataclass(frozen=True)
@@ -306,24 +210,3 @@ class CompileDetail:
     """Everything logged under this compile id except chromium events."""
     spans: list[Span]
     """Compile spans; `start_ns` relative to the first one."""
-
-
-@dataclass(frozen=True)
-class Overview:
-    runs: list[RunRow]
-    counts: Counts
-    findings: list[Finding]
-    steps: list[StepRow]
-    graphs: list[GraphRow]
-    compile_count: int
-    compile_duration_ns: int | None
-    cache_counts: dict[str, int]
-    graph_breaks: int
-    problems: int
-    skipped: dict[str, int]
-    not_recorded: list[NotRecorded]
-    overhead: OverheadRow
-    index_bytes: int
-    notes: list[str] = field(default_factory=list)
-    """Plain sentences about what this trace cannot show, e.g. that PyTorch alone wrote it."""
-    crash_runs: list[CrashRunRow] = field(default_factory=list)

@@ -1,9 +1,9 @@
-"""The runs of a trace: one per log."""
+"""The runs of a trace, one per log, and their steps."""
 
 from __future__ import annotations
 
 from viewer.queries import sql
-from viewer.queries.rows import RunRow
+from viewer.queries.rows_of_runs import RunRow, StepRow
 from viewer.store.open import Trace
 
 
@@ -16,6 +16,22 @@ def list_runs(trace: Trace) -> list[RunRow]:
         " QUALIFY row_number() OVER (PARTITION BY l.log) = 1 ORDER BY l.log",
     )
     return [_run(row) for row in found]
+
+
+def has_recorder(trace: Trace) -> bool:
+    """A recorder wrote one of the logs; else all that is known of a run is what it compiled."""
+    return bool(sql.number(trace, "SELECT EXISTS(FROM records WHERE starts_with(name, 'stepscope_'))"))
+
+
+def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
+    """Steps of all logs, or of one, in order."""
+    found = sql.rows(
+        trace,
+        "SELECT log, step, kind, by_what, start_ns, end_ns, end_ns - start_ns, launches, calls FROM steps"
+        " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
+        [log],
+    )
+    return [StepRow(*row) for row in found]
 
 
 def _run(row: sql.Row) -> RunRow:

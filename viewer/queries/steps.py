@@ -1,15 +1,13 @@
-"""Steps, the timeline of one step, and (from its own module) one launch of it."""
+"""The timeline of one step."""
 
 from __future__ import annotations
 
 from viewer.queries import sql
 from viewer.queries.graphs import graph_label
-from viewer.queries.launches import launch_detail
 from viewer.queries.rows import CallRow, LaunchColumns, Span, StepRow, Timeline
+from viewer.queries.runs import list_steps
 from viewer.queries.values import HEALTH_INDEX, has_values
 from viewer.store.open import Trace
-
-__all__ = ["launch_detail", "list_steps", "timeline"]
 
 _WINDOW = (
     "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"
@@ -50,17 +48,6 @@ _SPANS = """
       AND s.start_unix_ns - l.unix_ns + l.monotonic_ns + s.duration_ns >= $start
     ORDER BY s.duration_ns DESC LIMIT $most
 """
-
-
-def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
-    """Steps of all logs, or of one, in order."""
-    found = sql.rows(
-        trace,
-        "SELECT log, step, kind, by_what, start_ns, end_ns, end_ns - start_ns, launches, calls FROM steps"
-        " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
-        [log],
-    )
-    return [StepRow(*row) for row in found]
 
 
 def timeline(

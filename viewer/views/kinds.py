@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracer.records import ARTIFACT_PREFIX
-from viewer.ingest.reader import UNREADABLE
+from viewer.ingest.known_events import UNREADABLE
 from viewer.views.kinds_of_artifacts import artifact_kind
 from viewer.views.kinds_of_events import EVENTS
 from viewer.views.record import Kind, raw
