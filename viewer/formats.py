@@ -20,6 +20,18 @@ def format_ns(value: int | None) -> str:
     return f"{scaled:.{2 if abs(scaled) < 9.995 else 1}f} {unit}"
 
 
+_LONG_UNITS = ((86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "min"))
+
+
+def format_long(value: int) -> str:
+    """Long times, in days, hours or minutes from two of them on: 2.5 h, 227 d."""
+    found = next(((size, unit) for size, unit in _LONG_UNITS if value >= 2 * size), None)
+    if found is None:
+        return format_ns(value)
+    size, unit = found
+    return f"{value / size:,.{1 if value < 10 * size else 0}f} {unit}"
+
+
 def format_bytes(value: int | None) -> str:
     """Powers of 1000 with one decimal: 512 B, 116.8 kB."""
     if value is None:

@@ -191,6 +191,14 @@ def rank_of(runs: list[RunRow], log: int) -> str:
     return f"log {log}" if rank is None else str(rank)
 
 
+def run_name(runs: list[RunRow], log: int) -> str:
+    """``rank 3``; with the log where another has that rank too, only the log where none is said."""
+    rank = next((run.rank for run in runs if run.log == log), None)
+    if rank is None:
+        return f"log {log}"
+    return f"rank {rank}" if sum(run.rank == rank for run in runs) == 1 else f"rank {rank}, log {log}"
+
+
 def position(rows: list[StepRow], row: StepRow) -> int:
     return next(place for place, other in enumerate(rows) if other.step == row.step)
 
@@ -327,6 +335,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         plural=formats.plural,
         plural_of=lambda values, noun: formats.plural(len(values), noun),
         ns_text=format_ns,
+        long_time=formats.format_long,
         shape=formats.shape_text,
         evidence=formats.evidence_text,
         evidence_parts=evidence_parts,
@@ -334,6 +343,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         compile_status=lambda row: row.shown_status,
         compile_reason=compile_reason,
         rank_of=rank_of,
+        run_name=run_name,
         position=position,
         query=query_text,
         pretty=pretty,

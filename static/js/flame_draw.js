@@ -1,9 +1,11 @@
 // The picture of the chart of compile-time spans. Draws what it is given; keeps nothing.
 import { coloursOf } from "#js/colours.js";
+import { formatLong } from "#js/format.js";
 import { inView, marksOf, outermost, spansOf } from "#js/flame_model.js";
 import { GUTTER, drawAxis, drawMinimap, drawName, xOf } from "#js/timeline_draw.js";
+import { GAP, MINIMAP } from "#js/timeline_model.js";
 
-const NAMES = ["bg", "bg-2", "line", "line-2", "text", "muted", "accent", "critical", "warning", "bar-text", "span", "call"];
+const NAMES = ["bg", "bg-2", "bg-3", "line", "line-2", "text", "muted", "accent", "critical", "warning", "bar-text", "span", "call"];
 const OPEN_PX = 48;
 
 export function flameColours(element) {
@@ -11,14 +13,15 @@ export function flameColours(element) {
 }
 
 export function drawFlame(ctx, picture) {
-  const { width, height, rows, colours, view, whole, bounds } = picture;
+  const { width, height, rows, colours, view, whole, bounds, parts } = picture;
   ctx.clearRect(0, 0, width, height);
   ctx.font = `11px ${colours.font}`;
   ctx.textBaseline = "middle";
-  drawAxis(ctx, { width, height, colours, view });
+  drawAxis(ctx, { width, height, colours, view, parts });
   const spans = outermost(whole).map(({ start, end }) => ({ item: { depth: 0 }, start, end }));
   drawMinimap(ctx, { width, colours, whole: { spans, calls: [], launches: new Map() }, bounds, view });
   for (const row of rows) drawRow(ctx, picture, row);
+  for (const gap of picture.gaps) drawGap(ctx, picture, gap);
   ctx.fillStyle = colours.line;
   ctx.fillRect(GUTTER - 1, 0, 1, height);
 }
@@ -50,6 +53,28 @@ function drawSpan(ctx, { width, colours, view }, row, span) {
   ctx.fillRect(left, row.y + 1, size, row.height - 2);
   ctx.globalAlpha = 1;
   if (span.count === 1) drawName(ctx, span.name, left, size, row, colours);
+}
+
+/** Where time without any span is left out: a band with its length, and its place in the strip on top. */
+function drawGap(ctx, { width, height, colours, view, bounds }, gap) {
+  const at = xOf(gap.at_ns, bounds, width);
+  ctx.fillStyle = colours.line;
+  ctx.fillRect(at, 0, Math.max(2, xOf(gap.at_ns + gap.shown_ns, bounds, width) - at), MINIMAP - GAP);
+  const left = Math.max(GUTTER, xOf(gap.at_ns, view, width));
+  const right = Math.min(width, xOf(gap.at_ns + gap.shown_ns, view, width));
+  if (right <= left) return;
+  ctx.fillStyle = colours["bg-3"];
+  ctx.fillRect(left, MINIMAP, right - left, height - MINIMAP);
+  ctx.fillStyle = colours.line;
+  for (const x of [left, right - 1]) ctx.fillRect(x, MINIMAP, 1, height - MINIMAP);
+  if (right - left < 14) return;
+  ctx.save();
+  ctx.translate((left + right) / 2, (MINIMAP + height) / 2);
+  ctx.rotate(-Math.PI / 2);
+  ctx.textAlign = "center";
+  ctx.fillStyle = colours.muted;
+  ctx.fillText(`${formatLong(gap.length_ns)} without a span`, 0, 0);
+  ctx.restore();
 }
 
 /** A span whose end nobody knows: dashed, and open to the right. */

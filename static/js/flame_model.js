@@ -10,6 +10,27 @@ export function endOf(flame) {
   return flame.marks.some(({ kind }) => kind === "unfinished") ? Math.ceil(flame.end_ns * ROOM) : flame.end_ns;
 }
 
+/** Stretches between gaps: each counts time from its own start. */
+export function partsOf(flame) {
+  const starts = [0, ...flame.gaps.map((gap) => gap.at_ns + gap.shown_ns)];
+  return starts.map((start, index) => ({ start, end: flame.gaps[index]?.at_ns ?? Infinity }));
+}
+
+/** Time at a place of the chart, counted from the start of its part. */
+export function inPart(parts, ns) {
+  return ns - (parts.findLast(({ start }) => start <= ns) ?? parts[0]).start;
+}
+
+export function gapAt(gaps, ns) {
+  return gaps.find((gap) => gap.at_ns < ns && ns < gap.at_ns + gap.shown_ns) ?? null;
+}
+
+/** How long what is in view took, folded stretches left out. */
+export function spent(gaps, view) {
+  const folded = gaps.map((gap) => Math.min(view.end, gap.at_ns + gap.shown_ns) - Math.max(view.start, gap.at_ns));
+  return view.end - view.start - folded.reduce((sum, size) => sum + Math.max(0, size), 0);
+}
+
 /** Rows from top to bottom; viewer/compile_run_rendering.py adds up the same heights. */
 export function layout(flame) {
   const rows = [];

@@ -1,5 +1,6 @@
 // The page of compile time: the chart's data comes from the server, its view stands in the address.
 import { debounce } from "#js/dom.js";
+import { spent } from "#js/flame_model.js";
 import { FlameView } from "#js/flame_view.js";
 import { formatNs } from "#js/format.js";
 
@@ -26,7 +27,7 @@ const remember = debounce((view, isWhole) => {
 }, 200);
 
 function say(view) {
-  document.querySelector(".view-span").textContent = `${formatNs(Math.round(view.end - view.start))} in view`;
+  document.querySelector(".view-span").textContent = `${formatNs(Math.round(spent(flame.gaps, view)))} in view`;
 }
 
 const view = new FlameView(document.querySelector(".flame-box"), flame, {

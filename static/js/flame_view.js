@@ -2,8 +2,8 @@
 import { onTheme, sizeCanvas } from "#js/colours.js";
 import { debounce, h, isTyping } from "#js/dom.js";
 import { drawFlame, flameColours } from "#js/flame_draw.js";
-import { endOf, found, layout, missing, prepare } from "#js/flame_model.js";
-import { formatNs, formatTick, plural, thousands } from "#js/format.js";
+import { endOf, found, gapAt, inPart, layout, missing, partsOf, prepare } from "#js/flame_model.js";
+import { formatLong, formatNs, formatTick, plural, thousands } from "#js/format.js";
 import { GUTTER, drawPointer, nsOf } from "#js/timeline_draw.js";
 import { MINIMAP, clamp, pan, zoom } from "#js/timeline_model.js";
 
@@ -12,7 +12,7 @@ const SLACK_PX = 4;
 export class FlameView {
   /** `options`: fetchWindow(start, end, width), onView(view, isWhole), onOpen(compile, log). */
   constructor(box, flame, options) {
-    Object.assign(this, { box, options, bounds: { start: 0, end: endOf(flame) } }, layout(flame));
+    Object.assign(this, { box, options, bounds: { start: 0, end: endOf(flame) }, gaps: flame.gaps, parts: partsOf(flame) }, layout(flame));
     this.data = this.whole = prepare(flame);
     this.view = clamp({ start: this.data.start, end: this.data.end }, this.bounds);
     this.fetching = 0;
@@ -113,6 +113,8 @@ export class FlameView {
   under(x, y) {
     const row = this.rows.find((one) => y >= one.y && y < one.y + one.height);
     if (x < GUTTER || !row) return null;
+    const gap = gapAt(this.gaps, nsOf(x, this.view, this.width));
+    if (gap) return { ...gap, kind: "gap" };
     const slack = (SLACK_PX * (this.view.end - this.view.start)) / (this.width - GUTTER);
     return found(this.data, row, nsOf(x, this.view, this.width), slack);
   }
@@ -159,13 +161,13 @@ export class FlameView {
   point(pointer) {
     this.pointer = pointer;
     const time = pointer ? nsOf(pointer.x, this.view, this.width) : 0;
-    const label = formatTick(Math.max(0, Math.round(time)), (this.view.end - this.view.start) / this.width);
+    const label = formatTick(Math.max(0, Math.round(inPart(this.parts, time))), (this.view.end - this.view.start) / this.width);
     drawPointer(this.overlay.getContext("2d"), { width: this.width, height: this.height, colours: this.colours, x: pointer?.x ?? null, label });
     const one = pointer && !this.drag?.moved && this.under(pointer.x, pointer.y);
     this.tip.hidden = !one;
     this.overlay.classList.toggle("pointing", Boolean(one?.compile));
     if (!one) return;
-    this.tip.replaceChildren(...linesOf(one).map((line, index) => h(index ? "div" : "strong", {}, line)));
+    this.tip.replaceChildren(...linesOf(one, this.parts).map((line, index) => h(index ? "div" : "strong", {}, line)));
     const left = Math.min(pointer.x + 14, this.width - this.tip.offsetWidth - 4);
     const top = pointer.y + 18 + this.tip.offsetHeight > this.height + 24 ? pointer.y - this.tip.offsetHeight - 8 : pointer.y + 18;
     this.tip.style.transform = `translate(${Math.max(0, left)}px, ${top}px)`;
@@ -173,14 +175,20 @@ export class FlameView {
 }
 
 /** What is said of a span or a mark. */
-export function linesOf(one) {
+export function linesOf(one, parts) {
+  if (one.kind === "gap") return [`${formatLong(one.length_ns)} without a span`, "this stretch is folded; time starts anew behind it"];
   const of = one.compile ? [`compile ${one.compile} – click to open`] : ["outside of compiles"];
   if (one.kind === "instant") {
     const said = Object.entries(one.arguments).filter(([name]) => name !== "compile_id").map(([name, value]) => `${name}: ${value}`);
-    return [one.name, `event at ${formatNs(one.ns)} (${thousands(one.ns)} ns)`, ...said.slice(0, 8), ...of];
+    return [one.name, `event at ${placeText(parts, one.ns)}`, ...said.slice(0, 8), ...of];
   }
-  if (one.kind === "unfinished") return [one.name, `began at ${formatNs(one.ns)} (${thousands(one.ns)} ns); its end is not in the log`, ...of];
+  if (one.kind === "unfinished") return [one.name, `began at ${placeText(parts, one.ns)}; its end is not in the log`, ...of];
   const time = one.end - one.start;
   if (one.count > 1) return [`${plural(one.count, "span")} within ${formatNs(time)}`, `the longest: ${one.name}; zoom in for the others`];
-  return [one.name, `${formatNs(time)} (${thousands(time)} ns)`, `at ${formatNs(one.start)} (${thousands(one.start)} ns)`, ...of];
+  return [one.name, `${formatNs(time)} (${thousands(time)} ns)`, `at ${placeText(parts, one.start)}`, ...of];
+}
+
+function placeText(parts, ns) {
+  const at = inPart(parts, ns);
+  return `${formatNs(at)} (${thousands(at)} ns)`;
 }

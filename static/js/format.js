@@ -22,6 +22,14 @@ export function formatNs(value) {
   return `${scaled.toFixed(size < 9.995 ? 2 : 1)} ${unit}`;
 }
 
+const LONG_UNITS = [[86400e9, "d"], [3600e9, "h"], [60e9, "min"]];
+
+/** Long times: in days, hours or minutes from two of them on. */
+export function formatLong(ns) {
+  const [size, unit] = LONG_UNITS.find(([size]) => ns >= 2 * size) ?? [];
+  return unit ? `${thousands((ns / size).toFixed(ns < 10 * size ? 1 : 0))} ${unit}` : formatNs(ns);
+}
+
 export function formatBytes(value) {
   if (value === null || value === undefined) return "–";
   if (Math.abs(value) < 1000) return `${value} B`;

@@ -48,20 +48,30 @@ export function drawTimeline(ctx, picture) {
   drawSelected(ctx, picture, view);
 }
 
-export function drawAxis(ctx, { width, height, colours, view, data }) {
+const WHOLE = [{ start: 0, end: Infinity }];
+
+/** Ticks; each of `parts` counts from its own start. */
+export function drawAxis(ctx, { width, height, colours, view, data, parts = WHOLE }) {
   if (data?.untimed) return;
-  const { step, values } = ticks(view, (width - GUTTER) / 110);
-  const top = MINIMAP;
+  for (const part of parts) drawTicks(ctx, { width, height, colours, view }, part);
+  ctx.fillStyle = colours.line;
+  ctx.fillRect(0, MINIMAP + AXIS, width, 1);
+}
+
+function drawTicks(ctx, { width, height, colours, view }, part) {
+  const [start, end] = [Math.max(view.start, part.start), Math.min(view.end, part.end)];
+  if (start >= end) return;
+  const share = (end - start) / (view.end - view.start);
+  const { step, values } = ticks({ start: start - part.start, end: end - part.start }, (share * (width - GUTTER)) / 110);
+  const right = Math.min(width, xOf(end, view, width));
   for (const value of values) {
-    const x = Math.round(xOf(value, view, width));
+    const x = Math.round(xOf(value + part.start, view, width));
     ctx.fillStyle = colours["line-2"];
-    ctx.fillRect(x, top, 1, height - top);
+    ctx.fillRect(x, MINIMAP, 1, height - MINIMAP);
     ctx.fillStyle = colours.muted;
     const label = formatTick(value, step);
-    if (x + 4 + ctx.measureText(label).width <= width) ctx.fillText(label, x + 4, top + AXIS / 2);
+    if (x + 4 + ctx.measureText(label).width <= right) ctx.fillText(label, x + 4, MINIMAP + AXIS / 2);
   }
-  ctx.fillStyle = colours.line;
-  ctx.fillRect(0, top + AXIS, width, 1);
 }
 
 /** The whole step in a strip on top, the part in view framed. */

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { formatBytes, formatCount, formatNs, formatShape, formatTick, formatValue, plural, slugOf } from "../../static/js/format.js";
+import { formatBytes, formatCount, formatLong, formatNs, formatShape, formatTick, formatValue, plural, slugOf } from "../../static/js/format.js";
 
 const cases = JSON.parse(readFileSync(new URL("./format_cases.json", import.meta.url), "utf8"));
 
 const formats = [
-  ["ns", formatNs], ["bytes", formatBytes], ["count", formatCount],
+  ["ns", formatNs], ["long", formatLong], ["bytes", formatBytes], ["count", formatCount],
   ["shape", formatShape], ["value", formatValue], ["slug", slugOf],
 ];
 

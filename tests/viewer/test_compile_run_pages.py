@@ -265,6 +265,32 @@ def test_spans_have_self_time_and_what_has_no_end_is_marked(opened: Opened) -> N
     assert instant["arguments"]["reason"] == "size change"
 
 
+def test_long_stretches_without_a_span_are_folded(opened: Opened) -> None:
+    hour = 3_600_000_000
+    log = logs.compiled(LogBuilder(), 0, 0)
+    for number, at in enumerate((0, 2_000, 500_000, hour, hour + 4_000, 5 * hour)):
+        logs.span(log, f"span {number}", at, at + 1_000)
+    logs.chromium(log, "automatic_dynamic", "i", hour + 2_500, reason="size change")
+    client = Client(opened(log))
+    page = client.get("/compile-time.json").json()
+    flame, us = page["flame"], 1000
+    shown = [gap["shown_ns"] for gap in flame["gaps"]]
+    assert [gap["length_ns"] for gap in flame["gaps"]] == [hour * us - 501_000 * us, 4 * hour * us - 5_000 * us]
+    assert 0 < shown[0] == shown[1] < 501_000 * us / 10
+    second, third = 501_000 * us + shown[0], 506_000 * us + 2 * shown[0]
+    starts = [0, 2_000 * us, 500_000 * us, second, second + 4_000 * us, third]
+    assert flame["spans"]["start_ns"] == starts
+    assert set(flame["spans"]["duration_ns"]) == {1_000 * us}
+    assert flame["end_ns"] == third + 1_000 * us
+    assert [mark["ns"] for mark in flame["marks"]] == [second + 2_500 * us]
+    assert {one["name"]: one["longest_start_ns"] for one in page["totals"]} == {
+        f"span {number}": start for number, start in enumerate(starts)
+    }
+    window = client.get(f"/compile-time/spans.json?start_ns={second - 10}&end_ns={second + 2_000 * us}").json()
+    assert window["spans"]["start_ns"] == [second]
+    assert "60 min, 4.0 h. Each part counts time from its own start." in client.get("/compile-time").text
+
+
 def test_the_server_sends_no_more_spans_than_a_screen_shows(opened: Opened) -> None:
     log = logs.compiled(LogBuilder(), 0, 0)
     for number in range(3000):

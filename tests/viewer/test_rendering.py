@@ -22,6 +22,11 @@ def test_times(value: int | None, expected: str) -> None:
     assert formats.format_ns(value) == expected
 
 
+@pytest.mark.parametrize(("value", "expected"), CASES["long"])
+def test_long_times(value: int, expected: str) -> None:
+    assert formats.format_long(value) == expected
+
+
 @pytest.mark.parametrize(("value", "expected"), CASES["bytes"])
 def test_bytes(value: int | None, expected: str) -> None:
     assert formats.format_bytes(value) == expected

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from viewer.queries import sql
+from viewer.queries.folded_clock import FoldedClock, Gap, folded_clock
 from viewer.store.open import Trace
 
 SORTS = ("self", "total", "count", "longest", "name")
@@ -18,12 +19,7 @@ _ORDERS = {
     "name": "name",
 }
 _MOST_MARKS = 2000
-_BOUNDS = """
-    SELECT min(low), max(high) FROM (
-        SELECT start_unix_ns AS low, start_unix_ns + duration_ns AS high FROM spans
-        UNION ALL SELECT unix_ns, unix_ns FROM span_marks
-    )
-"""
+MOST_CLOCKS = 64
 _LANES = """
     SELECT s.log, s.thread, max(s.depth), max(l.rank), max(l.path), count(*) FROM (
         SELECT log, thread, depth FROM spans UNION ALL SELECT log, thread, depth FROM span_marks
@@ -34,17 +30,17 @@ _WINDOW = """
     FROM spans WHERE ($log IS NULL OR log = $log) AND start_unix_ns <= $stop AND start_unix_ns + duration_ns >= $start
 """
 _WIDE = f"""
-    SELECT log, thread, depth, name, compile_id, start_unix_ns - $origin, duration_ns, 1
+    SELECT log, thread, depth, name, compile_id, start_unix_ns, start_unix_ns + duration_ns, 1
     {_WINDOW} AND duration_ns >= $pixel ORDER BY duration_ns DESC LIMIT $most
 """
 _NARROW = f"""
     SELECT log, thread, depth, arg_max(name, duration_ns), arg_max(compile_id, duration_ns),
-           min(start_unix_ns) - $origin, max(start_unix_ns + duration_ns) - min(start_unix_ns), count(*)
+           min(start_unix_ns), max(start_unix_ns + duration_ns), count(*)
     {_WINDOW} AND duration_ns < $pixel GROUP BY log, thread, depth, (start_unix_ns - $start) // $pixel
     ORDER BY count(*) DESC LIMIT $most
 """
 _MARKS = f"""
-    SELECT log, thread, depth, name, compile_id, unix_ns - $origin, kind, arguments FROM span_marks
+    SELECT log, thread, depth, name, compile_id, unix_ns, kind, arguments FROM span_marks
     WHERE ($log IS NULL OR log = $log) AND unix_ns BETWEEN $start AND $stop
     ORDER BY hash(unix_ns) LIMIT {_MOST_MARKS}
 """
@@ -74,7 +70,7 @@ class FlameColumns:
     compile: list[int] = field(default_factory=list)
     """Index into `compiles`; -1: outside of compiles."""
     start_ns: list[int] = field(default_factory=list)
-    """From the first event of the trace on."""
+    """From the first event on, as all times here: gaps are as long as they are shown."""
     duration_ns: list[int] = field(default_factory=list)
     count: list[int] = field(default_factory=list)
 
@@ -107,6 +103,7 @@ class Flame:
     marks: list[FlameMark]
     binned: bool
     """A narrower window would show more."""
+    gaps: list[Gap]
 
 
 @dataclass(frozen=True)
@@ -126,10 +123,10 @@ def flame(
 ) -> Flame | None:
     """The window from `start_ns` to `end_ns`, counted from the first event, for `width` pixels; None: there are no
     events."""
-    bounds = sql.row(trace, _BOUNDS)
-    if bounds is None or bounds[0] is None:
+    clock = trace.once(folded_clock, log, most=MOST_CLOCKS)
+    if clock is None:
         return None
-    origin, end = bounds[0], max(1, bounds[1] - bounds[0])
+    end = clock.end_ns
     lanes = [FlameLane(*row) for row in sql.rows_named(trace, _LANES, {"log": log})]
     start = min(max(0, start_ns or 0), end)
     stop = end if end_ns is None else min(max(start + 1, end_ns), end)
@@ -138,34 +135,36 @@ def flame(
     rows_deep = sum(lane.depth + 1 for lane in lanes) or 1
     asked = {
         "log": log,
-        "origin": origin,
-        "start": origin + start,
-        "stop": origin + stop,
+        "start": clock.unfold(start),
+        "stop": clock.unfold(stop),
         "pixel": pixel,
         "most": width * rows_deep,
     }
     found = sql.rows_named(trace, _WIDE, asked) + sql.rows_named(trace, _NARROW, asked)
     places = {(lane.log, lane.thread): index for index, lane in enumerate(lanes)}
-    names, compiles, columns = _columns(found, places)
+    names, compiles, columns = _columns(found, places, clock)
     without_window = {name: value for name, value in asked.items() if name not in ("pixel", "most")}
     marks = [
-        FlameMark(places[of, thread], depth, name, compile_id, ns, kind, sql.json_value(arguments) or {})
-        for of, thread, depth, name, compile_id, ns, kind, arguments in sql.rows_named(trace, _MARKS, without_window)
+        FlameMark(places[of, thread], depth, name, compile_id, clock.fold(at), kind, sql.json_value(arguments) or {})
+        for of, thread, depth, name, compile_id, at, kind, arguments in sql.rows_named(trace, _MARKS, without_window)
     ]
-    return Flame(end, start, stop, lanes, names, compiles, columns, marks, any(count > 1 for count in columns.count))
+    binned = any(count > 1 for count in columns.count)
+    return Flame(end, start, stop, lanes, names, compiles, columns, marks, binned, clock.gaps)
 
 
-def _columns(found: list[sql.Row], places: Mapping[tuple[int, int], int]) -> tuple[list[str], list[str], FlameColumns]:
+def _columns(
+    found: list[sql.Row], places: Mapping[tuple[int, int], int], clock: FoldedClock
+) -> tuple[list[str], list[str], FlameColumns]:
     names: dict[str, int] = {}
     compiles: dict[str, int] = {}
     columns = FlameColumns()
-    for of, thread, depth, name, compile_id, start, duration, count in sorted(found, key=lambda row: row[5]):
+    for of, thread, depth, name, compile_id, start, stop, count in sorted(found, key=lambda row: row[5]):
         columns.lane.append(places[of, thread])
         columns.depth.append(depth)
         columns.name.append(names.setdefault(name, len(names)))
         columns.compile.append(-1 if compile_id is None else compiles.setdefault(compile_id, len(compiles)))
-        columns.start_ns.append(start)
-        columns.duration_ns.append(duration)
+        columns.start_ns.append(clock.fold(start))
+        columns.duration_ns.append(clock.fold(stop) - clock.fold(start))
         columns.count.append(count)
     return list(names), list(compiles), columns
 
@@ -175,10 +174,10 @@ def span_totals(trace: Trace, log: int | None = None, sort: str = "self") -> lis
     found = sql.rows_named(
         trace,
         "SELECT name, count(*), sum(duration_ns)::BIGINT, sum(self_ns)::BIGINT, max(duration_ns),"
-        " arg_max(log, duration_ns), arg_max(compile_id, duration_ns),"
-        " arg_max(start_unix_ns, duration_ns) - (SELECT min(low) FROM (SELECT min(start_unix_ns) AS low FROM spans"
-        " UNION ALL SELECT min(unix_ns) FROM span_marks))"
+        " arg_max(log, duration_ns), arg_max(compile_id, duration_ns), arg_max(start_unix_ns, duration_ns)"
         f" FROM spans WHERE $log IS NULL OR log = $log GROUP BY name ORDER BY {_ORDERS[sort]}, name LIMIT 1000",
         {"log": log},
     )
-    return [SpanTotal(*row) for row in found]
+    clock = trace.once(folded_clock, log, most=MOST_CLOCKS)
+    totals = [SpanTotal(*row) for row in found]
+    return [replace(one, longest_start_ns=clock.fold(one.longest_start_ns)) for one in totals if clock]
