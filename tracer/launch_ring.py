@@ -32,6 +32,8 @@ _pack_step = struct.Struct("@5q").pack_into
 _MAP_FIXED = 0x10
 _kept: list[mmap.mmap] = []
 _STATE_NUMBERS = {state: number for number, state in enumerate(layout.STATES)}
+_KIND_NUMBERS = {kind: number for number, kind in enumerate(layout.STEP_KINDS)}
+_END_NUMBERS = {by: number for number, by in enumerate(layout.STEP_ENDS)}
 
 
 class Block:
@@ -48,12 +50,11 @@ class Block:
 class Shape:
     """How many launch sites a function of a graph has, and what its calls need for them."""
 
-    __slots__ = ("count", "first", "has_loops", "scratch", "words", "zeros")
+    __slots__ = ("count", "first", "has_loops", "scratch", "words")
 
     def __init__(self, first: int, count: int, has_loops: bool = False) -> None:
         self.first, self.count, self.has_loops = first, count, has_loops
         self.words = _class_of(2 * count)
-        self.zeros = bytes(2 * WORD * count)
         self.scratch = memoryview(bytearray(max(2 * WORD * count, WORD))).cast("q")
         """Where calls write that have no block."""
 
@@ -110,7 +111,6 @@ class LaunchRing:
             call.cells = shape.scratch
             return
         block.words[1] = _NOTHING
-        block.data[: len(shape.zeros)] = shape.zeros
         self._describe(block, call, _SLOTS, shape.count, shape.first)
         call.block, call.cells = block, block.cells
 
@@ -155,8 +155,7 @@ class LaunchRing:
         if block is not None:
             words = block.words
             words[1] = _NOTHING
-            kind_number, by_number = layout.STEP_KINDS.index(kind), layout.STEP_ENDS.index(by)
-            _pack_step(words, 2 * WORD, step, kind_number, by_number, start_ns, end_ns)
+            _pack_step(words, 2 * WORD, step, _KIND_NUMBERS[kind], _END_NUMBERS[by], start_ns, end_ns)
             words[1] = What.STEP.value
         return block
 

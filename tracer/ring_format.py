@@ -285,7 +285,8 @@ def _launches(block: Sequence[int], start: int, end: int) -> list[tuple[int, int
         return [(site, start, end or -1) for site in words]
     if form is Form.ROWS:
         return list(zip(words[0::3], words[1::3], words[2::3], strict=True))
-    slots = zip(words[0::2], words[1::2], strict=True)
-    # The slot of a launch in a loop keeps the end of the time before until it returns.
-    begun = [(first + n, start, end if end >= start else -1) for n, (start, end) in enumerate(slots) if start]
-    return sorted(begun, key=lambda launch: launch[1])
+    slots = enumerate(zip(words[0::2], words[1::2], strict=True), first)
+    # What a slot holds of an earlier call is older than this one; that of a launch in a loop keeps the end of the time
+    # before until it returns.
+    launches = [(site, begun, returned if returned >= begun else -1) for site, (begun, returned) in slots]
+    return sorted((launch for launch in launches if launch[1] >= start), key=lambda launch: launch[1])

@@ -2,7 +2,8 @@
 
 First what one launch pays: the statements that the ring adds to it, timed alone, and a graph call's begin and end.
 Then a transformer's training step (on a CUDA device the one of `bench_gpu`, else that of `bench_launches`), recorded
-with the ring and recorded without it in turns: the code of the wrappers is exchanged, the rest is one process.
+with the ring, with the ring but without the device's marks, and without it in turns: the code of the wrappers is
+exchanged, the rest is one process.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from tracer.recorder import Recorder
 from tracer.runtime.launches import Call
 
 ROUNDS, REPEATS = 1_000, 300
-TURNS, WARM_TURNS = 100, 6
-STEPS = 4
+TURNS, WARM_TURNS, STEPS = 500, 6, 5
 NEVER = 2**40
 """Of steps between two whose storages are followed."""
 
@@ -91,12 +91,14 @@ def in_turns(step: Callable[[], None], timed: Callable[[], float], recorder: Rec
         code["without"] = code["again"] = [(function, function.__code__) for function in functions]
     tracer.configure()
     code["with"] = [(function, function.__code__) for function in functions]
-    ways = ("without", "again", "with")
+    code["no marks"] = code["with"]
+    ways = ("without", "again", "no marks", "with")
     times: dict[str, list[float]] = {way: [] for way in ways}
     for turn in range(TURNS + WARM_TURNS):
         for way in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
             bench_launches.set_code(code[way])
-            recorder.ring.is_on = way == "with"
+            recorder.ring.is_on = way in ("no marks", "with")
+            recorder.marks._is_off = way != "with"
             if recorder.lifetimes is not None:
                 recorder.lifetimes.every = NEVER
             elapsed = timed()
@@ -108,7 +110,7 @@ def in_turns(step: Callable[[], None], timed: Callable[[], float], recorder: Rec
 
 def report(title: str, times: dict[str, list[float]], launches: float) -> None:
     print(f"{title}: recorded without the ring {statistics.median(times['without']):.4f} ms, {launches:.0f} launches")
-    for way in ("again", "with"):
+    for way in ("again", "no marks", "with"):
         ratios = [a / b for a, b in zip(times[way], times["without"], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         extra = [(a - b) * 1e6 / launches for a, b in zip(times[way], times["without"], strict=True)]
@@ -124,6 +126,7 @@ def main() -> int:
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
     print(f"the statements alone: {a_launch:.0f} ns a launch, {a_call:.0f} ns a graph call of 300 launches")
     is_cuda = torch.cuda.is_available()
+    bench_gpu.STEPS = bench_launches.STEPS = STEPS  # short turns: what else the machine does touches all ways alike
     step = bench_gpu.build(None) if is_cuda else bench_launches.build()
     timed = (lambda: bench_gpu.timed_ms(step, True)) if is_cuda else (lambda: bench_launches.timed_ms(step, True))
     with tempfile.TemporaryDirectory() as folder, tracer.trace(folder) as recorder:

@@ -37,7 +37,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 def graph_on(driver: FakeDriver, recorder: Recorder) -> HandMade:
     graph = HandMade(recorder, LAUNCHES, is_capturing=lambda: driver.capturing is not None)
-    graph.hooks._device = "cuda:0"
+    graph.hooks._device, graph.hooks._device_index = "cuda:0", 0
     return graph
 
 
@@ -121,7 +121,7 @@ def test_a_replay_inside_of_another_call(driver: FakeDriver, recorder: Recorder,
     inner()
     marks = capture(driver, recorder, inner)
     outer = HandMade(recorder, 1, lambda: replay(driver, recorder, marks), is_capturing=lambda: False)
-    outer.hooks._device = "cuda:0"
+    outer.hooks._device, outer.hooks._device_index = "cuda:0", 0
     for _ in range(2):
         outer()
     assert in_flight(seen(recorder, tmp_path)) == []
@@ -157,7 +157,7 @@ def test_no_driver_costs_the_marks_alone(recorder: Recorder, tmp_path: Path, mon
 
     monkeypatch.setattr(device_marks, "_load", no_driver)
     graph = HandMade(recorder, LAUNCHES, is_capturing=lambda: False)
-    graph.hooks._device = "cuda:0"
+    graph.hooks._device, graph.hooks._device_index = "cuda:0", 0
     graph()
     rows = rows_of(tmp_path)
     assert [row[:2] for row in rows.tables["ring_launches"]]

@@ -35,6 +35,7 @@ try:
     _ss_meet = _ss_call.meet
     _ss_cells = _ss_call.cells
     _ss_flag = _ss_call.flag
+    _ss_due = _ss_call.due
 except BaseException:
     _ss_call.raised()
     raise
@@ -55,7 +56,7 @@ _ss_cells[{returned}] = _ss_at
 _ss_rows.append(_ss_at)
 """
 FLAG = """
-if _ss_flag is not None:
+if _ss_at > _ss_due[0]:
     _ss_flag(_ss_call)
 """
 AFTER_OUTPUTS = """

@@ -1,10 +1,10 @@
 """Marks that a CUDA device writes into the launch ring in the order of its streams: what it has finished.
 
-After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, 2 to
-3 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most 0.5 % of the
-host's time, where calls are short a tenth: what is more is left out, and the next one stands for it. Inside of a
-CUDA graph marks are part of the graph (``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each
-replay writes them anew.
+After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, 3 to
+10 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most 0.3 % of the host's
+time, where calls are short 2 %: what is more is left out, and the next one stands for it. Inside of a CUDA graph
+marks are part of the graph (``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each replay
+writes them anew.
 
 Where the pages of the ring's file cannot be shared with the device (those of most file systems on disks), the marks
 go to memory that can be, and are copied into the file whenever the host sends one: then what was finished is known a
@@ -15,15 +15,24 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Protocol
 
 from tracer.inductor.device_launch import raw_stream_of
 from tracer.launch_ring import Call, LaunchRing, is_blocking
 from tracer.ring_format import HEADER_WORDS, MARK_WORDS, MOST_STREAMS, POSITION_BITS, STREAMS_AT, WORD, Header
 
-Flag = Callable[[Call], None]
+
+class Flag(Protocol):
+    """Sends a mark down a stream, after some launches of a call and at its end."""
+
+    due: Sequence[int]
+    """Not before this time, ns; at the end of a call it is told in any case."""
+
+    def __call__(self, call: Call) -> None: ...
+
+
 _PORTABLE_AND_MAPPED = 3
 _NOT_READY = 600
 _RELAXED_CAPTURE = 2
@@ -31,9 +40,9 @@ _NON_BLOCKING_STREAM = 1
 _AUTO_FREE_ON_LAUNCH = 1
 """As torch instantiates its graphs."""
 _MARK_BYTES = MARK_WORDS * WORD
-SHARE = 200
+SHARE = 300
 """Marks take at most one in so many parts of the host's time,"""
-END_SHARE = 10
+END_SHARE = 50
 """and at the end of a call one in so many: it may be long until the next."""
 GRAPH_FLAGS = 4
 """Flags of a call for each mark inside of a CUDA graph: there they would cost the device's time."""
@@ -61,19 +70,18 @@ class DeviceMarks:
         self._lock = threading.Lock()
         self._raw_stream: Callable[[int], int] | None = None
         self._is_blocking = is_blocking()
-        self._free_at_ns = 0
-        """When the next mark may be sent;"""
-        self._end_free_at_ns = 0
+        self.due = [0]
+        """When the next mark may be sent, ns;"""
+        self._end_due_ns = 0
         """at the end of a call."""
 
-    def begin(self, call: Call, device: str | None) -> Flag | None:
+    def begin(self, call: Call, device: int | None) -> Flag | None:
         """What is to be called after some launches of `call`, and at its end; None: the device does not mark it."""
         if self._is_off or call.block is None or device is None:
             return None
-        index = int(device.rpartition(":")[2])
         if call.state == "captured":
-            return self._in_graph(call, index)
-        stream = self.stream(index)
+            return self._in_graph(call, device)
+        stream = self.stream(device)
         if stream is not None:
             self._ring.on_stream(call, stream.index)
         return stream
@@ -122,16 +130,17 @@ class DeviceMarks:
             self._write_in_graph(stream, self._address + WORD * (MOST_STREAMS + slot), value)
 
     def send(self, stream: int, index: int, value: int, is_end: bool) -> None:
-        """Send a mark, if it is time for one."""
+        """Send a mark; at the end of a call, if it is time for one."""
         began = perf_counter_ns()
-        if began < (self._end_free_at_ns if is_end else self._free_at_ns) and not self._is_blocking:
+        if is_end and began < self._end_due_ns:
             return
         self.write(stream, index, value)
         if self._copied_from is not None:
             self.copy()
-        ended = perf_counter_ns()
-        self._free_at_ns = ended + (ended - began) * SHARE
-        self._end_free_at_ns = ended + (ended - began) * END_SHARE
+        if not self._is_blocking:
+            ended = perf_counter_ns()
+            self.due[0] = ended + (ended - began) * SHARE
+            self._end_due_ns = ended + (ended - began) * END_SHARE
 
     def _new_stream(self, device: int, handle: int) -> _Stream | None:
         with self._lock:
@@ -240,10 +249,11 @@ class DeviceMarks:
 class _Stream:
     """Marks of one stream: call and position of what comes next in it."""
 
-    __slots__ = ("_handle", "_marks", "index")
+    __slots__ = ("_handle", "_marks", "due", "index")
 
     def __init__(self, marks: DeviceMarks, handle: int, index: int) -> None:
         self._marks, self._handle, self.index = marks, handle, index
+        self.due: Sequence[int] = marks.due
 
     def __call__(self, call: Call) -> None:
         value = call.number << POSITION_BITS | (len(call.rows) + 1) // 3
@@ -253,11 +263,12 @@ class _Stream:
 class GraphSlot:
     """Marks inside of a CUDA graph: the position in the call that was captured."""
 
-    __slots__ = ("_every", "_flags", "_handle", "_marks", "device", "slot")
+    __slots__ = ("_every", "_flags", "_handle", "_marks", "device", "due", "slot")
 
     def __init__(self, marks: DeviceMarks, handle: int, device: int, slot: int) -> None:
         self._marks, self._handle, self.device, self.slot = marks, handle, device, slot
         self._flags, self._every = 0, 1 if is_blocking() else GRAPH_FLAGS
+        self.due: Sequence[int] = (0,)
 
     def __call__(self, call: Call) -> None:
         self._flags += 1

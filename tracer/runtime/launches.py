@@ -79,13 +79,14 @@ def forget_parent_process() -> None:
 
 
 _NO_CELLS = memoryview(b"").cast("q")
+_NEVER = (1 << 62,)
 
 
 class Call:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "block", "cells", "cost_ns", "device_times", "end_ns", "flag", "function", "graph", "layout", "life",
+        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "function", "graph", "layout", "life",
         "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at", "readings", "rows", "start_ns",
         "state", "stats_ns", "step", "thread",
     )  # fmt: skip
@@ -120,6 +121,8 @@ class Call:
         """Of the launch ring: start and end of each launch site of the function."""
         self.flag: Flag | None = None
         """Sends a mark down the stream after some launches; None: not in this call."""
+        self.due: Sequence[int] = _NEVER
+        """From when on it is to be called again, ns."""
         self.state = "ok"
         self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
@@ -155,6 +158,7 @@ class GraphHooks:
         self._places = places
         named = (device for place in places for device in place.devices)
         self._device = next((device for device in named if device.startswith("cuda:")), None)
+        self._device_index = int(self._device.rpartition(":")[2]) if self._device is not None else None
         self._calls = 0
         self._layouts = Layouts(graph.graph, places, expected)
         self._met_by: tuple[Tracker, Callable[[Call, int, Sequence[Any]], None]] | None = None
@@ -176,7 +180,9 @@ class GraphHooks:
                     call.state = "captured"
                 else:
                     call.mark = self._sink.timer.wanted(call)
-                call.flag = self._sink.marks.begin(call, self._device)
+                flag = self._sink.marks.begin(call, self._device_index)
+                if flag is not None:
+                    call.flag, call.due = flag, flag.due
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
                 call.read = reads.read if call.state != "captured" else reads.read_captured
             lifetimes = self._sink.lifetimes
