@@ -32,7 +32,6 @@ from tracer.records import (
     Graph,
     Overhead,
     Record,
-    SchedulerMemory,
     Skipped,
 )
 from tracer.run_log import RunLog, reason_of
@@ -181,14 +180,16 @@ class Recorder:
     def written(self, record: Record) -> None:
         self._write(record)
 
-    provenance = recompute_mismatch = tensors = layout = saved = written
+    recompute_mismatch = layout = saved = written
 
     def graph(self, record: Graph, source: str | None) -> None:
         """A wrapper was loaded; `source` when torch does not log its source itself."""
         self._log.graph(record, source)
 
-    def scheduled(self, record: SchedulerMemory) -> None:
-        self._log.scheduled(record)
+    def about_graph(self, record: Record) -> None:
+        self._log.about_graph(record)
+
+    provenance = scheduled = tensors = about_graph
 
     def skipped(self, record: Skipped) -> None:
         """Every one is written down; of each `what` the first one is said."""

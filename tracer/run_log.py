@@ -1,4 +1,5 @@
-"""The log of a recording: begins with what the process is, and with the graphs that a forked child inherited."""
+"""The log of a recording: begins with what the process is, and with what a forked child inherited: graphs, and what is
+said of them once."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tracer.config import TraceConfig
 from tracer.inductor import structured_log
 from tracer.log_writer import LogWriter
 from tracer.process import environment_number, run_record
-from tracer.records import Graph, Record, SchedulerMemory
+from tracer.records import Graph, Record
 
 
 class RunLog:
@@ -25,7 +26,7 @@ class RunLog:
         self.has_begun = False
         self._has_stopped = False
         self._graphs: list[tuple[Graph, str | None]] = []
-        self._scheduled: list[SchedulerMemory] = []
+        self._about_graphs: list[Record] = []
 
     @property
     def path(self) -> Path | None:
@@ -42,8 +43,8 @@ class RunLog:
         return self._writer.bytes_written
 
     def begin(self) -> Path | None:
-        """Before the first record: the run, torch's string table, and graphs that a forked child inherited. The path of
-        the log; None where it could not be made."""
+        """Before the first record: the run, torch's string table, and what a forked child inherited. The path of the
+        log; None where it could not be made."""
         with self._lock:
             if not self.has_begun:
                 self.has_begun = True
@@ -52,8 +53,8 @@ class RunLog:
                     self._writer.write_bytes(data)
                 for record, source in self._graphs:
                     self._write_graph(record, source)
-                for memory in self._scheduled:
-                    self._writer.write(memory)
+                for about in self._about_graphs:
+                    self._writer.write(about)
                 self._check()
         return self.path if self._writer.failure is None else None
 
@@ -75,9 +76,10 @@ class RunLog:
         self._write_graph(record, source)
         self._check()
 
-    def scheduled(self, record: SchedulerMemory) -> None:
+    def about_graph(self, record: Record) -> None:
+        """What is said once. A forked child will write it again."""
         self.write(record)
-        self._scheduled.append(record)
+        self._about_graphs.append(record)
 
     def check_file(self) -> None:
         """See whether the file is still there."""

@@ -57,8 +57,8 @@ def _kernels(trace: Trace, died: list[Death]) -> tuple[str, ...]:
     """The launch at which a process died, others that its device had not finished, and who made what it read."""
     names: list[str | None] = []
     for death in died:
-        if death.kind != "exception" and death.at.launch is not None:
-            found = suspect(trace, death.at.launch)
+        if death.kind != "exception" and death.blamed is not None:
+            found = suspect(trace, death.blamed)
             names += [death.at.kernel, *(row.kernel for row in death.on_device)]
             names += [producer.kernel for producer in found.producers] if found else []
     return tuple(dict.fromkeys(name for name in names if name))[:MOST_KERNELS]

@@ -19,6 +19,7 @@ from tracer import records as schema
 from viewer import overview_page, pages
 from viewer.addresses import Request
 from viewer.findings import all_findings
+from viewer.findings.launch_deaths import launch_deaths
 from viewer.queries.ends import one_symptom, raised
 from viewer.queries.rows import Finding
 from viewer.report import render_report
@@ -145,6 +146,22 @@ def test_a_process_that_died_between_launches(trace_of: Any) -> None:
     finding = only(trace_of(recorded(end=False, pid=PID), ring([block])))
     assert finding.title == f"Process {PID} died in step 3, after launch 1 of it, extern_kernels.mm"
     assert finding.evidence["launch_returned"] is True
+    no_launch_is_blamed(finding, "extern_kernels.mm")
+
+
+def no_launch_is_blamed(finding: Finding, last: str) -> None:
+    assert (finding.launch, finding.kernel, finding.source, finding.evidence["arguments"]) == (None, None, None, [])
+    assert finding.evidence["ran_before"][0]["kernel"] == last
+
+
+def test_a_process_that_died_between_steps(trace_of: Any) -> None:
+    trace = trace_of(recorded(end=False, pid=PID).record(process_end(signal=9)), ring([]))
+    finding = only(trace)
+    assert finding.title == f"Process {PID} died of SIGKILL after step 2, in no launch"
+    no_launch_is_blamed(finding, "cpp_fused_relu_0")
+    assert launch_deaths(trace) == {}
+    (row,) = summary(trace)["findings"]
+    assert row["launch"] is None
 
 
 def test_of_several_threads_the_one_that_did_not_return(trace_of: Any) -> None:
@@ -317,7 +334,7 @@ def test_other_ways_to_end(trace_of: Any) -> None:
     assert all_findings(trace_of(recorded(pid=PID).record(process_end(signal=2)))) == []
     limit = only(trace_of(recorded(end=False, pid=PID).record(process_end(signal=15, timed_out=True))))
     assert limit.severity == "warning"
-    assert limit.title.startswith(f"Process {PID} was ended after 3.00 s, its time limit, in step 2")
+    assert limit.title.startswith(f"Process {PID} was ended after 3.00 s, its time limit, after step 2, in no launch")
     left = trace_of(recorded(end=False, pid=PID).record(process_end(exit_code=0, signal=None)))
     assert only(left, "not_recorded").title == f"Not recorded: the end of process {PID} (it ended without saying so)"
     shell = only(trace_of(recorded(end=False, pid=PID).record(process_end(exit_code=134, signal=None))))

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded
+from tests.viewer.test_crash import PID, ring, ring_call
 from tracer.records import Calls, End, Failure, Skipped
 from viewer.findings import KINDS, all_findings
 from viewer.queries.compiles import list_compiles
@@ -221,6 +222,16 @@ def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
     finding = only(opened(log))
     assert finding.title.endswith("ended in step 1, in launch 5 (cpp_fused_relu_0)")
     assert finding.evidence["launch_returned"] is False
+
+
+@pytest.mark.parametrize(("end_ns", "kind"), [(-1, "crash"), (MONOTONIC_NS + 3_000_200, "not_recorded")])
+def test_a_forked_child_that_died_in_a_launch(tmp_path: Path, end_ns: int, kind: str) -> None:
+    """Its parent ended well; only between launches may it have left by `os._exit`."""
+    recorded(pid=PID + 1).write(tmp_path / "a.log")
+    path = recorded(end=False, pid=PID, parent_pid=PID + 1, forked=True).write(tmp_path / "b.log")
+    path.with_name("b.log.ring").write_bytes(ring([ring_call(30, 3, [(0, MONOTONIC_NS + 3_000_100, end_ns)])]))
+    with open_trace(tmp_path) as trace:
+        assert [one.kind for one in all_findings(trace)] == [kind]
 
 
 @pytest.mark.parametrize(

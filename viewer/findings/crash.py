@@ -32,7 +32,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
-    found = [suspects.suspect(trace, death.at.launch) if death.at.launch is not None else None for death in group]
+    found = [suspects.suspect(trace, death.blamed) if death.blamed is not None else None for death in group]
     death, known = max(zip(group, found, strict=True), key=lambda pair: _knows(*pair))
     at = death.at
     source = source_line(known.detail.site) if known else None
@@ -46,8 +46,8 @@ def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
         rank=death.run.rank,
         step=at.step,
         graph=at.graph,
-        launch=at.launch,
-        kernel=at.kernel,
+        launch=death.blamed,
+        kernel=at.kernel if death.blamed is not None else None,
         source=source,
         log=death.run.log,
     )
@@ -78,7 +78,8 @@ def title_of(death: Death) -> str:
     if death.kind == "launch":
         return f"{death.error.title if death.error else 'An exception'}{_where(at)}"
     if death.kind == "after_end":
-        return f"Process {pid} {death.how} after its recording had ended, behind{_where(at)}"
+        behind = "" if at.step is None else f", behind step {at.step}"
+        return f"Process {pid} {death.how} after its recording had ended{behind}"
     return f"Process {pid} {death.how}{_where(at)}"
 
 
@@ -88,6 +89,8 @@ def _where(at: LastSeen, word: str | None = None) -> str:
     step = f" in step {at.step}"
     if at.launch is None:
         return step
+    if at.returned and at.step_ended and word is None:
+        return f" after step {at.step}, in no launch"
     number = at.ordinal if at.ordinal is not None else at.launch
     return f"{step}, {word or ('after' if at.returned else 'in')} launch {number} of it, {at.kernel}"
 
@@ -107,7 +110,7 @@ def page_of(log: int, step: int | None, launch: int | None) -> str:
 
 def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, Any]:
     at, end = death.at, death.end
-    before = ran_before(trace, death.run.log, at.launch, MOST_BEFORE) if at.launch is not None else []
+    before = ran_before(trace, death.run.log, at.launch, MOST_BEFORE, death.blamed) if at.launch is not None else []
     return {
         "in": suspects.argument_sentences(known, written=False) if known else [],
         "out": suspects.argument_sentences(known, written=True) if known else [],
@@ -149,8 +152,9 @@ def _runs(group: Sequence[Death]) -> dict[str, Any]:
     return {
         "crash_runs": [
             {
-                "run": death.end.run, "purpose": death.end.purpose, "step": death.at.step, "launch": death.at.launch,
-                "kernel": death.at.kernel, "in_flight": len(death.on_device) or None,
+                "run": death.end.run, "purpose": death.end.purpose, "step": death.at.step, "launch": death.blamed,
+                "kernel": None if death.blamed is None else death.at.kernel,
+                "in_flight": len(death.on_device) or None,
             }
             for death in group
             if death.end is not None

@@ -37,7 +37,8 @@ def crash_runs(trace: Trace) -> list[CrashRunRow]:
 def _row(run: int, ends: Sequence[ProcessEndRow], died: Sequence[Death], first: CrashRunRow | None) -> CrashRunRow:
     end = ends[0]
     known = next((death.symptom for death in died if death.symptom is not None), None) or symptom(end, None)
-    at = next((death.at for death in died if death.kind != "exception"), None)
+    death = next((death for death in died if death.kind != "exception"), None)
+    at = death.at if death and death.blamed is not None else None
     in_flight = next((len(death.on_device) for death in died if death.on_device), None)
     return CrashRunRow(
         run=run,
@@ -47,7 +48,7 @@ def _row(run: int, ends: Sequence[ProcessEndRow], died: Sequence[Death], first: 
         symptom=known,
         survived=_survived(end, known, first),
         duration_ns=end.duration_ns,
-        step=at.step if at else None,
+        step=death.at.step if death else None,
         launch=at.launch if at else None,
         launch_in_step=at.ordinal if at else None,
         kernel=at.kernel if at else None,

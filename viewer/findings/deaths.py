@@ -44,6 +44,11 @@ class Death:
         return [row for row in self.ring if row.role == "in_flight" and row.device is not None]
 
     @property
+    def blamed(self) -> int | None:
+        """The launch at which it died; None: all that it had launched had returned, and a device had no more to do."""
+        return None if self.at.returned and not self.on_device else self.at.launch
+
+    @property
     def last_finished(self) -> list[RingLaunch]:
         """By each stream."""
         return [row for row in self.ring if row.role == "last_finished"]
@@ -78,7 +83,8 @@ def deaths(trace: Trace) -> list[Death]:
 def _deaths(trace: Trace) -> list[Death]:
     runs = list_runs(trace)
     how, errors, devices = ends.process_ends(trace), ends.uncaught_exceptions(trace), ends.device_errors(trace)
-    lost = {run.log for run in unfinished(runs, how) if not may_have_left(run, runs, how)}
+    within = ends.within_a_launch(trace)
+    lost = {run.log for run in unfinished(runs, how) if not may_have_left(run, runs, how, within)}
     found = []
     for run in runs:
         end, error = own_end(run, how), errors.get(run.log)

@@ -45,7 +45,7 @@ def _beside(death: Death) -> dict[int, LaunchDeath]:
 
 
 def _at(trace: Trace, death: Death) -> dict[int, LaunchDeath]:
-    if death.at.launch is None or (found := suspects.suspect(trace, death.at.launch)) is None:
+    if death.blamed is None or (found := suspects.suspect(trace, death.blamed)) is None:
         return {}
     sentences = [
         *(f"in: {text}" for text in suspects.argument_sentences(found, written=False)),
@@ -53,4 +53,4 @@ def _at(trace: Trace, death: Death) -> dict[int, LaunchDeath]:
     ]
     inside = suspects.reach_sentence(found)
     sentences += [f"inside: {inside}"] if inside else []
-    return {death.at.launch: LaunchDeath("died", title_of(death), sentences)}
+    return {death.blamed: LaunchDeath("died", title_of(death), sentences)}

@@ -1,6 +1,6 @@
 """The recorder met something that it could not record, and said so in the log; or a process left with exit code 0, or
-a forked child of one that ended well ended, without ending its log, as by `os._exit`: what it did last may be
-missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of its
+a forked child of one that ended well ended, in no launch, without ending its log, as by `os._exit`: what it did last
+may be missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of its
 memory is said on its pages only."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from tracer.records import CACHED_ESTIMATE
 from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
 from viewer.findings.processes import may_have_left, recorded_nothing, unfinished
 from viewer.queries.damage import not_recorded
-from viewer.queries.ends import process_ends
+from viewer.queries.ends import process_ends, within_a_launch
 from viewer.queries.rows import Finding, NotRecorded, RunRow
 
 _LAST = 2**63
@@ -20,7 +20,8 @@ def find(evidence: Evidence) -> list[Timed]:
     rows = [row for row in not_recorded(evidence.trace) if row.what != CACHED_ESTIMATE]
     said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
     ends = process_ends(evidence.trace)
-    left = [run for run in unfinished(evidence.runs, ends) if may_have_left(run, evidence.runs, ends)]
+    within = within_a_launch(evidence.trace)
+    left = [run for run in unfinished(evidence.runs, ends) if may_have_left(run, evidence.runs, ends, within)]
     return said + [(_LAST, _child(run)) for run in left if not recorded_nothing(run)]
 
 

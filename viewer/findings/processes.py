@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from viewer.queries.ends import ProcessEndRow
@@ -27,13 +27,19 @@ def recorded_nothing(run: RunRow) -> bool:
     return run.level is not None and run.torch is None
 
 
-def may_have_left(run: RunRow, runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> bool:
-    """It left without an error, as by `os._exit`; of a forked child of a process that ended well nothing tells that
-    from a death."""
+def may_have_left(
+    run: RunRow, runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow], within_a_launch: Collection[int]
+) -> bool:
+    """It left without an error, as by `os._exit`; of a forked child of a process that ended well, between launches,
+    nothing tells that from a death."""
     end = own_end(run, ends)
     if end is not None:
         return end.exit_code == 0 and not end.timed_out
-    return run.forked and any(parent.complete and parent.pid == run.parent_pid for parent in runs)
+    return (
+        run.forked
+        and run.log not in within_a_launch
+        and any(parent.complete and parent.pid == run.parent_pid for parent in runs)
+    )
 
 
 def own_end(run: RunRow, ends: Mapping[int, ProcessEndRow]) -> ProcessEndRow | None:

@@ -17,6 +17,7 @@ from viewer.queries.values import last_of_version
 from viewer.store.open import Trace
 
 MOST_ARGUMENTS = 16
+MOST_UNKNOWN = 3
 
 
 @dataclass(frozen=True)
@@ -148,15 +149,15 @@ def _origin(one: SuspectArgument) -> str:
 
 def reach_sentence(found: Suspect) -> str | None:
     """Whether the kernel's source leaves the storages; None: there is nothing to say about it."""
-    known = [one for one in found.reaches if one.leaves is not None]
-    leaving = [one for one in known if one.leaves]
+    leaving = [one for one in found.reaches if one.leaves]
     if leaving:
         return "by its source it " + "; ".join(_leaving(one) for one in leaving)
-    if not found.reaches:
-        return None
-    left = len(found.reaches) - len(known)
-    within = "by its source every index stays within its storage" if known else "how far it reaches is not known"
-    return f"{within}; of {left} of {len(found.reaches)} that is not known" if left and known else within
+    unknown = [one for one in found.reaches if one.leaves is None]
+    if not unknown:
+        return "by its source every index stays within its storage" if found.reaches else None
+    rest = "; every other index stays within its storage" if len(unknown) < len(found.reaches) else ""
+    more = [f"nor of {left} more" for left in [len(unknown) - MOST_UNKNOWN] if left > 0]
+    return "; ".join([*map(_unknown, unknown[:MOST_UNKNOWN]), *more]) + rest
 
 
 def _leaving(one: Reach) -> str:
@@ -165,6 +166,11 @@ def _leaving(one: Reach) -> str:
         f"{one.does} {one.name} ({one.parameter}) at elements {one.first:,} to {one.last:,}, "
         f"and its storage has {one.room[0]:,} to {one.room[1]:,}"
     )
+
+
+def _unknown(one: Reach) -> str:
+    why = f" ({one.why_unknown})" if one.why_unknown else ""
+    return f"how far it {one.does} {one.name} ({one.parameter}) is not known{why}"
 
 
 def argument_facts(found: Suspect) -> list[dict[str, Any]]:

@@ -122,6 +122,12 @@ def ring_launches(trace: Trace, log: int) -> list[RingLaunch]:
     return [RingLaunch(*row) for row in sql.rows(trace, _RING, [log])]
 
 
+def within_a_launch(trace: Trace) -> set[int]:
+    """Logs whose rings know of a launch that has not returned."""
+    found = sql.rows(trace, "SELECT DISTINCT log FROM ring_launches WHERE role = 'in_flight' AND NOT returned")
+    return {log for (log,) in found}
+
+
 def device_errors(trace: Trace) -> dict[int, str]:
     """By log: the error in which a device was when the recording ended."""
     return dict(sql.rows(trace, "SELECT log, text FROM device_errors"))

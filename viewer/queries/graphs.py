@@ -34,9 +34,9 @@ _SITES = """
 """
 
 
-def list_graphs(trace: Trace) -> list[GraphRow]:
-    """All graphs in the order in which they were loaded."""
-    return [GraphRow(*row) for row in sql.rows(trace, f"{_GRAPHS} ORDER BY g.log, g.graph")]
+def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
+    """All graphs, or the first ones, in the order in which they were loaded."""
+    return [GraphRow(*row) for row in sql.rows(trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most])]
 
 
 def graph_row(trace: Trace, graph: int) -> GraphRow | None:
@@ -74,10 +74,11 @@ def graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
 
 
 def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
-    """The generated wrapper's source; None when the log does not hold it."""
-    if graph.output_code is None:
-        return None
-    return trace.payload(graph.output_code).decode("utf-8", "replace")
+    """The generated wrapper's source; None when no log holds it. A forked child has its parent's."""
+    code = graph.output_code
+    if code is None and graph.wrapper_key is not None:
+        code = sql.number(trace, "SELECT min(output_code) FROM graphs WHERE wrapper_key = ?", [graph.wrapper_key])
+    return None if code is None else trace.payload(int(code)).decode("utf-8", "replace")
 
 
 def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:

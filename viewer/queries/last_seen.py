@@ -13,7 +13,8 @@ _COUNTS = """
 """
 _LAUNCH = """
     SELECT l.step, l.launch, l.returned, s.kernel, s.graph, l.site,
-           1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step)
+           1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step),
+           EXISTS (FROM steps t WHERE t.log = l.log AND t.step = l.step AND t.end_ns IS NOT NULL)
     FROM launches l LEFT JOIN sites s ON s.site = l.site
     WHERE l.log = $1 AND ($2 IS NULL OR l.launch = $2)
     ORDER BY l.step DESC, l.returned, l.launch DESC LIMIT 1
@@ -22,7 +23,8 @@ _BEFORE = """
     SELECT l.launch, l.step, s.kernel, l.returned,
            1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step)
     FROM launches l LEFT JOIN sites s ON s.site = l.site
-    WHERE l.log = $1 AND l.launch < $2 AND l.thread = (SELECT thread FROM launches WHERE launch = $2)
+    WHERE l.log = $1 AND l.launch <= $2 AND l.launch <> $4
+          AND l.thread = (SELECT thread FROM launches WHERE launch = $2)
     ORDER BY l.launch DESC LIMIT $3
 """
 
@@ -41,6 +43,7 @@ class LastSeen:
     site: int | None = None
     ordinal: int | None = None
     """Position in its step, from 1."""
+    step_ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,6 @@ def last_seen(trace: Trace, log: int, launch: int | None = None) -> LastSeen:
     return LastSeen(time_unix_ns, launches, *row)
 
 
-def ran_before(trace: Trace, log: int, launch: int, most: int) -> list[Before]:
-    """What the thread of `launch` launched before it, the last one first."""
-    return [Before(*row) for row in sql.rows(trace, _BEFORE, [log, launch, most])]
+def ran_before(trace: Trace, log: int, launch: int, most: int, but: int | None) -> list[Before]:
+    """What the thread of `launch` launched up to it, without `but`; the last one first."""
+    return [Before(*row) for row in sql.rows(trace, _BEFORE, [log, launch, most, -1 if but is None else but])]
