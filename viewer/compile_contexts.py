@@ -16,6 +16,8 @@ from viewer.views.blocks import RecordView
 class CompilesPage:
     compiles: list[CompileRow]
     """`limit` of those that match, from `offset` on."""
+    output_codes: list[int]
+    """Of each of them: wrappers that Inductor wrote, as far as the log holds them."""
     total: int
     """Compiles that match."""
     all_compiles: int

@@ -50,7 +50,7 @@ _DRAFT_EXPORT = frozenset(
 
 
 def compiles_page(trace: Trace, request: Request) -> CompilesPage:
-    from viewer.queries.compiles import list_compiles
+    from viewer.queries.compiles import list_compiles, output_codes
     from viewer.queries.stack_trie import stack_trie
 
     everything = list_compiles(trace)
@@ -66,6 +66,7 @@ def compiles_page(trace: Trace, request: Request) -> CompilesPage:
     rows = sorted(matching, key=SORTS[sort], reverse=reverse)[offset : offset + COMPILES_PER_PAGE]
     return CompilesPage(
         compiles=rows,
+        output_codes=output_codes(trace, rows),
         total=len(matching),
         all_compiles=len(everything),
         statuses=statuses,

@@ -62,11 +62,16 @@ function addHit(hit) {
   const cells = [
     h("td", { class: "mono clip", title: hit.name ?? hit.event ?? "" }, ...(hit.record === null ? [none()] : record(hit))),
     h("td", {}, compile ? h("a", { href: compile }, hit.compile_id) : known(null, "outside a compile")),
-    table.tHead.rows[0].cells.length > 4 && h("td", { class: "num" }, hit.log),
+    table.tHead.rows[0].cells.length > 4 && h("td", { class: "dim" }, runName(hit.log)),
     h("td", { class: "num" }, place(hit, none)),
     h("td", { class: "hit" }, h("code", {}, hit.before, h("mark", {}, hit.match), hit.after)),
   ];
   table.tBodies[0].append(h("tr", {}, ...cells));
+}
+
+/** As the choice of logs names it. */
+function runName(log) {
+  return document.querySelector(`select[name="log"] option[value="${log}"]`)?.text.split(" · ", 1)[0] ?? `log ${log}`;
 }
 
 function record(hit) {

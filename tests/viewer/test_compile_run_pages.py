@@ -89,6 +89,7 @@ def test_graph_breaks_stand_by_cause_with_what_they_cost(opened: Opened) -> None
     assert first["url"] == "https://example.org/gb/gb0059.html"
     assert [(place["breaks"], place["source"]["line"]) for place in first["places"]] == [(2, 20), (1, 30)]
     assert first["places"][0]["source"]["code"] == 'print("here")'
+    assert [(one["line"], one["function"]) for one in first["places"][1]["stack"]] == [(3, "<module>"), (30, "forward")]
     assert [one["compile_id"] for one in first["places"][0]["compiles"]] == ["0/0", "1/0"]
     cost = first["cost"]
     assert (cost["restarts"], cost["before_restart_ns"], cost["compile_ns"]) == (3, 1_200_000, 3_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from viewer.ingest.lenient_json import loads
@@ -32,6 +33,18 @@ _COMPILES = """
 def list_compiles(trace: Trace) -> list[CompileRow]:
     """All compiles in the order in which they began."""
     return [CompileRow(*row) for row in sql.rows(trace, _COMPILES.format(these="true"))]
+
+
+def output_codes(trace: Trace, rows: Sequence[CompileRow]) -> list[int]:
+    """For each of `rows`: how many wrappers of Inductor the log holds."""
+    found = sql.rows(
+        trace,
+        "SELECT log, compile_id, count(*) FROM records WHERE event = 'inductor_output_code'"
+        " AND payload_bytes IS NOT NULL AND (log, compile_id) IN (SELECT unnest($1), unnest($2)) GROUP BY ALL",
+        [[row.log for row in rows], [row.compile_id for row in rows]],
+    )
+    counts = {(log, compile_id): number for log, compile_id, number in found}
+    return [counts.get((row.log, row.compile_id), 0) for row in rows]
 
 
 def compile_detail(trace: Trace, log: int, compile_id: str) -> CompileDetail | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from viewer.queries import sql
 from viewer.queries.rows import SourceLine
 from viewer.store.open import Trace
+from viewer.views.dynamo_views import user_frames
 
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\Z)", re.M | re.S)
 _HINT = re.compile(r"^\s*Hint:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\n\s*\n|\Z)", re.M | re.S)
@@ -53,6 +54,8 @@ class BreakCompile:
 @dataclass(frozen=True)
 class BreakPlace:
     source: SourceLine | None
+    stack: list[SourceLine]
+    """The program's frames at the first break, outermost first; as far as the record names them."""
     breaks: int
     frames: list[str]
     compiles: list[BreakCompile]
@@ -140,11 +143,16 @@ def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: i
     for row in sql.rows_named(trace, _EVENTS, {**match, "causes": causes}) if causes else ():
         events[row[0]].append(_Event(*row))
     thrown = {(one, of): ns for one, of, ns in sql.rows(trace, _BEFORE_RESTART)} if causes else {}
-    resumes, texts = _resumes(trace), trace.payloads([row[4] for row in found])
+    resumes = _resumes(trace)
+    places = {cause: _places(events[cause], resumes) for cause in causes}
+    shown = [place.compiles[0].record for of in places.values() for place in of[:_MOST_PLACES]]
+    texts = {
+        record: payload.decode("utf-8", "replace")
+        for record, payload in trace.payloads(sorted({*shown, *(row[4] for row in found)})).items()
+    }
     rows = []
     for cause, breaks, compiles, frames, first, text in found:
-        raw = texts.get(first, b"").decode("utf-8", "replace").split("\nUser code traceback:", 1)[0] or text
-        places = _places(events[cause], resumes)
+        raw = texts.get(first, "").split("\nUser code traceback:", 1)[0] or text
         rows.append(
             BreakCause(
                 cause=cause,
@@ -156,9 +164,12 @@ def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: i
                 context=_first(_CONTEXT, raw),
                 url=_first(_URL, raw),
                 first_record=first,
-                cost=_cost(events[cause], places, thrown),
-                places=places[:_MOST_PLACES],
-                places_left=max(0, len(places) - _MOST_PLACES),
+                cost=_cost(events[cause], places[cause], thrown),
+                places=[
+                    replace(place, stack=user_frames(texts.get(place.compiles[0].record, "")))
+                    for place in places[cause][:_MOST_PLACES]
+                ],
+                places_left=max(0, len(places[cause]) - _MOST_PLACES),
             )
         )
     return GraphBreaks(rows, totals[0], totals[1], totals[2], offset, limit)
@@ -206,6 +217,7 @@ def _place(file: str | None, line: int | None, group: list[_Event], resumes: Res
     times = [total for _, total in found if total is not None]
     return BreakPlace(
         source=source,
+        stack=[],
         breaks=len(group),
         frames=list(dict.fromkeys(one.frame or f"frame {one.frame_id}" for one in group)),
         compiles=[BreakCompile(one.log, one.compile_id, one.record) for one in group[:_MOST_COMPILES]],

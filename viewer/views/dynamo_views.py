@@ -76,6 +76,12 @@ def traceback_frames(text: str) -> list[SourceLine]:
     return [SourceLine(file, int(line), function, code) for file, line, function, code in found]
 
 
+def user_frames(text: str) -> list[SourceLine]:
+    """Of what Dynamo says about a break or an error: the program's own frames, outermost first."""
+    _, mark, users = text.partition("\nfrom user code:")
+    return traceback_frames((users if mark else text).split("Traceback (most recent call last)", 1)[0])
+
+
 def graph_break(record: Record) -> list[Block]:
     text = payload_of(record)
     return _caused(torch_text.graph_break(text), text)
@@ -97,8 +103,7 @@ def _caused(cause: Cause, text: str) -> list[Block]:
     ]
     if cause.frame is not None and cause.frame.code:
         facts.append(Fact("code", Value(cause.frame.code, mono=True)))
-    _, mark, users = text.partition("\nfrom user code:")
-    frames = traceback_frames((users if mark else text).split("Traceback (most recent call last)", 1)[0])
+    frames = user_frames(text)
     blocks: list[Block] = [FactsView(facts)]
     if frames:
         blocks.append(StackView(frames, "Lines of the program"))
