@@ -123,16 +123,20 @@ def test_attempts_say_why_they_ended_and_own_their_records(client: Client) -> No
     assert client.get("/compile/0_0?attempt=2").status_code == 404
 
 
-def test_an_id_that_is_compiled_again_has_attempts_of_its_own(opened: Opened) -> None:
+def test_an_id_that_is_compiled_again_after_a_reset_is_a_compile_of_its_own(opened: Opened) -> None:
     log = LogBuilder()
-    for _ in range(2):
-        log.torch("dynamo_start", compile_logs.stack(compile_logs.FORWARD), **compile_logs.ids(0, 0))
+    for name in ("first", "second"):
+        log.torch("dynamo_start", compile_logs.stack(("/src/model.py", 10, name, "")), **compile_logs.ids(0, 0))
         compile_logs.compiled(log, 0, 0)
-        compile_logs.metrics(log, 0, 0)
-    page = answer(Client(opened(log)), "/compile/0_0.json")
-    assert [(one["start"], one["attempt"]) for one in page["attempts"]] == [(0, 0), (1, 0)]
-    assert page["attempts"][0]["records"] == page["attempts"][1]["records"]
-    assert [graph["attempt"] for graph in page["provenance"]] == [0, 0, 1, 1]
+        compile_logs.metrics(log, 0, 0, co_name=name)
+    client = Client(opened(log))
+    for slug, name in (("0_0", "first"), ("r1:0_0", "second")):
+        page = answer(client, f"/compile/{slug}.json")
+        assert (page["detail"]["row"]["function"], page["detail"]["row"]["attempts"]) == (name, 1)
+        assert [graph["attempt"] for graph in page["provenance"]] == [0, 0]
+        assert len(page["detail"]["records"]) == len(log.data.split(b"\nV")) // 2
+    assert "torch._dynamo.reset()" in client.get("/compile/r1:0_0").text
+    assert "torch._dynamo.reset()" not in client.get("/compile/0_0").text
 
 
 def test_stages_keep_forward_and_backward_apart(client: Client) -> None:

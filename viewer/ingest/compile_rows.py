@@ -31,14 +31,13 @@ Frame = tuple[str, str, int | None]
 
 @dataclass(slots=True)
 class Compile:
-    """One compile id of a log; several attempts, and several compiles after a reset, are one row."""
+    """One compile id of a log; several attempts are one row."""
 
     log: int
     compile_id: str
     first_time_ns: int | None
     stack: list[tuple[object, int | None, str, str]] = field(default_factory=list)
     """(file name or its id in the string table, line, function, code), outermost first."""
-    attempts_before: int = 0
     last_attempt: int = 0
     started: bool = False
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -56,11 +55,11 @@ class Compile:
     restart_reasons: list[str] = field(default_factory=list)
 
     def start(self, stack: list[tuple[object, int | None, str, str]]) -> None:
-        if self.started:
-            self.attempts_before += self.last_attempt + 1
-            self.last_attempt = 0
         self.started = True
         self.stack = stack or self.stack
+
+    def has_ended(self) -> bool:
+        return bool(self.metrics_records) or self.span_duration_ns is not None
 
     def add_metrics(self, metrics: dict[str, Any], record: int) -> None:
         """Metrics of a forward (which name the frame) or of a backward compile."""
@@ -147,7 +146,7 @@ def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None)
     rows.add(
         "compiles",
         rows.new_id("compiles"), compile.log, compile.compile_id, frame_label(frame),
-        file, line, function, compile.status(), compile.attempts_before + compile.last_attempt + 1,
+        file, line, function, compile.status(), compile.last_attempt + 1,
         compile.start_unix_ns(), compile.span_duration_ns if duration_ns is None else duration_ns, compile.cache(),
         "\n".join(cause.cause for cause in recompiles) or None,
         "\n".join(dict.fromkeys(cause.cause for cause in breaks)) or None,

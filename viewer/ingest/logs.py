@@ -15,7 +15,7 @@ from viewer.ingest.damage import Damage
 from viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
 from viewer.ingest.lenient_json import dumps
 from viewer.ingest.rank_facts import RankFacts, rank_in_name
-from viewer.ingest.reader import LogRecord, read_records
+from viewer.ingest.reader import Header, LogRecord, read_records
 from viewer.ingest.record_columns import RecordColumns
 from viewer.ingest.rows import Rows
 from viewer.ingest.runtime_records import RuntimeRecords
@@ -70,7 +70,7 @@ def read_logs(
 def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str], at_once: bool) -> _Log:
     damage, columns = Damage(), RecordColumns()
     torch = TorchEvents(number, rows, damage)
-    runtime = RuntimeRecords(number, source.path, rows, damage, source.ring)
+    runtime = RuntimeRecords(number, source.path, rows, damage, torch.ids, source.ring)
     log = _Log(number, source, damage, torch, runtime, RankFacts(number, rows, damage))
     for reason, problem in source.problems:
         damage.add(reason, problem)
@@ -85,6 +85,7 @@ def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str], at
             _take_records(log, read_records(data, damage, log.clock, columns, first, at_once=at_once), unknown)
     except OSError as error:
         damage.add("not_read", error.strerror or str(error))
+    columns.rename(rows.new_id("records", 0), torch.ids.since)
     columns.finish(rows, number, at_once)
     if not len(columns) and not damage.counts["not_read"]:
         damage.add("not_a_log", "no line of this file begins a record")
@@ -105,13 +106,17 @@ def _mapped(source: Source) -> Iterator[mmap.mmap]:
 def _take_records(log: _Log, records: Iterable[LogRecord], unknown: Counter[str]) -> None:
     """A log has very many chromium events, which share their headers: they go no farther than to where they are
     read."""
-    header = None
+    header: Header | None = None
+    renamed: Header | None = None
+    ids = log.torch.ids
     for record in records:
-        if record.header is not header:
+        if record.header is not header or ids.changed:
             if header is None:
                 log.pid, log.first_time_ns = record.pid, record.time_ns
-            header = record.header
-            log.torch.note_attempt(record)
+            header, renamed, ids.changed = record.header, ids.other_header(record), False
+            log.torch.note_attempt(record._replace(header=renamed or header))
+        if renamed is not None:
+            record = record._replace(header=renamed)
         if header.pid != log.pid or (header.rank is not None and header.rank != log.rank):
             _check_origin(log, record)
         if header.event == CHROMIUM_EVENT:

@@ -60,6 +60,21 @@ class RecordColumns:
             self._columns[name].frombytes(column.astype("int64", copy=False).tobytes())
         self._columns["kind"].extend(kinds)
 
+    def rename(self, first: int, since: Sequence[tuple[int, int | None, str]]) -> None:
+        """Give ids of compiles their prefix: `since` holds from which record on, of which process. The first row is
+        record `first`."""
+        if not since:
+            return
+        kinds, prefixes = list(self._kinds), dict[int | None, str]()
+        column, left = self._columns["kind"], list(reversed(since))
+        for row in range(since[0][0] - first, len(column)):
+            while left and left[-1][0] <= first + row:
+                _, pid, prefix = left.pop()
+                prefixes[pid] = prefix
+            kind = kinds[column[row]]
+            if kind.compile_id is not None and kind.pid in prefixes:
+                column[row] = self.kind(kind._replace(compile_id=prefixes[kind.pid] + kind.compile_id))
+
     def finish(self, rows: Rows, log: int, with_numpy: bool) -> None:
         """Add the rows. Few of them go in faster without numpy than it takes to import it."""
         first = rows.new_id("records", len(self))

@@ -40,6 +40,7 @@ from tracer.records import (
     Values,
 )
 from viewer.errors import StepscopeError
+from viewer.ingest.compile_ids import CompileIds
 from viewer.ingest.damage import Damage
 from viewer.ingest.decode import BadPayload, decode
 from viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps, function_name
@@ -60,9 +61,11 @@ _LOST = "its graph record is missing or broken"
 class RuntimeRecords:
     """Reads our records of one log; `finish` turns them into rows once all of them are known."""
 
-    def __init__(self, log: int, path: Path, rows: Rows, damage: Damage, ring: bytes | None = None) -> None:
+    def __init__(
+        self, log: int, path: Path, rows: Rows, damage: Damage, ids: CompileIds, ring: bytes | None = None
+    ) -> None:
         """`ring`: what stands in the launch ring beside the log."""
-        self.log, self.path, self.rows, self.damage = log, path, rows, damage
+        self.log, self.path, self.rows, self.damage, self.ids = log, path, rows, damage, ids
         self.ring = RingRows(ring, damage)
         self.run: Run | None = None
         self.run_payload: dict[str, Any] | None = None
@@ -111,7 +114,7 @@ class RuntimeRecords:
                 if self.run is None:
                     self.run, self.run_payload = value, payload
             case Graph():
-                self.graphs.setdefault(value.graph, value)
+                self.graphs.setdefault(value.graph, replace(value, compile_id=self.ids.name(value.compile_id, record)))
             case Provenance():
                 self.provenance[value.graph] = value
             case Tensors():

@@ -38,8 +38,9 @@ class Spans:
     """Open spans per thread. One whose end is missing is a mark, as an instant event is: how long it took is not
     known."""
 
-    def __init__(self, log: int) -> None:
-        self._log = log
+    def __init__(self, log: int, prefix: str = "") -> None:
+        """`prefix` stands before compile ids."""
+        self._log, self.prefix = log, prefix
         self._open: defaultdict[int, list[_Open]] = defaultdict(list)
         self.rows: list[tuple[Any, ...]] = []
         self.marks: list[tuple[Any, ...]] = []
@@ -52,11 +53,11 @@ class Spans:
         phase, thread = event.get("ph"), int64(event.get("tid")) or 0
         stack = self._open[thread]
         if phase == "B" and len(stack) < _DEEPEST:
-            stack.append(_Open(name, len(stack), stamp_ns, _compile_id(event)))
+            stack.append(_Open(name, len(stack), stamp_ns, self._compile_id(event)))
         elif phase == "E":
             return self._end(stack, name, stamp_ns, thread, event)
         elif phase in ("i", "I"):
-            mark = self._log, name, _compile_id(event), thread, len(stack), stamp_ns, "instant", _arguments(event)
+            mark = self._log, name, self._compile_id(event), thread, len(stack), stamp_ns, "instant", _arguments(event)
             self.marks.append(mark)
         return None
 
@@ -78,10 +79,14 @@ class Spans:
         duration_ns = max(0, end_ns - begun.start_ns)
         if place:
             stack[place - 1].inner_ns += duration_ns
-        compile_id, start_ns = _compile_id(event), begun.start_ns
+        compile_id, start_ns = self._compile_id(event), begun.start_ns
         self_ns = max(0, duration_ns - begun.inner_ns)
         self.rows.append((self._log, name, compile_id, thread, begun.depth, start_ns, duration_ns, self_ns))
         return Span(name, compile_id, start_ns, duration_ns) if name in OUTER_SPANS else None
+
+    def _compile_id(self, event: dict[str, Any]) -> str | None:
+        compile_id = compile_id_of(event)
+        return self.prefix + compile_id if compile_id and self.prefix else compile_id
 
     def _never_ended(self, thread: int, stack: list[_Open]) -> None:
         for one in stack:
@@ -90,7 +95,8 @@ class Spans:
         stack.clear()
 
 
-def _compile_id(event: dict[str, Any]) -> str | None:
+def compile_id_of(event: dict[str, Any]) -> str | None:
+    """As PyTorch counts."""
     arguments = event.get("args")
     compile_id = arguments.get("compile_id") if type(arguments) is dict else None
     return None if compile_id == "None" or type(compile_id) is not str else compile_id

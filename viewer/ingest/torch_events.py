@@ -10,12 +10,13 @@ import orjson
 
 from viewer.ingest import torch_text
 from viewer.ingest.compile_facts import CompileFacts, cache_of
+from viewer.ingest.compile_ids import CompileIds
 from viewer.ingest.compile_rows import Compile, Frame, Stack, add_compile
 from viewer.ingest.damage import Damage
 from viewer.ingest.lenient_json import int64, loads, text
 from viewer.ingest.reader import LogRecord
 from viewer.ingest.rows import Rows
-from viewer.ingest.spans import OUTER_SPANS, Spans
+from viewer.ingest.spans import OUTER_SPANS, Spans, compile_id_of
 from viewer.ingest.torch_text import Cause, UserFrame, user_frame
 
 CHROMIUM_EVENT = "chromium_event"
@@ -45,7 +46,9 @@ class TorchEvents:
         self.log, self.rows, self.damage = log, rows, damage
         self.strings: StringTable = {}
         self.compiles: dict[str, Compile] = {}
-        self.spans = Spans(log)
+        self.ids = CompileIds()
+        self._spans: dict[int | None, Spans] = {}
+        """Of each process."""
         self.facts = CompileFacts(log, rows)
         self.output_codes: list[OutputCode] = []
         self.callers: dict[str, UserFrame] = {}
@@ -106,10 +109,11 @@ class TorchEvents:
                 ]
             add_compile(self.rows, compile, stack, _frame(compile, stack, named))
         self.facts.finish(lambda file: _file_name(file, tables))
-        self.spans.finish()
         self.rows.extend("strings", ((self.log, number, name) for number, name in self.strings.items()))
-        self.rows.extend("spans", self.spans.rows)
-        self.rows.extend("span_marks", self.spans.marks)
+        for spans in self._spans.values():
+            spans.finish()
+            self.rows.extend("spans", spans.rows)
+            self.rows.extend("span_marks", spans.marks)
 
     def _named_frames(self) -> dict[str, Frame]:
         """The begin of a compile id, up to a slash -> the function of the first such compile whose metrics name it."""
@@ -141,7 +145,16 @@ class TorchEvents:
             return
         stack = record.value.get("stack") if isinstance(record.value, dict) else None
         frames = stack[:_LONGEST_STACK] if isinstance(stack, list) else []
+        if self._compile(record).started and not record.header.attempt:
+            self._begin_anew(record)
+            record = record._replace(header=self.ids.other_header(record) or record.header)
         self._compile(record).start([_raw_frame(frame) for frame in frames if isinstance(frame, dict)])
+
+    def _begin_anew(self, record: LogRecord) -> None:
+        """A compile that has ended begins with the same id: `torch._dynamo.reset()` was called."""
+        prefix = self.ids.begin_anew(record)
+        if record.pid in self._spans:
+            self._spans[record.pid].prefix = prefix
 
     def _metrics(self, record: LogRecord) -> None:
         if record.compile_id is None:
@@ -158,7 +171,14 @@ class TorchEvents:
             if event is not None:
                 self._absurd(record, "a chromium event is an object")
             return
-        span = self.spans.read(event)
+        spans = self._spans.get(record.header.pid)
+        if spans is None:
+            spans = self._spans[record.header.pid] = Spans(self.log, self.ids.prefix(record.header.pid))
+        if event.get("ph") == "B" and event.get("name") in OUTER_SPANS:
+            compile = self.compiles.get(spans.prefix + (compile_id_of(event) or ""))
+            if compile is not None and compile.has_ended():
+                self._begin_anew(record)
+        span = spans.read(event)
         if span is None or span.compile_id not in self.compiles:
             return
         compile = self.compiles[span.compile_id]
@@ -195,10 +215,12 @@ class TorchEvents:
         if record.compile_id is None or record.payload is None:
             return
         body = record.payload.decode("utf-8", "replace")
-        reasons = self._json_payload(record) if body.lstrip().startswith("[") else [body]
-        if isinstance(reasons, list) and reasons and isinstance(reasons[0], str):
+        found = self._json_payload(record) if body.lstrip().startswith("[") else [body]
+        texts = [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+        if texts:
+            reasons = [torch_text.with_prefix(text, self.ids.prefix(record.pid)) for text in texts]
             cause = torch_text.recompile_reason(reasons[0])
-            full = Cause(cause.cause, "\n".join(reason for reason in reasons if isinstance(reason, str)), cause.frame)
+            full = Cause(cause.cause, "\n".join(reasons), cause.frame)
             self._compile(record).events.append(("recompile", record.record, full))
 
     def _graph_break(self, record: LogRecord) -> None:

@@ -14,6 +14,7 @@ _NOISE = ("For more details about this graph break", "Developer debug context:")
 _ENCOUNTERED = "Encountered graph break when attempting to trace"
 _SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph break encountered:\s*", re.DOTALL)
 _OF_TORCH = re.compile(r"[/\\]torch[/\\](?:_\w+|autograd|fx|nn|optim|utils)[/\\]")
+_COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
 _SPACES = re.compile(r"\s+")
 
 
@@ -90,6 +91,11 @@ def recompile_reason(text: str) -> Cause:
     first = text.split("\n", 1)[0]
     guard = first.split("  # ", 1)[0]
     return Cause(headline(guard), text.strip(), user_frame(text))
+
+
+def with_prefix(reason: str, prefix: str) -> str:
+    """A failed guard, which begins with the id of the compile whose guard it is, with `prefix` before that id."""
+    return prefix + reason if prefix and _COMPILE_ID.match(reason) else reason
 
 
 def headline(text: str) -> str:

@@ -25,7 +25,7 @@ _SHAPES = {
     "propagate_real_tensors": ("real value", "expr", "result", ""),
 }
 """Event -> what it is, and the fields that hold its subject, its value and the range of values."""
-_FAILED = re.compile(r"(!?\d+(?:/\d+)+): (.*)", re.DOTALL)
+_FAILED = re.compile(r"((?:r\d+:)?!?\d+(?:/\d+)+): (.*)", re.DOTALL)
 _COMMENT = re.compile(r"\s{2,}# ")
 _OF_TENSOR = re.compile(r"tensor '(.+?)' ")
 

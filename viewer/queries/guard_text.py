@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_FAILED = re.compile(r"^(!?[\d/]+): (.*)$")
+_FAILED = re.compile(r"^((?:r\d+:)?!?[\d/]+): (.*)$")
 _MISMATCH = re.compile(r"^tensor '(.+?)' (size|stride) mismatch at index (\d+)\. expected (\S+), actual (\S+?)\.?$")
 _OTHER_MISMATCH = re.compile(r"^tensor '(.+?)' (.+?) mismatch\. expected (.+), actual (.+?)\.?$")
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")

@@ -61,11 +61,9 @@ class Attempt:
     """Dynamo begins anew after some graph breaks: each time is an attempt."""
 
     number: int
-    """In the order of the log, over all of `starts`."""
+    """In the order of the log."""
     attempt: int
-    """As PyTorch counts: from 0 each time a compile with this id starts."""
-    start: int
-    """An id can be compiled again after torch.compiler.reset(); the first time is 0."""
+    """As PyTorch counts, from 0."""
     first_record: int
     records: int
     time_unix_ns: int | None
@@ -114,15 +112,9 @@ def attempts_of(trace: Trace, detail: CompileDetail) -> tuple[list[Attempt], dic
     """The attempts of a compile, and the attempt that each record belongs to, by record."""
     attempts: list[Attempt] = []
     of_record: dict[int, int] = {}
-    began = False
     for row in detail.records:
-        here = attempts[-1] if attempts else None
-        starts_anew = row.event == "dynamo_start" and began
-        if here is None or starts_anew or (row.attempt is not None and row.attempt > here.attempt):
-            start = 0 if here is None else here.start + starts_anew
-            number, count = len(attempts), 0 if starts_anew else row.attempt or 0
-            attempts.append(Attempt(number, count, start, row.record, 0, row.time_unix_ns))
-        began = began or row.event == "dynamo_start"
+        if not attempts or (row.attempt is not None and row.attempt > attempts[-1].attempt):
+            attempts.append(Attempt(len(attempts), row.attempt or 0, row.record, 0, row.time_unix_ns))
         attempts[-1] = replace(attempts[-1], records=attempts[-1].records + 1)
         of_record[row.record] = attempts[-1].number
     return _with_reasons(trace, detail, attempts, of_record), of_record
@@ -143,8 +135,7 @@ def _with_reasons(
     others = [reason for reason in said if isinstance(reason, str)] if isinstance(said, list) else []
     out = []
     for attempt, after in zip(attempts, [*attempts[1:], None], strict=True):
-        given_up = after is not None and after.start == attempt.start
-        reasons = causes.get(attempt.number) or others if given_up else []
+        reasons = causes.get(attempt.number) or others if after is not None else []
         out.append(replace(attempt, reason="\n".join(dict.fromkeys(reasons)) or None))
     return out
 

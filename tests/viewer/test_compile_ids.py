@@ -1,0 +1,103 @@
+"""Compile ids that are counted anew: after torch._dynamo.reset(), and in other processes that write to the same log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.viewer import compile_logs
+from tests.viewer.synthetic import LogBuilder, graph, run
+from viewer.ingest import logs
+from viewer.queries import sql
+from viewer.queries.artifacts import list_records
+from viewer.queries.compile_events import list_compile_events
+from viewer.queries.compiles import compile_detail, list_compiles
+from viewer.store.open import Trace, open_trace
+
+Opened = Callable[[LogBuilder], Trace]
+
+
+@pytest.fixture(params=[False, True], ids=["by lines", "at once"])
+def opened(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    monkeypatch.setattr(logs, "AT_ONCE_BYTES", 0 if request.param else 1 << 40)
+    with ExitStack() as traces:
+        yield lambda log: traces.enter_context(open_trace(log.write(tmp_path / "x.log")))
+
+
+def compiled(log: LogBuilder, frame: int, name: str, micros: int, number: int = 0) -> LogBuilder:
+    """A compile as PyTorch logs it: its spans begin before its stack and end behind its metrics."""
+    ids = compile_logs.ids(frame, number)
+
+    def span(phase: str, at: int) -> None:
+        event = {"name": "dynamo", "ph": phase, "ts": at, "tid": 0, "args": {"compile_id": f"{frame}/{number}"}}
+        log.torch("chromium_event", {}, orjson.dumps(event), **ids)
+
+    if number:
+        log.artifact("recompile_reasons", f"{frame}/{number - 1}: L['x'] == 1".encode(), "string", **ids)
+    span("B", micros)
+    log.torch("dynamo_start", compile_logs.stack(("/src/model.py", 10, name, "")), **ids)
+    compile_logs.metrics(log, frame, number, co_name=name)
+    span("E", micros + 1000)
+    return log
+
+
+def shown(trace: Trace) -> list[tuple[str, str | None, int]]:
+    return [(row.compile_id, row.function, row.attempts) for row in list_compiles(trace)]
+
+
+def test_after_a_reset_all_ids_are_told_apart(opened: Opened) -> None:
+    log = LogBuilder()
+    compiled(log, 0, "one", 1_000)
+    compiled(log, 1, "two", 3_000)
+    compiled(log, 0, "three", 5_000)
+    compiled(log, 0, "three", 7_000, number=1)
+    compiled(log, 2, "four", 9_000)
+    compiled(log, 0, "five", 11_000)
+    trace = opened(log)
+    assert shown(trace) == [
+        ("0/0", "one", 1), ("1/0", "two", 1), ("r1:0/0", "three", 1), ("r1:0/1", "three", 1), ("r1:2/0", "four", 1),
+        ("r2:0/0", "five", 1),
+    ]  # fmt: skip
+    for row in list_compiles(trace):
+        found = compile_detail(trace, 0, row.compile_id)
+        assert found is not None
+        kinds = [record.event for record in list_records(trace, compile_id=row.compile_id).rows]
+        assert kinds[-4:] == ["chromium_event", "dynamo_start", "compilation_metrics", "chromium_event"]
+        assert len(kinds) == (5 if row.compile_id == "r1:0/1" else 4)
+        assert [span.duration_ns for span in found.spans] == [1_000_000]
+    (event,) = list_compile_events(trace)
+    assert (event.compile_id, event.cause, event.frame_id) == ("r1:0/1", "r1:0/0: L['x'] == 1", "r1:0")
+
+
+def test_a_restart_is_no_reset(opened: Opened) -> None:
+    log = LogBuilder()
+    for attempt in (0, 1):
+        log.torch("dynamo_start", compile_logs.stack(compile_logs.FORWARD), **compile_logs.ids(0, 0, attempt))
+    compile_logs.metrics(log, 0, 0)
+    assert shown(opened(log)) == [("0/0", "forward", 2)]
+
+
+def test_processes_in_one_log_have_ids_of_their_own(opened: Opened) -> None:
+    one, two = LogBuilder(pid=1), LogBuilder(pid=2)
+    records = [compiled(log, 0, name, 1_000).data.split(b"\nV") for log, name in ((one, "one"), (two, "two"))]
+    mixed = [text.strip(b"\n").removeprefix(b"V") for pair in zip(*records, strict=True) for text in pair]
+    log = LogBuilder()
+    log.data = b"".join(b"V%s\n" % text for text in mixed)
+    trace = opened(log)
+    assert sorted(shown(trace)) == [("0/0", "one", 1), ("r1:0/0", "two", 1)]
+    assert sql.rows(trace, "SELECT DISTINCT pid FROM records WHERE compile_id = 'r1:0/0'") == [(2,)]
+    assert sql.rows(trace, "SELECT compile_id, duration_ns FROM spans ORDER BY 1") == [
+        ("0/0", 1_000_000),
+        ("r1:0/0", 1_000_000),
+    ]
+
+
+def test_a_recorded_graph_is_of_the_compile_that_made_it(opened: Opened) -> None:
+    log = LogBuilder().record(run())
+    compiled(log, 0, "one", 1_000).record(graph(0))
+    compiled(log, 0, "two", 3_000).record(graph(1))
+    assert sql.rows(opened(log), "SELECT compile_id FROM graphs ORDER BY graph") == [("0/0",), ("r1:0/0",)]

@@ -1,0 +1,51 @@
+"""Compile ids of one log. PyTorch counts them anew after `torch._dynamo.reset()`, and each process that writes to the
+log has its own: what began to count after the first has ids like ``r1:0/0``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from viewer.ingest.reader import Header, LogRecord
+
+
+class CompileIds:
+    """Says which compile a record is about while the log is read."""
+
+    def __init__(self) -> None:
+        self.since: list[tuple[int, int | None, str]] = []
+        """(record, process, prefix): from this record on, ids that the process writes have the prefix."""
+        self.changed = False
+        """A header that was met before may now be of another compile."""
+        self._prefixes: dict[int | None, str] = {}
+
+    def prefix(self, pid: int | None) -> str:
+        return self._prefixes.get(pid, "")
+
+    def name(self, compile_id: str | None, record: LogRecord) -> str | None:
+        """In this log, of an id as PyTorch counts that stands in `record`."""
+        return self.prefix(record.pid) + compile_id if compile_id is not None else None
+
+    def other_header(self, record: LogRecord) -> Header | None:
+        """The record's header with its compile's id in this log; None where that is the one it has."""
+        header = record.header
+        if header.compile_id is None:
+            return None
+        if header.pid not in self._prefixes:
+            if self._prefixes:
+                self.begin_anew(record)
+            else:
+                self._prefixes[header.pid] = ""
+        prefix = self._prefixes[header.pid]
+        return replace(header, compile_id=prefix + _bare(header.compile_id)) if prefix else None
+
+    def begin_anew(self, record: LogRecord) -> str:
+        """From `record` on its process counts anew: the prefix of its ids."""
+        prefix = f"r{len(self.since) + 1}:"
+        self._prefixes[record.pid] = prefix
+        self.since.append((record.record, record.pid, prefix))
+        self.changed = True
+        return prefix
+
+
+def _bare(compile_id: str) -> str:
+    return compile_id.rpartition(":")[2]
