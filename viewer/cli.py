@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ import typer
 from viewer import asking
 from viewer.asking import Latest, Trace
 from viewer.errors import StepscopeError
+from viewer.quick_command import QuickCommand, QuickGroup, asked_for
 from viewer.repro.command import repro
 
 if TYPE_CHECKING:
@@ -20,24 +23,27 @@ if TYPE_CHECKING:
     from viewer.store.open import Trace as OpenedTrace
 
 app = typer.Typer(
+    cls=QuickGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Record PyTorch programs compiled with torch.compile, and read what was recorded.",
 )
-
-app.command()(asking.check)
-app.command()(asking.search)
-app.command()(asking.sql)
-app.command()(asking.tensor)
+app.callback()(lambda: None)
+_command = partial(app.command, cls=QuickCommand)
+_command()(asking.check)
+_command()(asking.search)
+_command()(asking.sql)
+_command()(asking.tensor)
 AOTI_LEVELS = ("launches", "values", "save")
-app.command()(repro)
+_command()(repro)
 
 
 def main() -> None:
     """Entry point. Errors are one sentence on standard error; exit code 2."""
+    gc.set_threshold(50_000)  # What dies in a cycle is little, and looking for it takes a twentieth of the time.
     try:
-        app()
+        asked_for(app, sys.argv[1:2])()
     except StepscopeError as error:
         print(f"stepscope: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -48,7 +54,7 @@ def main() -> None:
         sys.exit(0)
 
 
-@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@_command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def run(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="script.py, -m module, or any command.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the logs.")] = Path("stepscope_trace"),
@@ -147,9 +153,8 @@ def run(
     ] = False,
 ) -> None:
     """Run a program and record it: stepscope run -- python train.py --lr 1e-3"""
-    if aoti and (crash or aoti not in AOTI_LEVELS):
-        why = "is not for --crash" if crash else f"is {aoti!r}; it can be {', '.join(AOTI_LEVELS[:-1])} or save"
-        raise StepscopeError(f"--aoti {why}.")
+    if aoti and aoti not in AOTI_LEVELS:
+        raise StepscopeError(f"--aoti is {aoti!r}; it can be {', '.join(AOTI_LEVELS[:-1])} or save.")
     if not crash and (max_runs != 5 or timeout is not None or sanitizer):
         raise StepscopeError("--max-runs, --timeout and --sanitizer are for --crash: without it nothing is run again.")
     settings = {
@@ -160,14 +165,12 @@ def run(
     }  # fmt: skip
     if crash:
         limits = {"most_runs": max_runs, "timeout_s": timeout, "with_sanitizer": sanitizer}
-        raise typer.Exit(_run_crash(command, out, fresh_cache, settings, limits))
+        raise typer.Exit(_run_crash(command, out, fresh_cache, settings, limits, aoti or None))
     result = _record(command, out, fresh_cache, settings, aoti or None)
     if aoti and not result.printed_launches:
-        typer.echo(
-            "stepscope: no printed launch was seen: PyTorch builds its printer into a package, or a graph with "
-            "cpp_wrapper, when it compiles it; compile it under `stepscope run --aoti` as well",
-            err=True,
-        )
+        from tracer.aoti.live import NOTHING_PRINTED
+
+        typer.echo(f"stepscope: {NOTHING_PRINTED}", err=True)
     if result.logs:
         trace = result.logs[0] if len(result.logs) == 1 else out
         typer.echo(f"stepscope: {len(result.logs)} log(s) in {out}", err=True)
@@ -181,7 +184,7 @@ def run(
     raise typer.Exit(result.exit_code)
 
 
-@app.command()
+@_command()
 def serve(
     trace: Trace,
     port: Annotated[int, typer.Option(help="0: a free one.")] = 8686,
@@ -225,7 +228,7 @@ def _serve_growing(trace: list[str], port: int) -> None:
         current.close()
 
 
-@app.command()
+@_command()
 def summary(
     trace: Trace,
     as_json: Annotated[bool, typer.Option("--json", help="The JSON answer, for programs.")] = False,
@@ -244,7 +247,7 @@ def summary(
             sys.stdout.write(summaries.summary_text(opened) + "\n")
 
 
-@app.command()
+@_command()
 def report(
     trace: Trace,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("report.html"),
@@ -259,7 +262,7 @@ def report(
         _write_report(opened, out, redact, note)
 
 
-@app.command()
+@_command()
 def export(
     trace: Trace,
     to: Annotated[
@@ -296,7 +299,7 @@ def export(
         typer.echo(f"{path} ({count:,} {counted(to)})")
 
 
-@app.command()
+@_command()
 def ingest(
     folder: Annotated[
         str, typer.Argument(metavar="DIR", help="A folder of logs, or a log: a path, or an address such as s3://...")
@@ -317,7 +320,7 @@ def ingest(
     ingest_logs(folder, to, scheduler, workers, say=typer.echo)
 
 
-@app.command()
+@_command()
 def import_aoti(
     text: Annotated[str, typer.Argument(metavar="LOG.txt", help="What a program printed; - is standard input.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the log.")] = Path("stepscope_trace"),
@@ -337,7 +340,7 @@ def import_aoti(
     typer.echo(f"read it with: stepscope summary {log}   or: stepscope serve {log}")
 
 
-@app.command()
+@_command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trace and the report.")] = Path("demo"),
 ) -> None:
@@ -375,7 +378,12 @@ def _record(
 
 
 def _run_crash(
-    command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], limits: Mapping[str, Any]
+    command: list[str],
+    out: Path,
+    fresh_cache: bool,
+    settings: Mapping[str, Any],
+    limits: Mapping[str, Any],
+    aoti: str | None,
 ) -> int:
     """The first run's exit code."""
     from tracer.crash_runs import CrashRuns, Limits
@@ -384,7 +392,8 @@ def _run_crash(
     def say(text: str) -> None:
         asking.note(f"stepscope: {text}")
 
-    runs = CrashRuns(command, _config(out, settings), Limits(**limits), look, say, fresh_cache=fresh_cache)
+    config = _config(out, settings)
+    runs = CrashRuns(command, config, Limits(**limits), look, say, fresh_cache=fresh_cache, aoti=aoti)
     try:
         exit_code = runs.run()
     except FileExistsError as error:

@@ -44,9 +44,9 @@ class Reading:
     def frame(self) -> Frame:
         if self._frame is None:
             from viewer.overview_page import frame
-            from viewer.queries.overview import overview
+            from viewer.queries.overview import first_page
 
-            self._frame = replace(frame(overview(self.trace)), following=self._following)
+            self._frame = replace(frame(first_page(self.trace)), following=self._following)
         return self._frame
 
 

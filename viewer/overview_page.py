@@ -8,7 +8,7 @@ from tracer._version import __version__
 from viewer.addresses import Page, Request
 from viewer.mini_curves import mini_curves
 from viewer.overview_contexts import FindingLink, Frame, OverviewPage
-from viewer.queries.overview import overview as overview_of
+from viewer.queries.overview import first_page
 
 if TYPE_CHECKING:
     from viewer.queries.rows import Overview, RunRow
@@ -65,7 +65,7 @@ def script_name(run: RunRow) -> str:
 
 
 def overview_page(trace: Trace, request: Request) -> OverviewPage:
-    found = overview_of(trace)
+    found = first_page(trace)
     shown = len(found.findings) if request.text("findings") == "all" else MOST_FINDINGS
     return OverviewPage(found, *mini_curves(trace, MOST_MINI_CURVES), shown)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from viewer.queries import sql
 from viewer.queries.rows_of_graphs import SourceLine
 from viewer.store.open import Trace
 
 
-@dataclass(frozen=True)
-class CompileEvent:
+class CompileEvent(NamedTuple):
     """Something that happened to one compile."""
 
     kind: str
@@ -23,8 +22,17 @@ class CompileEvent:
     time_ns: int
     cause: str
     text: str
-    source: SourceLine | None
-    """The line of the user's program that it is about, else the compiled function."""
+    file: str | None
+    line: int | None
+    function: str | None
+    code: str | None
+
+    @property
+    def source(self) -> SourceLine | None:
+        """The line of the user's program that it is about, else the compiled function."""
+        if not self.file or self.line is None:
+            return None
+        return SourceLine(self.file, self.line, self.function or "", self.code or "")
 
     @property
     def frame_id(self) -> str:
@@ -47,11 +55,7 @@ def list_compile_events(trace: Trace) -> list[CompileEvent]:
         " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
         " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",
     )
-    return [CompileEvent(*[*row[:9], _source(*row[9:])]) for row in found]
-
-
-def _source(file: str | None, line: int | None, function: str | None, code: str | None) -> SourceLine | None:
-    return SourceLine(file, line, function or "", code or "") if file and line is not None else None
+    return [*map(CompileEvent._make, found)]
 
 
 def last_compiles_of_unfinished_logs(trace: Trace) -> dict[int, str]:

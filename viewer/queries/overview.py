@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from viewer.findings import all_findings
 from viewer.ingest.known_events import UNKNOWN_EVENT
 from viewer.queries import sql
@@ -12,11 +14,23 @@ from viewer.queries.rows_of_runs import Counts, CrashRunRow, OverheadRow, Overvi
 from viewer.queries.runs import list_runs, list_steps
 from viewer.store.open import Trace
 
+MOST_GRAPHS = 20
+"""On the first page."""
 _LEVELS_WITH_VALUES = ("values", "save")
 
 
 def overview(trace: Trace) -> Overview:
-    """Everything that the first page shows."""
+    """The verdict and the facts of the run, with all of its graphs."""
+    return replace(first_page(trace), graphs=list_graphs(trace))
+
+
+def first_page(trace: Trace) -> Overview:
+    """What the first page shows: of the graphs only the first."""
+    found = trace.once(_first_page)
+    return replace(found, notes=[*trace.notices, *found.notes])
+
+
+def _first_page(trace: Trace) -> Overview:
     runs, skipped, meta = list_runs(trace), problem_counts(trace), _meta(trace)
     caches = sql.rows(trace, "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache")
     durations = [duration_ns for _, _, duration_ns in caches if duration_ns is not None]
@@ -26,7 +40,7 @@ def overview(trace: Trace) -> Overview:
         counts=_counts(meta, runs, lifetime_events(trace)),
         findings=findings,
         steps=list_steps(trace),
-        graphs=list_graphs(trace),
+        graphs=list_graphs(trace, MOST_GRAPHS),
         compile_count=sum(count for _, count, _ in caches),
         compile_duration_ns=sum(durations) if durations else None,
         cache_counts={cache: count for cache, count, _ in caches if cache is not None},
@@ -36,7 +50,7 @@ def overview(trace: Trace) -> Overview:
         not_recorded=not_recorded(trace),
         overhead=overhead(trace),
         index_bytes=trace.index_bytes,
-        notes=[*trace.notices, *_notes(meta, runs)],
+        notes=_notes(meta, runs),
         crash_runs=_crash_runs(trace, runs),
     )
 

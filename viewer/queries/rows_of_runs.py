@@ -147,6 +147,7 @@ class Overview:
     findings: list[Finding]
     steps: list[StepRow]
     graphs: list[GraphRow]
+    """On the first page only the first ones; `counts` tells how many there are."""
     compile_count: int
     compile_duration_ns: int | None
     cache_counts: dict[str, int]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from viewer.ingest.sources import STDIN, TracePath, trace_names
 from viewer.store.mark import means_store
+from viewer.store.places import beside
 
 
 @contextmanager
@@ -16,10 +17,12 @@ def index_ahead(path: TracePath) -> Iterator[None]:
     """While the block runs, the index of `path` is built on another core; afterwards `open_trace` finds it.
 
     What goes wrong there goes wrong again, and is said, where the trace is opened. Does nothing for standard
-    input, for a STORE, and where a process cannot be forked.
+    input, for a STORE, where an index is there, which mostly is current, and where a process cannot be forked.
     """
     names = trace_names(path)
-    if STDIN in names or means_store(names) or not hasattr(os, "fork"):
+    index = beside(names)
+    is_there = index is not None and index.is_file()
+    if STDIN in names or is_there or means_store(names) or not hasattr(os, "fork"):
         yield
         return
     sys.stdout.flush()

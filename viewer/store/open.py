@@ -15,11 +15,11 @@ import duckdb
 from tracer.log_format import decode_payload, decode_payload_crlf
 from viewer.errors import StepscopeError
 from viewer.ingest.rows import Rows
-from viewer.ingest.sources import STDIN, Source, TracePath, cache_dir, find_logs, trace_names
+from viewer.ingest.sources import Source, TracePath, cache_dir, find_logs, trace_names
 from viewer.store.index import NAME, build_index, index_key, open_index, quoted
 from viewer.store.mark import means_store
+from viewer.store.places import INDEX_SUFFIX, beside
 
-INDEX_SUFFIX = ".stepscope.duckdb"
 T = TypeVar("T")
 _ANY_WRITE = 0o222
 """A folder that nobody may write is left alone by the administrator too, whom permissions do not bind."""
@@ -187,14 +187,11 @@ def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os
 def _index_paths(path: TracePath, key: str, index_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
     """Where the index may lie, best first; the last is in a folder that nobody else has."""
     named = trace_names(path)
-    trace = Path(named[0]).absolute()
-    name = f"{trace.name if len(named) == 1 else key[:32]}{INDEX_SUFFIX}"
     if index_dir is not None:
-        yield Path(index_dir).absolute() / name
-    elif len(named) == 1 and named[0] != STDIN:
-        beside = trace / INDEX_SUFFIX if trace.is_dir() else trace.with_name(name)
-        if beside.parent.stat().st_mode & _ANY_WRITE:
-            yield beside
+        name = Path(named[0]).absolute().name if len(named) == 1 else key[:32]
+        yield Path(index_dir).absolute() / f"{name}{INDEX_SUFFIX}"
+    elif (index := beside(named)) is not None and index.parent.stat().st_mode & _ANY_WRITE:
+        yield index
     folder = cache_dir()
     yield folder / f"{key[:32]}{INDEX_SUFFIX}"
     yield Path(tempfile.mkdtemp(dir=folder), "index")

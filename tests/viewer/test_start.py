@@ -1,0 +1,127 @@
+"""What a command imports before it answers, and how it takes its words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.viewer.synthetic import LogBuilder, compile_records
+from tests.viewer.web import Client
+from viewer import overview_page
+from viewer.cli import app
+from viewer.findings import KINDS, evidence
+from viewer.quick_command import QuickCommand, asked_for
+from viewer.store.open import open_trace
+
+_FIRST_PAGE = """
+import asyncio, sys
+from viewer import server
+from viewer.app import create_app
+from viewer.store.open import open_trace
+
+async def ask(app, path):
+    sent = []
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [(b"host", b"127.0.0.1")]}
+    async def send(message): sent.append(message)
+    await app(scope, None, send)
+    return sent[0]["status"], sent[1]["body"]
+
+with open_trace(sys.argv[1]) as trace:
+    loaded = []
+    app = create_app(trace)
+    front = app.app
+    front._warm = lambda: None
+    for path in ("/", "/static/js/page.js", "/static/css/stepscope.css"):
+        status, body = asyncio.run(ask(app, path))
+        assert status == 200 and body, path
+print(*sorted({name.partition(".")[0] for name in sys.modules} | {n for n in sys.modules if n.startswith("viewer.")}))
+"""
+_SEARCH = "import sys; from viewer.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_records(LogBuilder()).write(tmp_path_factory.mktemp("trace") / "plain.log")
+
+
+def said(code: str, *words: str) -> list[str]:
+    """What a Python of its own prints last."""
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_the_first_page_waits_for_no_other_page(log: Path) -> None:
+    modules = said(_FIRST_PAGE, str(log))
+    assert "viewer.overview_page" in modules
+    assert not {"starlette", "fastapi", "pydantic", "numpy", "viewer.pages", "viewer.findings.nonfinite"} & {*modules}
+
+
+def test_a_command_waits_for_no_pydantic(log: Path) -> None:
+    modules = said(_SEARCH, "search", str(log), "graph")
+    assert "viewer.queries.search" in modules
+    assert "pydantic" not in modules
+
+
+def test_words_of_a_command_are_taken_as_typer_takes_them() -> None:
+    taken: list[object] = []
+
+    def command(
+        words: Annotated[list[str], typer.Argument()],
+        number: Annotated[int | None, typer.Option()] = None,
+        most: Annotated[int, typer.Option(min=1)] = 5,
+        out: Annotated[Path, typer.Option()] = Path("x"),
+    ) -> None:
+        taken.append((words, number, most, out))
+
+    for kind in (QuickCommand, None):
+        one = typer.Typer()
+        one.command(cls=kind)(command)
+        for line in ("a b", "a --number 7 --most 2 --out y/z", "--number -3 a"):
+            assert CliRunner().invoke(one, line.split()).exit_code == 0
+        for line in ("", "a --number x", "a --number 1.5", "a --most 0"):
+            assert CliRunner().invoke(one, line.split()).exit_code == 2
+    assert taken[:3] == taken[3:]
+    assert taken[:3] == [
+        (["a", "b"], None, 5, Path("x")), (["a"], 7, 2, Path("y/z")), (["a"], -3, 5, Path("x")),
+    ]  # fmt: skip
+
+
+def test_only_the_named_command_is_made() -> None:
+    named = asked_for(app, ["import-aoti", "x"]).registered_commands
+    assert [one.callback.__name__ for one in named if one.callback] == ["import_aoti"]
+    for words in ([], ["--help"], ["sreve"]):
+        assert asked_for(app, words).registered_commands == app.registered_commands
+    assert len(app.registered_commands) > 10
+
+
+def test_a_first_page_that_fails_says_so(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("x")
+
+    with open_trace(log) as trace:
+        client = Client(trace)
+        monkeypatch.setattr(overview_page, "frame", broken)
+        answer = client.get("/")
+        assert (answer.status_code, answer.json()["error"]) == (500, "This page could not be made (ValueError).")
+        monkeypatch.undo()
+        assert client.get("/").status_code == 200
+
+
+def test_methods_of_the_first_page(log: Path) -> None:
+    with open_trace(log) as trace:
+        client = Client(trace)
+        assert client.get("/", method="HEAD").headers["content-length"] == str(len(client.get("/").content))
+        assert client.get("/", method="POST").status_code == 404
+        assert client.get("/static/js/nothing.js").status_code == 404
+
+
+def test_every_kind_of_finding_is_a_module_with_its_rule() -> None:
+    folder = Path(evidence.__file__).parent
+    for kind in KINDS:
+        assert "def find(evidence: Evidence)" in (folder / f"{kind}.py").read_text()
