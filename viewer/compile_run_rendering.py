@@ -46,6 +46,8 @@ FINDING_PAGES = {
     "recompile": ("/recompiles", "all recompiles"),
     "recompile_limit": ("/recompiles", "all recompiles"),
     "cache_bypass": ("/caches?state=bypass", "all bypasses"),
+    "draft_export": ("/draft-export", "report of draft export"),
+    "rank_divergence": ("/ranks", "all ranks"),
 }
 """Kind of finding -> where all of its like stand together, and what the link says."""
 FILTERS: Mapping[str, Callable[..., Any]] = {"flame_height": flame_height, "metric_name": metric_name}

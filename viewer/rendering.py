@@ -136,6 +136,8 @@ MOST_SENTENCES = 2
 """Shown of each side at once."""
 LONG_EVIDENCE = 96
 """Characters from which on a fact of a finding is shown only when asked for."""
+FOLDED = {"rank_divergence"}
+"""Kinds of findings whose title says what their facts are made of."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def evidence_parts(finding: Finding) -> EvidenceParts:
     for name, value in known.items():
         if is_rows(value):
             parts.tables[name] = value
-        elif sides or len(formats.evidence_text(value, name)) > LONG_EVIDENCE:
+        elif sides or finding.kind in FOLDED or len(formats.evidence_text(value, name)) > LONG_EVIDENCE:
             parts.folded[name] = value
         else:
             parts.shown[name] = value

@@ -329,6 +329,15 @@ def test_draft_export_tells_each_failure_once(opened: Opened) -> None:
     assert (len(only["rows"]), only["total"]) == (1, 1)
 
 
+def test_what_draft_export_met_is_found(opened: Opened) -> None:
+    client = Client(opened(logs.with_draft_export()))
+    found = client.get("/index.json").json()["overview"]["findings"]
+    assert [(one["severity"], one["evidence"]["failures"]) for one in found] == [("warning", 1)] * 3 + [("info", 1)]
+    assert found[0]["title"] == "Draft export: 1 data-dependent error, first u0 + 1 > 3, taken to be True"
+    assert found[0]["source"]["line"] == 7
+    assert "u0 + 1 &gt; 3" in client.get(found[0]["page"]).text
+
+
 def test_vllm_pieces_hold_their_artifacts_and_passes(opened: Opened) -> None:
     found = asked(opened, logs.with_vllm(), "/vllm")["vllm"]
     (call,) = found["calls"]

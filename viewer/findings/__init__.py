@@ -19,8 +19,9 @@ _OF_RECORDERS = (
 """Found in logs that a recorder wrote."""
 _OF_COMPILES = "recompile_limit", "recompile", "graph_break", "compile_failure", "cache_bypass"
 """Found where there are compile events of the same name."""
+_OF_EXPORTS = ("draft_export",)
 _OF_RANKS = ("rank_divergence",)
-KINDS = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_RANKS)
+KINDS = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS)
 """Names of modules: those that can find nothing in a trace are not imported for it, which takes time."""
 _ORDER = ("critical", "warning", "info")
 
@@ -42,4 +43,5 @@ def _find_all(trace: Trace) -> list[Finding]:
 def _possible(evidence: Evidence) -> list[str]:
     kinds = [*_OF_RECORDERS] if evidence.is_recorded else []
     kinds += [kind for kind in _OF_COMPILES if evidence.compile_events(kind)]
+    kinds += _OF_EXPORTS if evidence.has_exports else ()
     return [*kinds, *_OF_RANKS] if len(evidence.runs) > 1 else kinds

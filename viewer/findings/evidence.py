@@ -10,7 +10,7 @@ from urllib.parse import quote
 from viewer.queries.compile_events import CompileEvent, list_compile_events
 from viewer.queries.rows_of_graphs import SourceLine
 from viewer.queries.rows_of_runs import Finding
-from viewer.queries.runs import has_recorder, list_runs
+from viewer.queries.runs import has_exports, has_recorder, list_runs
 from viewer.store.open import Trace
 
 Timed = tuple[int, Finding]
@@ -28,6 +28,7 @@ class Evidence:
         self.trace = trace
         self.runs = list_runs(trace)
         self.is_recorded = has_recorder(trace)
+        self.has_exports = has_exports(trace)
         self._events = list_compile_events(trace)
 
     def compile_events(self, kind: str) -> list[CompileEvent]:

@@ -44,6 +44,12 @@ def list_records(
     return RecordPage([RecordRow(*row) for row in found], total, offset, limit, [(k, n) for k, n in kinds])
 
 
+def record_time(trace: Trace, record: int) -> int | None:
+    """Unix ns."""
+    found: int | None = sql.number(trace, "SELECT time_unix_ns FROM records WHERE record = ?", [record])
+    return found
+
+
 def record_detail(trace: Trace, record: int, limit: int = 400_000) -> RecordDetail | None:
     """One record with at most `limit` characters of its payload; None when there is none of that id."""
     row = sql.row(trace, f"SELECT {_COLUMNS} FROM records WHERE record = ?", [record])

@@ -23,6 +23,11 @@ def has_recorder(trace: Trace) -> bool:
     return bool(sql.number(trace, "SELECT EXISTS(FROM records WHERE starts_with(name, 'stepscope_'))"))
 
 
+def has_exports(trace: Trace) -> bool:
+    """Draft export wrote into one of the logs."""
+    return bool(sql.number(trace, "SELECT EXISTS(FROM export_events)"))
+
+
 def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
     """Steps of all logs, or of one, in order."""
     found = sql.rows(
