@@ -1,16 +1,18 @@
-"""Compile ids that are counted anew: after torch._dynamo.reset(), and in other processes that write to the same log."""
+"""Compile ids that are counted anew, after torch._dynamo.reset() and in other processes of a log; compiles without."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from tests.viewer import compile_logs
 from tests.viewer.synthetic import LogBuilder, graph, run
+from tests.viewer.web import Client
 from viewer.ingest import logs
 from viewer.queries import sql
 from viewer.queries.artifacts import list_records
@@ -101,3 +103,29 @@ def test_a_recorded_graph_is_of_the_compile_that_made_it(opened: Opened) -> None
     compiled(log, 0, "one", 1_000).record(graph(0))
     compiled(log, 0, "two", 3_000).record(graph(1))
     assert sql.rows(opened(log), "SELECT compile_id FROM graphs ORDER BY graph") == [("0/0",), ("r1:0/0",)]
+
+
+def test_what_has_no_id_is_one_compile(opened: Opened) -> None:
+    """As AOTInductor writes it: each record says where Python was, because no compile id was."""
+    user = {"filename": 1, "line": 6, "name": "main", "loc": "aoti_compile_and_package(ep)"}
+    inner = {"filename": 2, "line": 9, "name": "trace_structured", "loc": "raise"}
+    here: dict[str, Any] = {"stack": [user, inner]}
+    log = LogBuilder().torch("str", ["/src/pack.py", 1]).torch("str", ["/env/torch/_logging/_internal.py", 2])
+    log.artifact("before_pre_grad_graph", compile_logs.PRE_GRAD.encode(), "string", **here)
+    log.torch("aot_inference_graph", {}, compile_logs.POST_GRAD.encode(), **here)
+    log.artifact("inductor_post_grad_graph", compile_logs.POST_GRAD.encode(), "string", **here)
+    log.torch("graph_dump", {"name": "inductor_aot_wrapper_code"}, compile_logs.CODE.encode(), **here)
+    log.artifact("inductor_provenance_tracking_node_mappings", orjson.dumps(compile_logs.MAPPINGS), **here)
+    log.artifact("torch_version", b'{"pytorch_version": "2.13.0"}').torch("link", {"name": "n", "url": "u"})
+    trace = opened(log)
+    (row,) = list_compiles(trace)
+    assert (row.compile_id, row.function, row.file, row.line, row.artifacts) == ("-", "main", "/src/pack.py", 6, 5)
+    client = Client(trace)
+    page = client.get("/compile/-.json").json()
+    assert [(stage["name"], len(stage["graphs"])) for stage in page["stages"] if stage["graphs"]] == [
+        ("pre_grad", 1), ("forward", 1), ("post_grad", 1), ("code", 1),
+    ]  # fmt: skip
+    panes = client.get("/compile/-/provenance.json").json()["panes"]
+    assert panes["code_to_post"].startswith("PyTorch's map of kernels and nodes")
+    assert all(pane["text"] for pane in panes["panes"])
+    assert "without a compile id" in client.get("/compile/-").text

@@ -25,6 +25,8 @@ _KEPT = frozenset(
     ]
 )
 Stack = list[UserFrame]
+RawFrame = tuple[object, int | None, str, str]
+"""(file name or its id in the string table, line, function, code)."""
 Frame = tuple[str, str, int | None]
 """(function, file, line) of a compiled function."""
 
@@ -36,8 +38,8 @@ class Compile:
     log: int
     compile_id: str
     first_time_ns: int | None
-    stack: list[tuple[object, int | None, str, str]] = field(default_factory=list)
-    """(file name or its id in the string table, line, function, code), outermost first."""
+    stack: list[RawFrame] = field(default_factory=list)
+    """Outermost first."""
     last_attempt: int = 0
     started: bool = False
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class Compile:
     error_record: int = -1
     restart_reasons: list[str] = field(default_factory=list)
 
-    def start(self, stack: list[tuple[object, int | None, str, str]]) -> None:
+    def start(self, stack: list[RawFrame]) -> None:
         self.started = True
         self.stack = stack or self.stack
 

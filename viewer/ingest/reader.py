@@ -26,6 +26,7 @@ from viewer.ingest.clock import Clock
 from viewer.ingest.damage import Damage
 from viewer.ingest.known_events import UNREADABLE
 from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
+from viewer.ingest.without_id import NO_ID, is_of_a_compile
 
 if TYPE_CHECKING:
     from viewer.ingest.whole import Records
@@ -112,6 +113,7 @@ class LogRecord(NamedTuple):
 
 
 _Origin = tuple[int | None, str]
+_Content = tuple[str, Any, str | None, dict[str, Any]]
 _Found = tuple[Header, int]
 """A header and the number of its kind."""
 
@@ -220,7 +222,7 @@ class _Reader:
         if content is None or ids is None or content[3].pop("has_payload", None) != digest:
             return None
         pid, source = origin
-        header = Header(pid, source, *content, *ids, lenient_json.int64(content[3].get("rank")))
+        header = _header(pid, source, content, ids)
         found = header, self._columns.kind(header.kind())
         if not header.value and key.endswith(b'"has_payload": "'):
             # Headers without content are many, and differ by time and md5 alone.
@@ -285,8 +287,7 @@ class _Reader:
         ids = _ids(content[3])
         if ids is None:
             self._damage.add("absurd_value", text, *place)
-        rank = lenient_json.int64(content[3].get("rank"))
-        return Header(header.pid, header.source, *content, *(ids or (None, None)), rank)
+        return _header(header.pid, header.source, content, ids or (None, None))
 
     def _read_payload(
         self, header: Header, is_readable: bool, raw: bytes, last: bool, place: Place
@@ -315,7 +316,13 @@ def _source(header: Sequence[bytes]) -> str:
     return f"{header[8].decode('utf-8', 'replace')}:{header[9].decode()}"
 
 
-def _content(header: Any) -> tuple[str, Any, str | None, dict[str, Any]] | None:
+def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | None, int | None]) -> Header:
+    event, _, name, envelope = content
+    compile_id = ids[0] or (NO_ID if is_of_a_compile(event, name) else None)
+    return Header(pid, source, *content, compile_id, ids[1], lenient_json.int64(envelope.get("rank")))
+
+
+def _content(header: Any) -> _Content | None:
     """Event, value, name and envelope in a header's JSON; None when it names no event."""
     if type(header) is not dict:
         return None

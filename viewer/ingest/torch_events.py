@@ -11,7 +11,7 @@ import orjson
 from viewer.ingest import torch_text
 from viewer.ingest.compile_facts import CompileFacts, cache_of
 from viewer.ingest.compile_ids import CompileIds
-from viewer.ingest.compile_rows import Compile, Frame, Stack, add_compile
+from viewer.ingest.compile_rows import Compile, Frame, RawFrame, Stack, add_compile
 from viewer.ingest.damage import Damage
 from viewer.ingest.lenient_json import int64, loads, text
 from viewer.ingest.reader import LogRecord
@@ -77,6 +77,8 @@ class TorchEvents:
         """Each record of a compile says how often it was begun anew."""
         if record.compile_id is not None:
             compile = self._compile(record)
+            if not compile.stack and not compile.started and "stack" in record.header.envelope:
+                compile.stack = _raw_stack(record.header.envelope["stack"])
             attempt = record.header.attempt
             if attempt and attempt > compile.last_attempt:
                 compile.last_attempt = attempt
@@ -98,6 +100,8 @@ class TorchEvents:
         named = self._named_frames()
         for compile in self.compiles.values():
             stack = _resolve(compile, tables)
+            if not compile.started:
+                stack = torch_text.without_torch_at_the_end(stack)
             caller = torch_text.caller_of(stack)
             if caller is not None:
                 self.callers[compile.compile_id] = caller
@@ -144,11 +148,10 @@ class TorchEvents:
         if record.compile_id is None:
             return
         stack = record.value.get("stack") if isinstance(record.value, dict) else None
-        frames = stack[:_LONGEST_STACK] if isinstance(stack, list) else []
         if self._compile(record).started and not record.header.attempt:
             self._begin_anew(record)
             record = record._replace(header=self.ids.other_header(record) or record.header)
-        self._compile(record).start([_raw_frame(frame) for frame in frames if isinstance(frame, dict)])
+        self._compile(record).start(_raw_stack(stack))
 
     def _begin_anew(self, record: LogRecord) -> None:
         """A compile that has ended begins with the same id: `torch._dynamo.reset()` was called."""
@@ -273,7 +276,12 @@ def _frame(compile: Compile, stack: Stack, named: Mapping[str, Frame]) -> Frame 
     return found
 
 
-def _raw_frame(frame: dict[str, Any]) -> tuple[object, int | None, str, str]:
+def _raw_stack(stack: object) -> list[RawFrame]:
+    frames = stack[:_LONGEST_STACK] if isinstance(stack, list) else []
+    return [_raw_frame(frame) for frame in frames if isinstance(frame, dict)]
+
+
+def _raw_frame(frame: dict[str, Any]) -> RawFrame:
     return (
         frame.get("filename"),
         int64(frame.get("line")),

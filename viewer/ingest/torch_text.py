@@ -13,7 +13,9 @@ _AOT_ID = re.compile(rb"# AOT ID: \[?['\"]?(\w+)")
 _NOISE = ("For more details about this graph break", "Developer debug context:")
 _ENCOUNTERED = "Encountered graph break when attempting to trace"
 _SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph break encountered:\s*", re.DOTALL)
-_OF_TORCH = re.compile(r"[/\\]torch[/\\](?:_\w+|autograd|fx|nn|optim|utils)[/\\]")
+_OF_TORCH = re.compile(
+    r"[/\\]torch[/\\](?:_\w+\.py$|(?:_\w+|autograd|compiler|distributed|export|func|fx|nn|optim|utils)[/\\])"
+)
 _COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
 _SPACES = re.compile(r"\s+")
 
@@ -40,6 +42,12 @@ class Cause:
 def caller_of(stack: Sequence[UserFrame]) -> UserFrame | None:
     """The innermost frame of a stack that is not torch's own."""
     return next((frame for frame in reversed(stack) if not _OF_TORCH.search(frame.file)), None)
+
+
+def without_torch_at_the_end(stack: Sequence[UserFrame]) -> list[UserFrame]:
+    """Down to the innermost frame that is not torch's own; all where there is none."""
+    last = next((place for place in range(len(stack), 0, -1) if not _OF_TORCH.search(stack[place - 1].file)), None)
+    return list(stack[:last])
 
 
 def user_frame(text: str) -> UserFrame | None:

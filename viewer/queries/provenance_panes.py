@@ -12,7 +12,7 @@ from viewer.ingest.lenient_json import loads
 from viewer.provenance_lines import CodeText, GraphText, Names
 from viewer.queries import sql
 from viewer.queries.rows import CompileDetail, RecordRow, SourceLine
-from viewer.queries.stages import Unit
+from viewer.queries.stages import CODE, Unit
 from viewer.store.open import Trace
 
 PANES = ("pre", "post", "code")
@@ -93,7 +93,7 @@ class _Facts:
 
 def provenance_panes(trace: Trace, detail: CompileDetail, unit: Unit) -> ProvenancePanes:
     """The three texts of one run of Inductor, and the map between their lines."""
-    records = {"pre": unit.pre_grad, "post": _first(unit, _POST_GRAD), "code": unit.records.get("inductor_output_code")}
+    records = {"pre": unit.pre_grad, "post": _first(unit, _POST_GRAD), "code": _first(unit, CODE)}
     panes = [_pane(trace, name, records[name], unit) for name in PANES]
     sites = _sites(trace, records["code"])
     facts = _facts(trace, unit, [row[-1] for row in sites], *(pane.text or "" for pane in panes))
@@ -118,7 +118,7 @@ def _pane(trace: Trace, name: str, row: RecordRow | None, unit: Unit) -> Pane:
 
 
 def _why_missing(name: str, unit: Unit) -> str:
-    code = unit.records.get("inductor_output_code")
+    code = _first(unit, CODE)
     if name != "code" and code is not None and "codecache" in code.source:
         return "The code came from the cache, so the passes that write this graph did not run."
     if name == "code":

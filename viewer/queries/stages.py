@@ -38,13 +38,16 @@ _STAGES: Mapping[str, tuple[str, str]] = {
     "inductor_post_grad_graph": ("post_grad", "after the passes"),
     "after_post_grad_graph": ("post_grad", "after the passes"),
     "inductor_output_code": ("code", ""),
+    "inductor_aot_wrapper_code": ("code", "AOTInductor's wrapper"),
+    "inductor_aot_kernel_code": ("code", "AOTInductor's kernels"),
 }
 """Event, or name of an artifact -> its stage, and what is to be said of it."""
 _OPENS_UNIT = ("fx_graph_runnable", "before_post_grad_graph", "inductor_post_grad_graph", "after_post_grad_graph")
+CODE = ("inductor_output_code", "inductor_aot_wrapper_code")
 _OF_UNIT = frozenset(
     [
         *_OPENS_UNIT,
-        "inductor_output_code",
+        *CODE,
         "inductor_post_to_pre_grad_nodes",
         "inductor_triton_kernel_to_post_grad_nodes",
         "inductor_provenance_tracking_node_mappings",
@@ -105,7 +108,7 @@ class Unit:
 
 
 def kind_of(row: RecordRow) -> str:
-    return row.name or row.event if row.event == "artifact" else row.event
+    return row.name or row.event if row.event in ("artifact", "graph_dump") else row.event
 
 
 def attempts_of(trace: Trace, detail: CompileDetail) -> tuple[list[Attempt], dict[int, int]]:
@@ -154,7 +157,7 @@ def units_of(rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: M
         if kind not in _OF_UNIT:
             continue
         here = units[-1].records if units else {}
-        is_done = "inductor_output_code" in here and kind in (*_OPENS_UNIT, "inductor_output_code")
+        is_done = any(code in here for code in CODE) and kind in (*_OPENS_UNIT, *CODE)
         if not units or units[-1].attempt != attempt or is_done or (kind in here and kind in _OPENS_UNIT):
             units.append(Unit(attempt, pre_grad=pre_grad[1] if pre_grad and pre_grad[0] == attempt else None))
         units[-1].records.setdefault(kind, row)
