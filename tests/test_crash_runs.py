@@ -60,10 +60,10 @@ for _ in range(6):
 class Session:
     """Runs of one command in this process."""
 
-    def __init__(self, folder: Path, program: str, **limits: Any) -> None:
+    def __init__(self, folder: Path, program: str, aoti: str | None = None, **limits: Any) -> None:
         self.folder, self.said = folder / "trace", list[str]()
         config = TraceConfig(self.folder)
-        self.runs = CrashRuns(["-c", program], config, Limits(**limits), look, self.said.append)
+        self.runs = CrashRuns(["-c", program], config, Limits(**limits), look, self.said.append, aoti=aoti)
         self.exit_code = self.runs.run()
 
     @property
@@ -141,6 +141,52 @@ def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) ->
     assert (finding["kind"], finding["severity"]) == ("crash", "warning")
     assert "its time limit" in finding["title"]
     assert not is_alive(int(children.read_text()))
+
+
+PRINTS = """
+import os, signal
+level = os.environ.get("AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER")
+wanted = os.environ.get("AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT", "a,b,c,d,e,mm,cpp_fused_0").split(",")
+BLOCK = (
+    "[  {} - {} - buf0  ]:\\nNumber of elements: 128\\nDtype: float32\\nMean value: 1\\nMin value: 0\\nMax value: 7\\n"
+    "Device: cpu\\nSize: [128]\\nStride: [1]\\nLayout: Strided\\nIs contiguous: 1\\nRequires grad: 0\\n"
+)
+LINES = {"3": "[ {}: {} ]", "2": BLOCK}
+for kernel in ("a", "b", "c", "d", "e", "mm", "cpp_fused_0"):
+    if level in LINES and kernel in wanted:
+        print(LINES[level].format("before_launch", kernel), flush=True)
+    if kernel == "cpp_fused_0":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if level in LINES and kernel in wanted:
+        print(LINES[level].format("after_launch", kernel), flush=True)
+"""
+"""Does as C++ code with PyTorch's debug printer in it."""
+
+
+def test_names_and_values_that_c_plus_plus_code_prints(tmp_path: Path) -> None:
+    session = Session(tmp_path, PRINTS, aoti="values", most_runs=3)
+    rows = session.answer["crash_runs"]
+    assert [(row["kernel"], row["launch_in_step"]) for row in rows] == [
+        (None, None),
+        ("cpp_fused_0", 7),
+        ("cpp_fused_0", 5),
+    ]
+    printer, names = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER", "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
+    assert [next((text for text in row["asked"] if printer in text), None) for row in rows] == [
+        None, f"{printer}=3", f"{printer}=2",
+    ]  # fmt: skip
+    assert f"{names}=cpp_fused_0,mm,e,d,c" in rows[2]["asked"]
+    (finding,) = [one for one in session.answer["findings"] if one["kind"] == "crash"]
+    (read,) = finding["evidence"]["arguments"]
+    assert (read["argument"], read["size"], read["storage_bytes"]) == ("buf0", [128], None)
+    assert "largest 7" in read["values"]
+    assert finding["evidence"]["signal"] == "SIGSEGV"
+
+
+def test_code_that_prints_nothing_is_told_of_once(tmp_path: Path) -> None:
+    session = Session(tmp_path, SEGV, aoti="launches", most_runs=2)
+    assert [text for text in session.said if "no printed launch was seen" in text] == [session.said[-1]]
+    assert [row["symptom"] for row in session.answer["crash_runs"]] == ["SIGSEGV"] * 2
 
 
 def is_alive(pid: int) -> bool:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tracer import process_end
+from tracer.aoti.live import AS_COMPILED, LEVELS, NOTHING_PRINTED
+from tracer.aoti.live import environment as printer_environment
 from tracer.config import TraceConfig
 from tracer.records import CrashRun
 from tracer.run import RunResult, argv, recorded
@@ -58,6 +60,8 @@ class Plan:
     config: TraceConfig
     environment: Mapping[str, str] = field(default_factory=dict)
     tool: Sequence[str] = ()
+    printed: str = "launches"
+    """What C++ code that is compiled meanwhile prints, where that is asked for at all."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,12 @@ class CrashRuns:
         say: Callable[[str], None],
         *,
         fresh_cache: bool = False,
+        aoti: str | None = None,
     ) -> None:
+        """`aoti`: the most that C++ code is made to print, for the suspects; None: what is printed is not read."""
         self.command, self.config, self.limits = argv(command), config, limits
         self.results: list[RunResult] = []
-        self._examine, self._say, self._fresh_cache = examine, say, fresh_cache
+        self._examine, self._say, self._fresh_cache, self._aoti = examine, say, fresh_cache, aoti
         self._stdin = _place()
         self._seen: list[tuple[Plan, Look]] = []
 
@@ -93,7 +99,7 @@ class CrashRuns:
         Raises FileExistsError when the folder holds such runs already, FileNotFoundError and PermissionError like
         `tracer.run.run`.
         """
-        first = self._one(Plan("as it is", self.config))
+        first = self._one(Plan("as it is", self.config, printed=AS_COMPILED))
         if self._seen[0][1].symptom is None:
             self._say("it did not die: nothing is run again")
             return first.exit_code
@@ -103,6 +109,8 @@ class CrashRuns:
             plan = make()
             if plan is not None:
                 self._one(plan)
+        if self._aoti and not any(result.printed_launches for result in self.results):
+            self._say(NOTHING_PRINTED)
         return first.exit_code
 
     def _is_over(self) -> bool:
@@ -114,18 +122,19 @@ class CrashRuns:
         folder = self.config.directory / f"run-{number}"
         folder.mkdir(parents=True)
         config = replace(plan.config, directory=folder)
-        crash_run = CrashRun(
-            number, plan.purpose, dict(plan.environment), config.level, list(config.kernels), list(plan.tool)
-        )
+        printer = printer_environment(plan.printed, config.kernels) if self._aoti else {}
+        environment = {**plan.environment, **printer}
+        crash_run = CrashRun(number, plan.purpose, environment, config.level, list(config.kernels), list(plan.tool))
         self._say(f"run {number}{f' of at most {self.limits.most_runs}' if number > 1 else ''}: {_asked(crash_run)}")
         self._rewind()
         result = recorded(
             [*plan.tool, *self.command],
             config,
             fresh_cache=self._fresh_cache,
-            more=plan.environment,
+            more=environment,
             timeout_s=self._timeout_s(),
             keep_tail=True,
+            aoti=plan.printed if self._aoti else None,
         )
         self.results.append(result)
         end = process_end.record_of(result.ending, crash_run)
@@ -161,7 +170,8 @@ class CrashRuns:
         level = "save" if self.config.level == "save" else "values"
         kernels = tuple(escape(kernel) for kernel in look.kernels if "," not in kernel)
         config = replace(self.config, level=level, kernels=kernels)
-        return Plan("values of the suspect", config, SERIAL if self._survived(-1) else {})
+        printed = self._aoti if self._aoti in LEVELS else "launches"
+        return Plan("values of the suspect", config, SERIAL if self._survived(-1) else {}, printed=printed)
 
     def _checks(self) -> Plan | None:
         look = self._seen[0][1]

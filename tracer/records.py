@@ -33,6 +33,11 @@ from tracer.memory_records import StorageKind as StorageKind
 FORMAT_VERSION = 1
 CACHED_ESTIMATE = "estimated memory of a cached graph"
 """`Skipped.what` wherever a compile cache was made without us: no reason to alarm anybody."""
+CPP_WRAPPER = (
+    "C++ wrapper: the launches happen inside the compiled library, out of Python's sight; compiled under"
+    " stepscope run --aoti it prints them"
+)
+"""`Skipped.why`; what the library printed may be in a log of its own."""
 ARTIFACT_PREFIX = "stepscope_"
 
 LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"]

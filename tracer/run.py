@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer import process_end
-from tracer.aoti.live import LiveCapture
+from tracer.aoti.live import LiveCapture, line_buffered
 from tracer.aoti.live import environment as printer_environment
 from tracer.config import TraceConfig, to_environment
 from tracer.watching import Ending, watch
@@ -65,7 +65,7 @@ def recorded(
     """Run `command` to its end with `more` in its environment. Raises like `run`."""
     before = set(config.directory.glob("*.log"))
     printed = LiveCapture(config, aoti, command) if aoti else None
-    asked = printer_environment(aoti, config.kernels) if aoti else {}
+    asked = {**printer_environment(aoti, config.kernels), **line_buffered()} if aoti else {}
     environment = {**os.environ, **to_environment(config), **asked, **(more or {})}
     cache = tempfile.mkdtemp(prefix="stepscope-cache-") if fresh_cache else None
     if cache is not None:

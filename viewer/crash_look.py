@@ -11,9 +11,10 @@ from viewer.findings.deaths import Death, deaths
 from viewer.findings.suspects import suspect
 from viewer.queries.ends import process_ends, symptom
 from viewer.queries.graphs import has_graphs, names_packages
+from viewer.queries.last_seen import ran_before
 from viewer.store.open import Trace, open_trace
 
-MOST_KERNELS = 64
+MOST_KERNELS, MOST_BEFORE = 64, 4
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,17 @@ def _timed_out(died: list[Death]) -> bool:
 
 
 def _kernels(trace: Trace, died: list[Death]) -> tuple[str, ...]:
-    """The launch at which a process died, others that its device had not finished, and who made what it read."""
+    """The launch at which a process died, others that its device had not finished, and who made what it read; what ran
+    before it, where that is not known."""
     names: list[str | None] = []
     for death in died:
         if death.kind != "exception" and death.blamed is not None:
             found = suspect(trace, death.blamed)
             names += [death.at.kernel, *(row.kernel for row in death.on_device)]
-            names += [producer.kernel for producer in found.producers] if found else []
+            if found and found.arguments:
+                names += [producer.kernel for producer in found.producers]
+            else:  # nothing but names was printed
+                names += [
+                    row.kernel for row in ran_before(trace, death.run.log, death.blamed, MOST_BEFORE, death.blamed)
+                ]
     return tuple(dict.fromkeys(name for name in names if name))[:MOST_KERNELS]

@@ -22,7 +22,10 @@ from viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor, saved_t
 from viewer.store.open import Trace
 from viewer.summary_text import clean
 
-_FILE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_tensors/)?(step[0-9]{1,19}_launch[A-Za-z0-9_.-]{1,230}\.pt)")
+_FILE = re.compile(
+    r"(?:[A-Za-z0-9_.-]{1,200}_tensors/)?"
+    r"((?:step[0-9]{1,19}_launch[A-Za-z0-9_.-]{1,230}|[0-9]{6,12}_[A-Za-z0-9_.-]{1,160})\.pt)"
+)
 _ENDING = re.compile(r"\.(?:log|txt)(?:\.gz)?$")
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _PIECE_BYTES = 1 << 20

@@ -20,6 +20,12 @@ from tracer.watching import Ending
 
 LEVELS = {"launches": "3", "values": "2", "save": "1"}
 """Our names -> those of PyTorch's debug printer."""
+AS_COMPILED = "as compiled"
+"""What packages print that were compiled so; nothing is asked of what is compiled meanwhile."""
+NOTHING_PRINTED = (
+    "no printed launch was seen: PyTorch builds its printer into a package, or a graph with cpp_wrapper, when it"
+    " compiles it; compile it under `stepscope run --aoti` as well"
+)
 _PRINTER = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
 _FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 _WILD = set("*?[")
@@ -28,7 +34,9 @@ _DEATHS_OF_SHELLS = 128
 
 def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
     """What turns the printer on in all that is compiled meanwhile. Its filter knows whole names only."""
-    found = {_PRINTER: LEVELS[level], **_line_buffered()}
+    if level == AS_COMPILED:
+        return {}
+    found = {_PRINTER: LEVELS[level]}
     if level == "values" and kernels and not any(_WILD & set(glob) for glob in kernels):
         found[_FILTER] = ",".join(kernels)
     return found
@@ -48,8 +56,9 @@ def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
     )
 
 
-def _line_buffered() -> dict[str, str]:
-    """C programs hold back up to 4 KiB of what they print into a pipe, and lose it when they crash."""
+def line_buffered() -> dict[str, str]:
+    """What makes a command write each line at once: C programs hold back up to 4 KiB of what they print into a pipe,
+    and lose it when they crash."""
     if os.isatty(1) or shutil.which("stdbuf") is None:
         return {}
     shown = subprocess.run(["stdbuf", "-oL", "env", "-0"], capture_output=True, check=False, text=True).stdout
@@ -72,9 +81,9 @@ class LiveCapture:
         rank = os.environ.get("RANK", "")
         number = int(rank) if rank.isdecimal() else None
         writer = LogWriter(self._config.directory, number, pid)
-        run = run_record(self._argv, pid, self._level, number)
+        run = run_record(self._argv, pid, self._level if self._level in LEVELS else "", number)
         files = None
-        if self._level == "save":
+        if self._level in ("save", AS_COMPILED):
             files = SavedFiles(tensors_folder(writer.target), self._config.save_quota_bytes)
         log = PrintedLog(run.monotonic_ns, self._config.wants_kernel)
         self._capture = Capture(writer, run, log, files)

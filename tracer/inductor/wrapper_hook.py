@@ -23,7 +23,16 @@ from tracer.inductor.operators import operator_schema
 from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.records import CACHED_ESTIMATE, Argument, Graph, Provenance, RecomputeMismatch, SchedulerMemory, Skipped
+from tracer.records import (
+    CACHED_ESTIMATE,
+    CPP_WRAPPER,
+    Argument,
+    Graph,
+    Provenance,
+    RecomputeMismatch,
+    SchedulerMemory,
+    Skipped,
+)
 from tracer.runtime import launches, values
 from tracer.runtime.stats.readers import why_not_compiled
 
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
     from tracer.config import TraceConfig
     from tracer.runtime.save import TensorSaver
 
-CPP_WRAPPER = "C++ wrapper: the launches happen inside the compiled library, out of Python's sight"
 COMPILED_UNSEEN = "the graph came from a cache, compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
 

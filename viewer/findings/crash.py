@@ -85,7 +85,7 @@ def title_of(death: Death) -> str:
 
 def _where(at: LastSeen, word: str | None = None) -> str:
     if at.step is None:
-        return " before anything was launched"
+        return " before any recorded launch"
     step = f" in step {at.step}"
     if at.launch is None:
         return step

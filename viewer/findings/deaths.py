@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
-from viewer.findings.processes import may_have_left, own_end, recorded_nothing, unfinished
+from viewer.findings.processes import is_printed, may_have_left, own_end, recorded_nothing, unfinished
 from viewer.formats import format_ns
 from viewer.queries import ends
 from viewer.queries.ends import ExceptionRow, ProcessEndRow, RingLaunch
@@ -96,7 +96,33 @@ def _deaths(trace: Trace) -> list[Death]:
             death = _death(trace, run, end, error, device_error, run.log in lost)
             if death is not None:
                 found.append(death)
-    return found
+    return _joined(found, {(run.pid, run.crash_run) for run in runs if is_printed(run)})
+
+
+def _joined(found: Sequence[Death], printed: Collection[object]) -> list[Death]:
+    """Of a process with a log of what it printed beside its own: told once, by the log that has its launches."""
+    joined: dict[object, Death] = {}
+    for death in found:
+        process: object = (death.run.pid, death.run.crash_run)
+        other = joined.get(process)
+        if process not in printed or other is None:
+            joined[process if process in printed else death.run.log] = death
+            continue
+        more, less = (death, other) if _launched(death) > _launched(other) else (other, death)
+        error, device_error = more.error or less.error, more.device_error or less.device_error
+        joined[process] = replace(more, error=error, device_error=device_error)
+    return [replace(death, kind="launch") if _raised(death) else death for death in joined.values()]
+
+
+def _launched(death: Death) -> tuple[bool, int]:
+    return death.blamed is not None, death.at.launches
+
+
+def _raised(death: Death) -> bool:
+    """An exception left a launch that was printed: the process lived on to tell of it."""
+    was_killed = death.end is not None and death.end.signal_name is not None
+    told = death.error is not None and death.blamed is not None
+    return death.kind == "no_end" and is_printed(death.run) and told and not was_killed
 
 
 def same(death: Death) -> object:

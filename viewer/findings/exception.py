@@ -19,7 +19,7 @@ def find(evidence: Evidence) -> list[Timed]:
 def _finding(death: Death) -> Finding:
     error, at = death.error, death.at
     assert error is not None
-    where = f"after step {at.step}" if at.step is not None else "before anything was launched"
+    where = f"after step {at.step}" if at.step is not None else "before any recorded launch"
     return Finding(
         kind="exception",
         severity="warning",

@@ -1,13 +1,13 @@
 """The recorder met something that it could not record, and said so in the log; or a process left with exit code 0, or
 a forked child of one that ended well ended, in no launch, without ending its log, as by `os._exit`: what it did last
 may be missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of its
-memory is said on its pages only."""
+memory is said on its pages only, and launches of a C++ wrapper that printed them are not missing."""
 
 from __future__ import annotations
 
-from tracer.records import CACHED_ESTIMATE
+from tracer.records import CACHED_ESTIMATE, CPP_WRAPPER
 from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
-from viewer.findings.processes import may_have_left, recorded_nothing, unfinished
+from viewer.findings.processes import is_printed, may_have_left, recorded_nothing, unfinished
 from viewer.queries.damage import not_recorded
 from viewer.queries.ends import process_ends, within_a_launch
 from viewer.queries.rows import Finding, NotRecorded, RunRow
@@ -17,7 +17,13 @@ _LAST = 2**63
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per thing and reason over the run; they have no time and come last."""
-    rows = [row for row in not_recorded(evidence.trace) if row.what != CACHED_ESTIMATE]
+    printed = {run.pid for run in evidence.runs if is_printed(run)}
+    seen = {run.log for run in evidence.runs if run.pid in printed}
+    rows = [
+        row
+        for row in not_recorded(evidence.trace)
+        if row.what != CACHED_ESTIMATE and not (row.why == CPP_WRAPPER and row.log in seen)
+    ]
     said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
     ends = process_ends(evidence.trace)
     within = within_a_launch(evidence.trace)

@@ -24,7 +24,12 @@ def unfinished(runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> lis
 
 def recorded_nothing(run: RunRow) -> bool:
     """Who waited for the process wrote its log, with no more than how it ended."""
-    return run.level is not None and run.torch is None
+    return run.level is not None and run.torch is None and run.python is None
+
+
+def is_printed(run: RunRow) -> bool:
+    """Its log was made of what a process printed, which may have a log of its own beside it."""
+    return run.level is not None and run.torch is None and run.python is not None
 
 
 def may_have_left(

@@ -91,7 +91,7 @@ def _arguments(
         values, step = last_of_version(trace, detail.site.site, row.argument, detail.launch)
     text = "; ".join(describe("", value).strip() for value in values) or None
     step = step if step != detail.step else None
-    tensors = [tensor for tensor in row.tensors if tensor["storage_bytes"] is not None]
+    tensors = [tensor for tensor in row.tensors if tensor["device"]]
     if not tensors:
         return [SuspectArgument(row, None, producer, text, step)]
     return [SuspectArgument(row, tensor, producer, text, step) for tensor in tensors]
@@ -125,13 +125,11 @@ def _sentence(one: SuspectArgument, written: bool) -> str:
     if tensor is None:
         return f"{one.name}: not seen at run time"
     offset = f" offset {tensor['offset']:,}" if tensor["offset"] else ""
+    storage = f" in {tensor['storage_bytes']:,} B" if tensor["storage_bytes"] is not None else ""
     address = f" at {tensor['storage']:#x}" if tensor["storage"] is not None else ""
-    parts = [
-        f"{one.name} {tensor['dtype']} {tensor['size']} stride {tensor['stride']}{offset}"
-        f" in {tensor['storage_bytes']:,} B{address}"
-    ]
-    needs = one.needs_bytes
-    if needs is not None and needs > tensor["storage_bytes"]:
+    parts = [f"{one.name} {tensor['dtype']} {tensor['size']} stride {tensor['stride']}{offset}{storage}{address}"]
+    needs, there = one.needs_bytes, tensor["storage_bytes"]
+    if needs is not None and there is not None and needs > there:
         parts[0] += f", of which it needs {needs:,} B"
     if not written:
         parts.append(_origin(one))

@@ -59,8 +59,8 @@ def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
 
 
 def has_graphs(trace: Trace) -> bool:
-    """Inductor compiled something, or loaded it from a cache."""
-    return bool(sql.number(trace, "SELECT count(*) FROM graphs"))
+    """Inductor compiled something, or loaded it from a cache, in a Python process."""
+    return bool(sql.number(trace, "SELECT count(*) FROM graphs JOIN logs USING (log) WHERE torch_version IS NOT NULL"))
 
 
 def names_packages(trace: Trace) -> bool:

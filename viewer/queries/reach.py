@@ -90,12 +90,12 @@ def item_bytes(dtype: str) -> int:
 
 def extent_bytes(tensor: Mapping[str, Any]) -> int | None:
     """Bytes from the begin of a storage to the last element of a tensor in it; None: its form is not known."""
-    size, stride = tensor["size"], tensor["stride"]
-    if size is None or stride is None or len(size) != len(stride):
+    size, stride, offset = tensor["size"], tensor["stride"], tensor["offset"]
+    if size is None or stride is None or offset is None or len(size) != len(stride):
         return None
     if 0 in size:
         return 0
-    last = tensor["offset"] + sum((n - 1) * step for n, step in zip(size, stride, strict=True) if step > 0)
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True) if step > 0)
     return int((last + 1) * item_bytes(tensor["dtype"]))
 
 
