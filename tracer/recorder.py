@@ -25,20 +25,13 @@ from tracer.inductor.plain_graphs import PlainGraphs
 from tracer.inductor.wrapper_hook import WrapperHook
 from tracer.launch_ring import LaunchRing, is_blocking
 from tracer.process import cost_of_a_launch, uncaught_exception
-from tracer.records import (
-    CACHED_ESTIMATE,
-    End,
-    Failure,
-    Graph,
-    Overhead,
-    Record,
-    Skipped,
-)
+from tracer.records import CACHED_ESTIMATE, End, Failure, Graph, Overhead, Record, Skipped
 from tracer.run_log import RunLog, reason_of
 from tracer.runtime import lifetimes_core, memory_steps
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
 from tracer.runtime.device_marks import DeviceMarks
 from tracer.runtime.device_times import EventTimer
+from tracer.runtime.failed_device import failure_in, never_free
 from tracer.runtime.growth import growth_of
 from tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
 from tracer.runtime.lifetimes import Tracker
@@ -236,7 +229,12 @@ class Recorder:
             raise error
         with suppress(Exception):
             count = self._failures[where] = self._failures.get(where, 0) + 1
-            if count == 1:
+            failure = failure_in(error)
+            if failure is not None:
+                never_free(self)
+            if count == 1 and failure is not None:
+                self._write(Skipped(where, f"the device had failed: {failure}"))
+            elif count == 1:
                 text = f"{type(error).__name__}: {error}"
                 self._say(f"the recorder's {where} hook failed ({text}); the program goes on")
                 self._write(Failure(where, text, count))
@@ -360,6 +358,8 @@ class Recorder:
 
     def _ask_devices(self) -> None:
         self._device_error = self.marks.device_error()
+        if self._device_error is not None:
+            never_free(self)
 
     def _after_fork(self) -> None:
         """In the child: a log of its own, with the graphs it inherited."""

@@ -23,7 +23,6 @@ def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> F
     monkeypatch.setattr(device_marks, "_load", lambda: fake)
     monkeypatch.setattr(device_marks, "raw_stream_of", lambda: lambda device: 7)
     monkeypatch.setattr(device_marks, "SHARE", 0)
-    monkeypatch.setattr(device_marks, "END_SHARE", 0)
     return fake
 
 
@@ -67,6 +66,21 @@ def test_what_stands_behind_the_last_mark_is_in_flight(driver: FakeDriver, recor
     assert in_flight(seen(recorder, tmp_path)) == list(range(32, LAUNCHES))
     driver.run()
     assert in_flight(seen(recorder, tmp_path)) == []
+
+
+def test_marks_keep_to_their_share_and_make_up_for_what_was_saved(
+    driver: FakeDriver, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_marks, "SHARE", 1 << 20)
+    graph = graph_on(driver, recorder)
+    graph()  # one mark, and none for some seconds
+    driver.is_held = True
+    graph()
+    assert len(driver.queue) == 0
+    recorder.marks.due[0] = 0  # as after a second without any
+    monkeypatch.setattr(device_marks, "SHARE", 10)
+    graph()
+    assert len(driver.queue) == LAUNCHES // 16 + 1
 
 
 def capture(driver: FakeDriver, recorder: Recorder, graph: HandMade) -> list[tuple[int, int]]:

@@ -125,7 +125,7 @@ class CapturedCalls:
 
     def _on_reset(self, graph: Any) -> None:
         self._forget(id(graph))
-        for arena in _arenas():
+        for arena in loaded_arenas():
             arena.forget(graph)
 
     def _forget(self, number: int) -> None:
@@ -233,7 +233,7 @@ def forget_parent_devices() -> None:
             module.forget_parent_process()
 
 
-def _arenas() -> list[Arena]:
+def loaded_arenas() -> list[Arena]:
     """Those that exist; none where nothing was read on a device."""
     loaded = sys.modules.get("tracer.runtime.stats.arena")
     found: list[Arena] = loaded.arenas() if loaded is not None else []
@@ -242,12 +242,12 @@ def _arenas() -> list[Arena]:
 
 def flush_devices() -> None:
     """Send the statistics that lie on devices to the host. Nothing waits for them."""
-    for arena in _arenas():
+    for arena in loaded_arenas():
         arena.flush()
 
 
 def _snapshots(graph: Any) -> Sequence[Snapshot] | None:
-    for arena in _arenas():
+    for arena in loaded_arenas():
         found = arena.snapshot(graph)
         if found is not None:
             return found

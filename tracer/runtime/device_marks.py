@@ -2,9 +2,8 @@
 
 After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, 3 to
 10 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most 0.3 % of the host's
-time, where calls are short 2 %: what is more is left out, and the next one stands for it. Inside of a CUDA graph
-marks are part of the graph (``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each replay
-writes them anew.
+time: what is more is left out, and the next one stands for it. Inside of a CUDA graph marks are part of the graph
+(``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each replay writes them anew.
 
 Where the pages of the ring's file cannot be shared with the device (those of most file systems on disks), the marks
 go to memory that can be, and are copied into the file whenever the host sends one: then what was finished is known a
@@ -41,9 +40,10 @@ _AUTO_FREE_ON_LAUNCH = 1
 """As torch instantiates its graphs."""
 _MARK_BYTES = MARK_WORDS * WORD
 SHARE = 300
-"""Marks take at most one in so many parts of the host's time,"""
-END_SHARE = 50
-"""and at the end of a call one in so many: it may be long until the next."""
+"""Marks take at most one in so many parts of the host's time."""
+SAVED_NS = 1_000_000_000
+"""So much of the time in which none was sent is made up for: short programs, and the first calls after a compile, are
+marked closely."""
 GRAPH_FLAGS = 4
 """Flags of a call for each mark inside of a CUDA graph: there they would cost the device's time."""
 
@@ -71,9 +71,7 @@ class DeviceMarks:
         self._raw_stream: Callable[[int], int] | None = None
         self._is_blocking = is_blocking()
         self.due = [0]
-        """When the next mark may be sent, ns;"""
-        self._end_due_ns = 0
-        """at the end of a call."""
+        """When the next mark may be sent, ns."""
 
     def begin(self, call: Call, device: int | None) -> Flag | None:
         """What is to be called after some launches of `call`, and at its end; None: the device does not mark it."""
@@ -129,18 +127,17 @@ class DeviceMarks:
         if self._write_in_graph is not None:
             self._write_in_graph(stream, self._address + WORD * (MOST_STREAMS + slot), value)
 
-    def send(self, stream: int, index: int, value: int, is_end: bool) -> None:
-        """Send a mark; at the end of a call, if it is time for one."""
+    def send(self, stream: int, index: int, value: int) -> None:
+        """Send a mark, if it is time for one."""
         began = perf_counter_ns()
-        if is_end and began < self._end_due_ns:
+        if began < self.due[0]:
             return
         self.write(stream, index, value)
         if self._copied_from is not None:
             self.copy()
         if not self._is_blocking:
             ended = perf_counter_ns()
-            self.due[0] = ended + (ended - began) * SHARE
-            self._end_due_ns = ended + (ended - began) * END_SHARE
+            self.due[0] = max(self.due[0], ended - SAVED_NS) + (ended - began) * SHARE
 
     def _new_stream(self, device: int, handle: int) -> _Stream | None:
         with self._lock:
@@ -257,7 +254,7 @@ class _Stream:
 
     def __call__(self, call: Call) -> None:
         value = call.number << POSITION_BITS | (len(call.rows) + 1) // 3
-        self._marks.send(self._handle, self.index, value, bool(call.end_ns))
+        self._marks.send(self._handle, self.index, value)
 
 
 class GraphSlot:
