@@ -198,15 +198,10 @@ def serve(
     if follow:
         _serve_growing(trace, port)
         return
-    from viewer.store.ahead import index_ahead
+    from viewer import server
+    from viewer.store.ahead import open_ahead
 
-    with index_ahead(trace):
-        from viewer import server
-
-        server.warm()
-    from viewer.store.open import open_trace
-
-    with open_trace(trace) as opened:
+    with open_ahead(trace, server.warm, server.ask_first) as opened:
         server.serve(opened, port=port)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from viewer.errors import StepscopeError
@@ -44,6 +45,14 @@ def warm() -> None:
     from viewer.store import open  # noqa: F401
 
     rendering.environment()
+
+
+def ask_first(trace: Trace) -> None:
+    """Ask for what the first page shows, which is kept with the trace."""
+    from viewer.queries.overview import first_page
+
+    with suppress(Exception):  # the page tells of it
+        first_page(trace)
 
 
 def configure(app: ASGIApp) -> uvicorn.Config:

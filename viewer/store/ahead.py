@@ -1,44 +1,61 @@
-"""Builds an index in a second process while this one gets ready to show it."""
+"""Opens a trace while this process gets ready to show it."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from viewer.ingest.sources import STDIN, TracePath, trace_names
 from viewer.store.mark import means_store
 from viewer.store.places import beside
 
+if TYPE_CHECKING:
+    from viewer.store.open import Trace
 
-@contextmanager
-def index_ahead(path: TracePath) -> Iterator[None]:
-    """While the block runs, the index of `path` is built on another core; afterwards `open_trace` finds it.
 
-    What goes wrong there goes wrong again, and is said, where the trace is opened. Does nothing for standard
-    input, for a STORE, where an index is there, which mostly is current, and where a process cannot be forked.
-    """
+def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
+    """What `open_trace` gives, and raises; `get_ready` runs meanwhile. Where that leaves time, `ask` asks the trace for
+    what will be shown first."""
     names = trace_names(path)
     index = beside(names)
-    is_there = index is not None and index.is_file()
-    if STDIN in names or is_there or means_store(names) or not hasattr(os, "fork"):
-        yield
-        return
+    if index is not None and index.is_file():  # It mostly is current.
+        with ThreadPoolExecutor(1) as thread:
+            opening = thread.submit(_open_and_ask, path, ask)
+            get_ready()
+            return opening.result()
+    # Standard input can be read once only; an index of a STORE is made in no time.
+    if STDIN in names or means_store(names) or not hasattr(os, "fork"):
+        get_ready()
+    else:
+        _build_ahead(path, get_ready)
+    return _open(path)
+
+
+def _build_ahead(path: TracePath, get_ready: Callable[[], None]) -> None:
+    """Builds the index on another core. What goes wrong there goes wrong again where it is opened."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        _build_and_leave(path)
+        try:
+            _open(path).close()
+        finally:
+            os._exit(0)
     try:
-        yield
+        get_ready()
     finally:
         os.waitpid(child, 0)
 
 
-def _build_and_leave(path: TracePath) -> None:
-    try:
-        from viewer.store.open import open_trace
+def _open_and_ask(path: TracePath, ask: Callable[[Trace], None]) -> Trace:
+    trace = _open(path)
+    ask(trace)
+    return trace
 
-        open_trace(path).close()
-    finally:
-        os._exit(0)
+
+def _open(path: TracePath) -> Trace:
+    from viewer.store.open import open_trace
+
+    return open_trace(path)

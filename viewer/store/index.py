@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 import viewer.ingest
 from tracer import log_format
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import Source
+from viewer.store.engine import duckdb
 
 NAME = "trace"
 """Under which the index is attached."""

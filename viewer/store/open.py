@@ -10,12 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
 
-import duckdb
-
 from tracer.log_format import decode_payload, decode_payload_crlf
 from viewer.errors import StepscopeError
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import Source, TracePath, cache_dir, find_logs, trace_names
+from viewer.store.engine import duckdb
 from viewer.store.index import NAME, build_index, index_key, open_index, quoted
 from viewer.store.mark import means_store
 from viewer.store.places import INDEX_SUFFIX, beside
