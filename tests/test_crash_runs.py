@@ -306,12 +306,19 @@ def test_the_sanitizer_is_asked_for_only_where_it_is(tmp_path: Path, monkeypatch
     assert "compute-sanitizer is not installed: the program is not run under it" in session.said
     tools.mkdir()
     tool = tools / "compute-sanitizer"
-    tool.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    (tools / "report").write_text(
+        "========= Invalid __global__ write of size 4 bytes\n=========     at add_one+0x4f0 in kernel.py:22\n"
+        "=========     by thread (0,0,0) in block (8,0,0)\n=========     Access to 0x8 is out of bounds\n"
+    )
+    tool.write_text(f'#!/bin/sh\n/bin/cat {tools}/report > "$6"\nshift 6\nexec "$@"\n')
     tool.chmod(0o755)
     session = Session(tmp_path / "with", SEGV, with_sanitizer=True)
     last = session.answer["crash_runs"][-1]
     assert last["asked"] == ["compute-sanitizer --tool memcheck", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"]
     assert last["survived"] is True
+    (found,) = last["tool_errors"]
+    assert found["text"] == "Invalid __global__ write of size 4 bytes"
+    assert (found["kernel"], found["line"]) == ("add_one", 22)
 
 
 def test_a_compiled_program_that_dies(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from glob import escape
 from pathlib import Path
 from typing import Protocol
 
-from tracer import process_end
+from tracer import process_end, sanitizer
 from tracer.aoti.live import AS_COMPILED, LEVELS, NOTHING_PRINTED
 from tracer.aoti.live import environment as printer_environment
 from tracer.config import TraceConfig
@@ -23,7 +23,7 @@ MOST_RUNS = 5
 SERIAL = {"CUDA_LAUNCH_BLOCKING": "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 NAN_ASSERTS = {"TORCHINDUCTOR_NAN_ASSERTS": "1"}
 CHECK_INPUTS = {"AOTI_RUNTIME_CHECK_INPUTS": "1"}
-SANITIZER = ("compute-sanitizer", "--tool", "memcheck")
+SANITIZER_REPORT = "compute-sanitizer.txt"
 RERUN_FACTOR, RERUN_S = 10, 60
 """A rerun without a limit of its own ends after so many times the first run and so many seconds."""
 
@@ -121,6 +121,7 @@ class CrashRuns:
         number = len(self.results) + 1
         folder = self.config.directory / f"run-{number}"
         folder.mkdir(parents=True)
+        report = folder / SANITIZER_REPORT
         config = replace(plan.config, directory=folder)
         printer = printer_environment(plan.printed, config.kernels) if self._aoti else {}
         environment = {**plan.environment, **printer}
@@ -128,7 +129,7 @@ class CrashRuns:
         self._say(f"run {number}{f' of at most {self.limits.most_runs}' if number > 1 else ''}: {_asked(crash_run)}")
         self._rewind()
         result = recorded(
-            [*plan.tool, *self.command],
+            [*(sanitizer.command(report) if plan.tool else []), *self.command],
             config,
             fresh_cache=self._fresh_cache,
             more=environment,
@@ -137,7 +138,7 @@ class CrashRuns:
             aoti=plan.printed if self._aoti else None,
         )
         self.results.append(result)
-        end = process_end.record_of(result.ending, crash_run)
+        end = process_end.record_of(result.ending, crash_run, sanitizer.read_report(report) if plan.tool else [])
         with suppress(OSError):  # a full disk: what is known of this run is less
             process_end.append(end, result.logs)
             if not result.logs:
@@ -181,11 +182,11 @@ class CrashRuns:
     def _sanitized(self) -> Plan | None:
         if not self.limits.with_sanitizer:
             return None
-        if shutil.which(SANITIZER[0]) is None:
-            self._say(f"{SANITIZER[0]} is not installed: the program is not run under it")
+        if shutil.which(sanitizer.TOOL[0]) is None:
+            self._say(f"{sanitizer.TOOL[0]} is not installed: the program is not run under it")
             return None
         caching = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-        return Plan("compute-sanitizer", replace(self.config, level="launches"), caching, SANITIZER)
+        return Plan("compute-sanitizer", replace(self.config, level="launches"), caching, sanitizer.TOOL)
 
     def _survived(self, run: int) -> bool:
         return self._seen[run][1].symptom == self._seen[0][1].symptom

@@ -52,6 +52,23 @@ class CrashRun:
 
 
 @dataclass(frozen=True)
+class ToolError:
+    """What a tool that the command ran under has found, as compute-sanitizer prints it."""
+
+    text: str
+    """``Invalid __global__ write of size 4 bytes``."""
+    kernel: str | None
+    file: str | None
+    """Of the kernel's source."""
+    line: int | None
+    where: str | None
+    """The first time: ``thread (0,0,0) in block (8,0,0)``."""
+    details: list[str]
+    """The first time: ``Access to 0x83dafb248000 is out of bounds``."""
+    times: int = 1
+
+
+@dataclass(frozen=True)
 class ProcessEnd:
     """How a command that was recorded ended, as `stepscope run` saw it."""
 
@@ -69,3 +86,4 @@ class ProcessEnd:
     """The last that it wrote to standard error, at most 16 KiB; None: not kept."""
     crash_run: CrashRun | None = None
     """None: not run with ``--crash``."""
+    tool_errors: list[ToolError] = field(default_factory=list)

@@ -22,6 +22,7 @@ from tracer.records import (
     ProcessEnd,
     Record,
     Run,
+    ToolError,
     artifact_name,
     to_payload,
 )
@@ -31,7 +32,7 @@ _LAST_BYTES = 4096
 _LOG_PID = re.compile(r"stepscope_trace_rank_\d+_(\d+)_[0-9a-f]+\.log")
 
 
-def record_of(ending: Ending, crash_run: CrashRun | None = None) -> ProcessEnd:
+def record_of(ending: Ending, crash_run: CrashRun | None = None, tool_errors: Sequence[ToolError] = ()) -> ProcessEnd:
     killed = ending.code < 0
     return ProcessEnd(
         pid=ending.pid,
@@ -41,6 +42,7 @@ def record_of(ending: Ending, crash_run: CrashRun | None = None) -> ProcessEnd:
         duration_ns=ending.duration_ns,
         error_tail=ending.error_tail,
         crash_run=crash_run,
+        tool_errors=list(tool_errors),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 from tracer.ending_records import CrashRun as CrashRun
 from tracer.ending_records import Frame as Frame
 from tracer.ending_records import ProcessEnd as ProcessEnd
+from tracer.ending_records import ToolError as ToolError
 from tracer.ending_records import UncaughtException as UncaughtException
 from tracer.memory_records import AllocatorCurve as AllocatorCurve
 from tracer.memory_records import BufferRole as BufferRole

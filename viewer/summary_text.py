@@ -144,7 +144,18 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
         for run in runs
     ]  # fmt: skip
     asked = [f"  run {run.run}: {', '.join(run.asked)}" for run in runs if run.asked]
-    return [f"Runs of --crash  {len(runs)}", *_table(header, rows, left=6), *(_cut(clean(line)) for line in asked)]
+    found = [
+        line
+        for run in runs
+        for error in run.tool_errors
+        for line in textwrap.wrap(
+            clean(f"run {run.run} found: {error.title}: {' '.join(error.details)}"),
+            WIDTH, initial_indent="  ", subsequent_indent="    ",
+        )
+    ]  # fmt: skip
+    return [
+        f"Runs of --crash  {len(runs)}", *_table(header, rows, left=6), *(_cut(clean(line)) for line in asked), *found
+    ]  # fmt: skip
 
 
 def _runs(facts: Overview) -> list[str]:

@@ -298,7 +298,7 @@ class RuntimeRecords:
             end.error_tail, *(
                 (run.run, run.purpose, dumps(run.environment), run.level, dumps(run.kernels), dumps(run.tool))
                 if run else (None,) * 6
-            ),
+            ), dumps(end.tool_errors),
         )  # fmt: skip
 
     def _add_not_recorded(self) -> None:

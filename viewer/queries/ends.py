@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from viewer.queries import sql
 from viewer.queries.rows_of_graphs import SourceLine
+from viewer.queries.rows_of_runs import ToolErrorRow
 from viewer.store.open import Trace
 
 _ENDS = """
     SELECT log, pid, exit_code, signal, timed_out, duration_ns, error_tail, run, purpose, environment, level, kernels,
-           tool
+           tool, tool_errors
     FROM process_ends ORDER BY log
 """
 _RING = """
@@ -48,6 +49,7 @@ class ProcessEndRow:
     level: str | None
     kernels: list[str]
     tool: list[str]
+    tool_errors: list[ToolErrorRow]
 
     @property
     def signal_name(self) -> str | None:
@@ -137,10 +139,10 @@ def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None
     """Of what a process died: equal texts are one symptom. None: not known, or it did not die."""
     if end is not None and end.timed_out:
         return None
+    if error is not None:  # a signal that comes behind it is of the shutdown: what a device holds cannot be freed
+        return one_symptom(error.type, error.text)
     if end is not None and end.signal_name is not None:
         return end.signal_name
-    if error is not None:
-        return one_symptom(error.type, error.text)
     told = raised(end.error_tail) if end is not None and end.exit_code and end.error_tail else None
     return one_symptom(*told) if told else None
 
@@ -167,5 +169,6 @@ def device_error(text: str) -> str | None:
 
 
 def _end(row: sql.Row) -> ProcessEndRow:
-    environment, kernels, tool = (sql.json_value(row[column]) for column in (9, 11, 12))
-    return ProcessEndRow(*[*row[:9], environment or {}, row[10], kernels or [], tool or []])
+    environment, kernels, tool, errors = (sql.json_value(row[column]) for column in (9, 11, 12, 13))
+    found = [ToolErrorRow(**error) for error in errors or []]
+    return ProcessEndRow(*[*row[:9], environment or {}, row[10], kernels or [], tool or [], found])

@@ -114,6 +114,30 @@ class StepRow:
 
 
 @dataclass(frozen=True)
+class ToolErrorRow:
+    """What compute-sanitizer found; of errors that are alike, the first."""
+
+    text: str
+    """``Invalid __global__ write of size 4 bytes``."""
+    kernel: str | None
+    file: str | None
+    line: int | None
+    where: str | None
+    """``thread (0,0,0) in block (8,0,0)``."""
+    details: list[str]
+    times: int
+
+    @property
+    def title(self) -> str:
+        """In one line."""
+        at = f" in {self.kernel}" if self.kernel else ""
+        place = f" ({self.file}:{self.line})" if self.file and self.line else ""
+        where = f", {self.where}" if self.where else ""
+        often = f", {self.times:,} times" if self.times > 1 else ""
+        return f"{self.text}{at}{place}{where}{often}"
+
+
+@dataclass(frozen=True)
 class CrashRunRow:
     """One of the runs of `stepscope run --crash`, and whether the program still died of the same in it."""
 
@@ -138,6 +162,8 @@ class CrashRunRow:
     logs: list[int]
     said: list[str]
     """The last lines that it wrote to standard error."""
+    tool_errors: list[ToolErrorRow] = field(default_factory=list)
+    """What the tool that it ran under found."""
 
 
 @dataclass(frozen=True)

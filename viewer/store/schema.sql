@@ -41,7 +41,7 @@ CREATE TABLE not_recorded (log BIGINT, what VARCHAR, why VARCHAR, graph BIGINT, 
 CREATE TABLE compiles (
     compile BIGINT, log BIGINT, compile_id VARCHAR, frame VARCHAR,       -- "forward (model.py:12)"
     file VARCHAR, line BIGINT, function VARCHAR,
-    status VARCHAR,                  -- ok, failed, skipped, fallback
+    status VARCHAR,                  -- ok, failed, skipped, fallback, unfinished
     attempts BIGINT, start_unix_ns BIGINT, duration_ns BIGINT,
     cache VARCHAR,                   -- hit, miss, bypass, NULL
     recompile_reason VARCHAR, graph_break_reason VARCHAR, failure VARCHAR,
@@ -145,7 +145,8 @@ CREATE TABLE process_ends (
     signal BIGINT, timed_out BOOLEAN, duration_ns BIGINT, error_tail VARCHAR,
     run BIGINT,                      -- of --crash, from 1; NULL: without it, and so all that follows
     purpose VARCHAR, environment VARCHAR,                     -- JSON object
-    level VARCHAR, kernels VARCHAR, tool VARCHAR              -- JSON lists
+    level VARCHAR, kernels VARCHAR, tool VARCHAR,             -- JSON lists
+    tool_errors VARCHAR              -- JSON list of {text, kernel, file, line, where, details, times}
 );
 CREATE TABLE uncaught_exceptions (
     log BIGINT, time_unix_ns BIGINT, type VARCHAR, text VARCHAR,
