@@ -61,6 +61,7 @@ STATUS_SIGNS = {
     "skipped": "○",
     "empty": "○",
     "fallback": "▽",
+    "unfinished": "◌",
 }
 
 
@@ -361,6 +362,8 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
     env.filters.update(compile_run_rendering.FILTERS)
     env.globals.update(
         finding_pages=compile_run_rendering.FINDING_PAGES,
+        cache_names=compile_run_rendering.CACHE_NAMES,
+        cache_signs=compile_run_rendering.CACHE_SIGNS,
         alive_kinds=memory_rendering.KIND_NAMES,
         mismatch_names=memory_rendering.MISMATCH_NAMES,
         root=root,

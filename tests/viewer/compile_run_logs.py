@@ -67,10 +67,10 @@ def chromium(
 def compiled(
     log: LogBuilder, frame: int, number: int, attempt: int = 0, event: str = "compilation_metrics", **metrics: Any
 ) -> LogBuilder:
-    """A compile from its begin to its metrics."""
-    log.torch(
-        "dynamo_start", {"stack": [{"line": 10, "name": "forward", "filename": 1, "loc": ""}]}, **ids(frame, number)
-    )
+    """A compile from its begin to its metrics; those of a backward, or of run time, come after it."""
+    if event == "compilation_metrics":
+        stack = [{"line": 10, "name": "forward", "filename": 1, "loc": ""}]
+        log.torch("dynamo_start", {"stack": stack}, **ids(frame, number))
     values = {
         "co_name": "forward", "co_filename": "/src/model.py", "co_firstlineno": 10, "fail_type": None,
         "fail_reason": None, "restart_reasons": [], "duration_us": 1000, "start_time_us": MICROS,

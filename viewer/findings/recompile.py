@@ -38,6 +38,6 @@ def _finding(group: list[CompileEvent]) -> Timed:
         },
         page=compile_page(first.log, group[-1].compile_id),
         rank=first.rank,
-        source=first.source,
+        source=group[-1].source,
         log=first.log,
     )

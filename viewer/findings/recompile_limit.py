@@ -1,5 +1,5 @@
 """A frame was to be compiled more often than torch._dynamo.config.recompile_limit (or cache_size_limit) allows:
-since then it runs without being compiled."""
+since then it runs without being compiled, or with `fullgraph=True` the call raises."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str]) -> 
     limit = _LIMIT.search(first.text)
     last = [reasons[event.log, event.compile_id] for event in group if (event.log, event.compile_id) in reasons]
     reached = f" ({limit[1]})" if limit else ""
+    then = "the call raised at" if first.status == "failed" else "it runs uncompiled since"
     return first.time_ns, Finding(
         kind="recompile_limit",
         severity="warning",
-        title=f"{first.name} reached the recompile limit{reached}: it runs uncompiled since {first.compile_id}",
+        title=f"{first.name} reached the recompile limit{reached}: {then} {first.compile_id}",
         rule=rule_of(__doc__),
         evidence={
             "limit": int(limit[1]) if limit else None,

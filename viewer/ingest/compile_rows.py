@@ -8,9 +8,12 @@ from typing import Any
 
 from viewer.ingest.lenient_json import dumps, int64, text
 from viewer.ingest.rows import Rows
-from viewer.ingest.torch_text import Cause, UserFrame, failure
+from viewer.ingest.torch_text import Cause, UserFrame, failure, is_of_torch
 
 _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
+_LIMIT_KIND = re.compile(r"(?:Recompile|Cache)Limit(?:Hit|Exceeded)$")
+_LIMIT_RAISES = "FailOn"
+"""Begins the name of what is raised at the limit with `fullgraph=True`."""
 _CACHE_ORDER = ("bypass", "miss", "hit")
 
 _KEPT = frozenset(
@@ -38,6 +41,7 @@ class Compile:
     log: int
     compile_id: str
     first_time_ns: int | None
+    first_record: int
     stack: list[RawFrame] = field(default_factory=list)
     """Outermost first."""
     last_attempt: int = 0
@@ -55,6 +59,8 @@ class Compile:
     error: Cause | None = None
     error_record: int = -1
     restart_reasons: list[str] = field(default_factory=list)
+    in_flight: str | None = None
+    """The innermost span that is open where the log ends."""
 
     def start(self, stack: list[RawFrame]) -> None:
         self.started = True
@@ -85,7 +91,7 @@ class Compile:
         frame = self.error.frame if self.error else None
         if frame is None and file and line is not None:
             frame = UserFrame(file, line, text(metrics.get("co_name")) or "", "")
-        limit = bool(_LIMIT.search(reason))
+        limit = bool(_LIMIT.search(reason) or _LIMIT_KIND.search(kind))
         cause = failure(kind, reason, frame)
         self.events.append(("recompile_limit" if limit else "compile_failure", record, cause))
 
@@ -102,11 +108,17 @@ class Compile:
         raises instead, and logs no graph break."""
         return self.metrics.get("fail_type") == "Unsupported" and bool(self.reasons("graph_break"))
 
+    def is_unfinished(self) -> bool:
+        return self.in_flight is not None and self.error is None and not self.metrics_records
+
     def status(self) -> str:
         if self.skipped_at_a_break():
             return "fallback"
         if self.reasons("recompile_limit"):
-            return "fallback"
+            raises = (text(self.metrics.get("fail_type")) or "").startswith(_LIMIT_RAISES)
+            return "failed" if raises else "fallback"
+        if self.is_unfinished():
+            return "unfinished"
         kind = text(self.metrics.get("fail_type")) or ""
         if not kind and self.error is None:
             no_graph = self.metrics.get("has_guarded_code") is False
@@ -135,10 +147,13 @@ def duration_of(metrics: dict[str, Any]) -> int | None:
     return int(seconds * 1e9) if isinstance(seconds, (int, float)) and 0 <= seconds < 2**32 else None
 
 
-def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None) -> None:
-    """The rows of `compile`, of the function `frame`."""
+def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None, caller: UserFrame | None) -> None:
+    """The rows of `compile`, of the function `frame`, which the line `caller` of the program called."""
     if compile.error is not None and not compile.reasons("compile_failure"):
         compile.events.append(("compile_failure", compile.error_record, compile.error))
+    if compile.is_unfinished():
+        cause = Cause(f"the log ends within it, in {compile.in_flight}", "", None)
+        compile.events.append(("compile_failure", compile.first_record, cause))
     if compile.skipped_at_a_break():
         compile.events = [event for event in compile.events if event[0] != "compile_failure"]
     function, file, line = frame or (None, None, None)
@@ -156,13 +171,22 @@ def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None)
         dumps(stack), dumps(compile.metrics_records) if compile.metrics_records else None,
     )  # fmt: skip
     for kind, record, cause in compile.events:
-        place = cause.frame
+        place = _place(kind, cause.frame, file, caller)
         rows.add(
             "compile_events",
             compile.log, compile.compile_id, kind, record, cause.cause, cause.text,
             place.file if place else None, place.line if place else None,
             place.function if place else None, place.code if place else None,
         )  # fmt: skip
+
+
+def _place(kind: str, place: UserFrame | None, file: str | None, caller: UserFrame | None) -> UserFrame | None:
+    """Where the program is, of an event in torch's own code; a break in a function of torch that is compiled itself is
+    there, where that is gone on with."""
+    here = place.file if place else file
+    if here is None or not is_of_torch(here) or (kind == "graph_break" and here == file):
+        return place
+    return caller or place
 
 
 def frame_label(frame: Frame | None) -> str | None:

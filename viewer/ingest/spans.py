@@ -61,6 +61,15 @@ class Spans:
             self.marks.append(mark)
         return None
 
+    def in_flight(self) -> dict[str, str]:
+        """Compile ids whose span of a whole compile is open -> the innermost span that is."""
+        return {
+            one.compile_id: stack[-1].name
+            for stack in self._open.values()
+            for one in stack
+            if one.compile_id is not None and one.name in OUTER_SPANS
+        }
+
     def finish(self) -> None:
         """What is still open has no end."""
         for thread, stack in self._open.items():

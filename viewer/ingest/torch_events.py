@@ -96,8 +96,9 @@ class TorchEvents:
 
     def finish(self, inherited: Iterable[StringTable] = ()) -> None:
         """Add the rows of all compiles and spans."""
-        tables = [self.strings, *inherited]
+        tables = [self.strings, *self._fitting(inherited)]
         named = self._named_frames()
+        in_flight = {key: name for spans in self._spans.values() for key, name in spans.in_flight().items()}
         for compile in self.compiles.values():
             stack = _resolve(compile, tables)
             if not compile.started:
@@ -111,13 +112,31 @@ class TorchEvents:
                     for reason in compile.restart_reasons
                     if torch_text.may_be_graph_break(reason)
                 ]
-            add_compile(self.rows, compile, stack, _frame(compile, stack, named))
+            compile.in_flight = in_flight.get(compile.compile_id)
+            add_compile(self.rows, compile, stack, _frame(compile, stack, named), caller)
         self.facts.finish(lambda file: _file_name(file, tables))
         self.rows.extend("strings", ((self.log, number, name) for number, name in self.strings.items()))
         for spans in self._spans.values():
             spans.finish()
             self.rows.extend("spans", spans.rows)
             self.rows.extend("span_marks", spans.marks)
+
+    def _fitting(self, tables: Iterable[StringTable]) -> list[StringTable]:
+        """String tables that this process may have inherited, likeliest first: a compile's stack ends in the function
+        whose file its metrics name."""
+        named = [
+            (compile.stack[-1][0], frame[1])
+            for compile in self.compiles.values()
+            if compile.started
+            and compile.stack
+            and (frame := compile.frame())
+            and isinstance(compile.stack[-1][0], int)
+        ]
+        asked = [(number, file) for number, file in named if number not in self.strings]
+        scored = [
+            (sum(1 if table.get(n) == file else -1 for n, file in asked if n in table), table) for table in tables
+        ]
+        return [table for score, table in sorted(scored, key=lambda pair: -pair[0]) if score >= 0]
 
     def _named_frames(self) -> dict[str, Frame]:
         """The begin of a compile id, up to a slash -> the function of the first such compile whose metrics name it."""
@@ -133,7 +152,9 @@ class TorchEvents:
         assert record.compile_id is not None
         compile = self.compiles.get(record.compile_id)
         if compile is None:
-            compile = self.compiles[record.compile_id] = Compile(self.log, record.compile_id, record.time_ns)
+            compile = self.compiles[record.compile_id] = Compile(
+                self.log, record.compile_id, record.time_ns, record.record
+            )
         return compile
 
     def _string(self, record: LogRecord) -> None:

@@ -41,23 +41,27 @@ class Cause:
 
 def caller_of(stack: Sequence[UserFrame]) -> UserFrame | None:
     """The innermost frame of a stack that is not torch's own."""
-    return next((frame for frame in reversed(stack) if not _OF_TORCH.search(frame.file)), None)
+    return next((frame for frame in reversed(stack) if not is_of_torch(frame.file)), None)
+
+
+def is_of_torch(file: str) -> bool:
+    return _OF_TORCH.search(file) is not None
 
 
 def without_torch_at_the_end(stack: Sequence[UserFrame]) -> list[UserFrame]:
     """Down to the innermost frame that is not torch's own; all where there is none."""
-    last = next((place for place in range(len(stack), 0, -1) if not _OF_TORCH.search(stack[place - 1].file)), None)
+    last = next((place for place in range(len(stack), 0, -1) if not is_of_torch(stack[place - 1].file)), None)
     return list(stack[:last])
 
 
 def user_frame(text: str) -> UserFrame | None:
-    """The innermost frame of the user's part of a traceback."""
+    """The innermost frame of the user's part of a traceback that is not torch's own, if there is one."""
     part = next((text.split(mark, 1)[1] for mark in _USER_PARTS if mark in text), None)
     if part is None:
         return None
     part = part.split("Traceback (most recent call last)", 1)[0]
-    frames = _FRAME.findall(part)
-    return UserFrame(frames[-1][0], int(frames[-1][1]), frames[-1][2], frames[-1][3]) if frames else None
+    frames = [UserFrame(file, int(line), function, code) for file, line, function, code in _FRAME.findall(part)]
+    return caller_of(frames) or (frames[-1] if frames else None)
 
 
 def graph_break(text: str) -> Cause:

@@ -1,0 +1,131 @@
+"""What is said of compiles that end oddly or lie in torch's own code, and of stacks of forked processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.viewer import compile_logs
+from tests.viewer.synthetic import LogBuilder
+from viewer.findings import all_findings
+from viewer.queries.compiles import compile_detail, list_compiles
+from viewer.store.open import Trace, open_trace
+
+MAIN = ("/src/train.py", 40, "main", "loss = model(x)")
+INNER = ("/env/torch/_dynamo/external_utils.py", 67, "inner", "return fn(*args)")
+
+
+class Opened:
+    def __init__(self, folder: Path, traces: ExitStack) -> None:
+        self.folder, self._traces = folder, traces
+
+    def __call__(self, *logs: LogBuilder) -> Trace:
+        for number, log in enumerate(logs):
+            log.write(self.folder / f"{number}.log")
+        return self._traces.enter_context(open_trace(self.folder))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    with ExitStack() as traces:
+        yield Opened(tmp_path, traces)
+
+
+def span(log: LogBuilder, name: str, phase: str, micros: int, frame: int = 0) -> LogBuilder:
+    event = {"name": name, "ph": phase, "ts": micros, "tid": 0, "args": {"compile_id": f"{frame}/0"}}
+    return log.torch("chromium_event", {}, orjson.dumps(event), **compile_logs.ids(frame, 0))
+
+
+def begun(log: LogBuilder, *stack: tuple[str, int, str, str], frame: int = 0, number: int = 0) -> LogBuilder:
+    return log.torch("dynamo_start", compile_logs.stack(*stack), **compile_logs.ids(frame, number))
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [(False, "unfinished"), (True, "ok")],
+)
+def test_a_log_that_ends_within_a_compile(opened: Opened, ends: bool, status: str) -> None:
+    log = begun(span(LogBuilder(), "dynamo", "B", 1_000), MAIN, compile_logs.FORWARD)
+    span(log, "inductor_compile", "B", 2_000)
+    if ends:
+        span(span(log, "inductor_compile", "E", 3_000), "dynamo", "E", 4_000)
+    trace = opened(log)
+    assert [row.status for row in list_compiles(trace)] == [status]
+    findings = [(found.kind, found.severity, found.title) for found in all_findings(trace)]
+    title = "forward (model.py:10) was not compiled to its end: the log ends within it, in inductor_compile"
+    assert findings == ([] if ends else [("compile_failure", "warning", title)])
+
+
+def test_the_limit_raises_with_fullgraph(opened: Opened) -> None:
+    log = compile_logs.metrics(begun(LogBuilder(), compile_logs.FORWARD), 0, 0)
+    reason = {"fail_type": "FailOnRecompileLimitHit", "fail_reason": "Hard failure due to fullgraph=True"}
+    trace = opened(compile_logs.metrics(log, 0, 1, co_name=None, has_guarded_code=None, **reason))
+    assert [row.status for row in list_compiles(trace)] == ["ok", "failed"]
+    (finding,) = all_findings(trace)
+    assert finding.kind == "recompile_limit"
+    assert finding.title == "forward (model.py:10) reached the recompile limit: the call raised at 0/1"
+
+
+def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened: Opened) -> None:
+    log = compile_logs.metrics(begun(LogBuilder(), compile_logs.FORWARD), 0, 0)
+    first = '0/0: n == 1\nUser stack trace:\n  File "/src/model.py", line 33, in forward\n    y = x + n'
+    for number, reason in ((1, first), (2, "0/1: GLOBAL_STATE changed: grad_mode ")):
+        log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, number))
+        compile_logs.metrics(begun(log, compile_logs.FORWARD, number=number), 0, number)
+    (finding,) = all_findings(opened(log))
+    assert finding.title == "2 recompiles of forward (model.py:10): GLOBAL_STATE changed: grad_mode"
+    assert finding.source is not None
+    assert finding.source.line == 10
+
+
+def in_torch(log: LogBuilder, kind: str) -> LogBuilder:
+    """A compile of torch's own wrapper of a module, and something that happened to it in torch's own code."""
+    begun(log, MAIN, INNER)
+    compile_logs.metrics(log, 0, 0, co_name="inner", co_filename=INNER[0], co_firstlineno=67)
+    if kind == "recompile":
+        log.artifact("recompile_reasons", b"[\"0/0: tensor 'args[0]' rank mismatch\"]", **compile_logs.ids(0, 1))
+        begun(log, MAIN, INNER, number=1)
+        return compile_logs.metrics(log, 0, 1, co_name="inner", co_filename=INNER[0], co_firstlineno=67)
+    text = (
+        "Graph break in user code at /env/torch/nn/parallel/distributed.py:7\nGraph Break Reason: no\n"
+        f'User code traceback:\n  File "{INNER[0]}", line 69, in inner\n    return fn(*args)\n'
+        '  File "/env/torch/nn/parallel/distributed.py", line 7, in pre\n    self.logger.set()\n'
+    )
+    return log.artifact("dynamo_graph_break_reason", text.encode(), "string", **compile_logs.ids(0, 0))
+
+
+@pytest.mark.parametrize("kind", ["recompile", "graph_break"])
+def test_what_happens_in_torch_is_shown_where_the_program_called_it(opened: Opened, kind: str) -> None:
+    log = in_torch(LogBuilder().torch("artifact", {"name": "torch_version", "encoding": "json"}, b"{}"), kind)
+    (finding,) = all_findings(opened(log))
+    assert finding.kind == kind
+    assert finding.source is not None
+    assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/train.py", 40, "loss = model(x)")
+
+
+def test_a_forked_process_has_the_names_of_its_own_parent(opened: Opened) -> None:
+    """Its log holds no names that were known before the fork, and another process has others at the same numbers."""
+
+    def compiled(pid: int, strings: dict[int, str], frame: dict[str, Any]) -> LogBuilder:
+        log = LogBuilder(pid=pid)
+        for number, name in strings.items():
+            log.torch("str", [name, number])
+        log.torch("dynamo_start", {"stack": [frame]}, **compile_logs.ids(0, 0))
+        return compile_logs.metrics(log, 0, 0, co_filename="/src/model.py")
+
+    def frame(number: int) -> dict[str, Any]:
+        return {"filename": number, "line": 10, "name": "forward", "loc": ""}
+
+    spawned = compiled(1, {0: "/env/torch/x.py", 1: "<string>", 2: "/src/model.py"}, frame(2))
+    forked = compiled(3, {}, frame(1))
+    parent = compiled(2, {0: "/env/torch/x.py", 1: "/src/model.py"}, frame(1))
+    trace = opened(spawned, forked, parent)
+    for log in range(3):
+        detail = compile_detail(trace, log, "0/0")
+        assert detail is not None
+        assert [line.file for line in detail.stack] == ["/src/model.py"]
