@@ -118,7 +118,7 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
         shapes_total=shapes_total,
         lookups=cache_lookups(trace, row.log, row.compile_id),
         provenance=_graphs(units, attempt),
-        related=_related(detail.records),
+        related=_related(row, detail.records),
         previous=previous,
         next=following,
     )
@@ -200,10 +200,15 @@ def _graphs(units: Sequence[Unit], attempt: int | None) -> list[ProvenanceGraph]
     ]
 
 
-def _related(rows: Sequence[RecordRow]) -> list[tuple[str, str]]:
+def _related(row: CompileRow, rows: Sequence[RecordRow]) -> list[tuple[str, str]]:
     found = []
+    if row.graph_break_reason:
+        found.append(("graph breaks", f"/graph-breaks?log={row.log}"))
+    if row.recompile_reason:
+        frame = f"frame-{row.log}-{row.compile_id.rpartition('/')[0]}"
+        found.append(("recompiles of the frame", f"/recompiles?log={row.log}#{frame}"))
     if any(row.event in _DRAFT_EXPORT for row in rows):
-        found.append(("Draft export", "/draft-export"))
+        found.append(("draft export", "/draft-export"))
     if any((row.name or "").startswith("vllm_") for row in rows):
         found.append(("vLLM's piecewise compiles", "/vllm"))
     return found

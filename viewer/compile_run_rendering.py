@@ -41,6 +41,15 @@ def metric_name(name: str) -> str:
     return _NAMES.get(name) or name[: len(name) - len(ending)].replace("_", " ")
 
 
+CACHE_NAMES = {
+    "fx_graph": "FX graph cache",
+    "aotautograd": "AOTAutograd cache",
+    "bundled": "bundled FX graph",
+    "dynamo": "dynamo cache",
+    "precompile": "precompile cache",
+    "profile": "profile of sizes (PGO)",
+}
+CACHE_SIGNS = {"hit": "●", "miss": "○", "bypass": "▽", "saved": "◆"}
 FINDING_PAGES = {
     "graph_break": ("/graph-breaks", "all graph breaks"),
     "recompile": ("/recompiles", "all recompiles"),

@@ -17,6 +17,8 @@ document.getElementById("theme-toggle").addEventListener("click", () => {
   }
   root.dispatchEvent(new Event("themechange"));
 });
+// A narrow screen has the links in a strip that scrolls.
+document.querySelector('.nav a[aria-current="page"]')?.scrollIntoView({ inline: "nearest", block: "nearest" });
 document.getElementById("keys-toggle").addEventListener("click", () => keys.showModal());
 
 addEventListener("keydown", (event) => {

@@ -72,7 +72,7 @@ function describe(at, group) {
   const rows = group.kernels.map((number) => kernelRow(kernels[number]));
   const counts = [plural(group.pre.length, "pre-grad line"), plural(group.post.length, "post-grad line")];
   related.replaceChildren(
-    h("span", { class: "dim" }, [...counts, plural(rows.length, "launch")].join(", ")),
+    h("span", { class: "dim" }, [...counts, plural(rows.length, "launch site")].join(", ")),
     h("ul", {}, ...rows),
   );
 }
