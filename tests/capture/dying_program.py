@@ -1,0 +1,123 @@
+"""A compiled program that dies in its fourth step: ``python -m tests.capture.dying_program HOW[-WHERE]``.
+
+It prints the first call's argument of the operator that it may die in, as it sees it: an account of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._inductor.config
+
+LAST_STEP = 3
+FAR = 1 << 40
+HOW, _, WHERE = sys.argv[1].partition("-")
+
+torch.set_num_threads(1)
+torch._inductor.config.assert_indirect_indexing = False
+torch._inductor.config.cpp_wrapper = WHERE == "wrapper"
+torch._inductor.config.aot_inductor.compile_wrapper_opt_level = "O0"
+
+
+def fail() -> None:
+    raise ValueError("planted")
+
+
+DEATHS: dict[str, Callable[[], object]] = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "abort": os.abort,
+    "exit": lambda: os._exit(3),
+    "raise": fail,
+    "null": lambda: ctypes.string_at(0),
+}
+seen: set[str] = set()
+deadly: set[str] = set()
+
+
+def pass_by(name: str, tensor: torch.Tensor) -> None:
+    if name not in seen:
+        seen.add(name)
+        storage = tensor.untyped_storage()
+        account = [name, list(tensor.shape), list(tensor.stride()), storage.nbytes(), hex(storage.data_ptr())]
+        print(json.dumps(account), flush=True)  # noqa: T201
+    if name in deadly:
+        DEATHS[HOW]()
+
+
+@torch.library.custom_op("planted::forward", mutates_args=())
+def forward(x: torch.Tensor) -> torch.Tensor:
+    pass_by("forward", x)
+    return x * 2
+
+
+@torch.library.custom_op("planted::backward", mutates_args=())
+def backward(gradient: torch.Tensor) -> torch.Tensor:
+    pass_by("backward", gradient)
+    return gradient * 2
+
+
+for operator in (forward, backward):
+    operator.register_fake(torch.empty_like)
+forward.register_autograd(lambda context, gradient: backward(gradient))
+
+
+@torch.compile
+def model(x: torch.Tensor, w: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    y = (x @ w).relu()
+    if WHERE != "wrapper":
+        y = forward(y)
+    return y[index].sin().sum()
+
+
+w = torch.ones(16, 16, requires_grad=WHERE != "wrapper")
+optimizer = torch.optim.SGD([torch.ones(1)] if WHERE == "wrapper" else [w], lr=1e-3)
+
+
+def step(index: torch.Tensor) -> None:
+    loss = model(torch.ones(8, 16), w, index)
+    if loss.requires_grad:
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def steps(*unused: Any) -> None:
+    for number in range(LAST_STEP + 1):
+        index = torch.arange(4)
+        if number == LAST_STEP:
+            index[1] += FAR * (HOW == "kernel")
+            deadly.update({"backward"} if WHERE == "backward" else {"forward"} if HOW in DEATHS else ())
+        if number == LAST_STEP and HOW == "idle":
+            subprocess.Popen(["kill", "-9", str(os.getpid())])
+            signal.pause()
+        step(index)
+
+
+def main() -> None:
+    if WHERE == "thread":
+        thread = threading.Thread(target=steps)
+        thread.start()
+        thread.join()
+    elif WHERE == "spawn":
+        torch.multiprocessing.spawn(steps)
+    elif WHERE == "fork":
+        step(torch.arange(4))
+        if pid := os.fork():
+            os.waitpid(pid, 0)
+        else:
+            steps()
+    else:
+        steps()
+
+
+if __name__ == "__main__":
+    main()
