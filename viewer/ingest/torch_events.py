@@ -200,7 +200,8 @@ class TorchEvents:
             spans = self._spans[record.header.pid] = Spans(self.log, self.ids.prefix(record.header.pid))
         if event.get("ph") == "B" and event.get("name") in OUTER_SPANS:
             compile = self.compiles.get(spans.prefix + (compile_id_of(event) or ""))
-            if compile is not None and compile.has_ended():
+            # An event's own id is that of its header; where they differ, as in a log that was edited, it says nothing.
+            if compile is not None and compile.has_ended() and record.compile_id in (None, compile.compile_id):
                 self._begin_anew(record)
         span = spans.read(event)
         if span is None or span.compile_id not in self.compiles:
