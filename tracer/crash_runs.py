@@ -186,7 +186,9 @@ class CrashRuns:
             self._say(f"{sanitizer.TOOL[0]} is not installed: the program is not run under it")
             return None
         caching = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-        return Plan("compute-sanitizer", replace(self.config, level="launches"), caching, sanitizer.TOOL)
+        # It keeps the frames of each launch, and so what their variables hold: no leak of the program's.
+        config = replace(self.config, level="launches", lifetimes="off")
+        return Plan("compute-sanitizer", config, caching, sanitizer.TOOL)
 
     def _survived(self, run: int) -> bool:
         return self._seen[run][1].symptom == self._seen[0][1].symptom
