@@ -36,6 +36,11 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// A page that comes back whole shows what its address says, not what was typed before it was left.
+addEventListener("pageshow", (event) => {
+  if (event.persisted) for (const form of document.querySelectorAll("main form")) form.reset();
+});
+
 function step(direction) {
   for (const link of document.querySelectorAll(`main a[rel="${direction}"]`)) {
     if (link.checkVisibility()) {

@@ -47,6 +47,20 @@ def test_from_the_trie_to_a_stage_and_a_guard(visit: Visit, served: str) -> None
     assert page.locator("#failed").is_visible()
 
 
+def test_going_back_shows_the_filters_of_the_address(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/records")
+    kind, name = page.locator("main select[name=kind]"), page.locator("main input[name=text]")
+    kind.select_option("dynamo_output_graph")
+    name.fill("graph")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**/records?text=graph&kind=dynamo_output_graph**")
+    assert (kind.input_value(), name.input_value()) == ("dynamo_output_graph", "graph")
+    page.go_back()
+    assert page.url.endswith("/records")
+    assert (kind.input_value(), name.input_value()) == ("", "")
+
+
 def test_a_click_lights_up_what_belongs_together(visit: Visit, served: str) -> None:
     page = visit.page
     page.set_viewport_size({"width": 1440, "height": 520})

@@ -20,13 +20,13 @@ GUTTER = 64
 
 @pytest.fixture(scope="module")
 def compile_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    log = logs.compiled(LogBuilder(), 0, 0)
-    logs.chromium(log, "entire_frame_compile", "B", 0)
+    log = logs.chromium(LogBuilder(), "entire_frame_compile", "B", 0)
     for number in range(2000):
         logs.span(log, f"pass {number}", 100 + 10 * number, 108 + 10 * number)
     logs.chromium(log, "automatic_dynamic", "i", 10_000, reason="size change")
     logs.chromium(log, "entire_frame_compile", "E", 40_000)
     logs.span(log, "lost", 50_000, None)
+    logs.compiled(log, 0, 0)
     logs.compiled(log, 0, 1, duration_us=7)
     with open_trace(log.write(tmp_path_factory.mktemp("compile") / "compile.log")) as trace, serving(trace) as where:
         yield where
