@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -187,3 +189,71 @@ def test_a_number_behind_a_trace_is_a_tensor(ranks: list[Path]) -> None:
     result = CliRunner().invoke(app, ["tensor", *map(str, ranks), "7"])
     assert isinstance(result.exception, StepscopeError)
     assert "7" in str(result.exception)
+
+
+PREFIXES: dict[str, Callable[[int], bytes]] = {
+    "rank": lambda number: b"[rank0]:",
+    "torchrun": lambda number: b"[default%d]: " % (number % 2),
+    "kubernetes": lambda number: b"2025-07-18T15:30:%02d.%09dZ stdout F " % (number % 60, number * 7919),
+    "compose": lambda number: b"trainer-1%s | " % (b" " * (number % 3)),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_what_a_launcher_wrote_before_each_line_is_left_out(tmp_path: Path, name: str, packed: str) -> None:
+    data = compile_records(compile_records(LogBuilder()), 1).data
+    lines = data.split(b"\n")[:-1]
+    prefixed = b"".join(PREFIXES[name](number) + line + b"\n" for number, line in enumerate(lines))
+    path = tmp_path / f"x.log{packed}"
+    path.write_bytes(PACKERS.get(packed, bytes)(prefixed))
+    for trace_path in (path, tmp_path):
+        with open_trace(trace_path) as trace:
+            assert problem_counts(trace) == {"launcher_prefix": 1}
+            found = list_records(trace).rows
+            assert len(found) == data.count(b"\nV") + 1
+            (code, _) = list_records(trace, kind="inductor_output_code").rows
+            assert hashlib.md5(trace.payload(code.record)).hexdigest().encode() in data
+
+
+def test_only_headers_may_have_it_and_other_lines_stay(tmp_path: Path) -> None:
+    """Payloads that look like records, and what a program printed between them, are left as they are."""
+    log = LogBuilder().artifact("note", b"[rank0]:V0314 09:26:54.000000 1 a.py:1] {}", "string")
+    data = b"".join(b"[rank0]:" + line if line[:1] == b"V" else line for line in log.data.splitlines(keepends=True))
+    (tmp_path / "x.log").write_bytes(b"hello\n" + data + b"[rank0]:not a record\n")
+    with open_trace(tmp_path / "x.log") as trace:
+        (note,) = list_records(trace).rows
+        assert trace.payload(note.record) == b"[rank0]:V0314 09:26:54.000000 1 a.py:1] {}"
+        assert problem_counts(trace) == {"launcher_prefix": 1, "not_a_record": 2}
+
+
+def test_a_named_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    """As a shell's ``<(zcat x.log.gz)`` is."""
+    os.mkfifo(tmp_path / "pipe")
+    data = compile_records(LogBuilder()).data
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(gzip.compress(data)))
+    writer.start()
+    with open_trace(tmp_path / "pipe") as trace:
+        assert overview(trace).counts.records == data.count(b"\nV") + 1
+    writer.join()
+
+
+def test_a_link_in_a_folder_is_no_second_log(tmp_path: Path) -> None:
+    compile_records(LogBuilder()).write(tmp_path / "a.log")
+    (tmp_path / "latest.log").symlink_to("a.log")
+    (tmp_path / "self").symlink_to(".")
+    assert [source.path.name for source in find_logs(tmp_path)] == ["a.log"]
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    path = compile_records(LogBuilder()).write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n.log")))
+    with open_trace(path) as trace:
+        assert [run.path for run in overview(trace).runs] == [f"{tmp_path}/\ufffd\n.log"]
+        assert trace.payload(list_records(trace, kind="inductor_output_code").rows[0].record)
+
+
+def test_a_packed_log_of_which_nothing_is_left_says_why(tmp_path: Path) -> None:
+    packed = zstd.compress(compile_records(LogBuilder()).data)
+    (tmp_path / "x.log.zst").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(StepscopeError, match="zst ends too early"):
+        find_logs(tmp_path / "x.log.zst")

@@ -21,6 +21,7 @@ REASONS: Mapping[str, str] = {
     "mixed_ranks": "records of another rank in the same log",
     "mixed_processes": "records of another process in the same log",
     "crlf": "line ends were turned into CRLF on the way; payloads are read without them",
+    "launcher_prefix": "a launcher wrote something before each line, as [rank0]:; it is read without that",
     "empty_file": "a log without a single byte",
     "not_a_log": "a file with the name of a log that holds no record",
     "not_read": "a log that could not be read",

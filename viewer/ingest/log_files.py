@@ -6,7 +6,7 @@ import io
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
+from viewer.ingest.prefixes import before_record, launcher_problem, prefix_of, without
 from viewer.ingest.ring_beside import ring_beside
 from viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
 from viewer.ingest.spool import is_packed, unpack
@@ -79,7 +80,7 @@ def plain_source(address: str) -> Iterator[Source]:
     """
     with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
         try:
-            source = _plain_source(address, Path(folder, "log"))
+            source = _as_written(_plain_source(address, Path(folder, "log")), Path(folder, "lines"))
         except OSError as error:
             source = Source(Path(address), Path(address), 0, 0, [("not_read", reason_of(error))])
         yield source
@@ -97,7 +98,8 @@ def has_record(head: bytes) -> bool:
         plain = io.BytesIO()
         unpack(io.BytesIO(head), plain)
         head = plain.getvalue()
-    return any(HEADER.match(line) for line in head.removeprefix(_BYTE_ORDER_MARK).split(b"\n"))
+    lines = head.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+    return any(HEADER.match(line) for line in lines) or before_record(head) is not None
 
 
 def change_of(log: LogFile) -> str | None:
@@ -131,6 +133,17 @@ def _plain_source(address: str, copy: Path) -> Source:
         problem = unpack(stream, out)
     problems = [("truncated", problem)] if problem else []
     return Source(Path(address), copy, copy.stat().st_size, mtime_ns, problems, ring)
+
+
+def _as_written(source: Source, copy: Path) -> Source:
+    """The log with its lines as PyTorch wrote them."""
+    prefix = prefix_of(source.data_path)
+    if prefix is None:
+        return source
+    with source.data_path.open("rb") as lines, copy.open("wb") as out:
+        out.writelines(without(prefix, lines))
+    problems = [*source.problems, launcher_problem(prefix)]
+    return replace(source, data_path=copy, size=copy.stat().st_size, problems=problems)
 
 
 def _only_log(fs: Any, path: str) -> LogFile:

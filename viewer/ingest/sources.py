@@ -11,8 +11,9 @@ from typing import BinaryIO
 
 from tracer.log_format import HEADER
 from viewer.errors import StepscopeError
+from viewer.ingest.prefixes import before_record, launcher_problem, prefix_of
 from viewer.ingest.ring_beside import ring_beside
-from viewer.ingest.spool import PACKED_ERRORS, cache_dir, packed_form, spool_packed, spool_stream
+from viewer.ingest.spool import PACKED_ERRORS, cache_dir, packed_form, spool_packed, spool_stream, spool_without
 
 __all__ = ["STDIN", "Source", "TracePath", "cache_dir", "find_logs", "shown", "trace_names"]
 
@@ -70,6 +71,9 @@ def _one(name: str) -> list[Source]:
     if name == STDIN:
         return [spool_stdin()]
     path = _existing(name)
+    if path.is_fifo():
+        with path.open("rb") as pipe:
+            return [_from_pipe(path, pipe, name)]
     return list(_in_folder(path, name)) if path.is_dir() else [_only_log(path)]
 
 
@@ -97,7 +101,10 @@ def _existing(name: str) -> Path:
 
 
 def _in_folder(folder: Path, name: str) -> Iterator[Source]:
-    paths = sorted(_logs_in(folder))
+    found: dict[str, Path] = {}
+    for path in sorted(_logs_in(folder)):
+        found.setdefault(os.path.realpath(path), path)
+    paths = list(found.values())
     if not paths:
         raise StepscopeError(
             f"The folder {name} holds no log: record one with `stepscope run` or with TORCH_TRACE={name}."
@@ -115,6 +122,8 @@ def _only_log(path: Path) -> Source:
     source = next(_source(path))
     if source.problems and source.problems[0][0] == "not_read":
         raise StepscopeError(f"{path} cannot be read ({source.problems[0][1]}): check the file and its permissions.")
+    if source.size == 0 and source.problems:
+        raise StepscopeError(f"{path} holds nothing that can be read: {source.problems[0][1]}.")
     if source.size == 0:
         raise StepscopeError(f"{path} is empty: did the recorded program compile anything?")
     if not _has_record(source.data_path, whole=True):
@@ -143,7 +152,7 @@ def _has_record(path: Path, whole: bool) -> bool:
                 if any(HEADER.match(line) for line in piece.removeprefix(b"\xef\xbb\xbf").split(b"\n")):
                     return True
                 if not whole:
-                    return False
+                    return before_record(piece) is not None
     except PACKED_ERRORS:
         pass
     return False
@@ -158,25 +167,39 @@ def _source(path: Path) -> Iterator[Source]:
     """The log at `path`; one of size 0 with a problem when it cannot be read."""
     try:
         stat = path.stat()
-        if packed_form(path):
-            data_path, problems = spool_packed(path, stat)
-            yield Source(path, data_path, data_path.stat().st_size, stat.st_mtime_ns, problems, ring_beside(path))
-            return
-        yield Source(path, path, stat.st_size, stat.st_mtime_ns, ring=ring_beside(path))
+        data_path, problems = spool_packed(path, stat) if packed_form(path) else (path, [])
+        size = stat.st_size if data_path is path else data_path.stat().st_size
+        yield _as_written(Source(path, data_path, size, stat.st_mtime_ns, problems, ring_beside(path)), stat)
     except OSError as error:
         yield Source(path, path, 0, 0, [("not_read", error.strerror or str(error))])
+
+
+def _as_written(source: Source, stat: os.stat_result) -> Source:
+    """The log with its lines as PyTorch wrote them."""
+    prefix = prefix_of(source.data_path)
+    if prefix is None:
+        return source
+    spool = spool_without(prefix, source.data_path, stat)
+    problems = [*source.problems, launcher_problem(prefix)]
+    return replace(source, data_path=spool, size=spool.stat().st_size, problems=problems)
 
 
 def spool_stdin() -> Source:
     """What comes on standard input, as a log."""
     if sys.stdin is None or sys.stdin.isatty():
         raise StepscopeError("Nothing comes on standard input: pipe a log into it, e.g. `ssh host cat LOG | ...`.")
+    return _from_pipe(Path("<stdin>"), sys.stdin.buffer, "Standard input")
+
+
+def _from_pipe(path: Path, pipe: BinaryIO, name: str) -> Source:
+    """What comes through it, as a log."""
     try:
-        spool, problems = spool_stream(sys.stdin.buffer)
+        spool, problems = spool_stream(pipe)
     except OSError as error:
-        raise StepscopeError(f"Standard input cannot be kept in {cache_dir()}: {error.strerror or error}.") from None
+        raise StepscopeError(f"{name} cannot be kept in {cache_dir()}: {error.strerror or error}.") from None
     stat = spool.stat()
-    if stat.st_size == 0 or not _has_record(spool, whole=True):
+    source = _as_written(Source(path, spool, stat.st_size, stat.st_mtime_ns, problems), stat)
+    if source.size == 0 or not _has_record(source.data_path, whole=True):
         spool.unlink()
-        raise StepscopeError("Standard input holds no log: it has no record of stepscope or TORCH_TRACE.")
-    return Source(Path("<stdin>"), spool, stat.st_size, stat.st_mtime_ns, problems)
+        raise StepscopeError(f"{name} holds no log: it has no record of stepscope or TORCH_TRACE.")
+    return source

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import sys
 import tempfile
 import zlib
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from viewer.errors import StepscopeError
+from viewer.ingest.prefixes import without
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -58,8 +60,7 @@ def packed_form(path: Path) -> PackedForm | None:
 
 def spool_packed(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
     """The plain bytes of a packed file; a cut or broken one gives what it still holds."""
-    key = hashlib.sha256(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}".encode("utf-8", "surrogateescape"))
-    spool = _spool_folder() / f"{key.hexdigest()[:32]}.log"
+    spool = _spool_of(path, stat)
     if not spool.exists():
         with path.open("rb") as file, _Part(spool.parent) as part:
             problem = _unpack(_pieces(file), part.file)
@@ -82,6 +83,16 @@ def spool_stream(stream: BinaryIO) -> tuple[Path, Problems]:
         if not spool.exists():
             _keep(part, spool, problem)
     return spool, _problems(spool)
+
+
+def spool_without(prefix: re.Pattern[bytes], path: Path, stat: os.stat_result) -> Path:
+    """The lines of a plain file without what a launcher wrote before them."""
+    spool = _spool_of(path, stat, "lines")
+    if not spool.exists():
+        with path.open("rb") as file, _Part(spool.parent) as part:
+            part.file.writelines(without(prefix, file))
+            _keep(part, spool, None)
+    return spool
 
 
 def unpack(stream: BinaryIO, out: IO[bytes]) -> str | None:
@@ -193,6 +204,11 @@ def _form_of(head: bytes) -> PackedForm | None:
     is_frame = head[:4] == b"\x28\xb5\x2f\xfd"
     is_skipped = head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
     return _ZST if is_frame or is_skipped else None
+
+
+def _spool_of(path: Path, stat: os.stat_result, what: str = "") -> Path:
+    key = hashlib.sha256(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}{what}".encode("utf-8", "surrogateescape"))
+    return _spool_folder() / f"{key.hexdigest()[:32]}.log"
 
 
 def _spool_folder() -> Path:

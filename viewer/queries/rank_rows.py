@@ -33,7 +33,7 @@ class RankRow:
     """Which log of its rank it is, by time, from 1."""
     of: int
     compared: bool
-    """The last log of its rank: earlier ones are of runs that were started again."""
+    """The last log of its rank that holds a record: earlier ones are of runs that were started again."""
     records: int
     compiles: int
     graphs: int
@@ -87,14 +87,15 @@ def rank_rows(trace: Trace) -> list[RankRow]:
     recorded = {run.log for run in runs if run.level is not None}
     rows = []
     for run in runs:
-        log = run.log
+        log, records = run.log, columns["records"].get(run.log, 0)
         known = collectives.get(log, (0, 0) if log in coded else (None, None))
         rows.append(
             RankRow(
                 log=log, name=Path(run.path).name, rank=run.rank,
                 record_rank=columns["record_rank"].get(log), pid=run.pid, torch=run.torch, complete=run.complete,
-                start_unix_ns=run.start_unix_ns, nth=1, of=1, compared=run.rank is not None and not run.forked,
-                records=columns["records"].get(log, 0), compiles=columns["compiles"].get(log, 0),
+                start_unix_ns=run.start_unix_ns, nth=1, of=1,
+                compared=run.rank is not None and not run.forked and bool(records), records=records,
+                compiles=columns["compiles"].get(log, 0),
                 graphs=columns["graphs"].get(log, 0), compile_ns=columns["compile_ns"].get(log),
                 hits=counted.get((log, "hit"), 0), misses=counted.get((log, "miss"), 0),
                 bypasses=counted.get((log, "bypass"), 0),

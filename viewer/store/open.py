@@ -183,13 +183,21 @@ def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os
     raise AssertionError("the last place for an index can be written")
 
 
+def _is_text(path: Path) -> bool:
+    """DuckDB opens no file whose name is not UTF-8."""
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _index_paths(path: TracePath, key: str, index_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
     """Where the index may lie, best first; the last is in a folder that nobody else has."""
     named = trace_names(path)
     if index_dir is not None:
         name = Path(named[0]).absolute().name if len(named) == 1 else key[:32]
         yield Path(index_dir).absolute() / f"{name}{INDEX_SUFFIX}"
-    elif (index := beside(named)) is not None and index.parent.stat().st_mode & _ANY_WRITE:
+    elif (index := beside(named)) is not None and index.parent.stat().st_mode & _ANY_WRITE and _is_text(index):
         yield index
     folder = cache_dir()
     yield folder / f"{key[:32]}{INDEX_SUFFIX}"
