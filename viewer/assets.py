@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
+_IMPORTED = re.compile(r"""^(?:import|export)\b[^"';]*["'](#js/[^"']+)["']""", re.M)
 CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
@@ -42,9 +44,15 @@ def version(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def inlined_import_map() -> dict[str, dict[str, str]]:
-    """The same specifiers as `data:` URLs, for a page that is one file."""
-    return {"imports": {name: _data_url(path) for name, path in script_modules().items()}}
+def inlined_import_map(*roots: str) -> dict[str, dict[str, str]]:
+    """The same specifiers as `data:` URLs, for a page that is one file: `roots` and all that they import."""
+    modules, waiting, needed = script_modules(), [*roots], dict[str, str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed[name] = _data_url(modules[name])
+            waiting += _IMPORTED.findall(modules[name].read_text("utf-8"))
+    return {"imports": dict(sorted(needed.items()))}
 
 
 def _data_url(path: Path) -> str:

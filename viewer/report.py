@@ -25,6 +25,8 @@ MOST_LAUNCHES = 20_000
 """In all timelines together."""
 MOST_PANELS = 320
 """Launches described in full; the calls that repeat them share the description."""
+SCRIPTS = ("#js/page.js", "#js/report.js")
+"""What a report begins with."""
 MOST_GRAPHS = 24
 MOST_COMPILES = 32
 MOST_CODE_CHARS = 600_000
@@ -81,7 +83,8 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         summary=answer,
         css=Markup(static["css/stepscope.css"].read_text("utf-8")),
         theme=Markup(static["js/theme.js"].read_text("utf-8")),
-        imports=assets.inlined_import_map(),
+        scripts=SCRIPTS,
+        imports=assets.inlined_import_map(*SCRIPTS),
         packed=packed(data),
     )
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.viewer import synthetic
 from tests.viewer.synthetic import LogBuilder
-from viewer import report
+from viewer import assets, report
 from viewer.redaction import redact, scrub
 from viewer.report import render_report
 from viewer.store.open import Trace
@@ -35,6 +35,13 @@ def test_report_needs_nothing_else(opened: Opened) -> None:
     assert not re.search(r'(?:src|href)="(?!data:|#)', html)
     assert "default-src 'none'" in html
     assert len(html.encode()) < 1_000_000
+
+
+def test_report_holds_the_scripts_that_it_uses_and_no_others() -> None:
+    known, roots = assets.script_modules(), {*report.SCRIPTS}
+    held = assets.inlined_import_map(*report.SCRIPTS)["imports"]
+    named = {name: set(re.findall(r'"(#js/[^"]+)"', known[name].read_text("utf-8"))) for name in held}
+    assert roots.union(*named.values()) == set(held) < set(known)
 
 
 def test_a_note_is_text_on_the_first_page(opened: Opened) -> None:
