@@ -25,7 +25,7 @@ from tracer.inductor.plain_graphs import PlainGraphs
 from tracer.inductor.wrapper_hook import WrapperHook
 from tracer.launch_ring import LaunchRing, is_blocking
 from tracer.process import cost_of_a_launch, uncaught_exception
-from tracer.records import CACHED_ESTIMATE, End, Failure, Graph, Overhead, Record, Skipped
+from tracer.records import CACHED_ESTIMATE, DEVICE_FAILED, End, Failure, Graph, Overhead, Record, Skipped
 from tracer.run_log import RunLog, reason_of
 from tracer.runtime import lifetimes_core, memory_steps
 from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
@@ -233,7 +233,7 @@ class Recorder:
             if failure is not None:
                 never_free(self)
             if count == 1 and failure is not None:
-                self._write(Skipped(where, f"the device had failed: {failure}"))
+                self._write(Skipped(where, f"{DEVICE_FAILED}: {failure}"))
             elif count == 1:
                 text = f"{type(error).__name__}: {error}"
                 self._say(f"the recorder's {where} hook failed ({text}); the program goes on")

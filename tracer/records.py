@@ -34,6 +34,8 @@ from tracer.memory_records import StorageKind as StorageKind
 FORMAT_VERSION = 1
 CACHED_ESTIMATE = "estimated memory of a cached graph"
 """`Skipped.what` wherever a compile cache was made without us: no reason to alarm anybody."""
+DEVICE_FAILED = "the device had failed"
+"""`Skipped.why` begins so; what the device died of is told of by itself."""
 CPP_WRAPPER = (
     "C++ wrapper: the launches happen inside the compiled library, out of Python's sight; compiled under"
     " stepscope run --aoti it prints them"

@@ -16,6 +16,7 @@ from viewer.formats import format_bytes, format_count, format_ns
 from viewer.highlight import Language, highlight
 from viewer.ingest.damage import REASONS
 from viewer.ingest.sources import cache_dir
+from viewer.queries.rows_of_runs import SIDES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -132,7 +133,6 @@ def plotted(detail: BufferDetail) -> BufferDetail:
     return replace(detail, sites=[], memory=[])
 
 
-SIDES = ("in", "out")
 MOST_SENTENCES = 2
 """Shown of each side at once."""
 LONG_EVIDENCE = 96
@@ -146,7 +146,7 @@ class EvidenceParts:
     """What a finding's card shows of its evidence at once, and what behind a click."""
 
     sides: dict[str, list[str]]
-    """Sentences about what went in and what came out."""
+    """Sentences about what went in and what came out, and what a tool found there."""
     shown: dict[str, Any]
     folded: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]]

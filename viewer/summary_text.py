@@ -21,6 +21,7 @@ from viewer.queries.rows import (
     RunRow,
     StepRow,
 )
+from viewer.queries.rows_of_runs import SIDES
 
 WIDTH = 100
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
@@ -98,7 +99,7 @@ def _log_name(facts: Overview, log: int) -> str:
 
 def _proof(evidence: Mapping[str, Any]) -> list[str]:
     """What the launch read and wrote, and what the infinity that it grew from was made of."""
-    lines = [f"  {side}: {'; '.join(evidence[side])}" for side in ("in", "out") if evidence[side]]
+    lines = [f"  {side.replace('_', '-')}: {'; '.join(evidence[side])}" for side in SIDES if evidence.get(side)]
     if evidence["inside"]:
         lines.append(f"  inside: {evidence['inside']}")
     if evidence.get("lines"):

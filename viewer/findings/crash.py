@@ -41,7 +41,7 @@ def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
         severity=_severity(death),
         title=title_of(death),
         rule=rule_of(__doc__),
-        evidence=_evidence(trace, death, known) | _runs(group),
+        evidence=_evidence(trace, death, known) | {"compute_sanitizer": _tool_errors(group)} | _runs(group),
         page=page_of(death.run.log, at.step, at.launch),
         rank=death.run.rank,
         step=at.step,
@@ -143,6 +143,12 @@ def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, An
 def _ring_facts(row: RingLaunch) -> dict[str, Any]:
     names = ("launch", "step", "kernel", "thread", "returned", "device", "stream")
     return {name: getattr(row, name) for name in names} | {"launch_in_step": row.ordinal}
+
+
+def _tool_errors(group: Sequence[Death]) -> list[str]:
+    """What compute-sanitizer found in the run under it."""
+    errors = [error for death in group if death.end is not None for error in death.end.tool_errors]
+    return [f"{error.title}: {' '.join(error.details)}" for error in errors]
 
 
 def _runs(group: Sequence[Death]) -> dict[str, Any]:

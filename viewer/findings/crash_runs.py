@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from viewer.queries.ends import ProcessEndRow, device_error, process_ends, symptom
+from viewer.queries.ends import ProcessEndRow, process_ends, symptom
 from viewer.queries.rows_of_runs import CrashRunRow
 from viewer.store.open import Trace
 
@@ -77,6 +77,4 @@ def _ended(end: ProcessEndRow, known: str | None) -> str:
 def _survived(end: ProcessEndRow, known: str | None, first: CrashRunRow | None) -> bool | None:
     if first is None or end.timed_out or first.symptom is None:
         return None
-    if end.tool_errors and device_error(known or "") and device_error(first.symptom):
-        return True  # a tool that looks at each access ends the kernel in its own way
     return known == first.symptom

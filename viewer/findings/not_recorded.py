@@ -1,11 +1,12 @@
 """The recorder met something that it could not record, and said so in the log; or a process left with exit code 0, or
 a forked child of one that ended well ended, in no launch, without ending its log, as by `os._exit`: what it did last
 may be missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of its
-memory is said on its pages only, and launches of a C++ wrapper that printed them are not missing."""
+memory is said on its pages only, as is what is missing because a device failed, which is a finding of its own; and
+launches of a C++ wrapper that printed them are not missing."""
 
 from __future__ import annotations
 
-from tracer.records import CACHED_ESTIMATE, CPP_WRAPPER
+from tracer.records import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
 from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
 from viewer.findings.processes import is_printed, may_have_left, recorded_nothing, unfinished
 from viewer.queries.damage import not_recorded
@@ -22,7 +23,9 @@ def find(evidence: Evidence) -> list[Timed]:
     rows = [
         row
         for row in not_recorded(evidence.trace)
-        if row.what != CACHED_ESTIMATE and not (row.why == CPP_WRAPPER and row.log in seen)
+        if row.what != CACHED_ESTIMATE
+        and not row.why.startswith(DEVICE_FAILED)
+        and not (row.why == CPP_WRAPPER and row.log in seen)
     ]
     said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
     ends = process_ends(evidence.trace)

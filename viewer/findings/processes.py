@@ -48,9 +48,10 @@ def may_have_left(
 
 
 def own_end(run: RunRow, ends: Mapping[int, ProcessEndRow]) -> ProcessEndRow | None:
-    """How the process of a log itself ended, not the command that started it."""
+    """How the process of a log itself ended, not the command that started it. A tool that the command ran under leaves
+    as the program did."""
     end = ends.get(run.log)
-    return end if end is not None and end.pid == run.pid else None
+    return end if end is not None and (end.pid == run.pid or (end.tool and not run.forked)) else None
 
 
 def is_running(pid: int | None, began_unix_ns: int | None) -> bool:

@@ -24,6 +24,7 @@ _RING = """
     WHERE r.log = ? ORDER BY r.role, l.start_ns, r.launch
 """
 _DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP) error|Triton Error \[(?:CUDA|HIP)\]): *([^\n]*)")
+_ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(\S[^\n]*)", re.MULTILINE)
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -140,11 +141,17 @@ def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None
     if end is not None and end.timed_out:
         return None
     if error is not None:  # a signal that comes behind it is of the shutdown: what a device holds cannot be freed
-        return one_symptom(error.type, error.text)
+        return _seen_by_tool(end, one_symptom(error.type, error.text))
     if end is not None and end.signal_name is not None:
         return end.signal_name
     told = raised(end.error_tail) if end is not None and end.exit_code and end.error_tail else None
-    return one_symptom(*told) if told else None
+    return _seen_by_tool(end, one_symptom(*told)) if told else None
+
+
+def _seen_by_tool(end: ProcessEndRow | None, known: str) -> str:
+    """compute-sanitizer stops an illegal access in its own way, so that the device reports another error."""
+    found = end is not None and any(one.text.startswith("Invalid") for one in end.tool_errors)
+    return _ILLEGAL_ACCESS if found and device_error(known) else known
 
 
 def raised(errors: str) -> tuple[str, str] | None:

@@ -78,6 +78,10 @@ class OverheadRow:
     failures: int | None
 
 
+SIDES = ("in", "out", "compute_sanitizer")
+"""Evidence of a finding that is sentences: what went in, what came out, what a tool found there."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One line of the verdict."""
