@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from tests.viewer.synthetic import LogBuilder, compile_records, recorded
 from viewer.cli import app
 from viewer.errors import StepscopeError
+from viewer.ingest.log_files import find_log_files
 from viewer.ingest.sources import cache_dir, find_logs
 from viewer.queries.artifacts import list_records
 from viewer.queries.damage import problem_counts
@@ -250,6 +251,8 @@ def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
     with open_trace(path) as trace:
         assert [run.path for run in overview(trace).runs] == [f"{tmp_path}/\ufffd\n.log"]
         assert trace.payload(list_records(trace, kind="inductor_output_code").rows[0].record)
+    with pytest.raises(StepscopeError, match="not UTF-8: rename it"):
+        find_log_files(str(tmp_path))
 
 
 def test_a_packed_log_of_which_nothing_is_left_says_why(tmp_path: Path) -> None:

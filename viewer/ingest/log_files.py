@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -175,7 +176,10 @@ def _log_file(fs: Any, info: dict[str, Any]) -> LogFile:
 
 
 def _address(fs: Any, path: str) -> str:
-    """What opens `path` again: local paths are plain."""
+    """What opens `path` again: local paths are plain. Raises StepscopeError for one that cannot be written down."""
+    shown = os.fsencode(path).decode("utf-8", "replace")
+    if shown != path:
+        raise StepscopeError(f"{shown} has a name that is not UTF-8: rename it, and it can be read.")
     return path if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(path))
 
 
