@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.viewer import synthetic
+from tests.viewer import compile_run_logs, synthetic
 from tests.viewer.synthetic import LogBuilder
 from viewer import assets, report
 from viewer.redaction import redact, scrub
@@ -93,6 +93,17 @@ def test_script_end_in_a_name_stays_data(opened: Opened) -> None:
 def test_report_of_a_log_that_pytorch_wrote(opened: Opened) -> None:
     html = render_report(opened(synthetic.compile_records(LogBuilder())))
     assert "stepscope run -- python train.py" in html
+
+
+def test_links_to_compiles_lead_to_their_pages(opened: Opened) -> None:
+    log = compile_run_logs.compiled(compile_run_logs.compiled(LogBuilder(), 0, 0), 0, 0)
+    html = render_report(opened(log))
+    pages = set(re.findall(r'data-route="([^"]+)"', html))
+    links = set(re.findall(r'href="#(/compile/[^"#]+)', html))
+    assert "/compile/r1%3A0_0?log=0" in links <= pages
+    places = re.findall(r'href="#(/compile/[^"#]+#artifacts)"', html)
+    assert places
+    assert all(html.count(f' id="{place}"') == 1 for place in places)
 
 
 def test_redacted_report_holds_no_source_path_or_argument(opened: Opened) -> None:
