@@ -108,6 +108,40 @@ def test_what_happens_in_torch_is_shown_where_the_program_called_it(opened: Open
     assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/train.py", 40, "loss = model(x)")
 
 
+STACK = (
+    '  File "/src/train.py", line 40, in main\n    y = model(x)\n'
+    '  File "/src/model.py", line 14, in forward\n    h(x)\n'
+)
+RAISED = (
+    'Traceback (most recent call last):\n  File "/env/torch/_dynamo/exc.py", line 99, in unimplemented\n    raise\n'
+    "torch._dynamo.exc.Unsupported: call_function h in skip_files /src/h.py\n\nfrom user code:\n"
+    '   File "/src/model.py", line 14, in forward\n    h(x)\n'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Graph break: skip: from user code at:\n{STACK}\n{RAISED}",
+        "Graph break: torch.compile cannot properly resume from this graph break, which results in a skip.\n"
+        "torch.compile will skip tracing the frame forward (/src/model.py line 10) and fall back to eager.\n"
+        f"The graph break occurred in the following user code:\n{STACK}\n{RAISED}",
+        "Graph break in user code at /src/model.py:14\nReason: Unsupported: call_function h in skip_files /src/h.py\n"
+        f"User code traceback:\n{STACK}\n{RAISED}",
+        f"WON'T CONVERT forward /src/model.py line 10 \ndue to: \n{RAISED}",
+    ],
+    ids=["skip of 2.6", "skip of 2.8", "break of 2.6", "error of a backend"],
+)
+def test_breaks_of_older_versions_name_their_reason_and_line(opened: Opened, text: str) -> None:
+    log = begun(LogBuilder(), MAIN, compile_logs.FORWARD)
+    log.artifact("dynamo_graph_break_reason", text.encode(), "string", **compile_logs.ids(0, 0))
+    (finding,) = all_findings(opened(compile_logs.metrics(log, 0, 0)))
+    reason = finding.title.partition(": ")[2].removeprefix("Unsupported: ")
+    assert reason == "call_function h in skip_files /src/h.py"
+    assert finding.source is not None
+    assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/model.py", 14, "h(x)")
+
+
 def test_a_forked_process_has_the_names_of_its_own_parent(opened: Opened) -> None:
     """Its log holds no names that were known before the fork, and another process has others at the same numbers."""
 

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?', re.MULTILINE)
-_USER_PARTS = ("User code traceback:", "User stack trace:", "from user code:")
+_USER_PARTS = (
+    "User code traceback:",
+    "User stack trace:",
+    "from user code:",
+    "from user code at:",
+    "The graph break occurred in the following user code:",
+)
+_REASONS = ("Graph Break Reason:", "\nReason:")
+_EXCEPTION = re.compile(r"^torch\._dynamo\.exc\.\w+: (.*?)(?=\n[ \t]*\n|\nfrom user code|\Z)", re.MULTILINE | re.DOTALL)
 _PLACE = re.compile(r"^Graph break in user code at (.+):(\d{1,9})$", re.MULTILINE)
 _AOT_ID = re.compile(rb"# AOT ID: \[?['\"]?(\w+)")
 _NOISE = ("For more details about this graph break", "Developer debug context:")
@@ -66,7 +74,7 @@ def user_frame(text: str) -> UserFrame | None:
 
 def graph_break(text: str) -> Cause:
     """Cause of a `dynamo_graph_break_reason`, or of a restart reason of older versions."""
-    reason = text.split("Graph Break Reason:", 1)[-1]
+    reason = _reason_in(text)
     for mark in (*_USER_PARTS, "Traceback (most recent call last)"):
         reason = reason.split(mark, 1)[0]
     reason = _SKIPPED.sub("", _without_noise(reason))
@@ -78,6 +86,16 @@ def graph_break(text: str) -> Cause:
     if frame is None and place is not None:
         frame = UserFrame(place[1], int(place[2]), "", "")
     return Cause(headline(reason), reason, frame)
+
+
+def _reason_in(text: str) -> str:
+    """Of a break that leaves the whole function to Python, older versions of PyTorch give it at the end of the
+    traceback only."""
+    for mark in _REASONS:
+        if mark in text:
+            return text.split(mark, 1)[1]
+    raised = _EXCEPTION.findall(text)
+    return raised[-1] if raised else text
 
 
 def _without_noise(reason: str) -> str:
