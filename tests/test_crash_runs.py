@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pty
 import signal
@@ -28,33 +27,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 SEGV = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
 FLAGS = ["CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING"]
-COMPILED = """
-import os, signal
-import torch
-
-calls = 0
-
-@torch.library.custom_op("planted::dies", mutates_args=())
-def dies(x: torch.Tensor) -> torch.Tensor:
-    global calls
-    calls += 1
-    if calls == 4:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    return x.clone()
-
-@dies.register_fake
-def _(x):
-    return torch.empty_like(x)
-
-@torch.compile
-def model(x, w):
-    y = torch.relu(x @ w) * 2
-    return (torch.ops.planted.dies(y).softmax(-1) + y.sin()).sum()
-
-x, w = torch.ones(8, 16), torch.ones(16, 16)
-for _ in range(6):
-    model(x, w).item()
-"""
 
 
 class Session:
@@ -319,32 +291,3 @@ def test_the_sanitizer_is_asked_for_only_where_it_is(tmp_path: Path, monkeypatch
     (found,) = last["tool_errors"]
     assert found["text"] == "Invalid __global__ write of size 4 bytes"
     assert (found["kernel"], found["line"]) == ("add_one", 22)
-
-
-def test_a_compiled_program_that_dies(tmp_path: Path) -> None:
-    """The launch is named in every run; the values of what it read are those of the step before."""
-    program = tmp_path / "dies.py"
-    program.write_text(COMPILED)
-    trace = tmp_path / "t"
-    arguments = ["run", "--crash", "--max-runs", "3", "-o", str(trace), "--", str(program)]
-    with stepscope(*arguments, stderr=subprocess.PIPE) as run:
-        errors = run.communicate(timeout=500)[1].decode()
-    assert run.returncode == 139, errors
-    with stepscope("summary", "--json", str(trace), stdout=subprocess.PIPE) as told:
-        answer = json.loads(told.communicate(timeout=60)[0])
-    (finding,) = [one for one in answer["findings"] if one["kind"] == "crash"]
-    kernel = "torch.ops.planted.dies.default"
-    assert (finding["step"], finding["kernel"], finding["severity"]) == (3, kernel, "critical")
-    assert finding["title"].endswith(f"died of SIGSEGV in step 3, in launch 3 of it, {kernel}")
-    assert finding["source"]["code"].startswith("return (torch.ops.planted.dies(y)")
-    evidence = finding["evidence"]
-    assert (evidence["signal"], evidence["launch_in_step"], evidence["launch_returned"]) == ("SIGSEGV", 3, False)
-    read = evidence["arguments"][0]
-    assert (read["dtype"], read["size"], read["storage_bytes"], read["needs_bytes"]) == ("float32", [8, 16], 512, 512)
-    assert (read["written_by_launch_in_step"], read["values_step"]) == (2, 2)
-    assert "largest 32 " in read["values"]
-    assert [row["launch_in_step"] for row in evidence["ran_before"][:2]] == [2, 1]
-    rows = answer["crash_runs"]
-    assert [(row["kernel"], row["survived"]) for row in rows] == [(kernel, None), (kernel, True), (kernel, True)]
-    assert rows[2]["asked"][-2] == "level values"
-    assert rows[2]["asked"][-1].startswith(f"kernels {kernel}, cpp_fused_")

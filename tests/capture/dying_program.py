@@ -1,6 +1,6 @@
 """A compiled program that dies in its fourth step: ``python -m tests.capture.dying_program HOW[-WHERE]``.
 
-It prints the first call's argument of the operator that it may die in, as it sees it: an account of its own.
+The operators that it may die in print what they are given: an account of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch._inductor.config
 
 LAST_STEP = 3
 FAR = 1 << 40
+FORKED = "kernel", "null-backward", "raise"
+"""What children die of that one process forks."""
 HOW, _, WHERE = sys.argv[1].partition("-")
 
 torch.set_num_threads(1)
@@ -39,18 +40,15 @@ DEATHS: dict[str, Callable[[], object]] = {
     "raise": fail,
     "null": lambda: ctypes.string_at(0),
 }
-seen: set[str] = set()
-deadly: set[str] = set()
+deadly: dict[str, str] = {}
 
 
 def pass_by(name: str, tensor: torch.Tensor) -> None:
-    if name not in seen:
-        seen.add(name)
-        storage = tensor.untyped_storage()
-        account = [name, list(tensor.shape), list(tensor.stride()), storage.nbytes(), hex(storage.data_ptr())]
-        print(json.dumps(account), flush=True)  # noqa: T201
+    storage, largest = tensor.untyped_storage(), float(tensor.abs().max())
+    account = [name, list(tensor.shape), list(tensor.stride()), storage.nbytes(), hex(storage.data_ptr()), largest]
+    print(json.dumps(account), flush=True)  # noqa: T201
     if name in deadly:
-        DEATHS[HOW]()
+        DEATHS[deadly[name]]()
 
 
 @torch.library.custom_op("planted::forward", mutates_args=())
@@ -90,15 +88,16 @@ def step(index: torch.Tensor) -> None:
     optimizer.zero_grad()
 
 
-def steps(*unused: Any) -> None:
+def steps(rank: int = 0, how: str = HOW, where: str = WHERE) -> None:
     for number in range(LAST_STEP + 1):
         index = torch.arange(4)
-        if number == LAST_STEP:
-            index[1] += FAR * (HOW == "kernel")
-            deadly.update({"backward"} if WHERE == "backward" else {"forward"} if HOW in DEATHS else ())
-        if number == LAST_STEP and HOW == "idle":
+        if number == LAST_STEP and how == "kernel":
+            index[1] += FAR
+        elif number == LAST_STEP and how == "idle":
             subprocess.Popen(["kill", "-9", str(os.getpid())])
             signal.pause()
+        elif number == LAST_STEP:
+            deadly["backward" if where == "backward" else "forward"] = how
         step(index)
 
 
@@ -109,12 +108,13 @@ def main() -> None:
         thread.join()
     elif WHERE == "spawn":
         torch.multiprocessing.spawn(steps)
-    elif WHERE == "fork":
+    elif HOW == "fork":
         step(torch.arange(4))
-        if pid := os.fork():
+        for how in FORKED:
+            if not (pid := os.fork()):
+                steps(0, *how.partition("-")[::2])
+                return
             os.waitpid(pid, 0)
-        else:
-            steps()
     else:
         steps()
 

@@ -31,26 +31,33 @@ KERNELS = {
 @dataclass(frozen=True)
 class Death:
     how: str
-    exit_code: int
     launch: int | None
     """In its step; None: in none."""
     title: str
     """What the verdict says of how it died."""
+    exit_code: int | None = None
+    """Of the command; None: a child of it died."""
     signal: str | None = None
 
+    @property
+    def run(self) -> str:
+        """The program that it is a part of."""
+        return "fork" if self.how in FORKED else self.how
 
+
+FORKED = "kernel", "null-backward", "raise"
 DEATHS = [
-    Death("kernel", 139, 4, "died of SIGSEGV", "SIGSEGV"),
-    Death("kill", 137, 3, "died of SIGKILL", "SIGKILL"),
-    Death("abort-thread", 134, 3, "died of SIGABRT", "SIGABRT"),
-    Death("null-backward", 139, 6, "died of SIGSEGV", "SIGSEGV"),
-    Death("exit", 3, 3, "left with exit code 3"),
-    Death("raise", 1, 3, "ValueError: planted"),
-    Death("kernel-fork", 0, 4, "died"),
-    Death("kill-spawn", 1, 3, "died"),
-    Death("idle", 137, None, "died of SIGKILL", "SIGKILL"),
+    Death("kernel-crash", 4, "died of SIGSEGV", 139, "SIGSEGV"),
+    Death("abort-thread", 3, "died of SIGABRT", 134, "SIGABRT"),
+    Death("exit", 3, "left with exit code 3", 3),
+    Death("idle", None, "died of SIGKILL", 137, "SIGKILL"),
+    Death("kill-spawn", 3, "died"),
+    Death("kernel", 4, "died"),
+    Death("null-backward", 6, "died"),
+    Death("raise", 3, "ValueError: planted"),
 ]
-WRAPPER = "kernel-wrapper"
+CRASH, WRAPPER = "kernel-crash", "kernel-wrapper"
+OPTIONS = {CRASH: ["--crash", "--max-runs", "3"], WRAPPER: ["--aoti", "values"]}
 
 
 @dataclass(frozen=True)
@@ -58,19 +65,21 @@ class Told:
     """What one program that died left behind."""
 
     exit_code: int
-    seen: dict[str, list[Any]]
-    """Operator -> size, stride, bytes of the storage and its address, as the operator met its argument first."""
+    seen: list[list[Any]]
+    """Operator, size, stride, bytes of the storage, its address and the largest element, at each call."""
     answer: dict[str, Any]
 
     @property
-    def finding(self) -> dict[str, Any]:
-        (found,) = [one for one in self.answer["findings"] if one["severity"] != "info"]
-        assert found["kind"] == "crash"
-        return dict(found)
+    def findings(self) -> list[dict[str, Any]]:
+        """In the order in which they died."""
+        found = [one for one in self.answer["findings"] if one["severity"] != "info"]
+        assert {one["kind"] for one in found} == {"crash"}
+        return sorted(found, key=lambda one: int(one["evidence"]["last_record_unix_ns"]))
 
 
-def die(folder: Path, how: str, *options: str) -> Told:
-    command = [*COMMAND, "run", *options, "-o", str(folder / how), "--", "-m", "tests.capture.dying_program", how]
+def die(folder: Path, how: str) -> Told:
+    options = [*OPTIONS.get(how, ()), "-o", str(folder / how)]
+    command = [*COMMAND, "run", *options, "--", "-m", "tests.capture.dying_program", how]
     environment = clean_environment(folder / "cache")
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500, check=False)
     told = subprocess.run(
@@ -78,31 +87,46 @@ def die(folder: Path, how: str, *options: str) -> Told:
     )
     assert told.returncode == 0, (run.stderr[-3000:], told.stderr[-3000:])
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('["')]
-    return Told(run.returncode, {name: rest for name, *rest in lines}, json.loads(told.stdout))
+    return Told(run.returncode, lines, json.loads(told.stdout))
 
 
 @pytest.fixture(scope="module")
-def deaths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Told]]:
-    """One by one where they compile; the others find that in the cache."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Told]]:
+    """Two at a time; the first two compile, the others find it in the cache."""
     folder = tmp_path_factory.mktemp("deaths")
     pool = ThreadPoolExecutor(2)
-    told = {
-        WRAPPER: pool.submit(die, folder, WRAPPER, "--aoti", "values"),
-        "kernel": pool.submit(die, folder, "kernel"),
-    }
-    told["kernel"].result()
-    return told | {death.how: pool.submit(die, folder, death.how) for death in DEATHS if death.how not in told}
+    told = {how: pool.submit(die, folder, how) for how in (WRAPPER, "exit")}
+    told["exit"].result()
+    left = dict.fromkeys(death.run for death in DEATHS if death.run not in told)
+    return told | {run: pool.submit(die, folder, run) for run in left}
 
 
-@pytest.mark.parametrize("death", DEATHS, ids=[death.how for death in DEATHS])
-def test_where_and_how_it_died(deaths: dict[str, Future[Told]], death: Death) -> None:
-    told = deaths[death.how].result()
-    assert told.exit_code == death.exit_code
-    finding = told.finding
+@pytest.fixture(params=DEATHS, ids=lambda death: death.how)
+def death(request: pytest.FixtureRequest) -> Death:
+    found = request.param
+    assert isinstance(found, Death)
+    return found
+
+
+@pytest.fixture
+def told(runs: dict[str, Future[Told]], death: Death) -> Told:
+    return runs[death.run].result()
+
+
+@pytest.fixture
+def finding(told: Told, death: Death) -> dict[str, Any]:
+    dead = FORKED if death.run == "fork" else (death.how,)
+    assert len(told.findings) == len(dead)
+    return told.findings[dead.index(death.how)]
+
+
+def test_where_and_how_it_died(death: Death, told: Told, finding: dict[str, Any]) -> None:
     evidence = finding["evidence"]
     assert (finding["severity"], evidence["signal"]) == ("critical", death.signal)
     assert death.title in finding["title"]
-    assert evidence["exit_code"] == (death.exit_code if death.how in ("exit", "raise") else None)
+    if death.exit_code is not None:
+        assert told.exit_code == death.exit_code
+        assert evidence["exit_code"] == (None if death.signal else death.exit_code)
     if death.launch is None:
         assert finding["title"].endswith(f"after step {LAST_STEP - 1}, in no launch")
         assert (finding["launch"], finding["kernel"], evidence["arguments"]) == (None, None, [])
@@ -114,35 +138,46 @@ def test_where_and_how_it_died(deaths: dict[str, Future[Told]], death: Death) ->
         False,
     )
     assert finding["kernel"].startswith(KERNELS[death.launch])
-    assert "dying_program.py" in finding["source"]["file"]
     before = [(row["step"], row["launch_in_step"]) for row in evidence["ran_before"]]
     assert before[: death.launch - 1] == [(LAST_STEP, number) for number in range(death.launch - 1, 0, -1)]
+    assert "dying_program.py" in finding["source"]["file"]
 
 
-@pytest.mark.parametrize("death", [one for one in DEATHS if one.launch], ids=lambda death: death.how)
-def test_what_it_had_in_its_hands(deaths: dict[str, Future[Told]], death: Death) -> None:
+def test_what_it_had_in_its_hands(death: Death, told: Told, finding: dict[str, Any]) -> None:
     """The operators say themselves what their arguments are."""
-    told = deaths[death.how].result()
-    evidence = told.finding["evidence"]
-    operator = {3: "forward", 6: "backward"}.get(death.launch or 0)
-    if operator is None:
+    evidence = finding["evidence"]
+    if death.launch == 4:
         assert [one["size"] for one in evidence["arguments"] if one["role"] == "in"] == [[4], [8, 16]]
         known = {(row["does"], row["leaves_storage"]) for row in evidence["index_ranges"]}
         assert ("reads", None) in known
         assert ("reads", True) not in known
         assert "its index is read from memory" in evidence["inside"]
-        return
-    read = evidence["arguments"][0]
-    facts = [read[name] for name in ("size", "stride", "storage_bytes", "address")]
-    assert facts == told.seen[operator]
-    assert read["written_by_launch_in_step"] == (death.launch or 0) - 1
+    elif death.launch is not None:
+        read = evidence["arguments"][0]
+        operator = "forward" if death.launch == 3 else "backward"
+        facts = [operator, *(read[name] for name in ("size", "stride", "storage_bytes", "address"))]
+        assert facts in [row[:-1] for row in told.seen]
+        assert read["written_by_launch_in_step"] == death.launch - 1
 
 
-def test_a_death_in_a_c_plus_plus_wrapper(deaths: dict[str, Future[Told]]) -> None:
+def test_each_run_names_the_launch_and_the_last_has_values(runs: dict[str, Future[Told]]) -> None:
+    told = runs[CRASH].result()
+    kernel = told.findings[0]["kernel"]
+    rows = told.answer["crash_runs"]
+    assert [(row["kernel"], row["survived"]) for row in rows] == [(kernel, None), (kernel, True), (kernel, True)]
+    assert rows[2]["asked"][-2] == "level values"
+    assert rows[2]["asked"][-1] == f"kernels {kernel}, {KERNELS[3]}"
+    read = told.findings[0]["evidence"]["arguments"][1]
+    assert (read["written_by_launch_in_step"], read["values_step"]) == (3, LAST_STEP - 1)
+    (*_, (*_, largest), _) = [row for row in told.seen if row[0] == "forward"]  # the last but one step
+    assert f"largest {2 * largest:.6g} " in read["values"]
+
+
+def test_a_death_in_a_c_plus_plus_wrapper(runs: dict[str, Future[Told]]) -> None:
     """Its launches, and what went into them, are what it printed."""
-    told = deaths[WRAPPER].result()
+    told = runs[WRAPPER].result()
     assert told.exit_code == 139
-    finding = told.finding
+    (finding,) = told.findings
     assert (finding["step"], finding["evidence"]["launch_in_step"]) == (LAST_STEP, 2)
     assert "died of SIGSEGV" in finding["title"]
     assert finding["kernel"].startswith("cpp_fused_index_relu_sin_sum_")

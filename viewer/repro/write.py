@@ -58,11 +58,14 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
     site = detail.site
     if site.kind in _KINDS_WITHOUT_A_KERNEL:
         raise StepscopeError(f"Launch {launch} ({clean(site.kernel)}) {_KINDS_WITHOUT_A_KERNEL[site.kind]}.")
+    source = wrapper_code(trace, detail.graph)
+    if source is None:
+        raise StepscopeError(f"The log does not hold the generated code that launch {launch} is from.")
     saved = _Saved(trace, out, embed_bytes)
     try:
         earlier = launch_before(trace, launch, site.site)
         arguments = gather(detail, None if earlier is None else launch_detail(trace, earlier), saved.find)
-        code = _code(trace, detail, arguments.names)
+        code = _code(trace, detail, source, arguments.names)
     except StepscopeError as error:
         raise StepscopeError(clean(str(error))) from None
     except RecursionError:
@@ -126,11 +129,8 @@ class _Saved:
         return {"sha256": digest, "file": [self._folder.name, path.name]}
 
 
-def _code(trace: Trace, detail: LaunchDetail, names: list[str]) -> LaunchCode:
+def _code(trace: Trace, detail: LaunchDetail, source: str, names: list[str]) -> LaunchCode:
     site = detail.site
-    text = wrapper_code(trace, detail.graph)
-    if text is None:
-        raise StepscopeError(f"The log does not hold the generated code that launch {detail.launch} is from.")
 
     def size_of(function: Any, node: Any) -> int | None:
         if not sizes:
@@ -139,7 +139,7 @@ def _code(trace: Trace, detail: LaunchDetail, names: list[str]) -> LaunchCode:
         return sizes[0].value(node)
 
     sizes: list[Sizes] = []
-    return launch_code(parse(text), (site.function, site.line), site.kernel, site.kind, names, size_of)
+    return launch_code(parse(source), (site.function, site.line), site.kernel, site.kind, names, size_of)
 
 
 def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: LaunchCode) -> Spec:
