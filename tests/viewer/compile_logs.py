@@ -161,3 +161,17 @@ def run() -> LogBuilder:
     log.torch("dynamo_start", stack(MAIN, ("/src/other.py", 9, "bad", "")), **ids(3, 0))
     metrics(log, 3, 0, co_name="bad", fail_type="BackendCompilerFailed", fail_reason="no such backend")
     return metrics(log, 4, 0, co_name="orphan")
+
+
+def without_id() -> LogBuilder:
+    """As AOTInductor writes it: each record says where Python was, because no compile id was."""
+    user = {"filename": 1, "line": 6, "name": "main", "loc": "aoti_compile_and_package(ep)"}
+    inner = {"filename": 2, "line": 9, "name": "trace_structured", "loc": "raise"}
+    here: dict[str, Any] = {"stack": [user, inner]}
+    log = LogBuilder().torch("str", ["/src/pack.py", 1]).torch("str", ["/env/torch/_logging/_internal.py", 2])
+    log.artifact("before_pre_grad_graph", PRE_GRAD.encode(), "string", **here)
+    log.torch("aot_inference_graph", {}, POST_GRAD.encode(), **here)
+    log.artifact("inductor_post_grad_graph", POST_GRAD.encode(), "string", **here)
+    log.torch("graph_dump", {"name": "inductor_aot_wrapper_code"}, CODE.encode(), **here)
+    log.artifact("inductor_provenance_tracking_node_mappings", orjson.dumps(MAPPINGS), **here)
+    return log.artifact("torch_version", b'{"pytorch_version": "2.13.0"}').torch("link", {"name": "n", "url": "u"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -106,18 +105,7 @@ def test_a_recorded_graph_is_of_the_compile_that_made_it(opened: Opened) -> None
 
 
 def test_what_has_no_id_is_one_compile(opened: Opened) -> None:
-    """As AOTInductor writes it: each record says where Python was, because no compile id was."""
-    user = {"filename": 1, "line": 6, "name": "main", "loc": "aoti_compile_and_package(ep)"}
-    inner = {"filename": 2, "line": 9, "name": "trace_structured", "loc": "raise"}
-    here: dict[str, Any] = {"stack": [user, inner]}
-    log = LogBuilder().torch("str", ["/src/pack.py", 1]).torch("str", ["/env/torch/_logging/_internal.py", 2])
-    log.artifact("before_pre_grad_graph", compile_logs.PRE_GRAD.encode(), "string", **here)
-    log.torch("aot_inference_graph", {}, compile_logs.POST_GRAD.encode(), **here)
-    log.artifact("inductor_post_grad_graph", compile_logs.POST_GRAD.encode(), "string", **here)
-    log.torch("graph_dump", {"name": "inductor_aot_wrapper_code"}, compile_logs.CODE.encode(), **here)
-    log.artifact("inductor_provenance_tracking_node_mappings", orjson.dumps(compile_logs.MAPPINGS), **here)
-    log.artifact("torch_version", b'{"pytorch_version": "2.13.0"}').torch("link", {"name": "n", "url": "u"})
-    trace = opened(log)
+    trace = opened(compile_logs.without_id())
     (row,) = list_compiles(trace)
     assert (row.compile_id, row.function, row.file, row.line, row.artifacts) == ("-", "main", "/src/pack.py", 6, 5)
     client = Client(trace)

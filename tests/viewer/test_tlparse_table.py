@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.viewer import compile_run_logs, rank_logs
-from tests.viewer.compile_logs import run
+from tests.viewer.compile_logs import run, without_id
 from tests.viewer.conftest import sample_logs
 from tests.viewer.synthetic import LogBuilder, compile_records
 from tests.viewer.web import Client
@@ -29,6 +29,7 @@ def write(log: LogBuilder) -> Callable[[Path], Path]:
 
 MADE: dict[str, Callable[[Path], Path]] = {
     "compiles": write(run()),
+    "without_id": write(without_id()),
     "cuda_graphs": write(compile_run_logs.with_cuda_graphs()),
     "vllm": write(compile_run_logs.with_vllm()),
     "unknown": write(compile_records(LogBuilder()).torch("from_tomorrow", {"a": 1})),
