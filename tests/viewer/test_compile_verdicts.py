@@ -12,6 +12,7 @@ import pytest
 
 from tests.viewer import compile_logs
 from tests.viewer.synthetic import LogBuilder
+from tests.viewer.web import Client
 from viewer.findings import all_findings
 from viewer.queries.compiles import compile_detail, list_compiles
 from viewer.store.open import Trace, open_trace
@@ -69,6 +70,21 @@ def test_the_limit_raises_with_fullgraph(opened: Opened) -> None:
     (finding,) = all_findings(trace)
     assert finding.kind == "recompile_limit"
     assert finding.title == "forward (model.py:10) reached the recompile limit: the call raised at 0/1"
+    page = Client(trace).get("/recompiles").text
+    assert "The call raised at" in page
+    assert "Runs uncompiled since" not in page
+
+
+def test_what_a_fake_tensor_raised_is_in_the_title(opened: Opened) -> None:
+    reason = (
+        "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node with fake tensors: "
+        "call_function <built-in method matmul>(*(FakeTensor(..., size=(4,)),), **{}): got RuntimeError('4 X 7')\n"
+        "  Hint: Your code may result in an error when running in eager.\n\n  Developer debug context: \n"
+    )
+    log = begun(LogBuilder(), MAIN, compile_logs.FORWARD)
+    trace = opened(compile_logs.metrics(log, 0, 0, fail_type="TorchRuntimeError", fail_reason=reason))
+    cause = "TorchRuntimeError: RuntimeError when making fake tensor call: RuntimeError('4 X 7')"
+    assert [found.title for found in all_findings(trace)] == [f"Compiling forward (model.py:10) failed: {cause}"]
 
 
 def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened: Opened) -> None:

@@ -25,6 +25,7 @@ _OF_TORCH = re.compile(
     r"[/\\]torch[/\\](?:_\w+\.py$|(?:_\w+|autograd|compiler|distributed|export|func|fx|nn|optim|utils)[/\\])"
 )
 _COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
+_FAKE_RAISED = re.compile(r"^ *Explanation: Dynamo failed to run FX node .*: got ([A-Z]\w*\(.+\))$", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
 
 
@@ -113,7 +114,9 @@ def may_be_graph_break(restart_reason: str) -> bool:
 
 def failure(kind: str, reason: str, frame: UserFrame | None) -> Cause:
     text = _without_noise(reason)
-    return Cause(f"{kind}: {headline(text)}" if text else kind, text, frame)
+    raised = _FAKE_RAISED.search(text)
+    said = f"{headline(text)}: {raised[1]}" if raised else headline(text)
+    return Cause(headline(f"{kind}: {said}") if text else kind, text, frame)
 
 
 def recompile_reason(text: str) -> Cause:

@@ -75,6 +75,8 @@ class FellBack:
     compile_id: str
     record: int
     text: str
+    raised: bool
+    """The call got an error, as with `fullgraph=True`."""
 
 
 @dataclass(frozen=True)
@@ -174,11 +176,17 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
         recompiles=sum(event[1] == "recompile" for event in frame.events),
         recompile_ns=sum(times) if times else None,
         first_ns=first[6],
-        fell_back=FellBack(limits[0][0], limits[0][2], limits[0][4] or limits[0][3]) if limits else None,
+        fell_back=_fell_back(limits[0], compiles) if limits else None,
         refused=len(refused),
         guards=histories,
         rows=rows,
     )
+
+
+def _fell_back(event: sql.Row, compiles: dict[str, sql.Row]) -> FellBack:
+    compile_id, _, record, cause, text = event
+    row = compiles.get(compile_id)
+    return FellBack(compile_id, record, text or cause, row is not None and row[7] == "failed")
 
 
 def _histories(rows: list[Recompile], order: list[str], frame: _Frame, has_symbols: bool) -> list[GuardHistory]:
