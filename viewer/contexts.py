@@ -242,6 +242,12 @@ class RecordShown:
     previous: RecordRow | None
     """Of the same compile, without chromium events."""
     next: RecordRow | None
+    line: int | None
+    """Of the payload, counted from 1: the one that was asked for."""
+    first_line: int
+    """Of `lines`."""
+    lines: list[str]
+    """The one asked for and those around it."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from viewer.store.open import Trace
 
 RECORDS_PER_PAGE = 200
+LINES_AROUND = 4
 
 
 def records_page(trace: Trace, request: Request) -> RecordsPage:
@@ -25,14 +26,19 @@ def records_page(trace: Trace, request: Request) -> RecordsPage:
 
 
 def record_page(trace: Trace, request: Request) -> RecordShown:
-    from viewer.queries.artifacts import record_detail, record_neighbours
+    from viewer.queries.artifacts import payload_lines, record_detail, record_neighbours
     from viewer.queries.views import record_view
 
     record = request.id("record")
     detail, view = record_detail(trace, record), record_view(trace, record)
     if detail is None or view is None:
         raise NotThere(f"This trace holds no record {record}.")
-    return RecordShown(detail, view, *record_neighbours(trace, detail.row))
+    line = request.optional_id("line")
+    first = max(1, (line or 1) - LINES_AROUND)
+    lines = [] if line is None else payload_lines(trace, record, first, line + LINES_AROUND)
+    if line is not None and not 1 <= line < first + len(lines):
+        raise NotThere(f"The payload of record {record} has no line {line}.")
+    return RecordShown(detail, view, *record_neighbours(trace, detail.row), line, first, lines)
 
 
 PAGES = (
@@ -44,5 +50,5 @@ PAGES = (
         records_page,
         ("log", "compile_id", "kind", "text", "offset"),
     ),
-    Page("/records/{record}", "record.html", "Records", RecordShown, record_page),
+    Page("/records/{record}", "record.html", "Records", RecordShown, record_page, ("line",)),
 )

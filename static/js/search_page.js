@@ -76,7 +76,7 @@ function runName(log) {
 
 function record(hit) {
   const name = hit.event === "artifact" && hit.name ? hit.name : hit.event;
-  const href = `/records/${hit.record}${hit.line ? `?line=${hit.line}` : ""}`;
+  const href = `/records/${hit.record}${hit.line ? `?line=${hit.line}#payload-${hit.line}` : ""}`;
   return [h("a", { href }, name), " ", h("span", { class: "dim" }, hit.record)];
 }
 

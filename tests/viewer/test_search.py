@@ -188,7 +188,20 @@ def test_the_page_marks_and_escapes(client: Client) -> None:
     text = client.get("/search?text=alert(1)").text
     assert "&lt;script&gt;<mark>alert(1)</mark>&lt;/script&gt;" in text
     assert "<script>alert" not in text
-    assert re.search(r'<a href="/records/\d+\?line=1">hostile</a>', text)
+    assert re.search(r'<a href="/records/\d+\?line=1#payload-1">hostile</a>', text)
+
+
+def test_a_hit_leads_to_its_line_with_those_around(tmp_path: Path) -> None:
+    payload = "\n".join(f"line {number}" for number in range(1, 31)) + "\nneedle " + "x" * 5000
+    log = recorded().artifact("haystack", payload.encode(), "string")
+    with open_trace(log.write(tmp_path / "x.log")) as opened:
+        client = Client(opened)
+        (link,) = re.findall(r'href="(/records/\d+\?line=31)#payload-31"', client.get("/search?text=needle").text)
+        html = client.get(link).text
+        assert re.findall(r'id="payload-(\d+)"', html) == ["27", "28", "29", "30", "31"]
+        assert html.count("needle") == 2, "among the lines around, and in the whole"
+        assert len(re.findall(r"x{100,}", html)[0]) < 2000
+        assert "has no line 32" in client.get(link.replace("31", "32")).text
 
 
 def test_the_page_says_what_is_wrong(client: Client) -> None:

@@ -10,6 +10,8 @@ from viewer.queries import sql
 from viewer.queries.rows import RecordDetail, RecordPage, RecordRow
 from viewer.store.open import Trace
 
+_SEARCHED_BYTES = 64_000_000
+_LONGEST_LINE = 2_000
 _COLUMNS = "record, log, line, byte, time_unix_ns, source, event, name, encoding, compile_id, attempt, payload_bytes"
 _KIND = "CASE WHEN event = 'artifact' THEN coalesce(name, event) ELSE event END"
 _MATCH = f"""
@@ -76,6 +78,12 @@ def payload_start(trace: Trace, record: int, limit_bytes: int) -> tuple[str | No
     if not data:
         return None, False
     return (decode_payload_crlf if crlf else decode_payload)(data).decode("utf-8", "replace"), length > limit_bytes
+
+
+def payload_lines(trace: Trace, record: int, first: int, last: int) -> list[str]:
+    """Lines `first` to `last` of a record's payload, counted from 1; those of them that there are, long ones cut."""
+    text, _ = payload_start(trace, record, _SEARCHED_BYTES)
+    return [line[:_LONGEST_LINE] for line in (text or "").split("\n")[max(0, first - 1) : last]]
 
 
 def records_of_compile(trace: Trace, log: int, compile_id: str) -> list[RecordRow]:
