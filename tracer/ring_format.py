@@ -218,7 +218,7 @@ def read_ring(data: bytes) -> Ring:
                 steps.append(RingStep(block[2], kind, by, block[5], block[6]))
             elif what not in (What.NOTHING, What.CALL):
                 damaged += 1
-        except ValueError:
+        except (ValueError, IndexError):  # of a kind that is not known; too short for a call
             damaged += 1
         at += size * WORD
     return Ring(
@@ -228,7 +228,7 @@ def read_ring(data: bytes) -> Ring:
         streams=_streams(header, marks),
         lost_calls=max(header[Header.LOST_CALLS], 0),
         is_blocking=bool(header[Header.FLAGS] & BLOCKING),
-        write_errno=header[Header.WRITE_ERRNO] or None,
+        write_errno=header[Header.WRITE_ERRNO] & 0xFFFF or None,
         has_ended=header[Header.ENDED] == 1,
         damaged=damaged,
     )

@@ -116,6 +116,32 @@ def test_a_replay_is_followed_by_the_marks_inside_of_it(driver: FakeDriver, reco
     assert in_flight(seen(recorder, tmp_path)) == list(range(LAUNCHES))
 
 
+def test_what_another_thread_had_not_submitted_stands_behind_a_mark(
+    driver: FakeDriver, recorder: Recorder, tmp_path: Path
+) -> None:
+    """A launch begins in one thread, and waits while another one launches, whose marks the device reaches."""
+
+    def wait() -> None:
+        has_begun.set()
+        assert may_go_on.wait(60)
+
+    has_begun, may_go_on = threading.Event(), threading.Event()
+    slow = HandMade(recorder, 1, wait, is_capturing=lambda: False)
+    slow.hooks._device, slow.hooks._device_index = "cuda:0", 0
+    graph = graph_on(driver, recorder)
+    graph()
+    thread = threading.Thread(target=slow)
+    thread.start()
+    assert has_begun.wait(60)
+    graph()
+    driver.is_held = True
+    may_go_on.set()
+    thread.join()
+    assert in_flight(seen(recorder, tmp_path)) == [0]
+    driver.run()
+    assert in_flight(seen(recorder, tmp_path)) == []
+
+
 def test_marks_of_a_replay_tell_how_far_it_is(
     driver: FakeDriver, recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +156,11 @@ def test_marks_of_a_replay_tell_how_far_it_is(
     assert in_flight(seen(recorder, tmp_path)) == list(range(16, LAUNCHES))
 
 
-def test_a_replay_inside_of_another_call(driver: FakeDriver, recorder: Recorder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_replay_inside_of_another_call(
+    driver: FakeDriver, recorder: Recorder, tmp_path: Path, is_written: bool
+) -> None:
+    """Also where the ring uses the block of the first one again, for it is in the log."""
     inner = graph_on(driver, recorder)
     inner()
     marks = capture(driver, recorder, inner)
@@ -141,6 +171,8 @@ def test_a_replay_inside_of_another_call(driver: FakeDriver, recorder: Recorder,
     assert in_flight(seen(recorder, tmp_path)) == []
     driver.is_held = True
     outer()
+    if is_written:
+        recorder.flush()
     outer()
     driver.run(1)  # the first replay has begun, and so has what stands around it
     assert in_flight(seen(recorder, tmp_path)) == [*range(LAUNCHES), 0, *range(LAUNCHES)]

@@ -39,11 +39,17 @@ class _Launches:
         outer = np.array([row[0] for row in rows.tables["sites"] if row[7] == "subgraph"], dtype=np.int64)
         self.is_kernel = ~np.isin(places.launch_site, outer)
         """Not a call of another function of the wrapper, whose launches stand for themselves."""
+        self.number: Sequence[int] = batches.calls["call"]
         self.thread = np.frombuffer(batches.calls["thread"], dtype=np.int64)
         self.position = np.arange(len(places.launch_id)) - places.first[places.launch_owner]
         self.states = batches.states
+        self.runs = np.array([state == UNFINISHED for state in batches.states])
         self.of_call = {call.call: call for call in ring.calls}
         """Of the calls that the ring still knows."""
+        replays = [(call.graph, call.graph_slot, call) for call in ring.calls if call.graph_slot is not None]
+        self.finished_in = {slot: call.finished_in_graph for _, slot, call in replays}
+        self.slots = {graph: {slot for one, slot, _ in replays if one == graph} for graph, _, _ in replays}
+        """Of each graph."""
         self.stream = self._streams()
 
     def _streams(self) -> Ints:
@@ -65,8 +71,7 @@ class _Launches:
         for thread in np.unique(threads).tolist():
             last = int(order[threads[order] == thread][-1])
             self._add("last_started", last)
-            runs = self.states[self.places.launch_owner[last]] == UNFINISHED
-            if runs and not self.returned[last] and last not in in_flight:
+            if self.runs[self.places.launch_owner[last]] and not self.returned[last] and last not in in_flight:
                 self._add("in_flight", last)
 
     def _add_stream(self, index: int, stream: RingStream) -> set[int]:
@@ -75,58 +80,69 @@ class _Launches:
         calls = (self.stream == index) & ~captured
         launches = np.flatnonzero(calls[self.places.launch_owner] & self.is_kernel)
         launches = launches[np.lexsort((self.position[launches], self.places.launch_start_ns[launches]))]
-        finished = self._finished(launches, stream)
-        if finished is None:
+        sent_ns, thread = self._sent(stream)
+        if sent_ns is None:
             return set()
-        finished = max(finished, self._finished_in_graphs(launches, finished))
-        in_flight = launches[finished:]
-        if self.ring.is_blocking:
-            in_flight = in_flight[:1]
-        if finished:
-            self._add("last_finished", int(launches[finished - 1]), stream)
+        begun = int(np.searchsorted(self.places.launch_start_ns[launches], sent_ns, side="right"))
+        is_finished = np.arange(len(launches)) < self._finished_in_graphs(launches, begun)
+        # What another thread had begun may stand behind the mark, if it had not returned.
+        sent_by = self.thread[self.places.launch_owner[launches[:begun]]]
+        is_finished[:begun] &= (sent_by == thread) | self._returned_by(launches[:begun], sent_ns)
+        in_flight, finished = launches[~is_finished], launches[is_finished]
+        if self.ring.is_blocking:  # of each thread the first
+            _, firsts = np.unique(self.thread[self.places.launch_owner[in_flight]], return_index=True)
+            in_flight = in_flight[np.sort(firsts)]
+        if len(finished):
+            self._add("last_finished", int(finished[-1]), stream)
         for launch in in_flight[:MOST_IN_FLIGHT].tolist():
             self._add("in_flight", launch, stream)
         return set(in_flight.tolist())
 
-    def _finished(self, launches: Ints, stream: RingStream) -> int | None:
-        """How many of a stream's launches were finished, in order; None: nobody knows."""
+    def _sent(self, stream: RingStream) -> tuple[int | None, int | None]:
+        """When the last mark that was reached was sent, and by which thread. No time: nobody knows; 0: none was."""
         if stream.call is None or stream.position is None:
-            return 0
+            return 0, None
         call = self.places.position.get(stream.call)
         if call is None:
-            return None
+            return None, None
+        thread = int(self.thread[call])
         if stream.position >= self.places.count[call]:
-            sent_ns = int(self.places.call_end_ns[call])  # after all that calls inside of it have submitted
-        elif stream.position:
-            last = int(self.places.first[call]) + stream.position - 1
-            sent_ns = max(int(self.ends_ns[last]), int(self.places.launch_start_ns[last]))
-        else:
-            sent_ns = int(self.places.call_start_ns[call])
-        return int(np.searchsorted(self.places.launch_start_ns[launches], sent_ns, side="right"))
+            return int(self.places.call_end_ns[call]), thread  # after all that calls inside of it have submitted
+        if not stream.position:
+            return int(self.places.call_start_ns[call]), thread
+        last = int(self.places.first[call]) + stream.position - 1
+        return max(int(self.ends_ns[last]), int(self.places.launch_start_ns[last])), thread
+
+    def _returned_by(self, launches: Ints, time_ns: int) -> npt.NDArray[np.bool_]:
+        """What raised has returned with its call."""
+        owners = self.places.launch_owner[launches]
+        ended = ~self.runs[owners] & (self.places.call_end_ns[owners] <= time_ns)
+        returned: npt.NDArray[np.bool_] = self.returned[launches] & (self.ends_ns[launches] <= time_ns)
+        return ended | returned
 
     def _finished_in_graphs(self, launches: Ints, finished: int) -> int:
         """How many were finished, as the marks inside of CUDA graphs say. They are those of the replay that began last
         on the device, which is the first of its kind that is not known to be finished."""
+        owners, positions = self.places.launch_owner[launches], self.position[launches]
+        ends = np.append(np.flatnonzero(np.diff(owners)) + 1, len(owners))
         seen: set[int] = set()
         at = finished
-        while at < len(launches):
-            owner = int(self.places.launch_owner[launches[at]])
-            count = int(self.places.count[owner])
-            call = self.of_call.get(self._number(owner))
-            if call is None or call.state not in _REPLAYED or call.graph_slot is None:
-                at += 1
-                continue
-            done = call.finished_in_graph
-            if call.graph_slot not in seen and done is not None and done < count:
+        while at < len(launches):  # those of a replay have one start, and follow one another
+            end = int(ends[np.searchsorted(ends, at, side="right")])
+            slots = self._slots_of(int(owners[at]))
+            marked = self.finished_in.get(min(slots)) if len(slots) == 1 and not slots & seen else None
+            if marked is not None and (done := int(np.count_nonzero(positions[at:end] < marked))) < end - at:
                 finished = at + done
-            seen.add(call.graph_slot)
-            at += count  # those of a replay have one start, and follow one another
+            seen |= slots
+            at = end
         return finished
 
-    def _number(self, owner: int) -> int:
-        if not hasattr(self, "_numbers"):
-            self._numbers: Sequence[int] = list(self.places.position)
-        return self._numbers[owner]
+    def _slots_of(self, owner: int) -> set[int]:
+        """Where the marks of a replay are; empty: it is none. Of one whose block is used again those of its graph."""
+        call = self.of_call.get(self.number[owner])
+        if call is not None:
+            return {call.graph_slot} if call.state in _REPLAYED and call.graph_slot is not None else set()
+        return self.slots.get(int(self.places.graph[owner]), set()) if self.states[owner] == "replayed" else set()
 
     def _add(self, role: str, launch: int, stream: RingStream | None = None) -> None:
         places = self.places
