@@ -16,6 +16,7 @@ import threading
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -208,15 +209,8 @@ class LaunchRing:
             self._file.close()
             self._file = None
         with suppress(Exception):
-            library = ctypes.CDLL(None)
-            library.mmap.restype = ctypes.c_void_p
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
             for mapped in self._maps:
-                address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-                library.mmap(
-                    ctypes.c_void_p(address), ctypes.c_size_t(len(mapped)), mmap.PROT_READ | mmap.PROT_WRITE, flags,
-                    -1, ctypes.c_long(0),
-                )  # fmt: skip
+                _map_over(mapped, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
     def _with_rows(self, call: Call, block: Block) -> Block:
         """The launches of a call whose sites may have run more than once, one by one."""
@@ -295,36 +289,34 @@ class LaunchRing:
             self._file = self._open()
             if self._file is None:
                 return
-            first, length = 0, FIRST_BYTES
-        else:
-            first, length = self._end, self._end
+        first, length = self._end, self._end or FIRST_BYTES
         while length < size + layout.BLOCKS_AT:
             length *= 2
         if first + length > layout.MOST_BYTES:
             raise ValueError(f"more than {layout.MOST_BYTES >> 20} MiB would be needed")
         self._file.checked()
         _allocate(self._file.descriptor, first, length)
-        segment = mmap.mmap(self._file.descriptor, length, offset=first)
+        segment = mmap.mmap(-1, length)  # of the file itself it would keep a descriptor, and close that number
+        _map_over(segment, mmap.MAP_SHARED, self._file.descriptor, first)
         if self._segment is not None and self._used < self._end:  # the rest becomes a block of nothing
             at = self._used - self._segment_at
             self._segment[at:].cast("q")[0] = (self._end - self._used) // WORD
         self._maps.append(segment)
+        if not first:
+            self._write_header(segment)
         self._segment, self._segment_at, self._end = memoryview(segment), first, first + length
         self._used = first or layout.BLOCKS_AT
-        if not first:
-            self._write_header()
 
     def _open(self) -> OwnFile | None:
         log = self._log()
-        if log is None or sys.byteorder != "little":
+        if log is None or sys.byteorder != "little" or os.name != "posix":
             self.is_on = False
             return None
         self.path = Path(layout.ring_path(log))
         return OwnFile(self.path, os.O_RDWR)
 
-    def _write_header(self) -> None:
-        assert self._segment is not None
-        header = self._segment[: layout.BLOCKS_AT].cast("q")
+    def _write_header(self, segment: mmap.mmap) -> None:
+        header = memoryview(segment)[: layout.BLOCKS_AT].cast("q")
         header[Header.PID] = os.getpid()
         header[Header.FLAGS] = layout.BLOCKING if is_blocking() else 0
         header[Header.MAGIC] = layout.MAGIC
@@ -339,6 +331,24 @@ def is_blocking() -> bool:
 def _class_of(words: int) -> int:
     """Size of the blocks of calls that need so many words: few sizes, so that each is soon used again."""
     return max(_LEAST_WORDS, 1 << (CALL_WORDS + words - 1).bit_length())
+
+
+@cache
+def _libc() -> Any:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    return library
+
+
+def _map_over(mapped: mmap.mmap, flags: int, descriptor: int, offset: int) -> None:
+    """Other memory takes the place of `mapped`, at the same addresses. Raises OSError."""
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+    found = _libc().mmap(
+        ctypes.c_void_p(address), ctypes.c_size_t(len(mapped)), mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED,
+        descriptor, ctypes.c_long(offset),
+    )  # fmt: skip
+    if found != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def _allocate(descriptor: int, first: int, length: int) -> None:

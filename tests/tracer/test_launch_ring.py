@@ -6,6 +6,8 @@ import errno
 import os
 import random
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -156,6 +158,44 @@ def test_no_more_room_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ring.close(keep=False)
 
 
+def test_an_exception_of_a_signal_handler_while_the_file_is_made_costs_that_call_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch_ring, "_allocate", interrupt)
+    ring = LaunchRing(lambda: tmp_path / "x.log", lambda why: None)
+    with pytest.raises(KeyboardInterrupt):
+        ring.begin(Call(0, 0, None, None), Shape(0, 3))
+    call = Call(0, 0, None, None)
+    ring.begin(call, Shape(0, 3))
+    assert call.block is not None
+    ring.close(keep=False)
+
+
+def test_a_file_that_got_the_number_of_a_closed_descriptor_stays_open(tmp_path: Path) -> None:
+    """In a process of its own: it closes all descriptors, as daemons do."""
+    script = """
+import gc, os, sys
+from pathlib import Path
+from tracer.launch_ring import LaunchRing, Shape
+from tracer.runtime.launches import Call
+ring, call = LaunchRing(lambda: Path(sys.argv[1], "x.log"), print), Call(0, 0, None, None)
+ring.begin(call, Shape(0, 3))
+os.closerange(3, 64)
+own = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]
+ring.close(keep=False)
+del ring, call
+gc.collect()
+for descriptor in own:
+    os.fstat(descriptor)
+"""
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_ring_is_made_by_the_first_call_and_goes_with_the_end(tmp_path: Path) -> None:
     with recorder_in(tmp_path) as recorder:
         assert not list(tmp_path.glob("*.ring"))
@@ -219,8 +259,10 @@ DAMAGE: list[Callable[[bytes], bytes]] = [
     lambda data: b"x" * len(data),
     lambda data: damaged(data, 16, 1 << 62),
     lambda data: damaged(data, 40, -5),
+    lambda data: damaged(data, 56, 1 << 40),
     lambda data: damaged(data, BLOCKS_AT, 0),
     lambda data: damaged(data, BLOCKS_AT, -1),
+    lambda data: damaged(data, BLOCKS_AT, 8),
     lambda data: damaged(data, BLOCKS_AT + 8, 77),
     lambda data: damaged(data, BLOCKS_AT + 11 * 8, 9),
     lambda data: damaged(data, BLOCKS_AT + 13 * 8, 1 << 62),
