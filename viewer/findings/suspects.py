@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from viewer.findings.value_text import describe
@@ -11,9 +13,12 @@ from viewer.queries.graphs import wrapper_code
 from viewer.queries.kernel_code import cut
 from viewer.queries.last_seen import last_seen
 from viewer.queries.launches import launch_detail
-from viewer.queries.reach import Reach, extent_bytes, reaches
+from viewer.queries.reach import Reach, extent_bytes, reaches, user_reaches
+from viewer.queries.reproducers import shapes_of_function
 from viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
+from viewer.queries.triton_launch import parsed
 from viewer.queries.values import last_of_version
+from viewer.repro.sizes import Sizes
 from viewer.store.open import Trace
 
 MOST_ARGUMENTS = 16
@@ -106,9 +111,30 @@ def _producer(trace: Trace, detail: LaunchDetail, row: ArgumentRow) -> Producer 
 
 
 def _reaches(trace: Trace, detail: LaunchDetail) -> list[Reach]:
-    code = wrapper_code(trace, detail.graph) if detail.site.kind in ("cpp", "triton") else None
-    part = cut(code, detail.site.kernel, detail.site.kind, None) if code is not None else None
-    return reaches(part.text, detail.site.arguments) if part is not None else []
+    site = detail.site
+    code = wrapper_code(trace, detail.graph) if site.kind in ("cpp", "triton", "user_triton") else None
+    part = cut(code, site.kernel, site.kind, None) if code is not None else None
+    if code is None or part is None:
+        return []
+    if site.kind != "user_triton":
+        return reaches(part.text, site.arguments)
+    lines = code.split("\n")
+    launch = lines[site.line - 1] if 1 <= site.line <= len(lines) else ""
+    return user_reaches(part.text, launch, site.arguments, partial(_size, trace, detail, code))
+
+
+def _size(trace: Trace, detail: LaunchDetail, code: str, expression: ast.expr) -> int | None:
+    """What an expression over sizes was in the call of a launch."""
+    site = detail.site
+    if isinstance(expression, ast.Constant):
+        return expression.value if isinstance(expression.value, int) else None
+    tree = parsed(code)
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)) if tree is not None else ()
+    function = next((node for node in functions if node.name == site.function), None)
+    if function is None:
+        return None
+    shapes = shapes_of_function(trace, site.graph, site.function, detail.call)
+    return Sizes(function, {shape.name: (shape.size, shape.stride) for shape in shapes}).value(expression)
 
 
 def argument_sentences(found: Suspect, *, written: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,8 @@ from typing import Any, Literal
 from viewer.queries.index_ranges import affine, span
 from viewer.queries.kernel_access import accesses
 from viewer.queries.rows import ArgumentRow
+from viewer.queries.triton_launch import SizeOf, uses_of_launch
+from viewer.queries.triton_ranges import Does, Ends
 
 _LOADED = re.compile(r"\btmp\w*\b")
 _ITEM_BITS = re.compile(r"(\d+)")
@@ -56,6 +59,17 @@ def reaches(code: str, arguments: Sequence[ArgumentRow]) -> list[Reach]:
                 found.append(_reach(row, does, [_ends(index, bounds) for index, bounds in uses]))
     for parameter in sorted(known.unread & pointers.keys()):
         found.append(_unknown(pointers[parameter], "reads", "its use in the kernel's source could not be read"))
+    return sorted(found, key=lambda one: (not one.leaves, one.argument))
+
+
+def user_reaches(definition: str, launch: str, arguments: Sequence[ArgumentRow], size_of: SizeOf) -> list[Reach]:
+    """Of one launch of a Triton kernel that the user wrote."""
+    pointers = {row.parameter: row for row in arguments if row.parameter is not None}
+    ends: defaultdict[tuple[str, Does], list[Ends]] = defaultdict(list)
+    for use in uses_of_launch(definition, launch, list(pointers), size_of):
+        if use.ends is not None:
+            ends[use.parameter, use.does].append(use.ends)
+    found = [_reach(pointers[parameter], does, all_ends) for (parameter, does), all_ends in ends.items()]
     return sorted(found, key=lambda one: (not one.leaves, one.argument))
 
 
