@@ -83,7 +83,7 @@ optimizer = torch.optim.SGD([torch.ones(1)] if WHERE == "wrapper" else [w], lr=1
 def step(index: torch.Tensor) -> None:
     loss = model(torch.ones(8, 16), w, index)
     if loss.requires_grad:
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad()
 
@@ -107,7 +107,7 @@ def main() -> None:
         thread.start()
         thread.join()
     elif WHERE == "spawn":
-        torch.multiprocessing.spawn(steps)
+        torch.multiprocessing.spawn(steps)  # type: ignore[attr-defined,no-untyped-call]
     elif HOW == "fork":
         step(torch.arange(4))
         for how in FORKED:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,20 @@ class Packages:
         self.cpp_program = str(folder / "model")
 
     def run(
-        self, level: str, name: str, *command: str, kernels: str = "", cwd: Path | None = None
+        self,
+        level: str,
+        name: str,
+        *command: str,
+        kernels: str = "",
+        options: Sequence[str] = (),
+        cwd: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Logs come into the folder `name`, which the command runs in."""
         target = self.folder / name
         target.mkdir()
         return subprocess.run(
-            [*STEPSCOPE, "run", "--aoti", level, *(["--kernels", kernels] if kernels else []), "-o", str(target), "--",
-             *command],
+            [*STEPSCOPE, "run", "--aoti", level, *(["--kernels", kernels] if kernels else []), *options, "-o",
+             str(target), "--", *command],
             capture_output=True, text=True, check=False, timeout=900, cwd=cwd or target, env=self.environment,
         )  # fmt: skip
 
@@ -149,6 +156,23 @@ def test_tensors_that_it_saves_are_collected(packages: Packages) -> None:
         assert (str(tensor.dtype), str(list(tensor.shape))) == (f"torch.{dtype}", size.replace(",", ", "))
         original = folder / "tmp" / f"aoti_torch{moment}_launch_{kernel}_{name}_cpu.pt"
         assert torch.equal(tensor.nan_to_num(), torch.load(original, weights_only=True).nan_to_num())
+    listed = subprocess.run([*STEPSCOPE, "tensor", str(folder)], capture_output=True, text=True, check=True).stdout
+    assert (listed.count(" present"), listed.count(" missing")) == (len(saved), 0)
+
+
+def test_a_program_without_python_is_run_again_with_what_its_package_prints(packages: Packages) -> None:
+    """The package prints names in each run, the first included; what it prints was settled when it was compiled."""
+    package, options = str(packages.folder / "launches.pt2"), ("--crash", "--max-runs", "3")
+    done = packages.run("values", "again", packages.cpp_program, package, "1", "then die", options=options)
+    assert done.returncode == 128 + signal.SIGSEGV
+    with open_trace(packages.folder / "again") as trace:
+        found = summary(trace)
+    purposes = ["as it is", "one launch at a time", "sanity checks"]  # it died in no launch: no values are asked for
+    assert [(row["purpose"], row["symptom"]) for row in found["crash_runs"]] == [(one, "SIGSEGV") for one in purposes]
+    (finding,) = [one for one in found["findings"] if one["kind"] == "crash"]
+    assert [row["kernel"] for row in finding["evidence"]["ran_before"]] == KERNELS[::-1]
+    assert finding["kernel"] is None
+    assert "no printed launch was seen" not in done.stderr
 
 
 def test_durations_of_the_programs_own_profiler(packages: Packages) -> None:
