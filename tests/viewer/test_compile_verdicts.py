@@ -179,3 +179,20 @@ def test_a_forked_process_has_the_names_of_its_own_parent(opened: Opened) -> Non
         detail = compile_detail(trace, log, "0/0")
         assert detail is not None
         assert [line.file for line in detail.stack] == ["/src/model.py"]
+
+
+def test_what_is_the_same_on_each_rank_is_one_finding(opened: Opened) -> None:
+    """The last rank found another guard failing; addresses of objects are each process's own."""
+    logs = []
+    for rank in range(3):
+        log = compile_logs.metrics(begun(LogBuilder(pid=rank + 1), compile_logs.FORWARD), 0, 0)
+        reason = f"0/0: ___check_type_id(x, 14043151423{rank}176)" if rank < 2 else "0/0: n == 1"
+        log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, 1))
+        failed = {"fail_type": "X", "fail_reason": "broken"}
+        logs.append(compile_logs.metrics(begun(log, compile_logs.FORWARD, number=1), 0, 1, **failed))
+    titles = {found.title: found.evidence.get("logs") for found in all_findings(opened(*logs))}
+    assert titles == {
+        "Compiling forward (model.py:10) failed in 3 logs: X: broken": 3,
+        "1 recompile of forward (model.py:10) in 2 logs: ___check_type_id(x, 140431514230176)": 2,
+        "1 recompile of forward (model.py:10): n == 1": None,
+    }

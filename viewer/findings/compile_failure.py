@@ -5,13 +5,23 @@ or still goes on."""
 
 from __future__ import annotations
 
-from viewer.findings.evidence import Evidence, Timed, compile_page, grouped, rule_of, times
+from viewer.findings.evidence import (
+    Evidence,
+    Timed,
+    alike_in_logs,
+    compile_page,
+    grouped,
+    in_logs,
+    logs_of,
+    rule_of,
+    times,
+)
 from viewer.queries.compile_events import CompileEvent, last_compiles_of_unfinished_logs
 from viewer.queries.rows_of_runs import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per frame and cause."""
+    """One finding per frame and cause, over all logs in which it is the same."""
     recorded = {run.log for run in evidence.runs if run.format_version is not None}
     events = [
         event
@@ -19,23 +29,27 @@ def find(evidence: Evidence) -> list[Timed]:
         if event.status != "skipped" and not (event.status == "unfinished" and event.log in recorded)
     ]
     last = last_compiles_of_unfinished_logs(evidence.trace) if events else {}
+    groups = grouped(events, lambda event: (event.log, event.frame_id, event.cause))
+    dying = [group for group in groups if last.get(group[-1].log) == group[-1].compile_id]
+    living = [group for group in groups if group not in dying]
     return [
-        _finding(group, last.get(group[-1].log) == group[-1].compile_id)
-        for group in grouped(events, lambda event: (event.log, event.frame_id, event.cause))
+        _finding(same[0], group_died, len(same))
+        for some, group_died in ((dying, True), (living, False))
+        for same in alike_in_logs(some)
     ]
 
 
-def _finding(group: list[CompileEvent], died: bool) -> Timed:
+def _finding(group: list[CompileEvent], died: bool, logs: int) -> Timed:
     first = group[0]
-    title = f"Compiling {first.name} failed{times(len(group))}: {first.cause}"
+    title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"
     if first.status == "unfinished":
-        title = f"{first.name} was not compiled to its end: {first.cause}"
+        title = f"{first.name} was not compiled to its end{in_logs(logs)}: {first.cause}"
     return first.time_ns, Finding(
         kind="compile_failure",
         severity="critical" if died else "warning",
         title=title,
         rule=rule_of(__doc__),
-        evidence={"failures": len(group), "compile_id": first.compile_id, "error": first.text[:2000]},
+        evidence={"failures": len(group), **logs_of(logs), "compile_id": first.compile_id, "error": first.text[:2000]},
         page=compile_page(first.log, first.compile_id),
         rank=first.rank,
         source=first.source,

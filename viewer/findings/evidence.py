@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ Timed = tuple[int, Finding]
 
 MOST_EXAMPLES = 8
 _MOST_NAMES = 4
+_ADDRESS = re.compile(r"\d{6,}")
 T = TypeVar("T")
 
 
@@ -71,6 +73,28 @@ def rule_of(docstring: str | None) -> str:
 
 def compile_page(log: int, compile_id: str) -> str:
     return f"/compile/{quote(compile_id.replace('/', '_'), safe='!')}?log={log}"
+
+
+def alike_in_logs(groups: Iterable[list[CompileEvent]]) -> list[list[list[CompileEvent]]]:
+    """Groups that are the same in several logs, as of ranks: of the same frame, for the same causes. Addresses of
+    objects, which each process has others of, are not looked at."""
+
+    def key(group: list[CompileEvent]) -> Hashable:
+        first = group[0]
+        causes = sorted(_ADDRESS.sub("", event.cause) for event in group)
+        return first.frame or (first.log, first.frame_id), first.file, first.line, first.status, tuple(causes)
+
+    return grouped(groups, key)
+
+
+def in_logs(count: int) -> str:
+    """`` in 3 logs``, nothing for one."""
+    return f" in {count:,} logs" if count > 1 else ""
+
+
+def logs_of(count: int) -> dict[str, int]:
+    """Evidence of a finding in several logs."""
+    return {"logs": count} if count > 1 else {}
 
 
 def times(count: int) -> str:

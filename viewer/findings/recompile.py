@@ -1,5 +1,5 @@
 """A frame was compiled again because a guard of the code compiled before did not hold. One finding per frame, with
-how often and which guards."""
+how often and which guards; one for all logs in which it was so."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
+    alike_in_logs,
     compile_page,
     grouped,
+    in_logs,
+    logs_of,
     rule_of,
 )
 from viewer.queries.compile_events import CompileEvent
@@ -18,21 +21,22 @@ from viewer.queries.rows_of_runs import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per frame of a log."""
-    events = evidence.compile_events("recompile")
-    return [_finding(group) for group in grouped(events, lambda event: (event.log, event.frame_id))]
+    """One finding per frame, over all logs in which it is the same."""
+    frames = grouped(evidence.compile_events("recompile"), lambda event: (event.log, event.frame_id))
+    return [_finding(same[0], len(same)) for same in alike_in_logs(frames)]
 
 
-def _finding(group: list[CompileEvent]) -> Timed:
+def _finding(group: list[CompileEvent], logs: int) -> Timed:
     first, count = group[0], len(group)
     reasons = [event.cause.partition(": ")[2] or event.cause for event in group]
     return first.time_ns, Finding(
         kind="recompile",
         severity="info",
-        title=f"{count:,} recompile{'s' if count > 1 else ''} of {first.name}: {reasons[-1]}",
+        title=f"{count:,} recompile{'s' if count > 1 else ''} of {first.name}{in_logs(logs)}: {reasons[-1]}",
         rule=rule_of(__doc__),
         evidence={
             "recompiles": count,
+            **logs_of(logs),
             "compile_ids": [event.compile_id for event in group[:MOST_EXAMPLES]],
             "reasons": [reason for reason, _ in Counter(reasons).most_common(MOST_EXAMPLES)],
         },

@@ -1,5 +1,6 @@
 """A frame was to be compiled more often than torch._dynamo.config.recompile_limit (or cache_size_limit) allows:
-since then it runs without being compiled, or with `fullgraph=True` the call raises."""
+since then it runs without being compiled, or with `fullgraph=True` the call raises. One finding for all
+logs in which it was so."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
+    alike_in_logs,
     compile_page,
     grouped,
+    in_logs,
+    logs_of,
     rule_of,
 )
 from viewer.queries.compile_events import CompileEvent
@@ -20,13 +24,13 @@ _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per frame of a log."""
+    """One finding per frame, over all logs in which it is the same."""
     reasons = {(event.log, event.compile_id): event.cause for event in evidence.compile_events("recompile")}
-    groups = grouped(evidence.compile_events("recompile_limit"), lambda event: (event.log, event.frame_id))
-    return [_finding(group, reasons) for group in groups]
+    frames = grouped(evidence.compile_events("recompile_limit"), lambda event: (event.log, event.frame_id))
+    return [_finding(same[0], reasons, len(same)) for same in alike_in_logs(frames)]
 
 
-def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str]) -> Timed:
+def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], logs: int) -> Timed:
     first = group[0]
     limit = _LIMIT.search(first.text)
     last = [reasons[event.log, event.compile_id] for event in group if (event.log, event.compile_id) in reasons]
@@ -35,11 +39,12 @@ def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str]) -> 
     return first.time_ns, Finding(
         kind="recompile_limit",
         severity="warning",
-        title=f"{first.name} reached the recompile limit{reached}: {then} {first.compile_id}",
+        title=f"{first.name} reached the recompile limit{reached}{in_logs(logs)}: {then} {first.compile_id}",
         rule=rule_of(__doc__),
         evidence={
             "limit": int(limit[1]) if limit else None,
             "refused_compiles": len(group),
+            **logs_of(logs),
             "last_reasons": last[:MOST_EXAMPLES],
         },
         page=compile_page(first.log, first.compile_id),
