@@ -68,6 +68,13 @@ def test_triton_kernel_that_mutates_an_input() -> None:
     assert roles(define(f"k = async_compile.triton('t', {mutated!r})"))[0] == ("in_ptr0", "inout")
 
 
+def test_a_number_that_is_one_or_a_missing_tensor_is_passed_too() -> None:
+    code = USER.replace("def scale(x_ptr, y_ptr, n,", "def scale(n, bias, x_ptr, y_ptr,")
+    constant = code.replace("'n': 'i32'", "'n': 'constexpr', 'bias': 'constexpr', 'BLOCK': 'constexpr'")
+    definition = define(f"k = async_compile.triton('scale', {constant!r})")
+    assert roles(definition) == [("n", None), ("bias", None), ("x_ptr", "in"), ("y_ptr", "inout")]
+
+
 def test_a_users_kernel_writes_what_it_stores_to() -> None:
     definition = define(f"k = async_compile.triton('scale', {USER!r})")
     assert definition.kind == "user_triton"

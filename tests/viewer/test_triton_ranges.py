@@ -6,13 +6,18 @@ import ast
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.viewer.test_reach import row
+from tests.viewer.test_repro_script import tensor, wrapper, write_log
+from tracer import records as schema
+from viewer.findings.suspects import reach_sentence, suspect
 from viewer.queries.reach import user_reaches
+from viewer.store.open import open_trace
 
 PLANTED = """
 def add_one(source, target, shifts, which, elements, BLOCK: tl.constexpr):
@@ -231,3 +236,37 @@ def test_no_source_costs_much() -> None:
         found = told(f"def k(source, elements):\n{body}\n", {"elements": 8}, [4], room=9)
         assert not any(one.leaves is False for one in found.values())
     assert user_reaches("k = (", "k.run(", [row(0, "source", 8)], lambda node: None) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            PLANTED,
+            "how far it writes arg1_1 (target) is not known (its index is read from memory: target + place + shift",
+        ),
+        (
+            PLAIN.replace("OFFSET", "8"),
+            "by its source it writes arg1_1 (target) at elements 11 to 39, and its storage ",
+        ),
+        (PLAIN.replace("OFFSET", "0"), "by its source every index stays within its storage"),
+    ],
+)
+def test_a_launch_of_a_log(tmp_path: Path, code: str, says: str) -> None:
+    """Its sizes are symbolic: s0 is known by the form of an argument."""
+    first = 7 if code is PLANTED else None
+    arguments = [
+        schema.Argument(f"arg{n}_1", "inout" if name == "target" else "in", f"arg{n}_1", name)
+        for n, name in enumerate(("source", "target", *(["shifts"] if first else [])))
+    ]
+    passed = [one.name for one in arguments] + ([str(first)] if first else [])
+    lines = (
+        "s0 = arg9_1", "assert_size_stride(arg0_1, (s0, 8), (8, 1), 'input')",
+        f"k_0.run({', '.join(passed)}, 8*s0, 2*s0, 1, 1, stream=stream0)",
+    )  # fmt: skip
+    text = wrapper(definition(code, {"BLOCK": 4}), *lines)
+    metas = [tensor(n, "cuda:0") for n in range(len(arguments))]
+    with open_trace(write_log(tmp_path, text, "k_0", "user_triton", arguments, metas)) as trace:
+        found = suspect(trace, 0)
+    assert found is not None
+    assert (reach_sentence(found) or "").startswith(says)

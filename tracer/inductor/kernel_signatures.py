@@ -87,7 +87,7 @@ def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
     for text in _split_parameters(function[1]):
         name, _, annotation = (part.strip() for part in text.partition(":"))
         name = name.split("=")[0].strip()
-        if "constexpr" in annotation or signature.get(name) == "constexpr":
+        if "constexpr" in annotation:  # one that is 1 or None is a constant in the signature alone, and is passed
             continue
         parameters.append(Parameter(name, _triton_role(name, signature.get(name), mutated)))
     return tuple(parameters)
