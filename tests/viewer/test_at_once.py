@@ -16,6 +16,7 @@ from tests.viewer.synthetic import LogBuilder
 from tracer import log_format
 from viewer.ingest import logs
 from viewer.ingest.sources import Source
+from viewer.ingest.whole import MARKS
 
 Tables = dict[str, list[tuple[Any, ...]]]
 Read = Callable[[bytes, bool], Tables]
@@ -67,6 +68,12 @@ def crlf(data: bytes) -> bytes:
     return data.replace(b"\n", b"\r\n")
 
 
+def with_bytes(some: bytes) -> bytes:
+    """A log with these among its payload's lines; each is whole."""
+    payload = b"\n".join([b"a" + some + b"\tb", some, b"", b"\t" + some])
+    return whole_log() + LogBuilder().artifact("dump", payload, "string").data + whole_log()
+
+
 def damaged(data: bytes, seed: int) -> bytes:
     chance, text = random.Random(seed), bytearray(data)
     pieces = (b"\nV", b"\r\n", b"\t", b"\0", b"\n\n", b"V0314 09:26:53.000001 1 a:1] {}\n", b"\xff", b'"', b"\r", b"9")
@@ -92,6 +99,8 @@ def damaged(data: bytes, seed: int) -> bytes:
         pytest.param(b"a line\n\t\n" + whole_log() + b"V", id="other lines"),
         pytest.param(whole_log().replace(b"0314 09:26:53", b"0231 09:26:53", 9), id="no such day"),
         pytest.param(whole_log().replace(b"0314 09:26:53", b"1231 23:59:59", 30), id="another year"),
+        pytest.param(with_bytes(b"\xff\x00\x01\xc0"), id="every byte that is a mark"),
+        *(pytest.param(with_bytes(bytes([mark])), id=f"byte {mark}") for mark in MARKS),
         *(pytest.param(damaged(whole_log(), seed), id=f"damaged {seed}") for seed in range(8)),
         *(pytest.param(damaged(crlf(whole_log()), seed), id=f"damaged crlf {seed}") for seed in range(4)),
     ],
@@ -105,8 +114,8 @@ def test_whole_records_are_read_at_once(read: Read, monkeypatch: pytest.MonkeyPa
         raise AssertionError("a whole record was read line by line")
 
     monkeypatch.setattr("viewer.ingest.reader.scan", refused)
-    for data in (whole_log(), crlf(whole_log())):
-        assert len(read(data, True)["records"]) == whole_log().count(b"\nV") + 1
+    for data in (whole_log(), crlf(whole_log()), with_bytes(b"\xff"), with_bytes(b"\xff\x00\x01\xc0")):
+        assert len(read(data, True)["records"]) == data.count(b"\nV") + 1
 
 
 @pytest.mark.skipif(sample_logs() is None, reason="no sample logs")

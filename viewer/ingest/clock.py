@@ -88,6 +88,8 @@ def unix_ns_of(stamp_us: Any) -> int | None:
     if type(stamp_us) is not float or not 0 <= stamp_us < _LATEST_US:
         return None
     whole_us = int(stamp_us)
+    if whole_us == stamp_us:
+        return whole_us * 1000
     return whole_us * 1000 + round((stamp_us - whole_us) * 1000)
 
 

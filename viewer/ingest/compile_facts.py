@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from viewer.ingest.lenient_json import dumps, int64, text
@@ -32,6 +33,7 @@ _CACHES = {"fx_graph_bundled": "bundled"}
 _STATES = frozenset(["hit", "miss", "bypass", "saved"])
 _MOST_FRAMES = 200
 _EXACT = 2**53
+_OF_FLAGS = (0.0, "false"), (1.0, "true")
 ResolveFile = Callable[[object], str]
 
 
@@ -90,12 +92,14 @@ class CompileFacts:
 
     def _metrics(self, record: LogRecord, value: dict[str, Any]) -> None:
         rows, number = self.rows.tables["metrics"], record.record
-        for name, item in list(value.items())[:_MOST_FIELDS]:
+        for name, item in islice(value.items(), _MOST_FIELDS):
             if item is None:
                 if name == SKIP_REASON:
                     rows.append((number, name, None, None))
             elif type(item) is int and -_EXACT < item < _EXACT:
                 rows.append((number, name, float(item), None))
+            elif item is True or item is False:
+                rows.append((number, name, *_OF_FLAGS[item]))
             elif name not in _SETTINGS:
                 rows.append((number, name, *_number_and_text(name, item)))
         setting = _CUDAGRAPHS.search(text(value.get("inductor_config")) or "")
@@ -129,8 +133,6 @@ _EXPORTS: Mapping[str, tuple[str, str, str, str]] = {
 
 
 def _number_and_text(name: str, item: Any) -> tuple[float | None, str | None]:
-    if isinstance(item, bool):
-        return float(item), "true" if item else "false"
     longest = _LONGEST if name in _LONG else _LONGEST_TEXT
     if isinstance(item, (int, float)):
         return (float(item), None) if abs(item) < 2**1000 and math.isfinite(item) else (None, str(item)[:longest])

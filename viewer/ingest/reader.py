@@ -6,8 +6,9 @@ Records that are whole are read many at once; where anything is amiss, `scan` ta
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -112,6 +113,8 @@ class LogRecord(NamedTuple):
         return self.header.compile_id
 
 
+_log_record: Callable[[Iterable[Any]], LogRecord] = partial(tuple.__new__, LogRecord)
+"""`LogRecord._make` without a look at how many fields there are."""
 _Origin = tuple[int | None, str]
 _Content = tuple[str, Any, str | None, dict[str, Any]]
 _Found = tuple[Header, int]
@@ -189,7 +192,7 @@ class _Reader:
             range(first, first + len(some)), [header for header, _ in some], of_part["line"].tolist(),
             of_part["byte"].tolist(), of_part["time_ns"].tolist(), payloads[part], [True] * len(some), strict=True,
         )  # fmt: skip
-        yield from map(LogRecord._make, each)
+        yield from map(_log_record, each)
 
     def _headers_of(self, piece: bytes, found: Records, payloads: Sequence[bytes | None]) -> list[_Found | None]:
         """The header of each record and its kind; None where anything is unusual about the record."""

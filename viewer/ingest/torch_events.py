@@ -195,9 +195,10 @@ class TorchEvents:
             if event is not None:
                 self._absurd(record, "a chromium event is an object")
             return
-        spans = self._spans.get(record.header.pid)
+        pid = record.header.pid
+        spans = self._spans.get(pid)
         if spans is None:
-            spans = self._spans[record.header.pid] = Spans(self.log, self.ids.prefix(record.header.pid))
+            spans = self._spans[pid] = Spans(self.log, self.ids.prefix(pid))
         if event.get("ph") == "B" and event.get("name") in OUTER_SPANS:
             compile = self.compiles.get(spans.prefix + (compile_id_of(event) or ""))
             # An event's own id is that of its header; where they differ, as in a log that was edited, it says nothing.
@@ -280,11 +281,11 @@ class TorchEvents:
         begin = payload.find(_COMPONENTS) if len(payload) > _LONG_EVENT else -1
         if begin >= 0:
             end = payload.find(_LIST_END, begin)  # no string of JSON holds a line break
-            try:
-                return orjson.loads(payload[: begin + len(_COMPONENTS)] + payload[end:])
-            except orjson.JSONDecodeError:
-                pass
-        return self._json_payload(record)
+            payload = payload[: begin + len(_COMPONENTS)] + payload[end:]
+        try:
+            return orjson.loads(payload)
+        except orjson.JSONDecodeError:
+            return self._json_payload(record)
 
     def _absurd(self, record: LogRecord, rule: str) -> None:
         self.damage.add("absurd_value", f"{record.event}: {rule}", record.place.line, record.place.start)
