@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.tracer.fake_driver import FakeDriver
 from tests.tracer.hand_made import HandMade, recorder_in, ring_rows, rows_of
 from tracer.recorder import Recorder
 from tracer.runtime import device_marks
+from tracer.runtime.replays import Replays
 from viewer.ingest.rows import Rows
 
 LAUNCHES = 40
@@ -176,6 +180,98 @@ def test_a_replay_inside_of_another_call(
     outer()
     driver.run(1)  # the first replay has begun, and so has what stands around it
     assert in_flight(seen(recorder, tmp_path)) == [*range(LAUNCHES), 0, *range(LAUNCHES)]
+
+
+def test_marks_of_a_graph_that_is_gone_say_nothing_of_the_next_one(
+    driver: FakeDriver, recorder: Recorder, tmp_path: Path
+) -> None:
+    """It has more launches, and its marks are where those of the first one were."""
+    short = HandMade(recorder, 20, is_capturing=lambda: driver.capturing is not None)
+    short.hooks._device, short.hooks._device_index = "cuda:0", 0
+    graph = graph_on(driver, recorder)
+    graph()
+    replay(driver, recorder, capture(driver, recorder, short))
+    recorder.captured._on_reset(driver)
+    marks = capture(driver, recorder, graph)
+    driver.is_held = True
+    replay(driver, recorder, marks)
+    assert in_flight(seen(recorder, tmp_path)) == list(range(LAUNCHES))
+
+
+def test_nothing_is_put_into_the_default_stream_of_another_device(
+    driver: FakeDriver, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the current device is another one, as behind a wrapper that has set its own for a while."""
+    monkeypatch.setattr(device_marks, "raw_stream_of", lambda: lambda device: 0)
+    current = [0]
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    graph = graph_on(driver, recorder)
+    graph()
+    driver.is_held = True
+    current[0] = 1
+    graph()
+    assert not driver.queue
+    current[0] = 0
+    graph()
+    assert driver.queue
+
+
+def test_threads_that_begin_at_once_wait_for_the_driver(driver: FakeDriver, recorder: Recorder) -> None:
+    def register(*arguments: object) -> int:
+        is_loading.set()
+        may_go_on.wait(5)
+        return 801
+
+    is_loading, may_go_on = threading.Event(), threading.Event()
+    driver.cuMemHostRegister_v2 = register  # type: ignore[assignment]
+    graph = graph_on(driver, recorder)
+    threads = [threading.Thread(target=graph) for _ in range(2)]
+    threads[0].start()
+    assert is_loading.wait(60)
+    threads[1].start()
+    threads[1].join(0.2)
+    may_go_on.set()
+    for thread in threads:
+        thread.join()
+    assert not recorder._failures
+
+
+def test_a_thread_that_knows_no_device_reports_no_error(driver: FakeDriver, recorder: Recorder, tmp_path: Path) -> None:
+    graph_on(driver, recorder)()
+    driver.error = 201
+    recorder.stop()
+    assert not rows_of(tmp_path).tables["device_errors"]
+
+
+def test_an_exception_of_a_signal_handler_passes_a_replay_and_no_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph:
+        def replay(self) -> None: ...
+
+        capture_begin = capture_end = reset = replay
+
+    class TimeLimit(Exception): ...
+
+    def on_alarm(number: int, frame: object) -> None:
+        raise TimeLimit
+
+    def on_replay(graph: Any, begins: bool) -> None:
+        if handled:
+            signal.raise_signal(signal.SIGALRM)
+        raise ValueError
+
+    handled: list[int] = []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    replays = Replays(on_replay)
+    replays.attach()
+    try:
+        Graph().replay()
+        handled.append(1)
+        with pytest.raises(TimeLimit):
+            Graph().replay()
+    finally:
+        replays.detach()
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_device_that_has_failed_is_named_at_the_end_and_keeps_the_ring(

@@ -33,7 +33,11 @@ class Flag(Protocol):
 
 
 _PORTABLE_AND_MAPPED = 3
-_NOT_READY = 600
+_NO_ERRORS = 0, 600, 3, 4, 201, 400, 709
+"""Of a stream: all is done; not yet; and what says nothing of the device: no driver any more, no context on this
+thread, a stream or a context that is gone."""
+_DEFAULT = 0
+"""Handle of the default stream, of whichever device is the current one."""
 _RELAXED_CAPTURE = 2
 _NON_BLOCKING_STREAM = 1
 _AUTO_FREE_ON_LAUNCH = 1
@@ -67,8 +71,9 @@ class DeviceMarks:
         self._streams: dict[tuple[int, int], _Stream] = {}
         self._slots = iter(range(MARK_WORDS - MOST_STREAMS - 1))  # the last word is for the trial
         self._free_slots: list[int] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may run a graph in the midst
         self._raw_stream: Callable[[int], int] | None = None
+        """None: the driver is not ready for marks yet."""
         self._is_blocking = is_blocking()
         self.due = [0]
         """When the next mark may be sent, ns."""
@@ -86,7 +91,7 @@ class DeviceMarks:
 
     def stream(self, device: int) -> _Stream | None:
         """The current stream of a device; None: it cannot be marked. Not while it is captured."""
-        if self._is_off or (self._driver is None and not self._begin()):
+        if self._is_off or (self._raw_stream is None and not self._begin()):
             return None
         assert self._raw_stream is not None
         handle = self._raw_stream(device)
@@ -100,7 +105,7 @@ class DeviceMarks:
         """The error that a device with marked streams is in. Asks, and waits for nothing."""
         for _, handle in self._streams:
             code = self._driver.cuStreamQuery(ctypes.c_void_p(handle))
-            if code not in (0, _NOT_READY):
+            if code not in _NO_ERRORS:
                 self.copy()
                 return self._text(code)
         return None
@@ -127,10 +132,10 @@ class DeviceMarks:
         if self._write_in_graph is not None:
             self._write_in_graph(stream, self._address + WORD * (MOST_STREAMS + slot), value)
 
-    def send(self, stream: int, index: int, value: int) -> None:
+    def send(self, device: int, stream: int, index: int, value: int) -> None:
         """Send a mark, if it is time for one."""
         began = perf_counter_ns()
-        if began < self.due[0]:
+        if began < self.due[0] or (stream == _DEFAULT and device != _current_device()):
             return
         self.write(stream, index, value)
         if self._copied_from is not None:
@@ -148,7 +153,7 @@ class DeviceMarks:
                 assert header is not None
                 header[STREAMS_AT + 2 * index], header[STREAMS_AT + 2 * index + 1] = device, handle
                 header[Header.STREAMS] = index + 1
-                self._streams[device, handle] = _Stream(self, handle, index)
+                self._streams[device, handle] = _Stream(self, device, handle, index)
             return self._streams[device, handle]
 
     def _in_graph(self, call: Call, device: int) -> Flag | None:
@@ -158,6 +163,9 @@ class DeviceMarks:
         if slot is None or self._ring.header is None:
             return None
         self._ring.header[Header.GRAPH_SLOTS] = max(self._ring.header[Header.GRAPH_SLOTS], slot + 1)
+        self._ring.header[HEADER_WORDS + MOST_STREAMS + slot] = 0  # of a graph that is gone
+        if self._copied_from is not None:
+            self._copied_from[MOST_STREAMS + slot] = 0
         self._ring.on_stream(call, -1, slot)
         flag = GraphSlot(self, self._raw_stream(device), device, slot)
         flag(call)
@@ -165,7 +173,7 @@ class DeviceMarks:
 
     def _begin(self) -> bool:
         with self._lock:
-            if self._driver is None and not self._is_off:
+            if self._raw_stream is None and not self._is_off:
                 try:
                     self._driver = _load()
                     self._share()
@@ -246,15 +254,15 @@ class DeviceMarks:
 class _Stream:
     """Marks of one stream: call and position of what comes next in it."""
 
-    __slots__ = ("_handle", "_marks", "due", "index")
+    __slots__ = ("_device", "_handle", "_marks", "due", "index")
 
-    def __init__(self, marks: DeviceMarks, handle: int, index: int) -> None:
-        self._marks, self._handle, self.index = marks, handle, index
+    def __init__(self, marks: DeviceMarks, device: int, handle: int, index: int) -> None:
+        self._marks, self._device, self._handle, self.index = marks, device, handle, index
         self.due: Sequence[int] = marks.due
 
     def __call__(self, call: Call) -> None:
         value = call.number << POSITION_BITS | (len(call.rows) + 1) // 3
-        self._marks.send(self._handle, self.index, value)
+        self._marks.send(self._device, self._handle, self.index, value)
 
 
 class GraphSlot:
@@ -272,6 +280,12 @@ class GraphSlot:
         if (self._flags - 1) % self._every and not call.end_ns:
             return
         self._marks.capture(self._handle, self.slot, 1 << POSITION_BITS | (len(call.rows) + 1) // 3)
+
+
+def _current_device() -> int:
+    import torch
+
+    return torch.cuda.current_device()
 
 
 def _load() -> Any:

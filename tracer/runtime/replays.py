@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from tracer.signals import is_from_handler
 
 METHODS = "capture_begin", "capture_end", "replay", "reset"
 
 
 class Replays:
-    """Says which graph is being captured, and when one is replayed. Its own errors never reach the program."""
+    """Says which graph is being captured, and when one is replayed. Its own errors never reach the program, only what a
+    signal handler of the program raises meanwhile."""
 
     def __init__(
         self,
@@ -74,8 +76,11 @@ class Replays:
 
     def _tell(self, what: Callable[..., None] | None, *arguments: Any) -> None:
         if what is not None and self._original:
-            with contextlib.suppress(Exception):
+            try:
                 what(*arguments)
+            except Exception as error:
+                if is_from_handler(error):
+                    raise
 
     def _capture_begin(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
