@@ -418,9 +418,31 @@ def told(error):
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
+def pinned(kernel, config):
+    """With the configuration that the program had, if the kernel has it here; else it is tuned anew."""
+    if not config:
+        return kernel
+    found = None
+    try:
+        if not kernel.launchers:
+            kernel.precompile()
+        found = next((launcher for launcher in kernel.launchers if has(launcher.config, config)), None)
+    except (AttributeError, TypeError):  # another PyTorch
+        pass
+    if found is not None:
+        kernel.launchers = [found]
+    print(f"configuration of the program: {config}{'' if found else '; the kernel has it not here, and is tuned anew'}")
+    return kernel
+
+
+def has(config, wanted):
+    known = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    return all(known.get(name) == number for name, number in wanted.items())
+
+
 def kernel_here():
     try:
-        return make_kernel()
+        return pinned(make_kernel(), SPEC["config"])
     except AttributeError:
         raise CannotRun(f"{SPEC['kernel']} is not registered here: name its module with --import MODULE.") from None
     except Exception as error:

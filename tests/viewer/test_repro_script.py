@@ -6,8 +6,10 @@ import ast
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.viewer import synthetic
@@ -107,6 +109,46 @@ def test_a_triton_launch_keeps_source_grid_and_metadata(tmp_path: Path) -> None:
     assert spec["storages"] == [{"bytes": 128, "device": "cuda:3", "written": True, "uninitialised": False}]
     assert "RUNS CODE FROM A LOG" in ast.get_docstring(ast.parse(script), clean=False)  # type: ignore[operator]
     assert "triton and a device" in script
+
+
+@pytest.mark.parametrize(
+    ("info", "config"),
+    [
+        ({"best_config": [["XBLOCK", 64], ["num_warps", 2]], "num_configs": 2}, {"XBLOCK": 64, "num_warps": 2}),
+        ({"only_config": [["XBLOCK", 128]]}, {"XBLOCK": 128}),
+        ({"autotune_cache_state": "miss", "num_configs": 2}, {}),
+        ({"best_config": [["__import__('os')", 1]]}, {}),
+        ({"best_config": [["XBLOCK", "64"]]}, {}),
+        ({"best_config": 3}, {}),
+        ([], {}),
+    ],
+)
+def test_the_configuration_that_was_tuned_is_kept(tmp_path: Path, info: Any, config: dict[str, int]) -> None:
+    log = triton_log(tmp_path)
+    more = synthetic.LogBuilder().artifact(
+        "triton_kernel_info", orjson.dumps({"fused": info}), frame_id=0, frame_compile_id=0
+    )
+    log.write_bytes(log.read_bytes() + more.data)
+    assert value_of(script_of(log), "SPEC")["config"] == config
+
+
+def test_a_kernel_with_the_configuration_gets_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ("has", "pinned")
+    tree = ast.parse(script_of(triton_log(tmp_path)))
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in wanted]
+    names: dict[str, Any] = {}
+    exec(compile(tree, "script", "exec"), names)
+    launchers = [
+        SimpleNamespace(config=SimpleNamespace(kwargs={"XBLOCK": size}, num_warps=4, num_stages=1))
+        for size in (64, 128)
+    ]
+    made = SimpleNamespace(launchers=[], precompile=lambda: made.launchers.extend(launchers))
+    assert names["pinned"](made, {"XBLOCK": 128, "num_warps": 4}).launchers == launchers[1:]
+    other = SimpleNamespace(launchers=launchers)
+    assert names["pinned"](other, {"XBLOCK": 128, "num_warps": 8}).launchers == launchers
+    assert "tuned anew" in capsys.readouterr().out
+    assert names["pinned"](print, {"XBLOCK": 128}) is print
+    assert names["pinned"](print, {}) is print
 
 
 def test_strides_offsets_and_storages_are_those_of_the_log(tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ from viewer.errors import StepscopeError
 from viewer.findings import all_findings
 from viewer.queries.graphs import wrapper_code
 from viewer.queries.launches import launch_detail
-from viewer.queries.reproducers import launch_before, launches_of_step, saved_at, shapes_of_function, was_in_flight
+from viewer.queries.reproducers import (
+    launch_before,
+    launches_of_step,
+    saved_at,
+    shapes_of_function,
+    tuned,
+    was_in_flight,
+)
 from viewer.queries.rows import LaunchDetail
 from viewer.queries.runs import list_runs
 from viewer.repro.arguments import Arguments, Spec, gather
@@ -161,6 +168,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         "made_up": tidy(arguments.made_up),
         "notes": tidy(notes),
         "exact": arguments.exact and not is_random,
+        "config": tuned(trace, detail.graph, site.kernel) if site.kind in ("triton", "user_triton") else {},
         "did_not_return": detail.duration_ns is None or was_in_flight(trace, detail.launch),
         "bound": code.bound,
         "moved_bytes": arguments.moved_bytes,

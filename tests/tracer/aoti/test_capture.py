@@ -116,6 +116,15 @@ def test_text_that_ends_in_a_launch_names_it(tmp_path: Path) -> None:
     assert [returned for _, returned, _ in found["times"]] == [True, False]
 
 
+def test_what_was_printed_has_no_code_to_run_again(tmp_path: Path) -> None:
+    (tmp_path / "printed.txt").write_text(OVERFLOW)
+    log, *_ = import_file(str(tmp_path / "printed.txt"), tmp_path / "trace")
+    done = stepscope("repro", str(log), "-o", str(tmp_path / "repro.py"))
+    said = b"stepscope: The log does not hold the generated code that launch 1 is from.\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    assert not (tmp_path / "repro.py").exists()
+
+
 def test_durations_from_a_profiler(tmp_path: Path) -> None:
     names = ["aoti_torch_cpu_mm_out", "cpp_fused_log_0", "cpp_fused_exp_1"]
     events = [
