@@ -20,6 +20,10 @@ _OPERATOR_ROOTS = {"aten": "aten", "inductor_ops": "inductor", "_quantized": "_q
 _PART = r"(?!__)[A-Za-z_]\w*"
 _BUILT_IN_DUNDERS = r"__i?(?:and|or|xor|lshift|rshift)__"
 _OPERATOR = re.compile(rf"torch\.ops\.{_PART}\.(?:{_PART}|{_BUILT_IN_DUNDERS})(?:\.{_PART})?")
+_ON_FILES = re.compile(r"torch\.ops\.aten\.(?:from_file|save)(?:\.\w+)?")
+"""Operators that make files or write into them."""
+_CPP_TYPE = re.compile(r"[A-Za-z_][\w:<>, ]*\*?")
+"""Inductor's loader puts the types of a kernel's arguments into C++ code of its own."""
 _METHODS = frozenset({"clone", "copy_", "zero_", "fill_", "resize_", "index_put_", "add_"})
 _VIEW_METHODS = frozenset({"as_strided", "view"})
 _TORCH_DATA = re.compile(
@@ -134,7 +138,7 @@ def _kernel(tree: ast.Module, call: ast.Call, kernel: str, kind: str) -> tuple[K
     if kind == "fallback" and name == kernel:
         root, _, rest = name.partition(".")
         full = f"torch.ops.{_OPERATOR_ROOTS[root]}.{rest}" if root in _OPERATOR_ROOTS else name
-        if _OPERATOR.fullmatch(full):
+        if _OPERATOR.fullmatch(full) and not _ON_FILES.fullmatch(full):
             return None, full
     raise StepscopeError(f"A launch of {kernel} ({kind}) cannot be written as a script.")
 
@@ -160,6 +164,8 @@ def _kernel_code(kernel: str, call: ast.Call) -> KernelCode:
     wanted = (list, str) if factory == "cpp_pybinding" else (str, str)
     if tuple(map(type, arguments)) != wanted or not set(keywords) <= {"device_str"}:
         raise StepscopeError(f"The definition of {kernel} in the log has a form that is not known.")
+    if factory == "cpp_pybinding" and not all(_CPP_TYPE.fullmatch(str(one)) for one in arguments[0]):
+        raise StepscopeError(f"The definition of {kernel} in the log has an argument of a type that C++ does not have.")
     return KernelCode(factory, [arguments[0], None], keywords, arguments[1])
 
 
