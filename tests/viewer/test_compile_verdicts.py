@@ -196,3 +196,23 @@ def test_what_is_the_same_on_each_rank_is_one_finding(opened: Opened) -> None:
         "1 recompile of forward (model.py:10) in 2 logs: ___check_type_id(x, 140431514230176)": 2,
         "1 recompile of forward (model.py:10): n == 1": None,
     }
+
+
+def test_a_refused_compile_is_no_recompile_and_a_guard_names_its_line(opened: Opened) -> None:
+    log = compile_logs.metrics(begun(LogBuilder(), compile_logs.FORWARD), 0, 0)
+    for number in (1, 2):
+        reason = (
+            f"0/{number - 1}: {number} <= x.size()[0]  # if x.shape[0] > {number}:  # rc/model.py:3{number} in forward"
+        )
+        log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, number))
+    compile_logs.metrics(begun(log, compile_logs.FORWARD, number=1), 0, 1)
+    limit = {"fail_type": "Unsupported", "fail_reason": "Dynamo recompile limit exceeded", "co_name": None}
+    trace = opened(compile_logs.metrics(log, 0, 2, **limit))
+    reached, recompiled = all_findings(trace)
+    assert reached.kind == "recompile_limit"
+    assert recompiled.title == "1 recompile of forward (model.py:10): 1 <= x.size()[0]"
+    assert recompiled.source is not None
+    assert (recompiled.source.file, recompiled.source.line) == ("/src/model.py", 31)
+    assert recompiled.source.code == "if x.shape[0] > 1:"
+    page = Client(trace).get("/recompiles.json").json()["recompiles"]
+    assert (page["total_recompiles"], page["frames"][0]["recompiles"], len(page["frames"][0]["rows"])) == (1, 1, 2)

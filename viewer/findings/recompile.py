@@ -1,5 +1,5 @@
 """A frame was compiled again because a guard of the code compiled before did not hold. One finding per frame, with
-how often and which guards; one for all logs in which it was so."""
+how often and which guards; one for all logs in which it was so. Compiles that the limit refused are not counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from viewer.queries.rows_of_runs import Finding
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per frame, over all logs in which it is the same."""
-    frames = grouped(evidence.compile_events("recompile"), lambda event: (event.log, event.frame_id))
+    refused = {(event.log, event.compile_id) for event in evidence.compile_events("recompile_limit")}
+    events = [event for event in evidence.compile_events("recompile") if (event.log, event.compile_id) not in refused]
+    frames = grouped(events, lambda event: (event.log, event.frame_id))
     return [_finding(same[0], len(same)) for same in alike_in_logs(frames)]
 
 

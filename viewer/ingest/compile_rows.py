@@ -8,7 +8,7 @@ from typing import Any
 
 from viewer.ingest.lenient_json import dumps, int64, text
 from viewer.ingest.rows import Rows
-from viewer.ingest.torch_text import Cause, UserFrame, failure, is_of_torch
+from viewer.ingest.torch_text import Cause, UserFrame, failure, guard_place, is_of_torch
 
 _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
 _LIMIT_KIND = re.compile(r"(?:Recompile|Cache)Limit(?:Hit|Exceeded)$")
@@ -171,7 +171,10 @@ def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None,
         dumps(stack), dumps(compile.metrics_records) if compile.metrics_records else None,
     )  # fmt: skip
     for kind, record, cause in compile.events:
-        place = _place(kind, cause.frame, file, caller)
+        place = cause.frame
+        if kind == "recompile" and place is None and file is not None:
+            place = guard_place(cause.text, file)
+        place = _place(kind, place, file, caller)
         rows.add(
             "compile_events",
             compile.log, compile.compile_id, kind, record, cause.cause, cause.text,

@@ -26,6 +26,7 @@ _OF_TORCH = re.compile(
 )
 _COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
 _FAKE_RAISED = re.compile(r"^ *Explanation: Dynamo failed to run FX node .*: got ([A-Z]\w*\(.+\))$", re.MULTILINE)
+_GUARD_COMMENT = re.compile(r"  # (.*?)  # ([^\s:]+):(\d{1,9}) in (\w+)")
 _SPACES = re.compile(r"\s+")
 
 
@@ -124,6 +125,14 @@ def recompile_reason(text: str) -> Cause:
     first = text.split("\n", 1)[0]
     guard = first.split("  # ", 1)[0]
     return Cause(headline(guard), text.strip(), user_frame(text))
+
+
+def guard_place(reason: str, file: str) -> UserFrame | None:
+    """The line of `file` that a failed guard's comment names; PyTorch writes the end of its path."""
+    found = _GUARD_COMMENT.search(reason.split("\n", 1)[0])
+    if found is None or not file.endswith(found[2]):
+        return None
+    return UserFrame(file, int(found[3]), found[4], found[1].strip())
 
 
 def with_prefix(reason: str, prefix: str) -> str:

@@ -19,12 +19,13 @@ _FRAMES = f"""
 """
 _TOTALS = f"""
     WITH events AS (
-        SELECT e.log, e.kind, {_FRAME_ID.replace("compile_id", "e.compile_id")} AS frame_id, c.duration_ns
+        SELECT e.log, e.kind, {_FRAME_ID.replace("compile_id", "e.compile_id")} AS frame_id, c.duration_ns,
+               bool_or(e.kind = 'recompile_limit') OVER (PARTITION BY e.log, e.compile_id) AS refused
         FROM compile_events e JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
         WHERE e.kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR e.log = $log)
     )
-    SELECT count(DISTINCT (log, frame_id)), count(*) FILTER (kind = 'recompile'),
-           (sum(duration_ns) FILTER (kind = 'recompile'))::BIGINT,
+    SELECT count(DISTINCT (log, frame_id)), count(*) FILTER (kind = 'recompile' AND NOT refused),
+           (sum(duration_ns) FILTER (kind = 'recompile' AND NOT refused))::BIGINT,
            count(DISTINCT (log, frame_id)) FILTER (kind = 'recompile_limit')
     FROM events
 """
@@ -86,6 +87,7 @@ class RecompiledFrame:
     name: str
     source: SourceLine | None
     recompiles: int
+    """Without those that the limit refused."""
     recompile_ns: int | None
     first_ns: int | None
     """The compile before all of them."""
@@ -164,7 +166,7 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
     histories = _histories(rows, [row[0] for row in frame.compiles], frame, has_symbols)
     known = {history.source: dict(history.values) for history in histories}
     rows = [replace(row, came=known[row.guards[0].source].get(row.compile_id)) for row in rows]
-    times = [row.duration_ns for row in rows if row.duration_ns is not None]
+    times = [row.duration_ns for row in rows if row.duration_ns is not None and row.compile_id not in refused]
     first = frame.compiles[0]
     return RecompiledFrame(
         log=log,
@@ -173,7 +175,7 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
         source=next(
             (SourceLine(row[2], row[3], row[4] or "", "") for row in frame.compiles if row[2] and row[3]), None
         ),
-        recompiles=sum(event[1] == "recompile" for event in frame.events),
+        recompiles=sum(event[1] == "recompile" and event[0] not in refused for event in frame.events),
         recompile_ns=sum(times) if times else None,
         first_ns=first[6],
         fell_back=_fell_back(limits[0], compiles) if limits else None,
