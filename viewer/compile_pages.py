@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from viewer.addresses import NotThere, Page, Request
+from viewer.addresses import NotThere, Page, Request, unslug
 from viewer.compile_contexts import (
     CompilePage,
     CompilesPage,
@@ -127,7 +127,7 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
 def _detail(trace: Trace, request: Request) -> CompileDetail:
     from viewer.queries.compiles import compile_detail
 
-    compile_id = request.path["compile_id"].replace("_", "/")
+    compile_id = unslug(request.path["compile_id"]).replace("_", "/")
     log = request.optional_id("log") or 0
     detail = compile_detail(trace, log, compile_id)
     if detail is None:

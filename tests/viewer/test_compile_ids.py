@@ -17,6 +17,7 @@ from viewer.queries import sql
 from viewer.queries.artifacts import list_records
 from viewer.queries.compile_events import list_compile_events
 from viewer.queries.compiles import compile_detail, list_compiles
+from viewer.queries.jump import jumps
 from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder], Trace]
@@ -70,6 +71,8 @@ def test_after_a_reset_all_ids_are_told_apart(opened: Opened) -> None:
         assert kinds[-4:] == ["chromium_event", "dynamo_start", "compilation_metrics", "chromium_event"]
         assert len(kinds) == (5 if row.compile_id == "r1:0/1" else 4)
         assert [span.duration_ns for span in found.spans] == [1_000_000]
+    (jump,) = jumps(trace, "r1:0/1")
+    assert "Compile r1:0/1" in Client(trace).get(jump.page).text
     (event,) = list_compile_events(trace)
     assert (event.compile_id, event.cause, event.frame_id) == ("r1:0/1", "r1:0/0: L['x'] == 1", "r1:0")
 
@@ -117,3 +120,5 @@ def test_what_has_no_id_is_one_compile(opened: Opened) -> None:
     assert panes["code_to_post"].startswith("PyTorch's map of kernels and nodes")
     assert all(pane["text"] for pane in panes["panes"])
     assert "without a compile id" in client.get("/compile/-").text
+    (jump,) = jumps(trace, "compile -")
+    assert client.get(jump.page).status_code == 200

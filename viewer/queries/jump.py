@@ -18,7 +18,7 @@ _PAGES = {
     "damage": "/problems", "not recorded": "/problems#not-recorded",
 }  # fmt: skip
 _NUMBERED = re.compile(r"(?:(launch|step|record|graph)\s*)?#?\s*(\d{1,18})", re.IGNORECASE)
-_COMPILE_ID = re.compile(r"(?:compile\s+)?(!?\d+(?:/\d*)*)", re.IGNORECASE)
+_COMPILE_ID = re.compile(r"(?:compile\s+)?((?:r\d+:)?(?:!?\d+(?:/\d*)*|-))", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
