@@ -9,8 +9,8 @@ from tracer.records import ToolError
 
 TOOL = ("compute-sanitizer", "--tool", "memcheck")
 _LEADER = "========="
-_AT = re.compile(r"at (?P<kernel>[^+\s]+)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?$")
-_OLDER_AT = re.compile(r"at 0x[0-9a-f]+ in (?:(?P<file>\S+):(?P<line>\d+):)?(?P<kernel>\S+)$")
+_AT = re.compile(r"at (?P<kernel>\S.*)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?$")
+_OLDER_AT = re.compile(r"at 0x[0-9a-f]+ in (?:(?P<file>[^()<>]+?):(?P<line>\d+):)?(?P<kernel>\S.*)$")
 _BY = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
 _ABOUT_ITSELF = ("COMPUTE-SANITIZER", "ERROR SUMMARY", "Program hit", "Target application", "Error: process")
 MOST_BYTES = 16 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -178,15 +179,20 @@ class _Stream:
         while data := self._read():
             self._take(data)
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._number, view) :]
+                self._write(memoryview(data))
             except BrokenPipeError:
                 if self._number == _OUTPUT:  # the child is to meet the closed pipe that it would have written to
                     break
             except OSError:
                 pass
         os.close(self._ours)
+
+    def _write(self, view: memoryview) -> None:
+        while view:
+            try:
+                view = view[os.write(self._number, view) :]
+            except BlockingIOError:  # whoever started us made it so
+                select.select([], [self._number], [])
 
     def _read(self) -> bytes:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tracer.records import ToolError
 from tracer.sanitizer import MOST_ERRORS, errors_in, read_report
 
@@ -53,6 +55,21 @@ def test_errors_that_are_alike_are_one() -> None:
     )
     assert (read.kernel, read.file, read.line) == ("unaligned(float*)", "/src/unaligned.cu", 6)
     assert read.details == ["Address 0x7f6510c00001 is misaligned"]
+
+
+@pytest.mark.parametrize(
+    ("at", "kernel", "place"),
+    [
+        ("at void fill<(int)4, std::array<char *, (unsigned long)1>>(int, T2)+0x1b0 in /a b/f.cu:7",
+         "void fill<(int)4, std::array<char *, (unsigned long)1>>(int, T2)", ("/a b/f.cu", 7)),
+        ("at void at::native::fill<4>(int, T2)+0x1b0", "void at::native::fill<4>(int, T2)", (None, None)),
+        ("at 0x90 in /a/b.cu:7:add(float *, int)", "add(float *, int)", ("/a/b.cu", 7)),
+        ("at 0x90 in void at::add<a::b>(float *, int)", "void at::add<a::b>(float *, int)", (None, None)),
+    ],
+)  # fmt: skip
+def test_kernels_of_cpp_have_signatures(at: str, kernel: str, place: tuple[str | None, int | None]) -> None:
+    (error,) = errors_in(f"========= Invalid __global__ write of size 4 bytes\n=========     {at}\n")
+    assert (error.kernel, (error.file, error.line)) == (kernel, place)
 
 
 def test_a_report_that_is_none(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import queue
 import shutil
 import subprocess
+import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from tracer.aoti.capture import Capture
@@ -30,6 +31,8 @@ _PRINTER = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
 _FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 _WILD = set("*?[")
 _DEATHS_OF_SHELLS = 128
+MOST_BYTES = 64 << 20
+"""Printed and not read yet."""
 
 
 def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
@@ -67,12 +70,15 @@ def line_buffered() -> dict[str, str]:
 
 
 class LiveCapture:
-    """Takes what a command prints; another thread reads it, so that the command never waits for that."""
+    """Takes what a command prints; another thread reads it, so that the command does not wait for that, unless it is
+    `MOST_BYTES` ahead."""
 
     def __init__(self, config: TraceConfig, level: str, argv: Sequence[str]) -> None:
         self.launches = 0
         self._config, self._level, self._argv = config, level, argv
-        self._pieces: queue.SimpleQueue[tuple[bytes, int] | None] = queue.SimpleQueue()
+        self._pieces: deque[tuple[bytes, int] | None] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
         self._capture: Capture | None = None
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -90,11 +96,18 @@ class LiveCapture:
         self._thread.start()
 
     def take(self, data: bytes) -> None:
-        self._pieces.put((data, time.perf_counter_ns()))
+        at_ns = time.perf_counter_ns()
+        with self._changed:
+            self._changed.wait_for(lambda: self._bytes < MOST_BYTES)
+            self._bytes += len(data)
+            self._pieces.append((data, at_ns))
+            self._changed.notify_all()
 
     def finish(self, ending: Ending) -> None:
         """The command has ended and nothing more comes."""
-        self._pieces.put(None)
+        with self._changed:
+            self._pieces.append(None)
+            self._changed.notify_all()
         self._thread.join()
         if self._capture is not None:
             self._capture.end(is_clean=0 <= ending.code <= _DEATHS_OF_SHELLS and not ending.timed_out)
@@ -102,5 +115,19 @@ class LiveCapture:
 
     def _read(self) -> None:
         assert self._capture is not None
-        while (piece := self._pieces.get()) is not None:
-            self._capture.feed(*piece)
+        is_on = True
+        while (piece := self._next()) is not None:
+            try:
+                if is_on:
+                    self._capture.feed(*piece)
+            except Exception as error:  # the command must not wait for ever
+                is_on = False
+                print(f"stepscope: what it prints is not read any more: {error!r}", file=sys.stderr)  # noqa: T201
+
+    def _next(self) -> tuple[bytes, int] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._pieces)
+            piece = self._pieces.popleft()
+            self._bytes -= len(piece[0]) if piece is not None else 0
+            self._changed.notify_all()
+            return piece

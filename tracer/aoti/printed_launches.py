@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor
 
 MOST_LANES = 64
+MOST_HELD = 8192
+"""Launches without inputs, before runs are looked for among them."""
 
 
 @dataclass
@@ -51,6 +53,8 @@ class ModelRun:
     lane: int
     inputs: dict[str, PrintedTensor] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
+    most: int = field(default_factory=lambda: MOST_HELD)
+    """So many launches, and runs are looked for among them."""
 
     @property
     def open(self) -> Launch | None:
@@ -59,7 +63,8 @@ class ModelRun:
 
 
 class LaunchReader:
-    """Puts launches together. A run is handed out when the next one of its lane begins, the last ones at the end."""
+    """Puts launches together. A run is handed out when the next one of its lane begins, or when many are known to have
+    come again, the last ones at the end."""
 
     def __init__(self) -> None:
         self._lanes: list[ModelRun] = []
@@ -137,6 +142,8 @@ class LaunchReader:
         if run is None:
             run = ModelRun(len(self._lanes))
             self._lanes.append(run)
+        elif len(run.launches) >= run.most and not run.inputs:
+            yield from _repeated(run)
         run.launches.append(launch)
 
 
@@ -153,6 +160,17 @@ def split(run: ModelRun) -> Iterator[ModelRun]:
     size = period([(launch.kernel, *launch.arguments) for launch in run.launches]) if run.launches else 1
     for first in range(0, len(run.launches), size):
         yield ModelRun(run.lane, {}, run.launches[first : first + size])
+
+
+def _repeated(run: ModelRun) -> Iterator[ModelRun]:
+    """Takes out of a lane what came again and again, so that it does not grow with the text. The last two times stay,
+    which show the next ones for what they are."""
+    size = period([(launch.kernel, *launch.arguments) for launch in run.launches])
+    whole = max(len(run.launches) // size - 2, 0) * size
+    for first in range(0, whole, size):
+        yield ModelRun(run.lane, {}, run.launches[first : first + size])
+    del run.launches[:whole]
+    run.most = max(MOST_HELD, 2 * len(run.launches))
 
 
 def period(items: Sequence[object]) -> int:

@@ -15,6 +15,7 @@ Durations = Mapping[str, Sequence[int]]
 """By kernel, in the order in which its launches ran, in ns."""
 _CATEGORIES = ("cpu_op", "kernel")
 """What ran on the CPU, by the name that the package gives it; what ran on a device, by the kernel's own."""
+_LONGEST_US = 1 << 50
 _GRAPH = re.compile(r"^graph_\d+_")
 """Before the names of generated kernels."""
 
@@ -45,6 +46,6 @@ def _complete(event: Any) -> tuple[float, int] | None:
     if not isinstance(event, dict) or event.get("ph") != "X" or event.get("cat") not in _CATEGORIES:
         return None
     start, duration = event.get("ts"), event.get("dur")
-    if not isinstance(start, (int, float)) or not isinstance(duration, (int, float)) or duration < 0:
+    if not isinstance(start, (int, float)) or not isinstance(duration, (int, float)) or not 0 <= duration < _LONGEST_US:
         return None
     return (start, round(duration * 1000)) if isinstance(event.get("name"), str) else None

@@ -54,7 +54,7 @@ class SavedFiles:
             if earlier is not None and earlier[1] == before.st_mtime_ns:
                 earlier[0].problem = _OVERWRITTEN
             kept = self._copy(Path(path), before)
-        except (OSError, ValueError, zipfile.BadZipFile, KeyError) as error:
+        except Exception as error:  # of torn archives the standard library says so in many ways
             return Kept(f"the file cannot be read: {getattr(error, 'strerror', None) or error}")
         self._last[path] = kept, before.st_mtime_ns
         return kept

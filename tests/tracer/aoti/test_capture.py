@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -15,9 +16,13 @@ from typing import Any
 import pytest
 
 from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
-from tracer.aoti.capture import import_file, import_text
-from tracer.aoti.live import about_kernels, environment
+from tracer.aoti import live
+from tracer.aoti.capture import Capture, import_file, import_text
+from tracer.aoti.live import LiveCapture, about_kernels, environment
+from tracer.aoti.profiler_times import durations
 from tracer.aoti.saved_files import SavedFiles, describe
+from tracer.config import TraceConfig
+from tracer.watching import Ending
 from viewer.queries import sql
 from viewer.store.open import open_trace
 from viewer.summary import summary
@@ -140,6 +145,13 @@ def test_durations_from_a_profiler(tmp_path: Path) -> None:
     ]
 
 
+def test_a_duration_that_no_kernel_has_is_passed_over(tmp_path: Path) -> None:
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": %s}'
+    profile = tmp_path / "profile.json"
+    profile.write_text(f'{{"traceEvents": [{event % "1e308"}, {event % "2"}]}}')
+    assert durations(profile) == {"k": [2000]}
+
+
 def test_nothing_printed_is_one_sentence(tmp_path: Path) -> None:
     source = tmp_path / "own.txt"
     source.write_text("hello\n")
@@ -186,6 +198,58 @@ def test_a_program_that_prints_fast_loses_nothing(tmp_path: Path) -> None:
         found = summary(trace)
     assert found["counts"]["launches"] == 3 * times
     assert found["runs"][0]["complete"]
+
+
+def print_to(capture: LiveCapture, text: str, times: int) -> None:
+    capture.began(os.getpid())
+    for _ in range(times):
+        capture.take(text.encode())
+    capture.finish(Ending(os.getpid(), 0, 1, timed_out=False, interrupted=False, error_tail=None))
+
+
+def test_a_program_waits_where_it_prints_faster_than_that_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = LiveCapture(TraceConfig(directory=tmp_path), "values", ["x"])
+    ahead = []
+    feed = Capture.feed
+
+    def slow(self: Capture, data: bytes, at_ns: int | None = None) -> None:
+        time.sleep(0.001)
+        ahead.append(len(capture._pieces))
+        feed(self, data, at_ns)
+
+    monkeypatch.setattr(live, "MOST_BYTES", 3 * len(OVERFLOW))
+    monkeypatch.setattr(Capture, "feed", slow)
+    print_to(capture, OVERFLOW, 50)
+    assert capture.launches == 3 * 50
+    assert max(ahead) <= 4
+
+
+def test_a_program_does_not_wait_for_a_reader_that_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(self: Capture, data: bytes, at_ns: int | None = None) -> None:
+        raise RuntimeError("of a reader")
+
+    monkeypatch.setattr(live, "MOST_BYTES", len(OVERFLOW))
+    monkeypatch.setattr(Capture, "feed", fails)
+    print_to(LiveCapture(TraceConfig(directory=tmp_path), "values", ["x"]), OVERFLOW, 50)
+    assert capsys.readouterr().err.count("what it prints is not read any more") == 1
+
+
+def test_output_that_is_not_to_be_waited_for_is_waited_for(tmp_path: Path) -> None:
+    """As of a pipe that somebody else's program, which shares it, has made so."""
+    program = "import os; os.write(2, b'x' * (1 << 20))"
+    script = "import os, sys; from tracer.watching import watch; watch(sys.argv[1:], os.environ, keep_tail=True)"
+    command = [sys.executable, "-c", script, sys.executable, "-c", program]
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with subprocess.Popen(command, stderr=theirs) as child, os.fdopen(ours, "rb") as output:
+        os.close(theirs)
+        time.sleep(1)
+        assert len(output.read()) == 1 << 20
+    assert child.returncode == 0
 
 
 def test_a_signal_is_passed_on_and_the_log_has_no_end(tmp_path: Path) -> None:
@@ -251,6 +315,16 @@ def test_saved_files_are_copied_before_they_are_written_over(tmp_path: Path) -> 
     assert first.sha256 != second.sha256
     assert describe(tmp_path / second.file) == ("float16", [2, 3], 2)
     assert "wrote over" in (files.keep(str(path)).problem or second.problem or "")
+
+
+def test_a_file_that_is_torn_is_a_problem_of_that_file(tmp_path: Path) -> None:
+    torn = tmp_path / "before_launch_k_buf0_cpu.pt"
+    with zipfile.ZipFile(torn, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", bytes(5000))
+    data = bytearray(torn.read_bytes())
+    data[40:50] = b"\xff" * 10
+    torn.write_bytes(data)
+    assert "cannot be read" in (SavedFiles(tmp_path / "out", 1 << 20).keep(str(torn)).problem or "")
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tracer.aoti import printed_launches
 from tracer.aoti.printed_graphs import continues, graph, key
-from tracer.aoti.printed_launches import Launch, ModelRun, period, runs
+from tracer.aoti.printed_launches import Launch, LaunchReader, ModelRun, period, runs
 from tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor, PrinterReader
 
 TEXTS = Path(__file__).parent / "texts"
@@ -50,6 +51,16 @@ def test_names_alone_repeat_run_by_run() -> None:
     found = list(runs(printed("launches", 4)))
     assert [len(run.launches) for run in found] == [7] * 4  # the convolution is named here, and its values never are
     assert len(list(runs(printed("launches")))) == 1
+
+
+def test_runs_without_inputs_are_handed_out_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(printed_launches, "MOST_HELD", 20)
+    reader = LaunchReader()
+    found = [run for event in printed("launches", 40) for run in reader.take(event)]
+    assert len(found) > 30
+    found += reader.end()
+    assert [len(run.launches) for run in found] == [7] * 40
+    assert len({key(run) for run in found}) == 1
 
 
 @pytest.mark.parametrize(
