@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import mmap
 import os
 from collections import Counter
@@ -18,7 +17,7 @@ from viewer.ingest.lenient_json import dumps
 from viewer.ingest.rank_facts import RankFacts, rank_in_name
 from viewer.ingest.reader import Header, LogRecord, read_records
 from viewer.ingest.record_columns import RecordColumns
-from viewer.ingest.rows import Rows
+from viewer.ingest.rows import Rows, without_collection
 from viewer.ingest.runtime_records import RuntimeRecords
 from viewer.ingest.sources import Source
 from viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
@@ -54,20 +53,8 @@ def read_logs(
     forked from, by the process id of its parent, None where that is not known.
     Raises StepscopeError for a log of a newer format.
     """
-    with _without_collection():
+    with without_collection():
         return _read_logs(sources, first_log, first_id, relatives)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Rows are no garbage: looking through all of them again and again takes a twentieth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _read_logs(sources: Sequence[Source], first_log: int, first_id: int, relatives: Relatives | None) -> Rows:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from tracer.log_format import decode_payload, decode_payload_crlf
 from viewer.errors import StepscopeError
-from viewer.ingest.rows import Rows
+from viewer.ingest.rows import Rows, without_collection
 from viewer.ingest.sources import Source, TracePath, cache_dir, find_logs, trace_names
 from viewer.store.engine import duckdb
 from viewer.store.index import NAME, build_index, index_key, open_index, quoted
@@ -176,8 +176,11 @@ def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os
         if connection is None:
             from viewer.ingest import logs  # not needed to open an index that is there
 
-            rows = rows or logs.read_logs(sources)
-            connection = build_index(index, key, rows, log_bytes)
+            with without_collection():
+                rows = rows or logs.read_logs(sources)
+                connection = build_index(index, key, rows, log_bytes)
+                if connection is not None:
+                    rows = None  # gone before the next collection
         if connection is not None:
             return Trace(sources, connection, index)
     raise AssertionError("the last place for an index can be written")
