@@ -142,7 +142,7 @@ def test_a_kernel_with_the_configuration_gets_no_other(tmp_path: Path, capsys: p
         SimpleNamespace(config=SimpleNamespace(kwargs={"XBLOCK": size}, num_warps=4, num_stages=1))
         for size in (64, 128)
     ]
-    made = SimpleNamespace(launchers=[], precompile=lambda: made.launchers.extend(launchers))
+    made: Any = SimpleNamespace(launchers=[], precompile=lambda: made.launchers.extend(launchers))
     assert names["pinned"](made, {"XBLOCK": 128, "num_warps": 4}).launchers == launchers[1:]
     other = SimpleNamespace(launchers=launchers)
     assert names["pinned"](other, {"XBLOCK": 128, "num_warps": 8}).launchers == launchers
