@@ -16,6 +16,7 @@ from tests.viewer.web import Client
 from viewer.findings import all_findings
 from viewer.queries.compiles import compile_detail, list_compiles
 from viewer.store.open import Trace, open_trace
+from viewer.units.relatives import StringsBeside
 
 MAIN = ("/src/train.py", 40, "main", "loss = model(x)")
 INNER = ("/env/torch/_dynamo/external_utils.py", 67, "inner", "return fn(*args)")
@@ -216,3 +217,11 @@ def test_a_refused_compile_is_no_recompile_and_a_guard_names_its_line(opened: Op
     assert recompiled.source.code == "if x.shape[0] > 1:"
     page = Client(trace).get("/recompiles.json").json()["recompiles"]
     assert (page["total_recompiles"], page["frames"][0]["recompiles"], len(page["frames"][0]["rows"])) == (1, 1, 2)
+
+
+def test_logs_beside_one_are_tables_of_their_own(tmp_path: Path) -> None:
+    """What one process calls a string is no other's."""
+    for name, text in (("a", "<string>"), ("b", "/src/model.py"), ("child", "/src/other.py")):
+        LogBuilder().torch("str", [text, 1]).write(tmp_path / f"{name}.log")
+    tables = StringsBeside(str(tmp_path / "child.log")).tables(None)
+    assert [table[1] for table in tables if 1 in table] == ["<string>", "/src/model.py"]

@@ -24,25 +24,22 @@ class StringsBeside:
         self._address = address
 
     def tables(self, parent_pid: int | None) -> list[dict[int, str]]:
-        """One table of all that the logs beside it define; of the parent's alone where its log's name says which."""
-        return [_LazyStrings(self._address, parent_pid)]
+        """Of the logs beside it, likeliest first; of the parent's alone where its log's name says which."""
+        return [_LazyStrings(address) for address in _likely_first(self._address, parent_pid)]
 
 
 class _LazyStrings(dict[int, str]):
-    def __init__(self, address: str, parent_pid: int | None) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
-        self._logs = _likely_first(address, parent_pid)
+        self._address: str | None = address
 
     def __contains__(self, number: object) -> bool:
-        """Reads one log after another until the string is found."""
-        while not super().__contains__(number):
-            address = next(self._logs, None)
-            if address is None:
-                return False
-            with plain_source(address) as source:
-                for defined, text in _strings(source):
-                    self.setdefault(defined, text)
-        return True
+        """Reads the log when it is asked for the first time."""
+        if self._address is not None:
+            with plain_source(self._address) as source:
+                self.update(_strings(source))
+            self._address = None
+        return super().__contains__(number)
 
 
 def _likely_first(address: str, parent_pid: int | None) -> Iterator[str]:
