@@ -64,6 +64,55 @@ def test_how_far_loops_reach(
     assert gathered.why_unknown.startswith("its index is read from memory")
 
 
+MASKED_CPP = """cpp_fused_x = async_compile.cpp_pybinding(['const float*', 'float*'], r'''
+extern "C"  void  kernel(const float* in_ptr0, float* out_ptr0)
+{
+    for(int64_t x0=static_cast<int64_t>(0L); x0<static_cast<int64_t>(21L); x0+=static_cast<int64_t>(1L))
+    {
+        auto tmp6 = (x0 >= 3) & (x0 < 19);
+        auto tmp7 = [&]
+        {
+            auto tmp8 = in_ptr0[static_cast<int64_t>((-3L) + x0)];
+            return tmp8;
+        }
+        ;
+        out_ptr0[static_cast<int64_t>(x0)] = tmp6 ? tmp7() : 0.0;
+    }
+}
+''')"""
+MASKED_TRITON = """triton_x = async_compile.triton('triton_x', '''
+@triton.jit
+def triton_x(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xnumel = 21
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    x0 = xindex
+    tmp6 = (x0 >= 3) & (x0 < 19)
+    tmp7 = tl.load(in_ptr0 + ((-3) + x0), tmp6 & xmask, other=0.0)
+    tl.store(out_ptr0 + (x0), tmp7, xmask)
+''', device_str='cuda')"""
+
+
+@pytest.mark.parametrize("code", [MASKED_CPP, MASKED_TRITON])
+@pytest.mark.parametrize("room", [16, 18])
+def test_what_a_mask_keeps_in_is_not_said_to_leave(code: str, room: int) -> None:
+    """As a padded tensor is read: the index alone would leave the storage."""
+    found = reaches(code, [row(0, "in_ptr0", room), row(1, "out_ptr0", 20)])
+    assert {(one.does, one.first, one.last, one.leaves) for one in found} == {
+        ("reads", -3, 17, None), ("writes", 0, 20, True)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bound", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "00"])
+def test_a_bound_that_is_no_number_is_not_known(bound: str) -> None:
+    code = CPP.replace("static_cast<int64_t>(8L)", bound) % "x0"
+    (written,) = [one for one in reaches(code, [row(2, "out_ptr0", 8)]) if one.does == "writes"]
+    assert written.leaves is None
+    triton = MASKED_TRITON.replace("x0 = xindex", f"x0 = (xindex // {bound})")
+    assert {one.leaves for one in reaches(triton, [row(1, "out_ptr0", 20)])} == {None}
+
+
 def test_a_kernel_that_is_not_inductors_says_nothing() -> None:
     assert reaches("def kernel(a): pass", [row(0, "a", 8)]) == []
     unseen = replace(row(2, "out_ptr0", 8), tensors=[])

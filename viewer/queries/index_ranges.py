@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from math import gcd, prod
 from typing import Literal
 
-from viewer.queries.kernel_access import same_place
+from viewer.queries.kernel_access import is_number, same_place
 
 Meeting = Literal["same", "apart", "meet", "unknown"]
-_FACTOR = re.compile(r"\(?(-?\d+|-?[A-Za-z]\w*)\)?$")
+_FACTOR = re.compile(r"\(?(-?[0-9]{1,18}|-?[A-Za-z]\w*)\)?$")
 _LOADED = re.compile(r"\btmp\d+\b")
 _MOST_ELEMENTS = 1 << 20
 Affine = dict[str, int]
@@ -24,7 +24,7 @@ def meeting(read: str, write: str, bounds: Mapping[str, str]) -> Meeting:
     if _LOADED.search(read) or _LOADED.search(write):
         return "unknown"
     ours, theirs = affine(read), affine(write)
-    ends = {name: int(end) for name, end in bounds.items() if end.isdigit()}
+    ends = {name: int(end) for name, end in bounds.items() if is_number(end)}
     names = {name for side in (ours, theirs) if side is not None for name in side if name}
     if ours is None or theirs is None or not names <= ends.keys():
         return "unknown" if _loop_terms(read, bounds) == _loop_terms(write, bounds) else "meet"

@@ -14,12 +14,20 @@ _ALIAS = re.compile(r"\bauto\s*\*?\s*(\w+_ptr\d+)\s*=\s*(\w+_ptr\d+)\s*;")
 _CAST = re.compile(r"static_cast<\w+>")
 _LOOP = re.compile(r"\bfor\s*\(")
 _BOUND = re.compile(r"for\s*\(\s*\w+\s+(\w+)\s*=[^;]*;\s*\w+\s*<\s*([^;]*);")
-_TRITON_SIZE = re.compile(r"^\s*(\w*numel) = (\d+)\s*$", re.MULTILINE)
-_TRITON_INDEX = re.compile(r"^\s*(\w+) = \(?(\w*)index(?:\s*//\s*(\d+)\)?)?(?:\s*%\s*(\d+))?\)?\s*$", re.MULTILINE)
+_NUMBER = r"[0-9]{1,18}"
+_TRITON_SIZE = re.compile(rf"^\s*(\w*numel) = ({_NUMBER})\s*$", re.MULTILINE)
+_TRITON_INDEX = re.compile(
+    rf"^\s*(\w+) = \(?(\w*)index(?:\s*//\s*({_NUMBER})\)?)?(?:\s*%\s*({_NUMBER}))?\)?\s*$", re.MULTILINE
+)
 _VARIABLE = re.compile(r"\b[a-z]+\d+(?:_\d+)?\b")
 _TAIL = re.compile(r"\b(\w+?)_tail\b")
 _LITERAL = re.compile(r"\b(\d+)[lL]+\b")
 _WRITES = re.compile(r"(?:tl\.(?:store|atomic_\w+)|\bstore|atomic_\w+)\s*\(\s*&?\s*$")
+_READ_MASK = re.compile(r"\s*,[^,()\n]*\btmp\d+")
+"""Behind the index of a Triton load: beside the ends of the loops, which its other masks are."""
+_WRITE_MASK = re.compile(r"\s*,[^,()\n]*" + _READ_MASK.pattern)
+_LONGEST_LAMBDA = 1 << 14
+_LAMBDA = re.compile(r"\[&\]\s*\{")
 _READS = re.compile(r"(?:tl\.load|\bloadu?)\s*\(\s*$")
 
 
@@ -30,6 +38,8 @@ class Nest:
     reads: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """pointer -> index expressions."""
     writes: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    sure: set[tuple[str, str]] = field(default_factory=set)
+    """Pointer and index of what every iteration does; the rest is done where a condition holds."""
     bounds: dict[str, str] = field(default_factory=dict)
     """Variable -> where it ends: every one begins at 0."""
 
@@ -50,10 +60,12 @@ def accesses(code: str) -> Accesses:
     outside = Nest()
     found = [Nest(bounds=_bounds(body[first:last], is_triton)) for first, last in nests]
     unread: set[str] = set()
+    conditional = [] if is_triton else _conditional(body)
     for use in _POINTER.finditer(_without_aliases(body)):
         at = next((i for i, (first, last) in enumerate(nests) if first <= use.start() < last), None)
         nest = outside if at is None else found[at]
-        if not _take(nest, names.get(use[0], use[0]), body, use.start(), use.end()):
+        is_sure = not any(first <= use.start() < last for first, last in conditional)
+        if not _take(nest, names.get(use[0], use[0]), body, use.start(), use.end(), is_sure):
             unread.add(names.get(use[0], use[0]))
     return Accesses(found, unread)
 
@@ -67,7 +79,7 @@ def _bounds(code: str, is_triton: bool) -> dict[str, str]:
         size = sizes.get(axis.removesuffix("_") if axis not in sizes else axis)
         if modulus:
             bounds[name] = modulus
-        elif size is None or divisor == "0":
+        elif size is None or (divisor and not int(divisor)):
             bounds[name] = f"{axis}numel // {divisor or 1}"
         else:
             bounds[name] = str(-(-size // int(divisor or 1)))
@@ -82,14 +94,19 @@ def _cpp_bounds(code: str) -> dict[str, str]:
         known = bounds.get(variable)
         if known is None or known == text:
             bounds[variable] = text
-        elif known.isdigit() and text.isdigit():
+        elif is_number(known) and is_number(text):
             bounds[variable] = str(max(int(known), int(text)))
         else:
             bounds[variable] = f"{known} or {text}"
     return bounds
 
 
-def _take(nest: Nest, pointer: str, body: str, start: int, end: int) -> bool:
+def is_number(text: str) -> bool:
+    """A plain one, of 18 digits at most."""
+    return re.fullmatch(_NUMBER, text) is not None
+
+
+def _take(nest: Nest, pointer: str, body: str, start: int, end: int, is_sure: bool) -> bool:
     """Note one use of a pointer; False when it cannot be read."""
     before, after = body[max(0, start - 60) : start], body[end : end + 2000]
     stripped = after.lstrip()
@@ -104,6 +121,7 @@ def _take(nest: Nest, pointer: str, body: str, start: int, end: int) -> bool:
             nest.writes[pointer].add(normal(index))
         if not is_write or is_both:
             nest.reads[pointer].add(normal(index))
+        nest.sure |= {(pointer, normal(index))} if is_sure else set()
         return True
     is_write, is_read = bool(_WRITES.search(before)), bool(_READS.search(before))
     if is_write == is_read or not stripped.startswith("+"):
@@ -111,9 +129,11 @@ def _take(nest: Nest, pointer: str, body: str, start: int, end: int) -> bool:
     rest = (
         _CAST.sub("", stripped[1:].lstrip(), count=1) if _CAST.match(stripped[1:].lstrip()) else stripped[1:].lstrip()
     )
-    index, _ = _bracketed(rest, "(", ")")
+    index, rest = _bracketed(rest, "(", ")")
     if index is None:
         return False
+    is_sure = is_sure and not (_WRITE_MASK if is_write else _READ_MASK).match(rest)
+    nest.sure |= {(pointer, normal(index))} if is_sure else set()
     (nest.writes if is_write else nest.reads)[pointer].add(normal(index))
     return True
 
@@ -186,6 +206,15 @@ def _triton_body(code: str) -> str:
 
 def _without_aliases(body: str) -> str:
     return _ALIAS.sub(lambda found: " " * len(found[0]), body)
+
+
+def _conditional(body: str) -> list[tuple[int, int]]:
+    """The lambdas in which C++ kernels put what they do under a mask only."""
+    found = []
+    for start in _LAMBDA.finditer(body):
+        inner, _ = _bracketed(body[start.end() - 1 : start.end() + _LONGEST_LAMBDA], "{", "}")
+        found.append((start.start(), start.end() + (_LONGEST_LAMBDA if inner is None else len(inner))))
+    return found
 
 
 def _nests(body: str) -> list[tuple[int, int]]:

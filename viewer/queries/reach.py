@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from viewer.queries.index_ranges import affine, span
-from viewer.queries.kernel_access import accesses
+from viewer.queries.kernel_access import accesses, is_number
 from viewer.queries.rows import ArgumentRow
 from viewer.queries.triton_launch import SizeOf, uses_of_launch
 from viewer.queries.triton_ranges import Does, Ends
@@ -54,9 +54,10 @@ def reaches(code: str, arguments: Sequence[ArgumentRow]) -> list[Reach]:
     found: list[Reach] = []
     for does in ("reads", "writes"):
         for parameter, row in pointers.items():
-            uses = [(index, nest.bounds) for nest in known.nests for index in getattr(nest, does).get(parameter, ())]
+            uses = [(index, nest) for nest in known.nests for index in getattr(nest, does).get(parameter, ())]
             if uses:
-                found.append(_reach(row, does, [_ends(index, bounds) for index, bounds in uses]))
+                ends = [_ends(index, nest.bounds, (parameter, index) in nest.sure) for index, nest in uses]
+                found.append(_reach(row, does, ends))
     for parameter in sorted(known.unread & pointers.keys()):
         found.append(_unknown(pointers[parameter], "reads", "its use in the kernel's source could not be read"))
     return sorted(found, key=lambda one: (not one.leaves, one.argument))
@@ -113,14 +114,15 @@ def extent_bytes(tensor: Mapping[str, Any]) -> int | None:
     return int((last + 1) * item_bytes(tensor["dtype"]))
 
 
-def _ends(index: str, bounds: Mapping[str, str]) -> tuple[Interval, bool] | str:
-    """Between which elements an index runs, and whether it comes to both; else why that is not known."""
+def _ends(index: str, bounds: Mapping[str, str], is_sure: bool) -> tuple[Interval, bool] | str:
+    """Between which elements an index runs, and whether it comes to both, as it does in a use that is made in all
+    iterations; else why that is not known."""
     if _LOADED.search(index):
         return f"its index is read from memory: {index}"
-    ends = {name: int(end) for name, end in bounds.items() if end.isdigit() and int(end) > 0}
+    ends = {name: int(end) for name, end in bounds.items() if is_number(end) and int(end) > 0}
     line = affine(index)
     if line is not None and {name for name in line if name} <= ends.keys():
-        return span(line, ends), True
+        return span(line, ends), is_sure
     try:
         return _interval(ast.parse(index, mode="eval").body, ends), False
     except (SyntaxError, ValueError, RecursionError, MemoryError):
