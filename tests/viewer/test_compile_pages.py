@@ -93,7 +93,7 @@ def test_thousands_of_compiles_and_deep_stacks_stay_small(opened: Opened) -> Non
     page = Client(trace).get("/compile")
     assert page.status_code == 200
     assert page.text.count('#artifacts"') == 100
-    assert "further stacks" in page.text
+    assert "later stacks" in page.text
     second = answer(Client(trace), "/compile.json?stacks=200&offset=200")
     assert (len(second["compiles"]), second["trie"]["offset"]) == (100, 200)
 
