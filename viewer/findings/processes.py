@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from viewer.queries.ends import ProcessEndRow
@@ -15,11 +16,7 @@ _START_SLACK_S = 5
 
 def unfinished(runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> list[RunRow]:
     """Those without an end record whose processes do not run here: who waited for one knows, else the machine."""
-    return [
-        run
-        for run in runs
-        if run.complete is False and (own_end(run, ends) or not is_running(run.pid, run.start_unix_ns))
-    ]
+    return [run for run in runs if run.complete is False and (own_end(run, ends) or not is_running(run))]
 
 
 def recorded_nothing(run: RunRow) -> bool:
@@ -54,8 +51,10 @@ def own_end(run: RunRow, ends: Mapping[int, ProcessEndRow]) -> ProcessEndRow | N
     return end if end is not None and (end.pid == run.pid or (end.tool and not run.forked)) else None
 
 
-def is_running(pid: int | None, began_unix_ns: int | None) -> bool:
-    """The process that wrote a log still runs on this machine; a younger process of the same id is another one."""
+def is_running(run: RunRow) -> bool:
+    """The process that wrote a log still runs on this machine. A younger process of the same id is another one, and so
+    is an older one that does not have the log open: on this machine, say, of a log that a container left."""
+    pid, began_unix_ns = run.parent_pid if is_printed(run) else run.pid, run.start_unix_ns
     if pid is None or pid <= 0 or os.name != "posix":
         return False
     try:
@@ -65,7 +64,32 @@ def is_running(pid: int | None, began_unix_ns: int | None) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     started_s = _started_unix_s(pid)
-    return began_unix_ns is None or started_s is None or started_s <= began_unix_ns / 1e9 + _START_SLACK_S
+    if began_unix_ns is not None and started_s is not None and started_s > began_unix_ns / 1e9 + _START_SLACK_S:
+        return False
+    return _has_open(pid, run.path) is not False
+
+
+def _has_open(pid: int, log: str) -> bool | None:
+    """A process has a log of this name open, or the ring beside it; None: nobody can tell. A process that is gone, and
+    waits for its parent to ask how it ended, has nothing open, and neither has one of the system's own."""
+    name = os.path.basename(log).removesuffix(".gz").removesuffix(".zst")
+    try:
+        if not Path(f"/proc/{pid}/cmdline").read_bytes():
+            return False
+        return any(os.path.basename(target).startswith(name) for target in _open_files(pid))
+    except PermissionError:  # somebody else's
+        with suppress(OSError):
+            return None if os.stat(log).st_uid == os.stat(f"/proc/{pid}").st_uid else False
+    except OSError:
+        pass
+    return None
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    """Raises OSError where the system does not say."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            yield os.readlink(link)
 
 
 def _started_unix_s(pid: int) -> float | None:
