@@ -30,6 +30,7 @@ from viewer.store.open import Trace, open_trace
 from viewer.summary import summary, summary_text
 
 PID = 2**22 + 5
+OWN_NAME = "stepscope_trace_rank_0_{}_00ff.log"
 START_NS = MONOTONIC_NS + 3_000_000
 CUDA = "torch.AcceleratorError"
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
@@ -235,13 +236,13 @@ def test_a_process_that_runs_is_the_one_that_has_the_log_open(tmp_path: Path) ->
     how."""
 
     def died(pid: int) -> bool:
-        log = recorded(end=False, pid=pid, unix_ns=time.time_ns()).write(tmp_path / f"trace_rank_0_{pid}_00ff.log")
+        log = recorded(end=False, pid=pid, unix_ns=time.time_ns()).write(tmp_path / OWN_NAME.format(pid))
         with log.open("ab") if pid == os.getpid() else nullcontext(), open_trace(log) as trace:
             return bool(all_findings(trace))
 
     assert not died(os.getpid())
     printed = recorded(end=False, pid=os.getppid(), parent_pid=os.getpid(), torch_version=None, unix_ns=time.time_ns())
-    log = printed.write(tmp_path / "trace_rank_0_1_00fe.log")
+    log = printed.write(tmp_path / OWN_NAME.format(1))
     with log.open("ab"), open_trace(log) as trace:  # by us, who read what the other process prints
         assert not all_findings(trace)
     asleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]

@@ -12,6 +12,7 @@ from viewer.queries.ends import ProcessEndRow
 from viewer.queries.rows import RunRow
 
 _START_SLACK_S = 5
+_OWN_NAME = re.compile(r"stepscope_trace_rank_\d+_\d+_[0-9a-f]+\.log")
 
 
 def unfinished(runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> list[RunRow]:
@@ -70,13 +71,16 @@ def is_running(run: RunRow) -> bool:
 
 
 def _has_open(pid: int, log: str) -> bool | None:
-    """A process has a log of this name open, or the ring beside it; None: nobody can tell. A process that is gone, and
-    waits for its parent to ask how it ended, has nothing open, and neither has one of the system's own."""
-    name = os.path.basename(log).removesuffix(".gz").removesuffix(".zst")
+    """A process has a log of this name open, or the ring beside it; None: nobody can tell, as of a log that was given
+    another name. A process that is gone, and waits for its parent to ask how it ended, has nothing open, and neither
+    has one of the system's own."""
+    name = _OWN_NAME.match(os.path.basename(log))
     try:
         if not Path(f"/proc/{pid}/cmdline").read_bytes():
             return False
-        return any(os.path.basename(target).startswith(name) for target in _open_files(pid))
+        if name is None:
+            return None
+        return any(os.path.basename(target).startswith(name[0]) for target in _open_files(pid))
     except PermissionError:  # somebody else's
         with suppress(OSError):
             return None if os.stat(log).st_uid == os.stat(f"/proc/{pid}").st_uid else False
