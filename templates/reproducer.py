@@ -404,13 +404,31 @@ def reproduce(options):
             torch.cuda.synchronize()
     except Exception as error:
         print(f"the launch raised {told(error)}")
-        print("verdict: fails the same way" if SPEC["did_not_return"] else "verdict: differs: it raises here only")
-        return 0 if SPEC["did_not_return"] else 1
+        return failed(error)
     results = [*arguments, *(bound if SPEC["bound"] > 1 else [bound])]
     differences, judged = compare(results)
     if options.bench:
         bench(lambda: launch(kernel, arguments, stream), storages, max(options.runs, 30))
     return verdict(differences, judged)
+
+
+def failed(error):
+    died_of = SPEC["died_of"]
+    if not SPEC["did_not_return"]:
+        print("verdict: differs: it raises here only")
+    elif died_of is not None and not is_like(error, died_of):
+        print(f"verdict: differs: it fails here too, and the program died of {died_of}")
+    else:
+        print("verdict: fails the same way")
+        return 0
+    return 1
+
+
+def is_like(error, died_of):
+    """Of the type of the exception that is named, or with the text of the device's error."""
+    kind, _, text = died_of.partition(": ")
+    device = text if kind == "CUDA error" else died_of.partition(" (")[2].rstrip(")")
+    return type(error).__name__ == kind.rpartition(".")[2] or bool(device and device in str(error))
 
 
 def told(error):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from viewer.errors import StepscopeError
 from viewer.findings import all_findings
+from viewer.findings.deaths import deaths
 from viewer.queries.graphs import wrapper_code
 from viewer.queries.launches import launch_detail
 from viewer.queries.reproducers import (
@@ -169,6 +171,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         "notes": tidy(notes),
         "exact": arguments.exact and not is_random,
         "config": tuned(trace, detail.graph, site.kernel) if site.kind in ("triton", "user_triton") else {},
+        "died_of": next((tidy([text])[0] for text in _symptoms(trace, detail.launch)), None),
         "did_not_return": detail.duration_ns is None or was_in_flight(trace, detail.launch),
         "bound": code.bound,
         "moved_bytes": arguments.moved_bytes,
@@ -176,3 +179,10 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         "arguments": [{**argument, "name": tidy([argument["name"]])[0]} for argument in arguments.tensors],
         "after": [{**row, "name": tidy([row["name"]])[0]} for row in arguments.after],
     }
+
+
+def _symptoms(trace: Trace, launch: int) -> Iterator[str]:
+    """Of what the process died that was at `launch`, or had it in flight."""
+    for death in deaths(trace):
+        if death.symptom is not None and launch in (death.blamed, *(row.launch for row in death.on_device)):
+            yield death.symptom
