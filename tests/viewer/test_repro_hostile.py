@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.viewer.test_repro_script import ARG, refused, script_of, tensor, wrapper, write_log
+from viewer.repro.write import write_reproducer
+from viewer.store.open import open_trace
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,14 @@ def test_types_of_arguments_are_no_code(tmp_path: Path, kind: str) -> None:
     code = wrapper(f"fused = async_compile.cpp_pybinding(['float*', {kind!r}], 'void kernel() {{}}')", "fused(arg0_1)")
     log = write_log(tmp_path, code, "fused", "cpp", [ARG], [tensor(0)])
     refused(log, "an argument of a type that C\\+\\+ does not have")
+
+
+def test_the_name_of_the_script_ends_no_literal(tmp_path: Path) -> None:
+    code = wrapper("fused = async_compile.cpp_pybinding(['float*'], 'void kernel() {}')", "fused(arg0_1)")
+    out = tmp_path / 'x""";canary();"""y.py'
+    with open_trace(write_log(tmp_path, code, "fused", "cpp", [ARG], [tensor(0)])) as trace:
+        write_reproducer(trace, 0, out, embed_bytes=0)
+    assert "canary" not in out.read_text("utf-8")
 
 
 @pytest.mark.parametrize("kind", ["const at::complex<at::Half>*", "int64_t", "const float*", "unsigned char"])

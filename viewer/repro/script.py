@@ -42,7 +42,7 @@ def script(name: str, spec: Mapping[str, Any], code: LaunchCode, saved: Mapping[
     more = _NEEDS.get(code.kernel.factory, "") if code.kernel else ""
     parts = [
         _HEAD.format(
-            name=name if name.isascii() and name.isprintable() and "\\" not in name else "repro.py", more=more
+            name=name if name.isascii() and name.isprintable() and not set('"\\') & set(name) else "repro.py", more=more
         ),
         _comments(spec),
         _kernel(code, spec),
