@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +27,6 @@ from viewer.store.open import Trace, open_trace
 from viewer.summary import summary, summary_text
 
 PID = 2**22 + 5
-OWN_NAME = "stepscope_trace_rank_0_{}_00ff.log"
 START_NS = MONOTONIC_NS + 3_000_000
 CUDA = "torch.AcceleratorError"
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
@@ -228,35 +224,6 @@ LAUNCHED = [(site, START_NS + 100 * site + 1, START_NS + 100 * site + 50) for si
 def device_ring(position: int) -> bytes:
     """Three launches have returned to the host; the device has finished `position` of them."""
     return ring([ring_call(1, 1, LAUNCHED, ended=START_NS + 900, stream=0)], [(7, 1, position)])
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux tells what a process has open")
-def test_a_process_that_runs_is_the_one_that_has_the_log_open(tmp_path: Path) -> None:
-    """Not an older one of the same number, as of a log that a container left, nor one that has died and was not asked
-    how."""
-
-    def died(pid: int) -> bool:
-        log = recorded(end=False, pid=pid, unix_ns=time.time_ns()).write(tmp_path / OWN_NAME.format(pid))
-        with log.open("ab") if pid == os.getpid() else nullcontext(), open_trace(log) as trace:
-            return bool(all_findings(trace))
-
-    assert not died(os.getpid())
-    printed = recorded(end=False, pid=os.getppid(), parent_pid=os.getpid(), torch_version=None, unix_ns=time.time_ns())
-    log = printed.write(tmp_path / OWN_NAME.format(1))
-    with log.open("ab"), open_trace(log) as trace:  # by us, who read what the other process prints
-        assert not all_findings(trace)
-    asleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
-    with subprocess.Popen(asleep, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        assert died(other.pid)
-        other.kill()
-    gone = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
-    assert gone.stdout is not None
-    gone.stdout.read()
-    time.sleep(0.2)
-    assert died(gone.pid)
-    gone.communicate()
 
 
 def test_what_was_in_flight_on_the_device(trace_of: Any) -> None:
