@@ -216,6 +216,20 @@ def test_nothing_is_put_into_the_default_stream_of_another_device(
     assert driver.queue
 
 
+def test_a_device_that_cannot_be_asked_any_more_raises_nothing_into_the_program(
+    driver: FakeDriver, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> int:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(device_marks, "raw_stream_of", lambda: lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "current_device", fails)
+    driver.is_held = True
+    graph_on(driver, recorder)()
+    assert not driver.queue
+    assert not recorder._failures
+
+
 def test_threads_that_begin_at_once_wait_for_the_driver(driver: FakeDriver, recorder: Recorder) -> None:
     def register(*arguments: object) -> int:
         is_loading.set()

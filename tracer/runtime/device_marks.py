@@ -135,7 +135,7 @@ class DeviceMarks:
     def send(self, device: int, stream: int, index: int, value: int) -> None:
         """Send a mark, if it is time for one."""
         began = perf_counter_ns()
-        if began < self.due[0] or (stream == _DEFAULT and device != _current_device()):
+        if began < self.due[0] or (stream == _DEFAULT and not _is_current(device)):
             return
         self.write(stream, index, value)
         if self._copied_from is not None:
@@ -282,10 +282,13 @@ class GraphSlot:
         self._marks.capture(self._handle, self.slot, 1 << POSITION_BITS | (len(call.rows) + 1) // 3)
 
 
-def _current_device() -> int:
+def _is_current(device: int) -> bool:
     import torch
 
-    return torch.cuda.current_device()
+    try:
+        return torch.cuda.current_device() == device
+    except Exception:  # it has failed, which the program will be told by its own next call
+        return False
 
 
 def _load() -> Any:
