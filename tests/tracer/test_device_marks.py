@@ -224,8 +224,10 @@ def test_a_device_that_cannot_be_asked_any_more_raises_nothing_into_the_program(
 
     monkeypatch.setattr(device_marks, "raw_stream_of", lambda: lambda device: 0)
     monkeypatch.setattr(torch.cuda, "current_device", fails)
+    graph = graph_on(driver, recorder)
+    graph()
     driver.is_held = True
-    graph_on(driver, recorder)()
+    graph()
     assert not driver.queue
     assert not recorder._failures
 
