@@ -52,8 +52,11 @@ class HandMade:
 
 
 def recorder_in(folder: Path) -> Recorder:
+    from torch._inductor.codecache import PyCodeCache
+
     from tracer import trace
 
+    PyCodeCache.modules.clear()  # of earlier tests: the hand-made graph is to be the only one
     return trace(folder, lifetimes="off", provenance=False)
 
 

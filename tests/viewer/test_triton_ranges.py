@@ -231,10 +231,13 @@ def test_of_several_configurations_none_is_known_to_be_the_one() -> None:
 
 def test_no_source_costs_much() -> None:
     doubled = "\n".join(f"    x{n + 1} = x{n} + x{n}" for n in range(200))
-    deep = "-" * 400 + "1"
-    for body in (f"    x0 = tl.program_id(0)\n{doubled}\n    tl.load(source + x200)", f"    tl.load(source + {deep})"):
+    deep = "-" * 400 + "1"  # how deep the interpreter goes depends on who calls: it is known to be 1, or not at all
+    for body, known in (
+        (f"    x0 = tl.program_id(0)\n{doubled}\n    tl.load(source + x200)", {None}),
+        (f"    tl.load(source + {deep})", {None, False}),
+    ):
         found = told(f"def k(source, elements):\n{body}\n", {"elements": 8}, [4], room=9)
-        assert not any(one.leaves is False for one in found.values())
+        assert {one.leaves for one in found.values()} <= known
     assert user_reaches("k = (", "k.run(", [row(0, "source", 8)], lambda node: None) == []
 
 

@@ -98,7 +98,7 @@ def check(view: Any) -> None:
 
 
 ALLOWED = frozenset(
-    ("p", "dl", "div", "dt", "dd", "h3", "table", "thead", "tbody", "tr", "th", "td", "ul", "ol", "li", "span", "a",
+    ("p", "dl", "div", "dt", "dd", "h2", "table", "thead", "tbody", "tr", "th", "td", "ul", "ol", "li", "span", "a",
      "code", "pre", "i", "details", "summary")
 )  # fmt: skip
 BUSY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -56,7 +56,7 @@ def is_running(run: RunRow) -> bool:
     """The process that wrote a log still runs on this machine. A younger process of the same id is another one, and so
     is an older one that does not have the log open: on this machine, say, of a log that a container left."""
     pid, began_unix_ns = run.parent_pid if is_printed(run) else run.pid, run.start_unix_ns
-    if pid is None or pid <= 0 or os.name != "posix":
+    if not run.pid or pid is None or pid <= 0 or os.name != "posix":  # text that somebody sent is of no process
         return False
     try:
         os.kill(pid, 0)
