@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.viewer.compile_run_logs import with_breaks
 from tracer.config import TraceConfig
 
 HEALTHY = """\
@@ -209,3 +210,12 @@ def test_tensors_are_saved_listed_and_loaded(tmp_path: Path) -> None:
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
     assert stepscope("tensor", "t", last, "-o", "x.pt", "--force", cwd=tmp_path).returncode == 0
     assert stepscope("tensor", "t", "999", cwd=tmp_path).returncode == 2
+
+
+def test_a_table_without_rows_names_those_that_have_some(tmp_path: Path) -> None:
+    log = with_breaks().write(tmp_path / "plain.log")
+    result = stepscope("export", "--to", "csv", log, "-o", "storages.csv", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "the table storages has no rows in this trace; --table takes: " in result.stderr
+    assert "records" in result.stderr
+    assert "launches" not in result.stderr

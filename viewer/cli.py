@@ -284,12 +284,15 @@ def export(
     ] = None,
 ) -> None:
     """Tables, the timeline and the payloads of a trace for other programs."""
-    from viewer.export import STDOUT, counted
+    from viewer.export import STDOUT, counted, filled_tables
     from viewer.export import export as write
     from viewer.store.open import open_trace
 
     with open_trace(trace) as opened:
         path, count = write(opened, to, table, out, record, part)
+        if to in ("csv", "parquet") and not count:
+            filled = ", ".join(filled_tables(opened))
+            typer.echo(f"stepscope: the table {table} has no rows in this trace; --table takes: {filled}", err=True)
     if path != STDOUT:
         typer.echo(f"{path} ({count:,} {counted(to)})")
 

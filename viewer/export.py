@@ -18,6 +18,7 @@ from viewer.errors import StepscopeError
 from viewer.ingest.lenient_json import loads
 from viewer.queries import export as queries
 from viewer.queries.memory_places import graph_places, label_of
+from viewer.queries.tables import list_tables
 from viewer.store.open import Trace
 
 Form = Literal["csv", "parquet", "memory_snapshot", "chrome", "raw"]
@@ -60,6 +61,11 @@ def export(
 def counted(form: str) -> str:
     """What the number that `export` returns is of."""
     return _COUNTED.get(form, "rows")
+
+
+def filled_tables(trace: Trace) -> list[str]:
+    """Tables that have rows in this trace."""
+    return [row.name for row in list_tables(trace) if row.rows]
 
 
 def _usual_name(form: str, table: str) -> Path:
