@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from tracer.records import ToolError
@@ -37,12 +38,7 @@ def errors_in(text: str) -> list[ToolError]:
     for headline, details in _blocks(text):
         error = _error(headline, details)
         found.setdefault((error.text, error.kernel, error.file, error.line), []).append(error)
-    return [_together(errors) for errors in list(found.values())[:MOST_ERRORS]]
-
-
-def _together(errors: list[ToolError]) -> ToolError:
-    first = errors[0]
-    return ToolError(first.text, first.kernel, first.file, first.line, first.where, first.details, len(errors))
+    return [replace(alike[0], times=len(alike)) for alike in list(found.values())[:MOST_ERRORS]]
 
 
 def _blocks(text: str) -> list[tuple[str, list[str]]]:
