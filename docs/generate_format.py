@@ -13,7 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "tracer" / "records.py"
-PARTS = {"Memory": ROOT / "tracer" / "memory_records.py", "How a process ended": ROOT / "tracer" / "ending_records.py"}
+PARTS = {
+    "Values": ROOT / "tracer" / "value_records.py",
+    "Memory": ROOT / "tracer" / "memory_records.py",
+    "How a process ended": ROOT / "tracer" / "ending_records.py",
+}
 TARGET = ROOT / "docs" / "format.md"
 
 INTRODUCTION = """# The log
@@ -105,8 +109,7 @@ def section(node: ast.ClassDef, aliases: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sections(tree: ast.Module) -> list[str]:
-    aliases = literals(tree)
+def sections(tree: ast.Module, aliases: dict[str, str]) -> list[str]:
     return [section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef)]
 
 
@@ -116,10 +119,11 @@ def rules(tree: ast.Module) -> str:
 
 def render() -> str:
     tree = ast.parse(RECORDS.read_text("utf-8"))
-    text = [INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree)), *sections(tree)]
-    for title, path in PARTS.items():
-        part = ast.parse(path.read_text("utf-8"))
-        text += [f"# {title}\n\n{rules(part)}\n", *sections(part)]
+    parts = {title: ast.parse(path.read_text("utf-8")) for title, path in PARTS.items()}
+    aliases = {name: text for module in (tree, *parts.values()) for name, text in literals(module).items()}
+    text = [INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree)), *sections(tree, aliases)]
+    for title, part in parts.items():
+        text += [f"# {title}\n\n{rules(part)}\n", *sections(part, aliases)]
     return "\n".join(text)
 
 

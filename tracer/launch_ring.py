@@ -26,7 +26,7 @@ from tracer.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
 
 FIRST_BYTES = 1 << 18
 _LEAST_WORDS = 32
-_START, _END, _STATE = CallWord.START_NS.value, CallWord.END_NS.value, CallWord.STATE.value
+_END, _STATE = CallWord.END_NS.value, CallWord.STATE.value
 _CALL, _NOTHING, _SLOTS = What.CALL.value, What.NOTHING.value, Form.SLOTS.value
 _pack_call = struct.Struct(f"@{CALL_WORDS - 2}q").pack_into
 _pack_step = struct.Struct("@5q").pack_into
@@ -73,6 +73,8 @@ class Call(Protocol):
     state: str
     start_ns: int
     end_ns: int
+    stream: int
+    graph_slot: int
     rows: list[int]
     parent: Any
 
@@ -112,21 +114,12 @@ class LaunchRing:
             call.cells = shape.scratch
             return
         block.words[1] = _NOTHING
-        self._describe(block, call, _SLOTS, shape.count, shape.first)
         call.block, call.cells = block, block.cells
 
-    def started(self, call: Call) -> None:
-        """Its start is known: from now on it counts."""
-        block = call.block
-        if block is not None:
-            block.words[_START] = call.start_ns
-            block.words[1] = _CALL
-
-    def on_stream(self, call: Call, stream: int, graph_slot: int = -1) -> None:
-        """Which stream a call runs on, and which slot counts up where it is captured into a CUDA graph."""
+    def started(self, call: Call, shape: Shape) -> None:
+        """All of it is known, its start too: from now on it counts."""
         if call.block is not None:
-            call.block.words[CallWord.STREAM] = stream
-            call.block.words[CallWord.GRAPH_SLOT] = graph_slot
+            _describe(call.block, call, _SLOTS, shape.count, shape.first)
 
     def end(self, call: Call, shape: Shape) -> None:
         block = call.block
@@ -138,17 +131,15 @@ class LaunchRing:
         words[_STATE] = _STATE_NUMBERS.get(call.state, 0)
         words[_END] = call.end_ns
 
-    def replay(self, call: Call, sites: bytes, stream: int, graph_slot: int) -> None:
+    def replay(self, call: Call, sites: bytes) -> None:
         """A CUDA graph is about to be replayed: the launches at `sites`, words, belong to `call`."""
         block = self._take(_class_of(len(sites) // WORD)) if self.is_on else None
         if block is None:
             return
         block.words[1] = _NOTHING
         block.data[: len(sites)] = sites
-        self._describe(block, call, Form.SITES.value, len(sites) // WORD)
-        block.words[CallWord.STREAM], block.words[CallWord.GRAPH_SLOT] = stream, graph_slot
+        _describe(block, call, Form.SITES.value, len(sites) // WORD)
         call.block = block
-        self.started(call)
 
     def step(self, step: int, kind: str, by: str, start_ns: int, end_ns: int) -> Block | None:
         """A step has ended. The block is given back when it is in the log."""
@@ -222,22 +213,11 @@ class LaunchRing:
             return block
         longer.words[1] = _NOTHING
         longer.data[: len(rows) * WORD] = rows.tobytes()
-        self._describe(longer, call, Form.ROWS.value, len(rows) // 3)
-        longer.words[CallWord.STREAM] = block.words[CallWord.STREAM]
-        longer.words[CallWord.GRAPH_SLOT] = block.words[CallWord.GRAPH_SLOT]
-        longer.words[1] = _CALL
+        _describe(longer, call, Form.ROWS.value, len(rows) // 3)
         block.words[1] = _NOTHING
         self.give_back(block)
         call.block = longer
         return longer
-
-    def _describe(self, block: Block, call: Call, form: int, count: int, first_site: int = 0) -> None:
-        """Its start is 0 until it is known: then it does not count."""
-        parent = call.parent.number if call.parent is not None else -1
-        _pack_call(
-            block.words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread, parent,
-            call.start_ns, 0, 0, form, first_site, count, -1, -1,
-        )  # fmt: skip
 
     def _take(self, words: int) -> Block | None:
         free = self._free.get(words)
@@ -331,6 +311,17 @@ def is_blocking() -> bool:
 def _class_of(words: int) -> int:
     """Size of the blocks of calls that need so many words: few sizes, so that each is soon used again."""
     return max(_LEAST_WORDS, 1 << (CALL_WORDS + words - 1).bit_length())
+
+
+def _describe(block: Block, call: Call, form: int, count: int, first_site: int = 0) -> None:
+    """Write what is known of a call that has begun. It counts when all is written."""
+    parent = call.parent.number if call.parent is not None else -1
+    words = block.words
+    _pack_call(
+        words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread, parent,
+        call.start_ns, 0, 0, form, first_site, count, call.stream, call.graph_slot,
+    )  # fmt: skip
+    words[1] = _CALL
 
 
 @cache

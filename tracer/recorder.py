@@ -14,7 +14,6 @@ from contextlib import suppress
 from itertools import count
 from multiprocessing import util as multiprocessing_util
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import orjson
@@ -150,9 +149,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _tracker(self) -> Tracker | None:
@@ -170,10 +167,10 @@ class Recorder:
 
     # What the hooks call.
 
-    def written(self, record: Record) -> None:
-        self._write(record)
+    def _write(self, record: Record) -> None:
+        self._log.write(record)
 
-    recompute_mismatch = layout = saved = written
+    recompute_mismatch = layout = saved = written = _write
 
     def graph(self, record: Graph, source: str | None) -> None:
         """A wrapper was loaded; `source` when torch does not log its source itself."""
@@ -216,15 +213,19 @@ class Recorder:
             self._unwritten.add_call(call)
             if call.readings:
                 self._values.add(call)
+            if call.stats_ns:
                 self._stats_ns = (self._stats_ns or 0) + call.stats_ns
             due = call.end_ns - self._flushed_ns > FLUSH_NS or self._unwritten.is_much
-            if due or (call.readings and is_blocking()):  # one who looks for a crash: the last values count, not time
+            if due or (call.stats_ns and is_blocking()):  # one who looks for a crash: the last values count, not time
                 self.flush()
             self._hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
 
+    def values_now(self, call: Call) -> None:
+        with self._lock:
+            self._write_all(lambda: self._values.now(call))
+
     def failed(self, where: str, error: BaseException) -> None:
-        """A hook failed: count it, write it down the first time, say it once. Raises nothing but what a signal handler
-        of the program has raised in the midst of a hook."""
+        """A hook failed: it is counted, written and said once. Raises what a signal handler of the program raised."""
         if is_from_handler(error):
             raise error
         with suppress(Exception):
@@ -266,6 +267,8 @@ class Recorder:
             self._guarded("devices", flush_devices)
             self._guarded("device times", self._write_all, self.timer.take)
         self._guarded("values", self._write_all, lambda: self._values.take(wait))
+        if self._hook is not None:
+            self._guarded("configurations of kernels", self._write_all, self._hook.tuned)
 
     def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
         """After a device error the rest is written all the same."""
@@ -397,9 +400,6 @@ class Recorder:
             self._flush_step()
         except Exception as error:
             self.failed("optimizer", error)
-
-    def _write(self, record: Record) -> None:
-        self._log.write(record)
 
     def _write_overhead(self) -> None:
         self._write(

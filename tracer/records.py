@@ -30,6 +30,12 @@ from tracer.memory_records import RecomputeReason as RecomputeReason
 from tracer.memory_records import ScheduledBuffers as ScheduledBuffers
 from tracer.memory_records import SchedulerMemory as SchedulerMemory
 from tracer.memory_records import StorageKind as StorageKind
+from tracer.value_records import Exact as Exact
+from tracer.value_records import Moment as Moment
+from tracer.value_records import SavedTensor as SavedTensor
+from tracer.value_records import Sparse as Sparse
+from tracer.value_records import ValueLayout as ValueLayout
+from tracer.value_records import Values as Values
 
 FORMAT_VERSION = 1
 CACHED_ESTIMATE = "estimated memory of a cached graph"
@@ -45,7 +51,6 @@ ARTIFACT_PREFIX = "stepscope_"
 
 LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"]
 Role = Literal["in", "out", "inout"]
-Moment = Literal["before", "after"]
 Held = Literal["input", "written", "uninitialised"]
 MemoryEvent = Literal["allocate", "pool", "pool_member", "reuse", "alias", "item", "free", "drop", "hold", "read"]
 
@@ -290,95 +295,15 @@ class DeviceTimes:
 
 
 @dataclass(frozen=True)
-class ValueLayout:
-    """What the value rows of a call are about, as columns; calls that run alike share a layout."""
+class TunedKernels:
+    """With which configuration Triton kernels of a graph run: the only one, or what autotuning has chosen."""
 
-    KIND: ClassVar[str] = "value_layout"
+    KIND: ClassVar[str] = "tuned_kernels"
 
-    layout: int
     graph: int
-    site: list[int]
-    argument: list[int]
-    moment: list[Moment]
-    item: list[int | None]
-    """Position within a list argument."""
-    part: list[str | None]
-    """Which part of the tensor: ``real``, ``imag``, ``values``, the name of a subclass's inner tensor; None: all."""
-    dtype: list[str]
-    numel: list[int]
-    looked_at: list[int]
-    """Elements that the statistics are over; fewer than `numel`: a strided sample."""
-    skipped: list[str | None]
-    """Why the row has no statistics; None: it has."""
-
-
-@dataclass(frozen=True)
-class Sparse:
-    """A column that is 0 (or, where it says so, unknown) in most rows: the others."""
-
-    row: list[int]
-    value: list[int]
-
-
-@dataclass(frozen=True)
-class Exact:
-    """Rows whose smallest and largest value `Values.min` and `Values.max` cannot hold: integers, float64."""
-
-    row: list[int]
-    min: list[Any]
-    max: list[Any]
-
-
-@dataclass(frozen=True)
-class Values:
-    """Statistics of tensors, as columns; the rows of a call follow one another in the order of its layout.
-
-    Over the finite elements: `min`, `max`, `mean`, `std` (unbiased); None where there are none. Floats carry
-    7 significant digits, mean and std at least 5. L2 norm and largest magnitude follow from these.
-    """
-
-    KIND: ClassVar[str] = "values"
-
-    call: list[int]
-    layout: list[int]
-    """Per call."""
-    min: list[float | None]
-    max: list[float | None]
-    mean: list[float | None]
-    std: list[float | None]
-    nan: Sparse
-    positive_infinity: Sparse
-    negative_infinity: Sparse
-    zero: Sparse
-    near_overflow: Sparse
-    """Finite values in the top two binades of a 16- or 8-bit floating-point type."""
-    subnormal: Sparse
-    first_bad: Sparse
-    """Flat index of the first NaN or infinity; no row: every element is finite, or it is not known."""
-    exact: Exact
-    at_least: list[int] | None = None
-    """Not None: PyTorch's debug printer printed the statistics, which count no zeros, overflows and subnormals. In
-    these rows there are so many NaN and infinities at least."""
-
-
-@dataclass(frozen=True)
-class SavedTensor:
-    """A tensor was written to a file beside the log."""
-
-    KIND: ClassVar[str] = "saved_tensor"
-
-    call: int
-    site: int
-    argument: int
-    item: int | None
-    moment: Moment
-    file: str
-    """Relative to the folder of the log."""
-    dtype: str
-    size: list[int]
-    tensor_bytes: int
-    sha256: str
-    """Of the file."""
+    kernel: list[str]
+    config: list[dict[str, int]]
+    """Block sizes, ``num_warps`` and ``num_stages``; numbers only."""
 
 
 @dataclass(frozen=True)
@@ -434,7 +359,7 @@ class End:
 Record = (
     Run | Graph | Provenance | Tensors | Steps | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
-    | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
+    | TunedKernels | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
 )  # fmt: skip
 RECORD_TYPES: tuple[type[Record], ...] = get_args(Record)
 

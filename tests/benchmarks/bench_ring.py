@@ -61,7 +61,7 @@ def bare_ns() -> tuple[float, float]:
             start = time.perf_counter_ns()
             for _ in range(ROUNDS):
                 ring.begin(call, shape)
-                ring.started(call)
+                ring.started(call, shape)
                 ring.end(call, shape)
                 ring.give_back(call.block)
             calls.append(time.perf_counter_ns() - start)

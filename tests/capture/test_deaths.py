@@ -167,10 +167,12 @@ def test_each_run_names_the_launch_and_the_last_has_values(runs: dict[str, Futur
     assert [(row["kernel"], row["survived"]) for row in rows] == [(kernel, None), (kernel, True), (kernel, True)]
     assert rows[2]["asked"][-2] == "level values"
     assert rows[2]["asked"][-1] == f"kernels {kernel}, {KERNELS[3]}"
-    read = told.findings[0]["evidence"]["arguments"][1]
-    assert (read["written_by_launch_in_step"], read["values_step"]) == (3, LAST_STEP - 1)
-    (*_, (*_, largest), _) = [row for row in told.seen if row[0] == "forward"]  # the last but one step
+    index, read = told.findings[0]["evidence"]["arguments"][:2]
+    assert (read["written_by_launch_in_step"], read["values_step"]) == (3, None)
+    (*_, (*_, largest)) = [row for row in told.seen if row[0] == "forward"]
     assert f"largest {2 * largest:.6g} " in read["values"]
+    assert f"largest {float(FAR):.6g}" in index["values"]
+    assert index["values_step"] is None
 
 
 def test_a_death_in_a_c_plus_plus_wrapper(runs: dict[str, Future[Told]]) -> None:

@@ -1,6 +1,7 @@
 """Three hundred launches, one of which may write where it must not: ``python -m tests.gpu.ring_program FOLDER HOW``.
 
-HOW: ``plain``; ``graphs``: Inductor's CUDA graphs; ``manual``: a CUDA graph of the program's own.
+HOW: ``plain``; ``second``: on the second device, while the first one is current; ``graphs``: Inductor's CUDA graphs;
+``manual``: a CUDA graph of the program's own.
 """
 
 from __future__ import annotations
@@ -60,21 +61,22 @@ def replayed(run: Callable[..., torch.Tensor], x: torch.Tensor, offsets: torch.T
 
 def main() -> int:
     folder, how = sys.argv[1:]
-    x = torch.zeros(ELEMENTS, device="cuda")
-    offsets = torch.zeros(LAUNCHES, dtype=torch.int64, device="cuda")
+    device = "cuda:1" if how == "second" else "cuda:0"
+    x = torch.zeros(ELEMENTS, device=device)
+    offsets = torch.zeros(LAUNCHES, dtype=torch.int64, device=device)
     with_graphs = how == "graphs"
     compiled: Callable[..., torch.Tensor] = torch.compile(chain, mode="reduce-overhead" if with_graphs else None)
     tracer.trace(folder).start()
     run = replayed(compiled, x, offsets) if how == "manual" else lambda: compiled(x, offsets)
     for step in range(FAULTY_STEP + 1):
         if step == FAULTY_STEP:
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
             offsets[PLANTED] = 1 << 40
         if with_graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         run()
         tracer.step()
-    torch.cuda.synchronize()
+    torch.cuda.synchronize(device)
     return 0
 
 

@@ -52,7 +52,7 @@ def test_an_illegal_access_is_put_down_to_its_launch(tmp_path: Path) -> None:
     program, trace = tmp_path / "program.py", tmp_path / "trace"
     program.write_text(PROGRAM)
     run = subprocess.run(
-        [*COMMAND, "run", "--crash", "--max-runs", "2", "-o", str(trace), "--", str(program)],
+        [*COMMAND, "run", "--crash", "--max-runs", "3", "-o", str(trace), "--", str(program)],
         cwd=ROOT, env=clean_environment(tmp_path / "cache"), capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert "illegal memory access" in run.stderr, run.stderr[-3000:]
@@ -64,10 +64,12 @@ def test_an_illegal_access_is_put_down_to_its_launch(tmp_path: Path) -> None:
     assert (finding["step"], evidence["launch_in_step"]) == (3, 2)
     assert finding["kernel"].startswith("shifted")
     assert [row["kernel"] for row in evidence["in_flight"]] == [finding["kernel"]]
-    first, second = answer["crash_runs"]
-    assert first["in_flight"] >= second["in_flight"] == 1
-    assert (second["kernel"], second["survived"]) == (finding["kernel"], True)
+    first, second, third = answer["crash_runs"]
+    assert first["in_flight"] >= second["in_flight"] == third["in_flight"] == 1
+    assert [(row["kernel"], row["survived"]) for row in (second, third)] == [(finding["kernel"], True)] * 2
     read, *_ = evidence["arguments"]
+    (shifts,) = [row for row in evidence["arguments"] if row["dtype"] == "int64"]
+    assert (shifts["values_step"], f"largest {float(1 << 40):.6g}" in shifts["values"]) == (None, True)
     assert (read["size"], read["storage_bytes"], read["written_by_launch_in_step"]) == ([1 << 16], 4 << 16, 1)
     ranges = {(row["parameter"], row["does"]): row for row in evidence["index_ranges"]}
     assert (ranges["source", "reads"]["first"], ranges["source", "reads"]["last"]) == (0, (1 << 16) - 1)

@@ -55,6 +55,8 @@ def test_a_launch_shows_the_same_statistics_and_is_timed(trace: Trace, kernel: s
     print(done.stdout)  # noqa: T201  (figures for whoever runs this with -s)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdict: same\n" in done.stdout
+    assert ("configuration of the program: {" in done.stdout) == (kernel != "extern_kernels.mm")
+    assert "tuned anew" not in done.stdout
     times = re.search(
         r"30 runs, .* device time of profiler events\n  median ([\d.]+) us   p10 ([\d.]+) us", done.stdout
     )

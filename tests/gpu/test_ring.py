@@ -61,11 +61,13 @@ def die(folder: Path, how: str, **environment: str) -> tuple[list[InFlight], int
     return found, max(step for part in rows.columns["calls"] for step in part["step"].tolist())
 
 
-@pytest.mark.parametrize("how", ["plain", "graphs", "manual"])
+@pytest.mark.parametrize("how", ["plain", "graphs", "manual", "second"])
 @pytest.mark.parametrize("is_blocking", [False, True])
 def test_the_launch_that_wrote_out_of_bounds_is_among_those_in_flight(
     how: str, is_blocking: bool, tmp_path: Path
 ) -> None:
+    if how == "second" and torch.cuda.device_count() < 2:
+        pytest.skip("one CUDA device")
     environment = {"CUDA_LAUNCH_BLOCKING": "1"} if is_blocking else {}
     found, last_step = die(tmp_path, how, **environment)
     in_flight = [row for row in found if row.role == "in_flight"]

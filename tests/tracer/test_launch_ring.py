@@ -106,15 +106,14 @@ def test_the_file_grows_with_what_is_not_written(tmp_path: Path) -> None:
         call = Call(0, 0, None, None)
         call.number = number
         ring.begin(call, shape)
-        ring.started(call)
         calls.append(call)
     assert ring.path is not None
     found = read_ring(ring.path.read_bytes())
     assert found.damaged == 0
-    assert not found.calls  # none has a start
+    assert not found.calls  # none has started
     for call in calls:
         call.start_ns = call.number + 1
-        ring.started(call)
+        ring.started(call, shape)
         call.cells[2 * (call.number % 500)] = call.number + 1
     found = read_ring(ring.path.read_bytes())
     assert sorted((call.call, call.sites[0], call.starts_ns[0]) for call in found.calls) == [

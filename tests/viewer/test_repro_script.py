@@ -132,6 +132,28 @@ def test_the_configuration_that_was_tuned_is_kept(tmp_path: Path, info: Any, con
     assert value_of(script_of(log), "SPEC")["config"] == config
 
 
+@pytest.mark.parametrize(
+    ("told", "config"),
+    [
+        ({"XBLOCK": 32, "num_warps": 8}, {"XBLOCK": 32, "num_warps": 8}),
+        ({}, {"XBLOCK": 64}),
+        ({"a b": 1}, {"XBLOCK": 64}),
+        ({"XBLOCK": 2**40}, {"XBLOCK": 64}),
+    ],
+)
+def test_the_configuration_that_it_ran_with_counts_most(
+    tmp_path: Path, told: dict[str, int], config: dict[str, int]
+) -> None:
+    log = triton_log(tmp_path)
+    more = synthetic.LogBuilder().artifact(
+        "triton_kernel_info", orjson.dumps({"fused": {"only_config": [["XBLOCK", 64]]}}),
+        frame_id=0, frame_compile_id=0,
+    )  # fmt: skip
+    more.record(schema.TunedKernels(0, ["other", "fused"], [{"XBLOCK": 1}, told]))
+    log.write_bytes(log.read_bytes() + more.data)
+    assert value_of(script_of(log), "SPEC")["config"] == config
+
+
 def test_a_kernel_with_the_configuration_gets_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ("has", "pinned")
     tree = ast.parse(script_of(triton_log(tmp_path)))

@@ -253,3 +253,33 @@ def test_any_damage_of_values(records: list[tuple[str, dict[str, Any]]], before:
                 assert launch_detail(trace, launch) is not None
             if not before:
                 assert (count(trace) or 0) >= 12
+
+
+def in_parts(trace_of: Open, *order: int) -> Trace:
+    """A log whose second call has its rows in records of two rows each, written in this order."""
+    log = one_call()
+    log.call(PROGRAM, 1)
+    whole = to_payload(layout_of(PROGRAM, ROWS))
+    data = log.log.data.rpartition(b'"stepscope_values"')[0].rpartition(b"\nV")[0] + b"\n"
+    parts = LogBuilder().raw(data)
+    for number in order:
+        rows = slice(2 * number, 2 * number + 2)
+        columns = {name: value[rows] for name, value in whole.items() if isinstance(value, list)}
+        part = ValueLayout(**{**whole, **columns, "layout": 10 + number, "first": 2 * number})
+        parts.record(part).record(values_of([1], [10 + number], ROWS[rows]))
+    return trace_of(parts)
+
+
+def test_the_values_of_a_call_may_come_in_parts(opened: Open) -> None:
+    trace = in_parts(opened, 0, 1, 2)
+    assert (problem_counts(trace), count(trace)) == ({}, 12)
+    whole = [launch_detail(trace, launch) for launch in range(2 * len(PROGRAM.sites))]
+    rows = [[(v.argument, len(v.before), len(v.after)) for v in one.values] for one in whole if one is not None]
+    assert rows[: len(rows) // 2] == rows[len(rows) // 2 :]
+
+
+def test_a_part_that_is_lost_or_there_twice(opened: Open) -> None:
+    trace = in_parts(opened, 0, 2)
+    assert (problem_counts(trace), count(trace)) == ({}, 10)
+    trace = in_parts(opened, 0, 1, 1)
+    assert (problem_counts(trace), count(trace)) == ({"broken_values": 1}, 10)

@@ -21,8 +21,10 @@ from tracer.inductor.expectations import expected_lifetimes
 from tracer.inductor.meetings import places_of
 from tracer.inductor.operators import operator_schema
 from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
+from tracer.inductor.triton_configs import TritonConfigs
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
+from tracer.launch_ring import is_blocking
 from tracer.records import (
     CACHED_ESTIMATE,
     CPP_WRAPPER,
@@ -32,6 +34,7 @@ from tracer.records import (
     RecomputeMismatch,
     SchedulerMemory,
     Skipped,
+    TunedKernels,
 )
 from tracer.runtime import launches, values
 from tracer.runtime.stats.readers import why_not_compiled
@@ -86,6 +89,7 @@ class WrapperHook:
         self._codegen = codegen_facts.CodegenTap(sink.failed, self._recompute.take)
         self._swaps: list[code_swap.Swap] = []
         self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
+        self._configs = TritonConfigs()
         self._waiting: dict[int, list[_Waiting]] = {}
         self._undo = ExitStack()
 
@@ -118,6 +122,11 @@ class WrapperHook:
             path = getattr(module, "__file__", None)
             if path:
                 self.on_load(module, Path(path).stem, path, from_cache=True)
+
+    def tuned(self) -> list[TunedKernels]:
+        """What autotuning has chosen since the last time."""
+        with self._lock:
+            return list(self._configs.take())
 
     def _attach_recompute(self) -> None:
         why = self._recompute.attach()
@@ -165,7 +174,7 @@ class WrapperHook:
             wrapper,
             lambda site, argument: config.wants_kernel(site.kernel) and config.wants_argument(*_names(argument)),
             again=config.verify_before or saves,
-            deferred=wrapper.is_cuda and not saves,
+            deferred=wrapper.is_cuda and not saves and not is_blocking(),
         ).points
         save = values.Save(self._sink.saver(), self._sink) if saves else None
         places = [
@@ -259,6 +268,8 @@ class WrapperHook:
             self._report_memory(facts, number)
             return
         self._sink.graph(graph, source if from_cache else None)
+        with self._lock:
+            self._configs.add(graph, module)
         self._report_memory(facts, number)
         self._report_unknown(wrapper, number)
         entry = _Waiting(graph, matched, path)

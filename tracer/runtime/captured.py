@@ -154,11 +154,12 @@ class CapturedCalls:
             parent = replayed.get(one.call.parent.number) or running_call() if one.call.parent else None
             call = replayed[one.call.number] = _replay(one, parent)
             stream = self._sink.marks.stream(one.slot.device) if one.slot is not None else None
-            sites, slot = array("q", one.sites).tobytes(), one.slot.slot if one.slot is not None else -1
-            self._sink.ring.replay(call, sites, stream.index if stream is not None else -1, slot)
-            begun.append((one, call))
+            if one.slot is not None:
+                call.graph_slot = one.slot.slot
             if stream is not None:
-                call.flag = stream
+                call.flag, call.stream = stream, stream.index
+            self._sink.ring.replay(call, array("q", one.sites).tobytes())
+            begun.append((one, call))
         return begun
 
     def _end_replay(self, graph: Any, begun: Sequence[tuple[_Captured, Call]]) -> None:

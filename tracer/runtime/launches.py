@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
-from tracer.launch_ring import Block, LaunchRing, Shape
+from tracer.launch_ring import Block, LaunchRing, Shape, is_blocking
 from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
 from tracer.runtime.expected import Expectations, LifetimeError
 from tracer.runtime.lifetimes import SPARSE, Layouts, close
@@ -86,9 +86,9 @@ class Call:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "function", "graph", "layout", "life",
-        "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at", "readings", "rows", "start_ns",
-        "state", "stats_ns", "step", "thread",
+        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "function", "graph", "graph_slot",
+        "layout", "life", "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at", "readings",
+        "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -102,6 +102,8 @@ class Call:
         self.read: Callable[[Call, int, Sequence[Any]], None] | None = None
         """Reads tensors at a place of the wrapper; None: not in this call."""
         self.readings: list[Reading] = []
+        self.rows_written = 0
+        """Of what was read."""
         self.read_at: list[int] = []
         """How many launches came before each reading; only of calls that are captured into a CUDA graph."""
         self.device_times: Callable[[], tuple[list[int], list[int]]] | None = None
@@ -123,6 +125,8 @@ class Call:
         """Sends a mark down the stream after some launches; None: not in this call."""
         self.due: Sequence[int] = _NEVER
         """From when on it is to be called again, ns."""
+        self.stream = self.graph_slot = -1
+        """What the device marks for it, as the launch ring counts them; -1: nothing."""
         self.state = "ok"
         self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
@@ -149,6 +153,7 @@ class GraphHooks:
         self._sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
         self._is_capturing = is_capturing
+        self._is_blocking = is_blocking()
         self._captured = False
         self._look = bytearray(b"\x01" * len(graph.sites))
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
@@ -184,7 +189,9 @@ class GraphHooks:
                 if flag is not None:
                     call.flag, call.due = flag, flag.due
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
-                call.read = reads.read if call.state != "captured" else reads.read_captured
+                at_once = self._is_blocking and not shape.has_loops
+                read = reads.read_at_once if at_once else reads.read
+                call.read = reads.read_captured if call.state == "captured" else read
             lifetimes = self._sink.lifetimes
             if lifetimes is not None and self._wants_lifetimes(lifetimes, call, parent):
                 self._follow(lifetimes, call, parent)
@@ -192,7 +199,7 @@ class GraphHooks:
             self._sink.failed("begin", error)
         stack.append(call)
         call.start_ns = perf_counter_ns()
-        ring.started(call)
+        ring.started(call, shape)
         call.cost_ns = call.start_ns - entered
         return call
 

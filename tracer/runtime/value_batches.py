@@ -38,6 +38,17 @@ class ValueBatches:
     def add(self, call: Call) -> None:
         self._calls.append(call)
 
+    def now(self, call: Call) -> Iterator[ValueLayout | Values]:
+        """Records of what a call that still runs has read since the last time."""
+        if call.readings:
+            number, kind, new = self._layout(call)
+            if new is not None:
+                yield new
+            blocks = [block.wait() for block in runs(block for _, block in call.readings)]
+            yield encode([call.number], [number], joined(blocks), kind)
+            call.readings = []
+            call.rows_written += len(kind)
+
     def again(self) -> None:
         """In a forked child: what was not written is the parent's, and a new log needs every layout anew."""
         self._calls.clear()
@@ -75,7 +86,7 @@ class ValueBatches:
             yield encode(calls, layouts, joined(blocks), np.concatenate(kinds))
 
     def _layout(self, call: Call) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
-        key = (call.graph, *[prepared.number for prepared, _ in call.readings])
+        key = (call.graph, call.rows_written, *[prepared.number for prepared, _ in call.readings])
         known = self._layouts.get(key)
         if known is not None:
             return (*known, None)
@@ -85,7 +96,7 @@ class ValueBatches:
         prepared = [one for one, _ in call.readings]
         kinds = np.array([_kind(row.dtype) for p in prepared for row in p.rows], dtype=np.int8)
         self._layouts[key] = number, kinds
-        return number, kinds, layout(number, call.graph, prepared)
+        return number, kinds, layout(number, call.graph, prepared, call.rows_written)
 
 
 def _add_times(times: DeviceTimes, call: Call) -> None:

@@ -33,6 +33,7 @@ class Sink(Protocol):
     """What reading needs of the recorder."""
 
     def failed(self, where: str, error: BaseException) -> None: ...
+    def values_now(self, call: Call) -> None: ...
     def saved(self, record: SavedTensor) -> None: ...
     def not_saved(self, why: str) -> None: ...
 
@@ -242,19 +243,15 @@ class Plan:
             quick = self._quick[place]
             if quick is not None:
                 call.readings.append((quick, quick.read(values)))
-                call.stats_ns += perf_counter_ns() - started
-                return
-            where = self._places[place]
-            if where is None:
-                return
-            prepared = where.last
-            if prepared is None or not prepared.fits(values):
-                prepared = where.prepare(values)
-                if prepared.is_sure and where.save is None:
-                    self._quick[place] = prepared
-            call.readings.append((prepared, prepared.read(values)))
-            if where.save is not None:
-                where.save_all(where.save, call, values)
+            elif (where := self._places[place]) is not None:
+                prepared = where.last
+                if prepared is None or not prepared.fits(values):
+                    prepared = where.prepare(values)
+                    if prepared.is_sure and where.save is None:
+                        self._quick[place] = prepared
+                call.readings.append((prepared, prepared.read(values)))
+                if where.save is not None:
+                    where.save_all(where.save, call, values)
         except Exception as error:
             self._places[place] = self._quick[place] = None
             self._sink.failed("values", error)
@@ -266,6 +263,17 @@ class Plan:
         self.read(call, place, values)
         if len(call.readings) > readings:
             call.read_at.append(len(call.rows) // 3)
+
+    def read_at_once(self, call: Call, place: int, values: Sequence[Any]) -> None:
+        """`read`, and written before the next launch: one who looks for a crash wants the values of the call that dies.
+        Not where launches stand in loops: rows of one record tell the turns apart."""
+        self.read(call, place, values)
+        started = perf_counter_ns()
+        try:
+            self._sink.values_now(call)
+        except Exception as error:
+            self._sink.failed("values", error)
+        call.stats_ns += perf_counter_ns() - started
 
     def wants(self, planned: Planned) -> bool:
         """Whether the filters let an argument through that an earlier plan had read."""
@@ -311,8 +319,8 @@ def _form(value: Any) -> Any:
     return type(value), value.dtype, tuple(value.shape), stride, value.device
 
 
-def layout(number: int, graph: int, readings: Sequence[Rows]) -> ValueLayout:
-    """The layout of a call that read at these places."""
+def layout(number: int, graph: int, readings: Sequence[Rows], first: int = 0) -> ValueLayout:
+    """The layout of a call that read at these places; `first` rows of it are written already."""
     rows = [row for prepared in readings for row in prepared.rows]
     planned = [row.planned for row in rows]
     return ValueLayout(
@@ -327,4 +335,5 @@ def layout(number: int, graph: int, readings: Sequence[Rows]) -> ValueLayout:
         numel=[row.numel for row in rows],
         looked_at=[row.looked_at for row in rows],
         skipped=[row.skipped for row in rows],
+        first=first,
     )

@@ -35,6 +35,7 @@ from tracer.records import (
     Skipped,
     Steps,
     Tensors,
+    TunedKernels,
     UncaughtException,
     ValueLayout,
     Values,
@@ -74,6 +75,7 @@ class RuntimeRecords:
         self.graphs: dict[int, Graph] = {}
         self.provenance: dict[int, Provenance] = {}
         self.tensors: list[Tensors] = []
+        self.tuned: list[TunedKernels] = []
         self.steps: dict[int, EndedStep] = {}
         self.batches = LaunchBatches()
         self.values = ValueBatches(damage)
@@ -119,6 +121,8 @@ class RuntimeRecords:
                 self.provenance[value.graph] = value
             case Tensors():
                 self.tensors.append(value)
+            case TunedKernels():
+                self.tuned.append(value)
             case Steps():
                 self.steps.update(ended_steps(value))
             case Launches():
@@ -161,6 +165,8 @@ class RuntimeRecords:
                 self._add_code(code, "the recorder did not see this wrapper being loaded")
         for tensors in self.tensors:
             self._add_tensors(tensors)
+        for tuned in self.tuned:
+            self._add_tuned(tuned)
         if self.run is not None:
             self.ring.add_calls(self.batches, self.steps)
         functions = {number: graph.functions for number, graph in self.graphs.items()}
@@ -287,6 +293,11 @@ class RuntimeRecords:
                 for t in seen.tensors
             ),
         )  # fmt: skip
+
+    def _add_tuned(self, tuned: TunedKernels) -> None:
+        graph = self.graph_id(tuned.graph)
+        pairs = zip(tuned.kernel, tuned.config, strict=False)
+        self.rows.extend("tuned_kernels", ((self.log, graph, kernel, dumps(config)) for kernel, config in pairs))
 
     def _add_exception(self, error: UncaughtException, time_unix_ns: int | None) -> None:
         self.rows.add("uncaught_exceptions", self.log, time_unix_ns, error.type, error.text, dumps(error.frames))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from viewer.ingest.launch_columns import Places
     from viewer.ingest.value_columns import Batch
 
+_NUMBERS = "layout", "graph", "first"
+"""Fields of a layout that are no columns."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -52,7 +55,7 @@ class ValueBatches:
     def add_layout(self, layout: ValueLayout, place: Place) -> None:
         """Raises BadPayload when its columns are not of one length."""
         count = len(layout.site)
-        if any(len(getattr(layout, f.name)) != count for f in fields(layout) if f.name not in ("layout", "graph")):
+        if any(len(getattr(layout, f.name)) != count for f in fields(layout) if f.name not in _NUMBERS):
             raise BadPayload("ValueLayout has columns of unequal length")
         known = self.layouts.setdefault(layout.layout, layout)
         if known != layout:

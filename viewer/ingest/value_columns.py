@@ -113,6 +113,7 @@ class _Layouts:
         self.number = {number: i for i, number in enumerate(layouts)}
         self.graph = np.array([layout.graph for layout in chosen], dtype=np.int64)
         self.length = np.array([len(layout.site) for layout in chosen], dtype=np.int64)
+        self.first = [layout.first for layout in chosen]
         self.start = np.concatenate([[0], np.cumsum(self.length)])
         self.ints = {
             name: _joined(chosen, name, lambda column: np.array(column, dtype=np.int64))
@@ -147,7 +148,7 @@ def _occurrences(layout: ValueLayout) -> Ints:
 def add_values(batches: ValueBatches, rows: Rows, log: int, places: Places | None) -> None:
     """Add the rows of all batches in the order of their launches."""
     layouts = _Layouts(batches.layouts)
-    seen: set[int] = set()
+    seen: dict[int, int] = {}
     parts = [part for batch in batches.batches if (part := _placed(batch, layouts, places, seen, batches.damage))]
     if not parts:
         return
@@ -159,7 +160,7 @@ def add_values(batches: ValueBatches, rows: Rows, log: int, places: Places | Non
 
 
 def _placed(
-    batch: Batch, layouts: _Layouts, places: Places | None, seen: set[int], damage: Damage
+    batch: Batch, layouts: _Layouts, places: Places | None, seen: dict[int, int], damage: Damage
 ) -> dict[str, Column] | None:
     """The rows of a batch, with those of no known launch left out."""
 
@@ -196,18 +197,22 @@ def _calls(
     number: Ints,
     layouts: _Layouts,
     places: Places | None,
-    seen: set[int],
+    seen: dict[int, int],
     problem: Callable[[str, str], None],
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Position of each call of the batch, -1 for one that is not known, and which calls are to be used."""
+    """Position of each call of the batch, -1 for one that is not known, and which calls are to be used.
+
+    `seen`: how many rows of each call have been met.
+    """
     use = np.ones(len(number), dtype=bool)
     position = np.full(len(number), _UNKNOWN, dtype=np.int64)
     for i, call in enumerate(batch.call.tolist()):
-        if call in seen:
+        first = layouts.first[number[i]]
+        if first < seen.get(call, 0):
             problem("broken_values", f"values of call {call} are there twice; the first are kept")
             use[i] = False
             continue
-        seen.add(call)
+        seen[call] = first + int(layouts.length[number[i]])
         known = None if places is None else places.position.get(call)
         if known is not None and places is not None:
             if places.graph[known] != layouts.graph[number[i]]:

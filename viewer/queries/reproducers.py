@@ -57,8 +57,11 @@ def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> It
 
 
 def tuned(trace: Trace, graph: GraphRow, kernel: str) -> dict[str, int]:
-    """Block sizes, ``num_warps`` and ``num_stages`` that a Triton kernel was compiled with: the only ones, or those
-    that an earlier process had found best. Empty: the log does not tell."""
+    """Block sizes, ``num_warps`` and ``num_stages`` with which a Triton kernel ran; where the process ended before it
+    told them, the only ones, or those that an earlier process had found best. Empty: the log does not tell."""
+    ran = sql.row(trace, "SELECT config FROM tuned_kernels WHERE graph = ? AND kernel = ?", [graph.graph, kernel])
+    if ran is not None and (config := _config(sql.json_value(ran[0]))):
+        return config
     found = sql.rows(
         trace,
         "SELECT record FROM records WHERE log = ? AND name = 'triton_kernel_info'"
@@ -77,9 +80,9 @@ def tuned(trace: Trace, graph: GraphRow, kernel: str) -> dict[str, int]:
 
 
 def _config(pairs: Any) -> dict[str, int]:
-    """``[["XBLOCK", 128], ["num_warps", 4]]``; empty where it is of another form."""
+    """Of ``[["XBLOCK", 128], ["num_warps", 4]]``, or of such an object; empty where it is of another form."""
     try:
-        found = {str(name): number for name, number in pairs}
+        found = {str(name): number for name, number in (pairs.items() if isinstance(pairs, dict) else pairs)}
     except (TypeError, ValueError):
         return {}
     fine = all(name.isidentifier() and type(number) is int and abs(number) < 2**31 for name, number in found.items())

@@ -169,6 +169,10 @@ CREATE TABLE value_rows (
     first_bad BIGINT,                -- flat index of the first NaN or infinity
     at_least BOOLEAN                 -- there are so many NaN and infinities at least
 );
+CREATE TABLE tuned_kernels (         -- with which configuration a Triton kernel runs
+    log BIGINT, graph BIGINT, kernel VARCHAR,
+    config VARCHAR                   -- JSON object: block sizes, num_warps, num_stages
+);
 CREATE TABLE saved_tensors (
     tensor BIGINT, log BIGINT, launch BIGINT, site BIGINT, argument BIGINT, item BIGINT, moment VARCHAR,
     file VARCHAR, dtype VARCHAR, size VARCHAR, tensor_bytes BIGINT, sha256 VARCHAR
