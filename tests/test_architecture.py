@@ -16,7 +16,7 @@ MAX_LINES = 450
 
 # A module may import from its own layer and from layers before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("tracer._version", "tracer.ending_records", "tracer.memory_records", "tracer.ring_format"),
+    ("tracer._version", "tracer.ending_records", "tracer.memory_records", "tracer.value_records", "tracer.ring_format"),
     ("tracer.config", "tracer.records"),
     ("tracer.log_format",),
     ("tracer.log_writer", "tracer.launch_ring", "tracer.signals"),

@@ -40,12 +40,14 @@ _END_NUMBERS = {by: number for number, by in enumerate(layout.STEP_ENDS)}
 class Block:
     """A piece of the ring. Views of one memory: its words, those behind the words of a call, and their bytes."""
 
-    __slots__ = ("cells", "data", "words")
+    __slots__ = ("cells", "data", "tick", "words")
 
     def __init__(self, view: memoryview) -> None:
         self.words = view.cast("q")
         self.cells = self.words[CALL_WORDS:]
         self.data = view[CALL_WORDS * WORD :]
+        self.tick: Any = None
+        """What writes into `cells` (`tracer.runtime.ticks`), once a call had need of it."""
 
 
 class Shape:

@@ -1,6 +1,6 @@
 """What the launch ring costs: ``python -m tests.benchmarks.bench_ring``.
 
-First what one launch pays: the statements that the ring adds to it, timed alone, and a graph call's begin and end.
+First what is done at each launch and at each graph call, timed alone.
 Then a transformer's training step (on a CUDA device the one of `bench_gpu`, else that of `bench_launches`), recorded
 with the ring, with the ring but without the device's marks, and without it in turns: the code of the wrappers is
 exchanged, the rest is one process.
@@ -25,6 +25,7 @@ from tracer.inductor import code_swap
 from tracer.launch_ring import LaunchRing, Shape
 from tracer.recorder import Recorder
 from tracer.runtime.launches import Call
+from tracer.runtime.ticks import tick_type
 
 ROUNDS, REPEATS = 1_000, 300
 TURNS, WARM_TURNS, STEPS = 500, 6, 5
@@ -39,48 +40,79 @@ def ring_in(folder: str) -> LaunchRing:
     return LaunchRing(lambda: Path(folder, "bench.log"), say)
 
 
-def bare_ns() -> tuple[float, float]:
-    """(nanoseconds a launch, nanoseconds a graph call) that the ring adds."""
+def least_ns(statement: Callable[[], object]) -> float:
+    """What one run of it takes, the call of a function not counted."""
+
+    def taken_ns(run: Callable[[], object]) -> int:
+        start = time.perf_counter_ns()
+        for _ in range(ROUNDS):
+            run()
+        return time.perf_counter_ns() - start
+
+    pairs = [(taken_ns(statement), taken_ns(lambda: None)) for _ in range(REPEATS)]
+    return (min(taken for taken, _ in pairs) - min(nothing for _, nothing in pairs)) / ROUNDS
+
+
+def bare_ns() -> dict[str, float]:
+    """Of what is done at each launch and each graph call."""
     shape = Shape(0, 300)
+    now: Callable[[], int] = time.perf_counter_ns
     with tempfile.TemporaryDirectory() as folder:
         ring = ring_in(folder)
         call = Call(0, 0, None, None)
         ring.begin(call, shape)
-        cells, now = call.cells, time.perf_counter_ns()
-        launches, nothing, calls = [], [], []
-        for _ in range(REPEATS):
-            start = time.perf_counter_ns()
-            for _ in range(ROUNDS):
-                cells[40] = now
-                cells[41] = now
-            launches.append(time.perf_counter_ns() - start)
-            start = time.perf_counter_ns()
-            for _ in range(ROUNDS):
-                pass
-            nothing.append(time.perf_counter_ns() - start)
-            start = time.perf_counter_ns()
-            for _ in range(ROUNDS):
-                ring.begin(call, shape)
-                ring.started(call, shape)
-                ring.end(call, shape)
-                ring.give_back(call.block)
-            calls.append(time.perf_counter_ns() - start)
+        cells, rows = call.cells, call.rows
+
+        def launch(cells: memoryview | None = cells) -> None:
+            rows.append(20)
+            at = now()
+            if cells is not None:
+                cells[40] = at
+            rows.append(at)
+            at = now()
+            if cells is not None:
+                cells[41] = at
+            rows.append(at)
+            rows.clear()
+
+        def graph_call() -> None:
+            ring.begin(call, shape)
+            ring.started(call, shape)
+            ring.end(call, shape)
+            ring.give_back(call.block)
+
+        found = {
+            "a launch, in Python": least_ns(launch),
+            "without the ring": least_ns(lambda: launch(None)),
+            "a graph call of 300 launches": least_ns(graph_call),
+        }
+        make = tick_type()
+        if make is not None:
+            tick = make(cells)
+            tick.rows = rows
+
+            def ticks() -> None:
+                tick(40, 20)
+                tick(41)
+                rows.clear()
+
+            found["a launch, compiled"] = least_ns(ticks)
+            del tick, ticks
         ring.close(keep=False)
-    return (min(launches) - min(nothing)) / ROUNDS, (min(calls) - min(nothing)) / ROUNDS
+    return found
 
 
 @contextmanager
 def no_ring_in_new_code() -> Iterator[None]:
-    """Code that is made meanwhile has no statement of the ring."""
-    kept = code_swap.BEFORE, code_swap.AFTER, code_swap.FLAG
-    code_swap.BEFORE = code_swap.BEFORE.replace("_ss_cells[{begun}] = _ss_at\n", "")
-    code_swap.AFTER = code_swap.AFTER.replace("_ss_cells[{returned}] = _ss_at\n", "")
-    code_swap.FLAG = "pass\n"
-    assert "cells" not in code_swap.BEFORE + code_swap.AFTER
+    """Code that is made meanwhile has no statement of the ring; what is compiled writes to memory of its own."""
+    kept = code_swap.IN_PYTHON, code_swap.FLAG
+    bare = (text.replace(" _ss_cells[{cell}] = _ss_at;", "") for text in code_swap.IN_PYTHON[1:])
+    code_swap.IN_PYTHON, code_swap.FLAG = code_swap.Clock(code_swap.IN_PYTHON.names, *bare), "pass\n"
+    assert not any("_ss_cells[" in text for text in code_swap.IN_PYTHON)
     try:
         yield
     finally:
-        code_swap.BEFORE, code_swap.AFTER, code_swap.FLAG = kept
+        code_swap.IN_PYTHON, code_swap.FLAG = kept
 
 
 def in_turns(step: Callable[[], None], timed: Callable[[], float], recorder: Recorder) -> dict[str, list[float]]:
@@ -123,9 +155,8 @@ def report(title: str, times: dict[str, list[float]], launches: float) -> None:
 
 def main() -> int:
     torch.set_num_threads(1)
-    a_launch, a_call = bare_ns()
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
-    print(f"the statements alone: {a_launch:.0f} ns a launch, {a_call:.0f} ns a graph call of 300 launches")
+    print("alone: " + ", ".join(f"{what} {ns:.0f} ns" for what, ns in bare_ns().items()))
     is_cuda = torch.cuda.is_available()
     bench_gpu.STEPS = bench_launches.STEPS = STEPS  # short turns: what else the machine does touches all ways alike
     step = bench_gpu.build(None) if is_cuda else bench_launches.build()

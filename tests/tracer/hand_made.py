@@ -11,6 +11,7 @@ from tracer.inductor.wrapper_source import analyse
 from tracer.recorder import Recorder
 from tracer.records import Graph
 from tracer.runtime.launches import GraphHooks
+from tracer.runtime.ticks import tick_type
 from viewer.ingest.logs import read_logs
 from viewer.ingest.rows import Rows
 from viewer.ingest.sources import find_logs
@@ -43,7 +44,9 @@ class HandMade:
         self.module.more = lambda: next(left, None) is not None  # type: ignore[attr-defined]
         exec(compile(source, "hand_made.py", "exec", dont_inherit=True), vars(self.module))
         self.graph = Graph(0, "key", "0/0", "0_inference", "inference", False, False, ["call"], wrapper.sites, [])
-        self.hooks = GraphHooks(recorder, self.graph, "frame", code_swap.shapes(wrapper), is_capturing)
+        self.hooks = GraphHooks(
+            recorder, self.graph, "frame", code_swap.shapes(wrapper), is_capturing, tick_type=tick_type()
+        )
         code_swap.swap(self.module, wrapper, "hand_made.py", self.hooks)
         recorder.graph(self.graph, None)
 

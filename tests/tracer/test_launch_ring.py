@@ -19,7 +19,15 @@ from tracer import launch_ring, ring_format
 from tracer.launch_ring import LaunchRing, Shape
 from tracer.recorder import Recorder
 from tracer.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path
+from tracer.runtime import compiled
 from tracer.runtime.launches import Call
+
+
+@pytest.fixture(autouse=True, params=["compiled", "python"])
+def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who writes the times of launches."""
+    if request.param == "python":
+        monkeypatch.setitem(compiled._found, "stepscope_ticks", "no compiler")
 
 
 def ring_of(recorder: Recorder) -> Ring:

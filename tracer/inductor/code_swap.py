@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracer.inductor.meetings import find_meetings
 from tracer.inductor.versions import ReadPoint
@@ -27,13 +27,11 @@ changes, and a call that is running when the hooks are taken out still has them.
 FRAME = """
 _ss_call = "stepscope hooks".begin({function}, {plan})
 try:
-    _ss_rows = _ss_call.rows
+    {names}
     _ss_look = _ss_call.look
-    _ss_now = _ss_call.now
     _ss_read = _ss_call.read
     _ss_mark = _ss_call.mark
     _ss_meet = _ss_call.meet
-    _ss_cells = _ss_call.cells
     _ss_flag = _ss_call.flag
     _ss_due = _ss_call.due
 except BaseException:
@@ -45,15 +43,6 @@ finally:
 BEFORE = """
 if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".before(_ss_call, {site}, _ss_values)
-_ss_rows.append({site})
-_ss_at = _ss_now()
-_ss_cells[{begun}] = _ss_at
-_ss_rows.append(_ss_at)
-"""
-AFTER = """
-_ss_at = _ss_now()
-_ss_cells[{returned}] = _ss_at
-_ss_rows.append(_ss_at)
 """
 FLAG = """
 if _ss_at > _ss_due[0]:
@@ -77,6 +66,22 @@ READ = """
 if _ss_read is not None:
     _ss_read(_ss_call, {point}, _ss_values)
 """
+
+
+class Clock(NamedTuple):
+    """The statements that write down when a launch begins and returns, and the names that they need."""
+
+    names: str
+    begun: str
+    returned: str
+
+
+COMPILED = Clock("_ss_tick = _ss_call.tick", "_ss_at = _ss_tick({cell}, {site})", "_ss_at = _ss_tick({cell})")
+IN_PYTHON = Clock(
+    "_ss_rows, _ss_now, _ss_cells = _ss_call.rows, _ss_call.now, _ss_call.cells",
+    "_ss_rows.append({site}); _ss_at = _ss_now(); _ss_cells[{cell}] = _ss_at; _ss_rows.append(_ss_at)",
+    "_ss_at = _ss_now(); _ss_cells[{cell}] = _ss_at; _ss_rows.append(_ss_at)",
+)
 
 
 class SwapError(Exception):
@@ -133,7 +138,8 @@ def _pairs(
     module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
 ) -> list[tuple[FunctionType, CodeType]]:
     """The functions of a module and the code they are to have."""
-    code = compile(instrumented(source, points, plan), path, "exec", dont_inherit=True)
+    clock = IN_PYTHON if hooks.tick_type is None else COMPILED
+    code = compile(instrumented(source, points, plan, clock), path, "exec", dont_inherit=True)
     pairs = []
     for name in source.functions:
         function = _resolve(module, name)
@@ -147,13 +153,15 @@ def _pairs(
     return pairs
 
 
-def instrumented(source: WrapperSource, points: Sequence[ReadPoint] = (), plan: int = 0) -> ast.Module:
+def instrumented(
+    source: WrapperSource, points: Sequence[ReadPoint] = (), plan: int = 0, clock: Clock = IN_PYTHON
+) -> ast.Module:
     """The wrapper's syntax tree, with hooks put into it."""
-    hooks = _Hooks(source, points)
+    hooks = _Hooks(source, points, clock)
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
         hooks.first = min(_sites(hooks.launches, function), default=0)
         hooks.insert(function)
-        frame = ast.parse(FRAME.format(function=number, plan=plan)).body
+        frame = ast.parse(FRAME.format(function=number, plan=plan, names=clock.names)).body
         attempt = frame[1]
         assert isinstance(attempt, ast.Try)
         for node in frame:
@@ -184,7 +192,8 @@ def _sites(launches: Mapping[ast.stmt, Launch], parent: ast.AST) -> list[int]:
 class _Hooks:
     """The statements that go before and after those of a wrapper."""
 
-    def __init__(self, source: WrapperSource, points: Sequence[ReadPoint]) -> None:
+    def __init__(self, source: WrapperSource, points: Sequence[ReadPoint], clock: Clock) -> None:
+        self.clock = clock
         self.launches = {launch.statement: launch for launch in source.launches}
         self.is_cuda = source.is_cuda
         self.first = 0
@@ -217,7 +226,7 @@ class _Hooks:
         then = [*self.meetings.get((statement, "after"), []), *self.reads.get((statement, "after"), [])]
         if launch is None:
             return [*reads, statement, *then]
-        before, core, after = _with_hooks(statement, launch, launch.site.site - self.first)
+        before, core, after = _with_hooks(statement, launch, launch.site.site - self.first, self.clock)
         if self.is_cuda:
             before = [*_hook(MARK, [], statement), *before]
             last = len(after) - isinstance(statement, ast.Return)
@@ -229,11 +238,14 @@ class _Hooks:
         return [*reads, *before, core, *after, *then]
 
 
-def _with_hooks(statement: ast.stmt, launch: Launch, slot: int) -> tuple[list[ast.stmt], ast.stmt, list[ast.stmt]]:
+def _with_hooks(
+    statement: ast.stmt, launch: Launch, slot: int, clock: Clock
+) -> tuple[list[ast.stmt], ast.stmt, list[ast.stmt]]:
     """What goes before a launch, the launch, what goes after it."""
     site = launch.site.site
-    before = _hook(BEFORE.format(site=site, begun=2 * slot), launch.expressions, statement)
-    after = _hook(AFTER.format(returned=2 * slot + 1), [], statement)
+    before = _hook(BEFORE.format(site=site), launch.expressions, statement)
+    before += _hook(clock.begun.format(cell=2 * slot, site=site), [], statement)
+    after = _hook(clock.returned.format(cell=2 * slot + 1), [], statement)
     if isinstance(statement, ast.Return):
         result, leave = ast.parse("_ss_result = None\nreturn _ss_result").body
         assert isinstance(result, ast.Assign)

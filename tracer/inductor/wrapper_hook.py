@@ -36,7 +36,7 @@ from tracer.records import (
     Skipped,
     TunedKernels,
 )
-from tracer.runtime import launches, values
+from tracer.runtime import launches, ticks, values
 from tracer.runtime.stats.readers import why_not_compiled
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class WrapperHook:
         expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)
         hooks = launches.GraphHooks(
             self._sink, graph, frame_of(graph), code_swap.shapes(wrapper), _capture_check(wrapper), places_of(wrapper),
-            expected,
+            expected, ticks.tick_type(),
         )  # fmt: skip
         try:
             with self._lock:

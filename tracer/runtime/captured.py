@@ -228,7 +228,7 @@ def _why_not(block: Any) -> str | None:
 
 def forget_parent_devices() -> None:
     """In a forked child: CUDA cannot be used there, and the locks may be held by threads that are gone."""
-    for name in ("tracer.runtime.stats.arena", "tracer.runtime.stats.cpu"):
+    for name in ("tracer.runtime.stats.arena", "tracer.runtime.stats.cpu", "tracer.runtime.compiled"):
         module = sys.modules.get(name)
         if module is not None:
             module.forget_parent_process()

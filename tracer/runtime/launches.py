@@ -1,8 +1,9 @@
 """What generated code calls: the begin and end of each graph call, and what its arguments are.
 
-A launch itself calls nothing here: the wrapper's own code adds (site, start, end) to the call's `rows`
-(`tracer.inductor.code_swap`), so a launch costs two readings of the clock, three items of a list, and two of the
-call's `cells` in the launch ring, which show that it has begun and returned even when the process dies.
+A launch itself calls nothing here: the wrapper's own code (`tracer.inductor.code_swap`), or what is compiled for it
+(`tracer.runtime.ticks`), adds (site, start, end) to the call's `rows`. So a launch costs two readings of the clock,
+three items of a list, and two of the call's `cells` in the launch ring, which show that it has begun and returned even
+when the process dies.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tracer.runtime.device_marks import DeviceMarks, Flag
     from tracer.runtime.device_times import EventTimer
     from tracer.runtime.lifetimes import Life, Place, Tracker
+    from tracer.runtime.ticks import Tick, TickType
     from tracer.runtime.values import Plan, Reading
 
 NO_END = -1
@@ -88,7 +90,7 @@ class Call:
     __slots__ = (
         "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "function", "graph", "graph_slot",
         "layout", "life", "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at", "readings",
-        "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread",
+        "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread", "tick",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -121,6 +123,8 @@ class Call:
         """What stands of it in the launch ring; None: nothing."""
         self.cells: memoryview = _NO_CELLS
         """Of the launch ring: start and end of each launch site of the function."""
+        self.tick: Tick | None = None
+        """Writes `rows` and `cells`; None: the code of the wrapper does it itself."""
         self.flag: Flag | None = None
         """Sends a mark down the stream after some launches; None: not in this call."""
         self.due: Sequence[int] = _NEVER
@@ -147,11 +151,14 @@ class GraphHooks:
         is_capturing: Callable[[], bool] | None = None,
         places: Sequence[Place] = (),
         expected: Sequence[Expectations] = (),
+        tick_type: TickType | None = None,
     ) -> None:
         self.plans: list[Plan | None] = [None]
         """What the code of the wrapper names by its index; code that still runs may name an old one."""
         self._sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
+        self.tick_type = tick_type
+        """None: the code of the wrapper is to do without."""
         self._is_capturing = is_capturing
         self._is_blocking = is_blocking()
         self._captured = False
@@ -197,11 +204,23 @@ class GraphHooks:
                 self._follow(lifetimes, call, parent)
         except Exception as error:
             self._sink.failed("begin", error)
+        if self.tick_type is not None:
+            call.tick = self._tick(call)
         stack.append(call)
         call.start_ns = perf_counter_ns()
         ring.started(call, shape)
         call.cost_ns = call.start_ns - entered
         return call
+
+    def _tick(self, call: Call) -> Tick:
+        tick: Tick | None = call.block.tick if call.block is not None else None
+        if tick is None:
+            assert self.tick_type is not None
+            tick = self.tick_type(call.cells)
+            if call.block is not None:
+                call.block.tick = tick
+        tick.rows = call.rows
+        return tick
 
     def _wants_lifetimes(self, lifetimes: Tracker, call: Call, parent: Call | None) -> bool:
         if parent is not None and parent.graph == call.graph:  # a part of its parent

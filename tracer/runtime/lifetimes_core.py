@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
+from tracer.runtime import compiled
 from tracer.runtime.launches import Call, GraphHooks
 from tracer.runtime.lifetimes import RECENT_STEPS, Place, Storage, Tracker
-
-SOURCE = Path(__file__).with_name("lifetimes_core.cpp")
-MODULE = "stepscope_lifetimes"
-_loading = threading.Lock()
 
 
 class CompiledTracker(Tracker):
@@ -43,33 +35,5 @@ class CompiledTracker(Tracker):
 
 
 def load() -> Any:
-    """The compiled module; built, in a second or two, where no cache has it. Raises RuntimeError, at each call the
-    same, where it cannot be built."""
-    with _loading:
-        found = _module_or_reason()
-    if isinstance(found, str):
-        raise RuntimeError(found)
-    return found
-
-
-def forget_parent_process() -> None:
-    """In a forked child: a thread that was loading is not there."""
-    global _loading
-    _loading = threading.Lock()
-
-
-@cache
-def _module_or_reason() -> Any:
-    from tracer.inductor.stats_toolchain import build_library
-
-    try:
-        path = str(build_library(SOURCE.read_text("utf-8")))
-        spec = spec_from_file_location(MODULE, path, loader=ExtensionFileLoader(MODULE, path))
-        assert spec is not None
-        assert spec.loader is not None
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        module.set_up(Call, RECENT_STEPS)
-        return module
-    except Exception as error:  # no compiler, no headers of Python, an unusual build of either
-        return f"{type(error).__name__}: {error}"
+    """The compiled module. Raises RuntimeError, at each call the same, where it cannot be built."""
+    return compiled.load("stepscope_lifetimes", "lifetimes_core.cpp", lambda made: made.set_up(Call, RECENT_STEPS))
