@@ -445,12 +445,21 @@ def pinned(kernel, config):
         if not kernel.launchers:
             kernel.precompile()
         found = next((launcher for launcher in kernel.launchers if has(launcher.config, config)), None)
-    except (AttributeError, TypeError):  # another PyTorch
-        pass
-    if found is not None:
+        found = found or built(kernel, dict(config))
+        found.config.found_by_coordesc = found.config.found_by_combo_autotune = True  # it is not to go on from there
         kernel.launchers = [found]
+    except Exception:  # another PyTorch, another device
+        found = None
     print(f"configuration of the program: {config}{'' if found else '; the kernel has it not here, and is tuned anew'}")
     return kernel
+
+
+def built(kernel, config):
+    """What is none of the candidates: coordinate descent had found it."""
+    import triton
+
+    last = {name: config.pop(name) for name in ("num_warps", "num_stages") if name in config}
+    return kernel._precompile_config(triton.Config(config, **last)).make_launcher()
 
 
 def has(config, wanted):

@@ -163,6 +163,7 @@ class LaunchRing:
         """A call that will not be in the log."""
         if call.block is not None:
             call.block.words[1] = _NOTHING
+            call.block.tick = None  # should it still run, its launches are not the next one's
             self.give_back(call.block)
             call.block = None
 

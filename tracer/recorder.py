@@ -179,7 +179,7 @@ class Recorder:
     def about_graph(self, record: Record) -> None:
         self._log.about_graph(record)
 
-    provenance = scheduled = tensors = about_graph
+    provenance = scheduled = tensors = tuned = about_graph
 
     def skipped(self, record: Skipped) -> None:
         """Every one is written down; of each `what` the first one is said."""
@@ -216,7 +216,8 @@ class Recorder:
             if call.stats_ns:
                 self._stats_ns = (self._stats_ns or 0) + call.stats_ns
             due = call.end_ns - self._flushed_ns > FLUSH_NS or self._unwritten.is_much
-            if due or (call.stats_ns and is_blocking()):  # one who looks for a crash: the last values count, not time
+            values = bool(call.readings or call.rows_written)
+            if due or (values and is_blocking()):  # one who looks for a crash: the last values count, not time
                 self.flush()
             self._hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
 
@@ -268,7 +269,7 @@ class Recorder:
             self._guarded("device times", self._write_all, self.timer.take)
         self._guarded("values", self._write_all, lambda: self._values.take(wait))
         if self._hook is not None:
-            self._guarded("configurations of kernels", self._write_all, self._hook.tuned)
+            self._guarded("configurations of kernels", self._hook.tell_tuned)
 
     def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
         """After a device error the rest is written all the same."""
@@ -366,6 +367,7 @@ class Recorder:
 
     def _after_fork(self) -> None:
         """In the child: a log of its own, with the graphs it inherited."""
+        forget_parent_devices()
         self._log.after_fork()
         self.ring.abandon()
         self._begin_ring()
@@ -377,7 +379,6 @@ class Recorder:
         self._stats_ns = None
         self.timer = EventTimer()
         self.marks.forget()
-        forget_parent_devices()
         if self._saver is not None:
             self._saver.after_fork(tensors_folder(self._log.target))
         self._failures = {}

@@ -30,7 +30,8 @@ class ValueLayout:
     skipped: list[str | None]
     """Why the row has no statistics; None: it has."""
     first: int = 0
-    """So many rows of the call stand in earlier records: with blocking launches each reading is written at once."""
+    """So many rows of the call stand in earlier records: with blocking launches, readings of chosen kernels are written
+    at once."""
 
 
 @dataclass(frozen=True)

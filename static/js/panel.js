@@ -74,6 +74,7 @@ function facts(row, { root }) {
     ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
     ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: a cached graph without its sidecar")],
     ["operator", site.operator],
+    ["configuration", Object.entries(row.config).map(([name, value]) => `${name} ${value}`).join(", ") || null],
     ["function", site.function === "call" ? null : site.function],
     ["rank", row.rank],
   ];

@@ -190,6 +190,46 @@ def test_a_forked_child_has_a_log_of_its_own(scripts: Scripts, tmp_path: Path) -
     assert first[0] == second[1], "one is the other's child"
 
 
+def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scripts: Scripts, tmp_path: Path) -> None:
+    done = scripts.run(
+        tmp_path,
+        """
+        import time
+        from tracer.inductor import stats_toolchain
+        from tracer.recorder import current
+
+        begun, goes_on, build = threading.Event(), threading.Event(), stats_toolchain.build_library
+
+        def slowly(source):
+            if "stepscope_ticks" in source:
+                begun.set()
+                goes_on.wait(60)
+            return build(source)
+
+        stats_toolchain.build_library = slowly
+        with tracer.trace(FOLDER):
+            thread = threading.Thread(target=lambda: model(VALUE))
+            thread.start()
+            assert begun.wait(60)
+            child = os.fork()
+            if child == 0:
+                current().flush()
+                os._exit(0)
+            left = 200
+            while not os.waitpid(child, os.WNOHANG)[0] and left:
+                left -= 1
+                time.sleep(0.05)
+            print("ended" if left else "HANGS")
+            if not left:
+                os.kill(child, 9)
+            goes_on.set()
+            thread.join()
+            same(model(VALUE))
+        """,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["ended", "same"]), done.stderr
+
+
 def test_each_of_two_processes_has_its_log(scripts: Scripts, tmp_path: Path) -> None:
     body = "import torch; torch.compile(lambda value: (value @ value).sin().sum(0))(torch.ones(8, 8))"
     with ThreadPoolExecutor() as pool:

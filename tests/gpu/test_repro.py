@@ -62,3 +62,24 @@ def test_a_launch_shows_the_same_statistics_and_is_timed(trace: Trace, kernel: s
     )
     assert times is not None
     assert 0 < float(times[2]) <= float(times[1]) < 1000
+
+
+def test_a_configuration_that_coordinate_descent_had_found(tmp_path: Path) -> None:
+    """It is none of the candidates that the kernel has."""
+    torch._dynamo.reset()
+    x = torch.randn(1000, 3000, device="cuda")
+    with tracer.trace(tmp_path) as recorder:
+        compiled = torch.compile(lambda x: x.exp().sum(1), options={"coordinate_descent_tuning": True})
+        compiled(x)
+        torch.cuda.synchronize()
+        tracer.step()
+    assert recorder.path is not None
+    out = tmp_path / "repro.py"
+    with open_trace(recorder.path) as opened:
+        told = sql.rows(opened, "SELECT config FROM tuned_kernels")
+        write_reproducer(opened, 0, out, embed_bytes=1 << 20)
+    assert len(told) == 1
+    done = subprocess.run([sys.executable, str(out)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    print(told, done.stdout)  # noqa: T201
+    assert "configuration of the program: {" in done.stdout, done.stdout + done.stderr
+    assert "tuned anew" not in done.stdout

@@ -23,7 +23,7 @@ from tracer.runtime import compiled
 from tracer.runtime.launches import Call
 
 
-@pytest.fixture(autouse=True, params=["compiled", "python"])
+@pytest.fixture(params=["compiled", "python"])
 def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who writes the times of launches."""
     if request.param == "python":
@@ -41,6 +41,7 @@ def running(recorder: Recorder) -> RingCall:
     return call
 
 
+@pytest.mark.usefixtures("clock")
 def test_each_launch_is_in_the_file_while_it_runs(tmp_path: Path) -> None:
     seen: list[tuple[list[int], list[bool]]] = []
 
@@ -54,6 +55,7 @@ def test_each_launch_is_in_the_file_while_it_runs(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.ring"))
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_launch_in_a_loop_is_in_flight_again(tmp_path: Path) -> None:
     seen: list[int] = []
 
@@ -69,6 +71,7 @@ def test_a_launch_in_a_loop_is_in_flight_again(tmp_path: Path) -> None:
         assert all(end > 0 for end in call.ends_ns)
 
 
+@pytest.mark.usefixtures("clock")
 def test_what_has_not_been_written_is_read_from_the_ring(tmp_path: Path) -> None:
     recorder = recorder_in(tmp_path).start()
     graph = HandMade(recorder, 3)
@@ -85,6 +88,7 @@ def test_what_has_not_been_written_is_read_from_the_ring(tmp_path: Path) -> None
     assert column(rows_of(tmp_path), "launches", "start_ns") == column(found, "launches", "start_ns")
 
 
+@pytest.mark.usefixtures("clock")
 def test_blocks_are_used_again(tmp_path: Path) -> None:
     with recorder_in(tmp_path) as recorder:
         graph = HandMade(recorder, 3)
@@ -96,6 +100,7 @@ def test_blocks_are_used_again(tmp_path: Path) -> None:
         assert len(ring_of(recorder).calls) + len(ring_of(recorder).steps) <= 12
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_launch_that_raises_has_not_returned(tmp_path: Path) -> None:
     def fail() -> None:
         raise RuntimeError("no")

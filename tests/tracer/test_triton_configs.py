@@ -6,6 +6,8 @@ import gc
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tracer.inductor.triton_configs import TritonConfigs, config_of
 from tracer.records import LaunchSite, TunedKernels
 
@@ -47,10 +49,39 @@ def test_a_wrapper_that_is_gone_is_forgotten() -> None:
     assert configs._waiting == []
 
 
-def test_only_numbers_are_told() -> None:
-    found = config_of(kernel(launcher(XBLOCK=8, EVEN=True, dtype="fp16", scale=0.5)))
-    assert found == {"XBLOCK": 8, "num_warps": 4, "num_stages": 1}
+@pytest.mark.parametrize("value", [True, "fp16", 0.5, None])
+def test_what_is_not_all_numbers_is_not_told(value: Any) -> None:
+    """Without it another variant would look the same."""
+    assert config_of(kernel(launcher(XBLOCK=8, EVEN=value))) == {}
 
 
 def test_a_kernel_of_another_kind_has_none() -> None:
-    assert [config_of(one) for one in (None, print, SimpleNamespace(launchers=None))] == [{}] * 3
+    odd = SimpleNamespace(launchers=[SimpleNamespace(config=None)])
+    assert [config_of(one) for one in (None, print, SimpleNamespace(launchers=None), odd)] == [{}] * 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "mark"),
+    [
+        ("coordinate_descent_tuning", "found_by_coordesc"),
+        ("combo_tuning_groups", "found_by_combo_autotune"),
+    ],
+)
+def test_where_tuning_goes_on_from_the_only_candidate_its_end_is_told(asked: str, mark: str) -> None:
+    one = launcher(XBLOCK=8)
+    tuned = kernel(one)
+    tuned.inductor_meta = {asked: True}
+    assert config_of(tuned) == {}
+    setattr(one.config, mark, True)
+    assert config_of(tuned) == {"XBLOCK": 8, "num_warps": 4, "num_stages": 1}
+
+
+def test_what_is_added_meanwhile_is_not_lost() -> None:
+    graph, module = wrapper(tuned=kernel(launcher(XBLOCK=8)))
+    configs = TritonConfigs()
+    configs.add(graph, module)
+    told = configs.take()
+    assert next(told).kernel == ["tuned"]
+    configs.add(graph, module)
+    assert list(told) == []
+    assert [record.kernel for record in configs.take()] == [["tuned"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from tests.viewer import synthetic
 from tracer import records as schema
 from viewer.errors import StepscopeError
+from viewer.queries.damage import problem_counts
 from viewer.repro.launch_code import parse
 from viewer.repro.script import literal
 from viewer.repro.sizes import Sizes
@@ -152,6 +154,20 @@ def test_the_configuration_that_it_ran_with_counts_most(
     more.record(schema.TunedKernels(0, ["other", "fused"], [{"XBLOCK": 1}, told]))
     log.write_bytes(log.read_bytes() + more.data)
     assert value_of(script_of(log), "SPEC")["config"] == config
+
+
+@pytest.mark.parametrize(
+    ("kernels", "configs"),
+    [(["fused"], []), (["fused"], [{"XBLOCK": 2**70}]), (["fused"], [{"XBLOCK": [[]]}]), (["fused"], [3])],
+)
+def test_a_broken_record_of_configurations_is_counted(tmp_path: Path, kernels: list[str], configs: list[Any]) -> None:
+    log = triton_log(tmp_path)
+    body = {"graph": 0, "kernel": kernels, "config": configs}
+    more = synthetic.LogBuilder().artifact("stepscope_tuned_kernels", json.dumps(body).encode())
+    log.write_bytes(log.read_bytes() + more.data)
+    with open_trace(log) as trace:
+        assert problem_counts(trace) == {"broken_payload": 1}
+    assert value_of(script_of(log), "SPEC")["config"] == {}
 
 
 def test_a_kernel_with_the_configuration_gets_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,15 +7,18 @@ candidates that autotuning times at its first launch; the one it chooses is left
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from tracer.records import Graph, TunedKernels
 
+_LATER = ("coordinate_descent_tuning", "found_by_coordesc"), ("combo_tuning_groups", "found_by_combo_autotune")
+"""What goes on from the only candidate at the first launch, and the mark of what it found."""
+
 
 class TritonConfigs:
-    """Looks which kernels have one configuration now. The caller holds a lock."""
+    """Looks which kernels have one configuration now. Any thread may add; one at a time takes."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, weakref.ref[ModuleType], set[str]]] = []
@@ -28,7 +31,7 @@ class TritonConfigs:
 
     def take(self) -> Iterator[TunedKernels]:
         """Of each graph what is known since the last time."""
-        waiting, self._waiting = self._waiting, []
+        waiting, left = self._waiting[:], []
         for graph, reference, kernels in waiting:
             module = reference()
             if module is None:
@@ -36,15 +39,20 @@ class TritonConfigs:
             found = {name: config for name in sorted(kernels) if (config := config_of(getattr(module, name, None)))}
             if found:
                 yield TunedKernels(graph, list(found), list(found.values()))
-            if left := kernels - found.keys():
-                self._waiting.append((graph, reference, left))
+            if kernels - found.keys():
+                left.append((graph, reference, kernels - found.keys()))
+        self._waiting[: len(waiting)] = left
 
 
 def config_of(kernel: Any) -> dict[str, int]:
-    """The only configuration of a Triton kernel of Inductor's; empty: there are several, or none yet."""
-    launchers: Sequence[Any] = getattr(kernel, "launchers", None) or []
-    if len(launchers) != 1:
+    """The configuration that a Triton kernel of Inductor's runs with; empty: it is not settled, or holds what is no
+    number."""
+    try:
+        (launcher,) = kernel.launchers
+        config, meta = launcher.config, getattr(kernel, "inductor_meta", {})
+        if any(meta.get(asked) and not getattr(config, done, False) for asked, done in _LATER):
+            return {}
+        found = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    except (AttributeError, TypeError, ValueError):
         return {}
-    config = launchers[0].config
-    pairs = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
-    return {name: value for name, value in pairs.items() if type(value) is int}
+    return found if all(type(value) is int for value in found.values()) else {}

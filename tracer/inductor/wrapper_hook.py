@@ -24,7 +24,6 @@ from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeC
 from tracer.inductor.triton_configs import TritonConfigs
 from tracer.inductor.versions import Read, ReadPoint, follow
 from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.launch_ring import is_blocking
 from tracer.records import (
     CACHED_ESTIMATE,
     CPP_WRAPPER,
@@ -52,6 +51,7 @@ class Sink(launches.Sink, values.Sink, Protocol):
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
+    def tuned(self, record: TunedKernels) -> None: ...
     def scheduled(self, record: SchedulerMemory) -> None: ...
     def recompute_mismatch(self, record: RecomputeMismatch) -> None: ...
     def saver(self) -> TensorSaver: ...
@@ -123,10 +123,10 @@ class WrapperHook:
             if path:
                 self.on_load(module, Path(path).stem, path, from_cache=True)
 
-    def tuned(self) -> list[TunedKernels]:
+    def tell_tuned(self) -> None:
         """What autotuning has chosen since the last time."""
-        with self._lock:
-            return list(self._configs.take())
+        for record in self._configs.take():
+            self._sink.tuned(record)
 
     def _attach_recompute(self) -> None:
         why = self._recompute.attach()
@@ -174,7 +174,7 @@ class WrapperHook:
             wrapper,
             lambda site, argument: config.wants_kernel(site.kernel) and config.wants_argument(*_names(argument)),
             again=config.verify_before or saves,
-            deferred=wrapper.is_cuda and not saves and not is_blocking(),
+            deferred=wrapper.is_cuda and not saves and not values.writes_at_once(config),
         ).points
         save = values.Save(self._sink.saver(), self._sink) if saves else None
         places = [
@@ -268,8 +268,7 @@ class WrapperHook:
             self._report_memory(facts, number)
             return
         self._sink.graph(graph, source if from_cache else None)
-        with self._lock:
-            self._configs.add(graph, module)
+        self._configs.add(graph, module)
         self._report_memory(facts, number)
         self._report_unknown(wrapper, number)
         entry = _Waiting(graph, matched, path)

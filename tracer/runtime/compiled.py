@@ -9,7 +9,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-_loading = threading.Lock()
+_loading = threading.RLock()  # a signal handler may load a wrapper in the midst
 _found: dict[str, Any] = {}
 """Modules, or why there is none, by their names."""
 
@@ -28,7 +28,7 @@ def load(name: str, file: str, set_up: Callable[[Any], object] = id) -> Any:
 def forget_parent_process() -> None:
     """In a forked child: a thread that was loading is not there."""
     global _loading
-    _loading = threading.Lock()
+    _loading = threading.RLock()
 
 
 def _module_or_reason(name: str, file: str, set_up: Callable[[Any], object]) -> Any:

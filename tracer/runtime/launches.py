@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
-from tracer.launch_ring import Block, LaunchRing, Shape, is_blocking
+from tracer.launch_ring import Block, LaunchRing, Shape
 from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
 from tracer.runtime.expected import Expectations, LifetimeError
 from tracer.runtime.lifetimes import SPARSE, Layouts, close
@@ -160,7 +160,6 @@ class GraphHooks:
         self.tick_type = tick_type
         """None: the code of the wrapper is to do without."""
         self._is_capturing = is_capturing
-        self._is_blocking = is_blocking()
         self._captured = False
         self._look = bytearray(b"\x01" * len(graph.sites))
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
@@ -196,7 +195,7 @@ class GraphHooks:
                 if flag is not None:
                     call.flag, call.due = flag, flag.due
             if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
-                at_once = self._is_blocking and not shape.has_loops
+                at_once = reads.writes_at_once and not shape.has_loops
                 read = reads.read_at_once if at_once else reads.read
                 call.read = reads.read_captured if call.state == "captured" else read
             lifetimes = self._sink.lifetimes

@@ -45,9 +45,10 @@ class ValueBatches:
             if new is not None:
                 yield new
             blocks = [block.wait() for block in runs(block for _, block in call.readings)]
-            yield encode([call.number], [number], joined(blocks), kind)
+            record = encode([call.number], [number], joined(blocks), kind)
             call.readings = []
             call.rows_written += len(kind)
+            yield record
 
     def again(self) -> None:
         """In a forked child: what was not written is the parent's, and a new log needs every layout anew."""

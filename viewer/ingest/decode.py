@@ -40,7 +40,7 @@ def _check_of(hint: Any) -> Check:
     if origin is list:
         return _FAST_LISTS.get(arguments[0]) or _list(_check_of(arguments[0]))
     if origin is dict:
-        return _scalar(dict)
+        return _mapping(_check_of(arguments[1]))
     if is_dataclass(hint) and isinstance(hint, type):
         return _record(hint)
     return _float if hint is float else _int if hint is int else _scalar(hint)
@@ -100,6 +100,15 @@ def _list(item: Check) -> Check:
     return check
 
 
+def _mapping(item: Check) -> Check:
+    def check(value: Any, path: str) -> Any:
+        if type(value) is not dict:
+            raise BadPayload(f"{path} is not an object")
+        return {name: item(entry, f"{path}.{name}") for name, entry in value.items()}
+
+    return check
+
+
 def _record(cls: type) -> Check:
     hints: Mapping[str, Any] = get_type_hints(cls)
     members = [
@@ -128,4 +137,4 @@ def _record(cls: type) -> Check:
 
 _NUMBERS = frozenset((int, float, type(None)))
 _FAST_LISTS: Mapping[Any, Check] = {int: _ints, float | None: _numbers}
-_NAMES = {str: "a text", bool: "true or false", dict: "an object"}
+_NAMES = {str: "a text", bool: "true or false"}

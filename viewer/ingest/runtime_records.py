@@ -122,6 +122,8 @@ class RuntimeRecords:
             case Tensors():
                 self.tensors.append(value)
             case TunedKernels():
+                if len(value.kernel) != len(value.config):
+                    raise BadPayload("TunedKernels has columns of unequal length")
                 self.tuned.append(value)
             case Steps():
                 self.steps.update(ended_steps(value))
@@ -296,7 +298,7 @@ class RuntimeRecords:
 
     def _add_tuned(self, tuned: TunedKernels) -> None:
         graph = self.graph_id(tuned.graph)
-        pairs = zip(tuned.kernel, tuned.config, strict=False)
+        pairs = zip(tuned.kernel, tuned.config, strict=True)
         self.rows.extend("tuned_kernels", ((self.log, graph, kernel, dumps(config)) for kernel, config in pairs))
 
     def _add_exception(self, error: UncaughtException, time_unix_ns: int | None) -> None:

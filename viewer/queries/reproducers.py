@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from viewer.ingest.lenient_json import loads
 from viewer.queries import sql
 from viewer.queries.graphs import site_rows
-from viewer.queries.rows import GraphRow
 from viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor
 from viewer.store.open import Trace
 
@@ -54,39 +51,6 @@ def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> It
             for tensor in argument.tensors:
                 if tensor["item"] is None and tensor["size"]:
                     yield TensorShape(argument.name, tensor["size"], tensor["stride"])
-
-
-def tuned(trace: Trace, graph: GraphRow, kernel: str) -> dict[str, int]:
-    """Block sizes, ``num_warps`` and ``num_stages`` with which a Triton kernel ran; where the process ended before it
-    told them, the only ones, or those that an earlier process had found best. Empty: the log does not tell."""
-    ran = sql.row(trace, "SELECT config FROM tuned_kernels WHERE graph = ? AND kernel = ?", [graph.graph, kernel])
-    if ran is not None and (config := _config(sql.json_value(ran[0]))):
-        return config
-    found = sql.rows(
-        trace,
-        "SELECT record FROM records WHERE log = ? AND name = 'triton_kernel_info'"
-        " AND compile_id IS NOT DISTINCT FROM ? ORDER BY record DESC",
-        [graph.log, graph.compile_id],
-    )
-    for (record,) in found:
-        try:
-            kernels = loads(trace.payload(record))
-        except ValueError:
-            continue
-        info = kernels.get(kernel) if isinstance(kernels, dict) else None
-        if isinstance(info, dict):
-            return _config(info.get("best_config") or info.get("only_config"))
-    return {}
-
-
-def _config(pairs: Any) -> dict[str, int]:
-    """Of ``[["XBLOCK", 128], ["num_warps", 4]]``, or of such an object; empty where it is of another form."""
-    try:
-        found = {str(name): number for name, number in (pairs.items() if isinstance(pairs, dict) else pairs)}
-    except (TypeError, ValueError):
-        return {}
-    fine = all(name.isidentifier() and type(number) is int and abs(number) < 2**31 for name, number in found.items())
-    return found if fine else {}
 
 
 def launch_before(trace: Trace, launch: int, site: int) -> int | None:

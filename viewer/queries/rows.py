@@ -127,6 +127,8 @@ class LaunchDetail:
     """argument -> the launch of this call that wrote its buffer last, None: came in from outside or not known."""
     read_by: dict[int, list[int]]
     """argument written here -> launches of this call that read its buffer before it is written again."""
+    config: dict[str, int]
+    """Block sizes, ``num_warps`` and ``num_stages`` of a Triton kernel; empty: of another, or the log does not tell."""
     code: str | None
     """The generated code: the kernel's definition and the launch statement's line, cut from the wrapper source."""
     code_first_line: int | None

@@ -19,7 +19,6 @@ from viewer.queries.reproducers import (
     launches_of_step,
     saved_at,
     shapes_of_function,
-    tuned,
     was_in_flight,
 )
 from viewer.queries.rows import LaunchDetail
@@ -170,7 +169,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         "made_up": tidy(arguments.made_up),
         "notes": tidy(notes),
         "exact": arguments.exact and not is_random,
-        "config": tuned(trace, detail.graph, site.kernel) if site.kind in ("triton", "user_triton") else {},
+        "config": detail.config,
         "died_of": next((tidy([text])[0] for text in _symptoms(trace, detail.launch)), None),
         "did_not_return": detail.duration_ns is None or was_in_flight(trace, detail.launch),
         "bound": code.bound,
