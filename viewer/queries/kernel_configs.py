@@ -10,12 +10,15 @@ from viewer.queries.rows import GraphRow
 from viewer.store.open import Trace
 
 
-def tuned(trace: Trace, graph: GraphRow, kernel: str) -> dict[str, int]:
-    """Block sizes, ``num_warps`` and ``num_stages`` with which a Triton kernel ran; where the process ended before it
-    told them, the only ones, or those that an earlier process had found best. Empty: the log does not tell."""
-    ran = sql.row(trace, "SELECT config FROM tuned_kernels WHERE graph = ? AND kernel = ?", [graph.graph, kernel])
-    if ran is not None and (config := _config(sql.json_value(ran[0]))):
-        return config
+def config_of(trace: Trace, graph: int, kernel: str) -> dict[str, int]:
+    """Block sizes, ``num_warps`` and ``num_stages`` with which a Triton kernel ran. Empty: the log does not tell."""
+    ran = sql.row(trace, "SELECT config FROM tuned_kernels WHERE graph = ? AND kernel = ?", [graph, kernel])
+    return _config(sql.json_value(ran[0])) if ran is not None else {}
+
+
+def compiled_config(trace: Trace, graph: GraphRow, kernel: str) -> dict[str, int]:
+    """What PyTorch said of it as it was compiled: the only configuration, or the one that an earlier process had found
+    best. Empty: it did not."""
     found = sql.rows(
         trace,
         "SELECT record FROM records WHERE log = ? AND name = 'triton_kernel_info'"

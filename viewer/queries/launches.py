@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from viewer.queries import sql
 from viewer.queries.graphs import graph_row, memory_statements, site_rows, wrapper_code
 from viewer.queries.kernel_code import cut
-from viewer.queries.kernel_configs import tuned
+from viewer.queries.kernel_configs import config_of
 from viewer.queries.rows import LaunchDetail, MemoryStatementRow
 from viewer.queries.values import call_tree, has_values, launch_values
 from viewer.store.open import Trace
@@ -60,7 +60,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         next=launch + 1 if launch < first + of - 1 else None,
         written_by=flow.written_by(launch),
         read_by=flow.read_by(launch),
-        config=tuned(trace, graph, site.kernel) if site.kind in ("triton", "user_triton") else {},
+        config=config_of(trace, graph_id, site.kernel),
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
         values=launch_values(trace, launch, call, site_id, site.arguments) if has_values(trace) else [],

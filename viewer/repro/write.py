@@ -13,6 +13,7 @@ from viewer.errors import StepscopeError
 from viewer.findings import all_findings
 from viewer.findings.deaths import deaths
 from viewer.queries.graphs import wrapper_code
+from viewer.queries.kernel_configs import compiled_config
 from viewer.queries.launches import launch_detail
 from viewer.queries.reproducers import (
     launch_before,
@@ -169,7 +170,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         "made_up": tidy(arguments.made_up),
         "notes": tidy(notes),
         "exact": arguments.exact and not is_random,
-        "config": detail.config,
+        "config": detail.config or compiled_config(trace, detail.graph, site.kernel),
         "died_of": next((tidy([text])[0] for text in _symptoms(trace, detail.launch)), None),
         "did_not_return": detail.duration_ns is None or was_in_flight(trace, detail.launch),
         "bound": code.bound,
