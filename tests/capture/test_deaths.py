@@ -151,7 +151,9 @@ def test_what_it_had_in_its_hands(death: Death, told: Told, finding: dict[str, A
         known = {(row["does"], row["leaves_storage"]) for row in evidence["index_ranges"]}
         assert ("reads", None) in known
         assert ("reads", True) not in known
-        assert "its index is read from memory" in evidence["inside"]
+        has_values = death.run == CRASH
+        assert ("its index is read from memory" in evidence["inside"]) is not has_values
+        assert ("held, it reads" in evidence["inside"]) is has_values
     elif death.launch is not None:
         read = evidence["arguments"][0]
         operator = "forward" if death.launch == 3 else "backward"
@@ -173,6 +175,9 @@ def test_each_run_names_the_launch_and_the_last_has_values(runs: dict[str, Futur
     assert f"largest {2 * largest:.6g} " in read["values"]
     assert f"largest {float(FAR):.6g}" in index["values"]
     assert index["values_step"] is None
+    (far,) = [row for row in told.findings[0]["evidence"]["index_ranges"] if row["by_values_of"]]
+    assert (far["by_values_of"], far["first"], far["leaves_storage"]) == ([index["buffer"]], 0, None)
+    assert far["last"] == (FAR + 1) * 16 + 15
 
 
 def test_a_death_in_a_c_plus_plus_wrapper(runs: dict[str, Future[Told]]) -> None:

@@ -73,4 +73,7 @@ def test_an_illegal_access_is_put_down_to_its_launch(tmp_path: Path) -> None:
     assert (read["size"], read["storage_bytes"], read["written_by_launch_in_step"]) == ([1 << 16], 4 << 16, 1)
     ranges = {(row["parameter"], row["does"]): row for row in evidence["index_ranges"]}
     assert (ranges["source", "reads"]["first"], ranges["source", "reads"]["last"]) == (0, (1 << 16) - 1)
-    assert "read from memory" in ranges["target", "writes"]["why_unknown"]
+    written = ranges["target", "writes"]
+    assert (written["first"], written["last"], written["is_exact"]) == (1 << 40, (1 << 40) + (1 << 16) - 1, False)
+    assert written["by_values_of"] == [shifts["buffer"]]
+    assert f"with what {shifts['buffer']} held, it writes" in evidence["inside"]

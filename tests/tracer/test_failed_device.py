@@ -15,12 +15,13 @@ Search for `cudaErrorIllegalAddress' in the manual for more information.
 """
 
 
-def test_it_is_told_once_and_nothing_is_freed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("text", [TORCHS, TORCHS.replace("CUDA error", "CUDA driver error")])
+def test_it_is_told_once_and_nothing_is_freed(text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with recorder_in(tmp_path) as recorder:
         HandMade(recorder, 1)()
         references = sys.getrefcount(recorder)
-        recorder.failed("device times", RuntimeError(TORCHS))
-        recorder.failed("device times", RuntimeError(TORCHS))
+        recorder.failed("device times", RuntimeError(text))
+        recorder.failed("device times", RuntimeError(text))
         assert sys.getrefcount(recorder) > references
     rows = rows_of(tmp_path)
     assert [row[2] for row in rows.tables["not_recorded"]] == [

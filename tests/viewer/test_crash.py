@@ -427,9 +427,9 @@ def test_what_a_traceback_ends_with(errors: str, found: tuple[str, str] | None) 
 
 
 def test_equal_symptoms() -> None:
-    assert one_symptom("RuntimeError", "Triton Error [CUDA]: misaligned address") == one_symptom(
-        CUDA, "CUDA error: misaligned address\nFor debugging consider"
-    )
+    by_torch = one_symptom(CUDA, "CUDA error: misaligned address\nFor debugging consider")
+    assert one_symptom("RuntimeError", "Triton Error [CUDA]: misaligned address") == by_torch
+    assert one_symptom("RuntimeError", "CUDA driver error: misaligned address") == by_torch
     assert one_symptom("E", "at 0x7f1 now\nmore") == one_symptom("E", "at 0xabc now") == "E: at 0x… now"
     assert one_symptom("E", "1") != one_symptom("E", "2")
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import re
 
 from tracer.runtime.captured import loaded_arenas
 
-_SAID_BY_TORCH = "CUDA error: "
+_SAID_BY_TORCH = re.compile(r"CUDA (?:driver )?error: (.*)")
 
 
 def failure_in(error: BaseException) -> str | None:
     """What `error` says of a device that has failed; None: it is about something else."""
-    first = str(error).partition("\n")[0]
-    return first.removeprefix(_SAID_BY_TORCH) if first.startswith(_SAID_BY_TORCH) else None
+    found = _SAID_BY_TORCH.match(str(error))
+    return found[1] if found else None
 
 
 def never_free(recorder: object) -> None:

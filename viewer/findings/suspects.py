@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -83,7 +83,12 @@ def suspect(trace: Trace, launch: int) -> Suspect | None:
     arguments = [
         one for row in detail.site.arguments for one in _arguments(trace, detail, row, before.get(row.argument, []))
     ]
-    return Suspect(detail, arguments, _reaches(trace, detail))
+    held = {
+        row.parameter: ends
+        for row in detail.site.arguments
+        if row.parameter is not None and (ends := _whole_numbers(before.get(row.argument, [])))
+    }
+    return Suspect(detail, arguments, _reaches(trace, detail, held))
 
 
 def _arguments(
@@ -102,6 +107,14 @@ def _arguments(
     return [SuspectArgument(row, tensor, producer, text, step) for tensor in tensors]
 
 
+def _whole_numbers(values: Sequence[ValueRow]) -> tuple[int, int] | None:
+    """Smallest and largest element of a tensor of whole numbers, all of which were looked at."""
+    value = values[0] if len(values) == 1 else None
+    if value is None or value.looked_at != value.numel or not isinstance(value.min, int):
+        return None
+    return (value.min, value.max) if isinstance(value.max, int) else None
+
+
 def _producer(trace: Trace, detail: LaunchDetail, row: ArgumentRow) -> Producer | None:
     launch = detail.written_by.get(row.argument)
     if launch is None:
@@ -110,17 +123,17 @@ def _producer(trace: Trace, detail: LaunchDetail, row: ArgumentRow) -> Producer 
     return Producer(launch, seen.ordinal, seen.kernel)
 
 
-def _reaches(trace: Trace, detail: LaunchDetail) -> list[Reach]:
+def _reaches(trace: Trace, detail: LaunchDetail, held: Mapping[str, tuple[int, int]]) -> list[Reach]:
     site = detail.site
     code = wrapper_code(trace, detail.graph) if site.kind in ("cpp", "triton", "user_triton") else None
     part = cut(code, site.kernel, site.kind, None) if code is not None else None
     if code is None or part is None:
         return []
     if site.kind != "user_triton":
-        return reaches(part.text, site.arguments)
+        return reaches(part.text, site.arguments, held)
     lines = code.split("\n")
     launch = lines[site.line - 1] if 1 <= site.line <= len(lines) else ""
-    return user_reaches(part.text, launch, site.arguments, partial(_size, trace, detail, code))
+    return user_reaches(part.text, launch, site.arguments, partial(_size, trace, detail, code), held)
 
 
 def _size(trace: Trace, detail: LaunchDetail, code: str, expression: ast.expr) -> int | None:
@@ -176,18 +189,28 @@ def reach_sentence(found: Suspect) -> str | None:
     leaving = [one for one in found.reaches if one.leaves]
     if leaving:
         return "by its source it " + "; ".join(_leaving(one) for one in leaving)
+    by_values = [one for one in found.reaches if one.may_leave and one.held]
+    if by_values:
+        return "by its source, " + "; ".join(f"{_with(one.held)}, it {_leaving(one)}" for one in by_values)
     unknown = [one for one in found.reaches if one.leaves is None]
     if not unknown:
-        return "by its source every index stays within its storage" if found.reaches else None
+        held = sorted({name for one in found.reaches for name in one.held})
+        given = f", {_with(held)}," if held else ""
+        return f"by its source{given} every index stays within its storage" if found.reaches else None
     rest = "; every other index stays within its storage" if len(unknown) < len(found.reaches) else ""
     more = [f"nor of {left} more" for left in [len(unknown) - MOST_UNKNOWN] if left > 0]
     return "; ".join([*map(_unknown, unknown[:MOST_UNKNOWN]), *more]) + rest
 
 
+def _with(held: Sequence[str]) -> str:
+    return f"with what {' and '.join(held)} held"
+
+
 def _leaving(one: Reach) -> str:
     assert one.room is not None
+    most = "" if one.is_exact else " at most"
     return (
-        f"{one.does} {one.name} ({one.parameter}) at elements {one.first:,} to {one.last:,}, "
+        f"{one.does} {one.name} ({one.parameter}) at elements {one.first:,} to {one.last:,}{most}, "
         f"and its storage has {one.room[0]:,} to {one.room[1]:,}"
     )
 
@@ -225,7 +248,7 @@ def reach_facts(found: Suspect) -> list[dict[str, Any]]:
             "parameter": one.parameter, "buffer": one.name, "does": one.does, "first": one.first, "last": one.last,
             "is_exact": one.is_exact, "storage_first": one.room[0] if one.room else None,
             "storage_last": one.room[1] if one.room else None, "leaves_storage": one.leaves,
-            "why_unknown": one.why_unknown,
+            "why_unknown": one.why_unknown, "by_values_of": list(one.held),
         }
         for one in found.reaches
     ]  # fmt: skip

@@ -23,7 +23,7 @@ _RING = """
     FROM ring_launches r LEFT JOIN sites s ON s.site = r.site LEFT JOIN launches l ON l.launch = r.launch
     WHERE r.log = ? ORDER BY r.role, l.start_ns, r.launch
 """
-_DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP) error|Triton Error \[(?:CUDA|HIP)\]): *([^\n]*)")
+_DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP)(?: driver)? error|Triton Error \[(?:CUDA|HIP)\]): *([^\n]*)")
 _ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(\S[^\n]*)", re.MULTILINE)
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")

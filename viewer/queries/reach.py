@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from viewer.queries.index_ranges import affine, span
 from viewer.queries.kernel_access import accesses, is_number
+from viewer.queries.loaded_ranges import Interval, Loaded, loaded_ranges
 from viewer.queries.rows import ArgumentRow
 from viewer.queries.triton_launch import SizeOf, uses_of_launch
 from viewer.queries.triton_ranges import Does, Ends
 
 _LOADED = re.compile(r"\btmp\w*\b")
 _ITEM_BITS = re.compile(r"(\d+)")
-Interval = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -36,55 +36,72 @@ class Reach:
     room: Interval | None
     """First and last element of the storage; None: the argument was never seen at run time."""
     why_unknown: str | None = None
+    held: tuple[str, ...] = ()
+    """The arguments whose elements the index was read from; the ends follow from what they held."""
 
     @property
     def leaves(self) -> bool | None:
         """It goes beyond the storage; None: not known."""
-        if self.first is None or self.last is None or self.room is None:
-            return None
-        if self.room[0] <= self.first and self.last <= self.room[1]:
-            return False
+        if self.may_leave is not True:
+            return self.may_leave
         return True if self.is_exact else None
 
+    @property
+    def may_leave(self) -> bool | None:
+        """Its ends are beyond the storage; None: they are not known."""
+        if self.first is None or self.last is None or self.room is None:
+            return None
+        return not (self.room[0] <= self.first and self.last <= self.room[1])
 
-def reaches(code: str, arguments: Sequence[ArgumentRow]) -> list[Reach]:
-    """Of the definition of a kernel that Inductor wrote, for each pointer among its arguments."""
+
+def reaches(code: str, arguments: Sequence[ArgumentRow], held: Mapping[str, Interval] | None = None) -> list[Reach]:
+    """Of the definition of a kernel that Inductor wrote, for each pointer among its arguments. `held`: smallest and
+    largest element behind a pointer, by parameter."""
     pointers = {row.parameter: row for row in arguments if row.parameter is not None}
     known = accesses(code)
+    loaded = loaded_ranges(code, held or {})
     found: list[Reach] = []
     for does in ("reads", "writes"):
         for parameter, row in pointers.items():
             uses = [(index, nest) for nest in known.nests for index in getattr(nest, does).get(parameter, ())]
             if uses:
-                ends = [_ends(index, nest.bounds, (parameter, index) in nest.sure) for index, nest in uses]
-                found.append(_reach(row, does, ends))
+                ends = [_ends(index, nest.bounds, (parameter, index) in nest.sure, loaded) for index, nest in uses]
+                found.append(_reach(row, does, ends, pointers))
     for parameter in sorted(known.unread & pointers.keys()):
         found.append(_unknown(pointers[parameter], "reads", "its use in the kernel's source could not be read"))
     return sorted(found, key=lambda one: (not one.leaves, one.argument))
 
 
-def user_reaches(definition: str, launch: str, arguments: Sequence[ArgumentRow], size_of: SizeOf) -> list[Reach]:
-    """Of one launch of a Triton kernel that the user wrote."""
+def user_reaches(
+    definition: str,
+    launch: str,
+    arguments: Sequence[ArgumentRow],
+    size_of: SizeOf,
+    held: Mapping[str, Interval] | None = None,
+) -> list[Reach]:
+    """Of one launch of a Triton kernel that the user wrote; `held` as for `reaches`."""
     pointers = {row.parameter: row for row in arguments if row.parameter is not None}
     ends: defaultdict[tuple[str, Does], list[Ends]] = defaultdict(list)
-    for use in uses_of_launch(definition, launch, list(pointers), size_of):
+    for use in uses_of_launch(definition, launch, list(pointers), size_of, held or {}):
         if use.ends is not None:
             ends[use.parameter, use.does].append(use.ends)
-    found = [_reach(pointers[parameter], does, all_ends) for (parameter, does), all_ends in ends.items()]
+    found = [_reach(pointers[parameter], does, all_ends, pointers) for (parameter, does), all_ends in ends.items()]
     return sorted(found, key=lambda one: (not one.leaves, one.argument))
 
 
-def _reach(row: ArgumentRow, does: Literal["reads", "writes"], ends: Sequence[tuple[Interval, bool] | str]) -> Reach:
+def _reach(row: ArgumentRow, does: Does, ends: Sequence[Ends], pointers: Mapping[str, ArgumentRow]) -> Reach:
     unknown = [why for why in ends if isinstance(why, str)]
     if unknown:
         return _unknown(row, does, unknown[0])
     known = [one for one in ends if not isinstance(one, str)]
     low, high = min(one[0][0] for one in known), max(one[0][1] for one in known)
-    is_exact = all(exact for _, exact in known)
-    return Reach(row.parameter or "", row.argument, row.buffer or row.name, does, low, high, is_exact, room_of(row))
+    is_exact = all(one[1] for one in known)
+    held = sorted({pointers[name].buffer or pointers[name].name for one in known for name in one[2]})
+    name = row.buffer or row.name
+    return Reach(row.parameter or "", row.argument, name, does, low, high, is_exact, room_of(row), None, tuple(held))
 
 
-def _unknown(row: ArgumentRow, does: Literal["reads", "writes"], why: str) -> Reach:
+def _unknown(row: ArgumentRow, does: Does, why: str) -> Reach:
     return Reach(row.parameter or "", row.argument, row.buffer or row.name, does, None, None, False, room_of(row), why)
 
 
@@ -114,28 +131,31 @@ def extent_bytes(tensor: Mapping[str, Any]) -> int | None:
     return int((last + 1) * item_bytes(tensor["dtype"]))
 
 
-def _ends(index: str, bounds: Mapping[str, str], is_sure: bool) -> tuple[Interval, bool] | str:
+def _ends(index: str, bounds: Mapping[str, str], is_sure: bool, loaded: Mapping[str, Loaded]) -> Ends:
     """Between which elements an index runs, and whether it comes to both, as it does in a use that is made in all
     iterations; else why that is not known."""
-    if _LOADED.search(index):
+    read = set(_LOADED.findall(index))
+    if not read <= loaded.keys():
         return f"its index is read from memory: {index}"
     ends = {name: int(end) for name, end in bounds.items() if is_number(end) and int(end) > 0}
     line = affine(index)
     if line is not None and {name for name in line if name} <= ends.keys():
-        return span(line, ends), is_sure
+        return span(line, ends), is_sure, frozenset()
+    between = {name: (0, end - 1) for name, end in ends.items()} | {name: loaded[name].ends for name in read}
     try:
-        return _interval(ast.parse(index, mode="eval").body, ends), False
+        held = frozenset(parameter for name in read for parameter in loaded[name].parameters)
+        return _interval(ast.parse(index, mode="eval").body, between), False, held
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return f"its index or a bound of it is no number in the source: {index}"
 
 
-def _interval(node: ast.expr, ends: Mapping[str, int]) -> Interval:
+def _interval(node: ast.expr, ends: Mapping[str, Interval]) -> Interval:
     """Between which numbers an expression lies. Raises ValueError when it cannot tell."""
     match node:
         case ast.Constant(value=int() as value):
             return value, value
         case ast.Name(id=name) if name in ends:
-            return 0, ends[name] - 1
+            return ends[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             low, high = _interval(operand, ends)
             return -high, -low

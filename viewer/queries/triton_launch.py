@@ -8,15 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from viewer.queries.triton_ranges import Use, Value, one, unknown, uses
+from viewer.queries.triton_ranges import HELD, Use, uses
+from viewer.queries.whole_numbers import Value, one, unknown
 
 SizeOf = Callable[[ast.expr], int | None]
 """The number that an expression of the wrapper had; None: not known."""
 
 
-def uses_of_launch(definition: str, launch: str, pointers: Sequence[str], size_of: SizeOf) -> list[Use]:
-    """`definition`: ``NAME = async_compile.triton(...)``; `launch`: the statement that launches it. Empty where they
-    have no form that is known."""
+def uses_of_launch(
+    definition: str,
+    launch: str,
+    pointers: Sequence[str],
+    size_of: SizeOf,
+    held: Mapping[str, tuple[int, int]],
+) -> list[Use]:
+    """`definition`: ``NAME = async_compile.triton(...)``; `launch`: the statement that launches it; `held`: smallest
+    and largest element behind a pointer. Empty where they have no form that is known."""
     function, call = _function(definition), _call(launch)
     if function is None or call is None:
         return []
@@ -30,6 +37,7 @@ def uses_of_launch(definition: str, launch: str, pointers: Sequence[str], size_o
     numbers |= _of_configs([config for config in configs if isinstance(config, dict)])
     meta = _literal(said.get("inductor_meta"))
     grid = _grid(meta if isinstance(meta, dict) else {}, [size_of(one) for one in call.args[len(parameters) :]])
+    numbers |= {f"*{name}": Value(low, high, False, 0, frozenset({HELD + name})) for name, (low, high) in held.items()}
     return uses(function, numbers, pointers, grid)
 
 

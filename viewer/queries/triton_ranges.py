@@ -9,45 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite, isnan
+from math import inf, isfinite
 from typing import Literal
 
+from viewer.queries.whole_numbers import LANES, Value, binary, clipped, one, plus, times, unknown
+
 Does = Literal["reads", "writes"]
-Ends = tuple[tuple[int, int], bool] | str
-"""First and last element and whether it comes to both; or why that is not known."""
+Ends = tuple[tuple[int, int], bool, frozenset[str]] | str
+"""First and last element, whether it comes to both, and the pointers whose elements say so; or why it is not known."""
+HELD = "elements of "
 _MOST_STATEMENTS = 4000
 _SHOWN = 60
-_LANES, _DOWN = "lanes", "down"
 _SAME = ("multiple_of", "max_contiguous", "max_constancy", "to", "broadcast_to", "expand_dims", "ravel")
-
-
-@dataclass(frozen=True)
-class Value:
-    """The whole numbers that an expression takes."""
-
-    low: float
-    high: float
-    exact: bool = True
-    """It comes to both ends."""
-    step: float = 1
-    """It takes every so manieth number between them; 0: some."""
-    varies_with: frozenset[str] = frozenset()
-    base: str | None = None
-    """Elements behind this pointer."""
-    why: str | None = None
-    """Why it is not known."""
-
-    @property
-    def is_one(self) -> bool:
-        return self.low == self.high and self.why is None
-
-
-def one(number: float) -> Value:
-    return Value(number, number)
-
-
-def unknown(why: str, base: str | None = None) -> Value:
-    return Value(-inf, inf, False, 0, frozenset(), base, why)
 
 
 @dataclass(frozen=True)
@@ -61,7 +34,8 @@ class Use:
 def uses(
     function: ast.FunctionDef, numbers: Mapping[str, Value], pointers: Sequence[str], grid: Sequence[float]
 ) -> list[Use]:
-    """Of a kernel: `numbers` are those of its parameters, `grid` how many programs there are along each axis."""
+    """Of a kernel: `numbers` are those of its parameters, and under ``*NAME`` the elements that are known behind a
+    pointer; `grid`: how many programs there are along each axis."""
     reader = _Reader({**numbers, **{name: replace(one(0), base=name) for name in pointers}}, grid)
     try:
         reader.block(function.body)
@@ -221,7 +195,8 @@ class _Reader:
             return None
         if not isfinite(place.low) or not isfinite(place.high):
             return f"nothing bounds its index: {shown}"
-        return (int(place.low), int(place.high)), place.exact and is_whole and self._is_sure
+        held = frozenset(name.removeprefix(HELD) for name in place.varies_with if name.startswith(HELD))
+        return (int(place.low), int(place.high)), place.exact and is_whole and self._is_sure, held
 
     def _clips(self, mask: ast.expr) -> tuple[dict[str, tuple[float, float]], bool]:
         """What a mask leaves of the expressions that it compares, and whether that is all that it does."""
@@ -301,7 +276,7 @@ class _Evaluation:
         node = _plain(node)
         found = self._value(node)
         clip = self._clips.get(ast.unparse(node)) if self._clips else None
-        return found if clip is None else _clipped(found, *clip)
+        return found if clip is None else clipped(found, *clip)
 
     def _value(self, node: ast.expr) -> Value:
         match node:
@@ -314,9 +289,9 @@ class _Evaluation:
                     self._known[name] = known or unknown(f"{name} is not known")
                 return self._known[name]
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return _times(self.value(operand), one(-1))
+                return times(self.value(operand), one(-1))
             case ast.BinOp(left=left, op=op, right=right):
-                return _binary(op, self.value(left), self.value(right))
+                return binary(op, self.value(left), self.value(right))
             case ast.Call():
                 return self._call(node)
         return unknown("it is computed by what is not followed")
@@ -324,7 +299,7 @@ class _Evaluation:
     def _call(self, call: ast.Call) -> Value:
         name = _last(call.func)
         if name == "load":
-            return unknown("its index is read from memory")
+            return self._loaded(call)
         if name == "to" and isinstance(call.func, ast.Attribute):
             return self.value(call.func.value)
         if name in _SAME and call.args:
@@ -341,15 +316,26 @@ class _Evaluation:
             return Value(0, many - 1, isfinite(many), 1, frozenset({f"program {axis}"}))
         if name == "arange" and len(found) == 2 and found[0].is_one:
             last = found[1].high - 1
-            return Value(found[0].low, last, found[1].is_one, 1, frozenset({f"{_LANES} {id(call)}"}))
+            return Value(found[0].low, last, found[1].is_one, 1, frozenset({f"{LANES} {id(call)}"}))
         if name == "cdiv" and len(found) == 2:
-            return _binary(ast.FloorDiv(), _plus(found[0], _plus(found[1], one(-1))), found[1])
+            return binary(ast.FloorDiv(), plus(found[0], plus(found[1], one(-1))), found[1])
         if name in ("minimum", "min", "maximum", "max") and len(found) == 2:
             pick: Callable[[float, float], float] = min if name.startswith("min") else max
             low, high = pick(found[0].low, found[1].low), pick(found[0].high, found[1].high)
             exact = all(value.is_one for value in found)
             return Value(low, high, exact, 1 if exact else 0, found[0].varies_with | found[1].varies_with)
         return unknown(f"it is computed by {name or 'what is not followed'}")
+
+    def _loaded(self, call: ast.Call) -> Value:
+        base = self.value(call.args[0]).base if call.args else None
+        held = self._defined.get(f"*{base}")
+        named = {keyword.arg: self.value(keyword.value) for keyword in call.keywords if keyword.arg == "other"}
+        other = named.get("other", one(0))
+        if not isinstance(held, Value) or other.why is not None or len(call.args) > 2:
+            return unknown("its index is read from memory")
+        is_masked = len(call.args) > 1 or bool(call.keywords)
+        low, high = (min(held.low, other.low), max(held.high, other.high)) if is_masked else (held.low, held.high)
+        return replace(held, low=low, high=high)
 
 
 def _plain(node: ast.expr) -> ast.expr:
@@ -364,80 +350,3 @@ def _plain(node: ast.expr) -> ast.expr:
 
 def _last(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _clipped(value: Value, low: float, high: float) -> Value:
-    if value.why is not None:  # a mask bounds also what nobody knows
-        known = isfinite(low) and isfinite(high) and value.base is None
-        return Value(low, high, False, 0, frozenset({value.why})) if known else value
-    first, last, exact = value.low, value.high, value.exact
-    if low > first:
-        first = first + -(-(low - first) // value.step) * value.step if value.step and isfinite(first) else low
-        exact = exact and bool(value.step)
-    if high < last:
-        last = first + (high - first) // value.step * value.step if value.step and isfinite(first) else high
-        exact = exact and bool(value.step)
-    return replace(value, low=first, high=last, exact=exact)
-
-
-def _binary(op: ast.operator, left: Value, right: Value) -> Value:
-    base = left.base or right.base
-    why = left.why or right.why
-    if why is not None:
-        return unknown(why, base)
-    if isinstance(op, ast.Add):
-        return _plus(left, right)
-    if isinstance(op, ast.Sub):
-        return _plus(left, _times(right, one(-1)))
-    if base is not None:
-        return unknown("a pointer is computed by what is not followed", base)
-    if isinstance(op, ast.Mult):
-        return _times(left, right)
-    if right.is_one and right.low > 0 and left.low >= 0:
-        if isinstance(op, ast.FloorDiv):
-            step = 1 if left.step == 1 else 0
-            return replace(left, low=left.low // right.low, high=left.high // right.low, step=step)
-        if isinstance(op, ast.Mod):
-            if left.high < right.low:
-                return left
-            whole = left.exact and left.step == 1 and left.high - left.low + 1 >= right.low
-            return replace(left, low=0, high=right.low - 1, exact=whole, step=1 if whole else 0)
-    return unknown("it is computed by what is not followed")
-
-
-def _plus(left: Value, right: Value) -> Value:
-    if left.base is not None and right.base is not None:
-        return unknown("two pointers are added", left.base)
-    apart = not left.varies_with & right.varies_with and not _cancel(left, right)
-    fine, coarse = sorted((left, right), key=lambda value: (value.is_one, value.step))
-    reaches = coarse.is_one or (fine.step and coarse.step % fine.step == 0
-                                and fine.high - fine.low + fine.step >= coarse.step)  # fmt: skip
-    step = fine.step if apart and reaches and coarse.step else 0
-    return _checked(left.low + right.low, left.high + right.high, left, right, apart, step)
-
-
-def _cancel(left: Value, right: Value) -> bool:
-    """Two ranges of lanes, one counted down: they may be the same lanes."""
-    both = all(any(name.startswith(_LANES) for name in side.varies_with) for side in (left, right))
-    return both and (_DOWN in left.varies_with) != (_DOWN in right.varies_with)
-
-
-def _times(left: Value, right: Value) -> Value:
-    if left.base is not None or right.base is not None:
-        return unknown("a pointer is computed by what is not followed", left.base or right.base)
-    if left.why or right.why:
-        return unknown(left.why or right.why or "")
-    corners = [0 if 0 in (a, b) else a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    apart = not left.varies_with & right.varies_with
-    factor, other = (left, right) if left.is_one else (right, left)
-    step = abs(factor.low) * other.step if factor.is_one else 0
-    found = _checked(min(corners), max(corners), left, right, apart, step)
-    return replace(found, varies_with=found.varies_with ^ {_DOWN}) if factor.high < 0 else found
-
-
-def _checked(low: float, high: float, left: Value, right: Value, apart: bool, step: float) -> Value:
-    if isnan(low) or isnan(high):
-        return unknown("nothing bounds it")
-    varies = left.varies_with | right.varies_with
-    exact = left.exact and right.exact and apart
-    return Value(low, high, exact, 1 if low == high else step, varies, left.base or right.base)
