@@ -71,37 +71,63 @@ ARGUMENTS = [row(0, "in_ptr0", 4, dtype="int64"), row(1, "in_ptr1", ROOM), row(2
 
 def ends(code: str, held: tuple[int, int]) -> Any:
     (found,) = [one for one in reaches(code, ARGUMENTS, {"in_ptr0": held}) if one.parameter == "in_ptr1"]
-    assert not found.is_exact
-    return found.first, found.last, found.may_leave
+    assert (found.is_exact, found.leaves) == (False, None)
+    return found.first, found.last
 
 
 @pytest.mark.parametrize(
-    ("held", "first", "last", "may_leave"),
+    ("held", "ends_at"),
     [
-        ((-2, 5), 0, 127, False),  # with the 2 that are added none is negative
-        ((0, 5), 32, 127, False),
-        ((0, 6), 32, 143, True),
-        ((-3, 5), 0, 127, False),  # one is, and is counted from the end
-        ((-10, -3), 0, 127, False),
-        ((-11, -3), -16, 127, True),
-        ((1 << 40, 1 << 40), (2 + (1 << 40)) * 16, (2 + (1 << 40)) * 16 + 15, True),
+        ((-2, 5), None),  # with the 2 that are added none is negative
+        ((0, 5), None),
+        ((0, 6), (32, 143)),
+        ((-3, 5), None),  # one is, and is counted from the end
+        ((-10, -3), None),
+        ((-11, -3), (-16, 127)),
+        ((1 << 40, 1 << 40), ((2 + (1 << 40)) * 16, (2 + (1 << 40)) * 16 + 15)),
     ],
 )
-def test_a_cpp_kernel(held: tuple[int, int], first: int, last: int, may_leave: bool) -> None:
-    assert ends(CPP, held) == (first, last, may_leave)
+def test_a_cpp_kernel(held: tuple[int, int], ends_at: tuple[int, int] | None) -> None:
+    """Where the elements would leave it within its storage, nothing is claimed: others may have been read."""
+    assert ends(CPP, held) == (ends_at or (None, None))
 
 
 @pytest.mark.parametrize(
-    ("mask", "held", "first", "last"),
+    ("mask", "held", "ends_at"),
     [
-        ("None", (3, 7), 48, 127),
-        ("None", (-8, -1), 0, 127),
-        ("None", (-9, 7), -16, 127),
-        ("xmask", (3, 9), 0, 159),  # where the mask is false something else may stand, which is not used
+        ("None", (3, 7), None),
+        ("None", (-8, -1), None),
+        ("None", (-9, 7), (-16, 127)),
+        ("xmask", (3, 9), (0, 159)),  # where the mask is false something else may stand, which is not used
+        ("xmask, other=0.0", (3, 9), (0, 159)),
+        ("xmask, other=70", (3, 9), None),
+        ("mask=xmask", (3, 9), None),
     ],
 )
-def test_a_triton_kernel(mask: str, held: tuple[int, int], first: int, last: int) -> None:
-    assert ends(TRITON.replace("MASK", mask), held) == (first, last, not (first >= 0 and last < 128))
+def test_a_triton_kernel(mask: str, held: tuple[int, int], ends_at: tuple[int, int] | None) -> None:
+    assert ends(TRITON.replace("MASK", mask), held) == (ends_at or (None, None))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "auto tmp1 = c10::convert<uint8_t>(tmp0);\n auto tmp2 = c10::convert<int64_t>(tmp1);",
+        "tmp1 = tmp0.to(tl.uint8)\n tmp2 = tmp1.to(tl.int64)",
+        "tmp2 = tmp0.to(tl.float32)",
+        "auto tmp2 = tmp0;\n auto tmp2 =\n [&]\n",
+        "auto tmp2 = tmp0;\n auto tmp2 = " + "x + " * 200 + "1;",
+    ],
+)
+def test_what_may_be_another_number_is_not_known(lines: str) -> None:
+    found = loaded_ranges(f"auto tmp0 = in_ptr0[x0];\n {lines}\n", {"in_ptr0": (-1, 300)})
+    assert found.keys() == {"tmp0"}
+
+
+def test_an_index_that_was_gathered_lane_by_lane_is_read_from_memory() -> None:
+    code = CPP.replace("x1 + 16L*tmp12", "x1 + 16L*tmp12[x1_inner]")
+    (found,) = [one for one in reaches(code, ARGUMENTS) if one.parameter == "in_ptr1"]
+    assert found.why_unknown is not None
+    assert "tmp12[x1_inner]" in found.why_unknown
 
 
 def test_without_values_it_is_not_known() -> None:
@@ -120,10 +146,47 @@ def test_a_kernel_of_the_user(shifts: tuple[int, int]) -> None:
     code = definition(USER, {"BLOCK": 16})
     found = user_reaches(code, launch, rows, lambda node: getattr(node, "value", None), {"shifts": shifts})
     (written,) = [one for one in found if one.does == "writes"]
-    assert (written.first, written.last) == (shifts[0], 63 + shifts[1])
-    assert written.may_leave is (shifts != (0, 0))
-    assert written.leaves is (None if written.may_leave else False)
-    assert written.held == ("buf2",)
+    assert (written.leaves, written.is_exact) == (None, False)
+    if shifts == (0, 0):
+        assert (written.first, written.why_unknown) == (None, "its index is read from buf2")
+    else:
+        assert (written.first, written.last, written.held) == (shifts[0], 63 + shifts[1], ("buf2",))
+
+
+@pytest.mark.parametrize("held", [(0, 9), (0, 0), (1, 1)])
+def test_elements_choose_no_branch_and_end_no_loop_for_sure(held: tuple[int, int]) -> None:
+    code = """
+def k(source, target, shifts, BLOCK: tl.constexpr):
+    if tl.load(shifts):
+        tl.store(target + 1000000, 1)
+    for turn in range(tl.load(shifts + 1)):
+        tl.store(source + turn, 1)
+"""
+    rows = [row(0, "source", 64), row(1, "target", 64), row(2, "shifts", 2, dtype="int64")]
+    found = user_reaches(
+        definition(code, {}), "k_0.run(a, b, c, 1, 1, 1, stream=s)", rows, lambda node: None, {"shifts": held}
+    )
+    known = {one.parameter: one.leaves for one in found if one.does == "writes"}
+    assert known["target"] is not False
+    assert known["source"] is None
+
+
+def test_a_mask_bounds_what_was_read() -> None:
+    code = """
+def k(source, target, shifts, BLOCK: tl.constexpr):
+    place = tl.load(shifts)
+    tl.store(target + place, 1, mask=(place >= 0) & (place < 64))
+"""
+    rows = [row(0, "source", 64), row(1, "target", 64), row(2, "shifts", 2, dtype="int64")]
+    for held in ({}, {"shifts": (0, 1 << 40)}):
+        found = user_reaches(definition(code, {}), "k_0.run(a, b, c, 1, 1, 1, stream=s)", rows, lambda node: None, held)
+        assert [one.leaves for one in found if one.does == "writes"] == [False]
+
+
+def test_a_number_that_is_too_large_is_no_traceback() -> None:
+    code = f"def k(target, BLOCK: tl.constexpr):\n    tl.store(target + tl.program_id(0) * {10**400}, 1)\n"
+    found = user_reaches(definition(code, {}), "k_0.run(a, 2, 1, 1, stream=s)", [row(0, "target", 4)], lambda node: 2)
+    assert [one.leaves for one in found] == [None]
 
 
 def test_what_is_said() -> None:
@@ -135,7 +198,14 @@ def test_what_is_said() -> None:
         "and its storage has 0 to 127"
     )
     fine = Suspect(None, [], reaches(CPP, ARGUMENTS, {"in_ptr0": (0, 5)}))  # type: ignore[arg-type]
-    assert reach_sentence(fine) == "by its source, with what buf0 held, every index stays within its storage"
+    assert reach_sentence(fine) == (
+        "how far it reads buf1 (in_ptr1) is not known (its index is read from buf0); "
+        "every other index stays within its storage"
+    )
+    more = replace(found[0], parameter="p", name="buf9", first=None, last=None, held=(), why_unknown="why")
+    both = reach_sentence(replace(suspect, reaches=[*found, more]))
+    assert said is not None
+    assert both == f"{said}; how far it reads buf9 (p) is not known (why)"
     unbounded = replace(suspect, reaches=reaches(CPP, ARGUMENTS))
     assert "read from memory" in (reach_sentence(unbounded) or "")
 

@@ -190,20 +190,15 @@ def reach_sentence(found: Suspect) -> str | None:
     if leaving:
         return "by its source it " + "; ".join(_leaving(one) for one in leaving)
     by_values = [one for one in found.reaches if one.may_leave and one.held]
+    unknown = [one for one in found.reaches if one.leaves is None and one not in by_values]
     if by_values:
-        return "by its source, " + "; ".join(f"{_with(one.held)}, it {_leaving(one)}" for one in by_values)
-    unknown = [one for one in found.reaches if one.leaves is None]
+        said = [f"with what {' and '.join(one.held)} held, it {_leaving(one)}" for one in by_values]
+        return "by its source, " + "; ".join([*said, *map(_unknown, unknown[:MOST_UNKNOWN])])
     if not unknown:
-        held = sorted({name for one in found.reaches for name in one.held})
-        given = f", {_with(held)}," if held else ""
-        return f"by its source{given} every index stays within its storage" if found.reaches else None
+        return "by its source every index stays within its storage" if found.reaches else None
     rest = "; every other index stays within its storage" if len(unknown) < len(found.reaches) else ""
     more = [f"nor of {left} more" for left in [len(unknown) - MOST_UNKNOWN] if left > 0]
     return "; ".join([*map(_unknown, unknown[:MOST_UNKNOWN]), *more]) + rest
-
-
-def _with(held: Sequence[str]) -> str:
-    return f"with what {' and '.join(held)} held"
 
 
 def _leaving(one: Reach) -> str:

@@ -15,11 +15,12 @@ _CAST = re.compile(r"static_cast<\w+>")
 _LOOP = re.compile(r"\bfor\s*\(")
 _BOUND = re.compile(r"for\s*\(\s*\w+\s+(\w+)\s*=[^;]*;\s*\w+\s*<\s*([^;]*);")
 _NUMBER = r"[0-9]{1,18}"
-_TRITON_SIZE = re.compile(rf"^\s*(\w*numel) = ({_NUMBER})\s*$", re.MULTILINE)
+_TRITON_SIZE = re.compile(rf"^[ \t]*(\w*numel) = ({_NUMBER})[ \t]*$", re.MULTILINE)
 _TRITON_INDEX = re.compile(
-    rf"^\s*(\w+) = \(?(\w*)index(?:\s*//\s*({_NUMBER})\)?)?(?:\s*%\s*({_NUMBER}))?\)?\s*$", re.MULTILINE
+    rf"^[ \t]*(\w+) = \(?(\w*)index(?: *// *({_NUMBER})\)?)?(?: *% *({_NUMBER}))?\)?[ \t]*$", re.MULTILINE
 )
 _VARIABLE = re.compile(r"\b[a-z]+\d+(?:_\d+)?\b")
+_LANE = re.compile(r"(?:\w+\*)?\w+_inner(?:\*\w+)?")
 _TAIL = re.compile(r"\b(\w+?)_tail\b")
 _LITERAL = re.compile(r"\b(\d+)[lL]+\b")
 _WRITES = re.compile(r"(?:tl\.(?:store|atomic_\w+)|\bstore|atomic_\w+)\s*\(\s*&?\s*$")
@@ -157,7 +158,7 @@ def _terms(index: str) -> list[str]:
             start = at + 1
     terms.append(index[start:])
     terms = [_unwrapped(term) for term in terms]
-    return [term for term in terms if not re.search(r"\b\w+_inner\b", term)] or ["0"]
+    return [term for term in terms if not _LANE.fullmatch(term)] or ["0"]
 
 
 def _unwrapped(term: str) -> str:

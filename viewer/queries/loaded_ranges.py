@@ -1,5 +1,8 @@
 """Numbers that a generated kernel reads from memory and indexes with, from what their tensors held.
 
+They say how far an index may reach, never that it stays within a storage: which of the elements are read, and whether
+something has written them since, is not followed.
+
 Of Inductor's own kernels, C++ and Triton, statement by statement: a load, a constant, their sum, and the choice by
 which a negative index is counted from the end. Everything else is not known.
 """
@@ -13,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 Interval = tuple[int, int]
-_ASSIGNMENT = re.compile(r"^\s*(?:auto\s+)?(tmp\d+) = (.{1,400}?);?\s*$", re.MULTILINE)
-_CPP_TYPE = re.compile(r"\b(?:static_cast|c10::convert)<\w+>|\bdecltype\(\w+\)|\bu?int(?:32|64)_t(?=\()")
+_ASSIGNMENT = re.compile(r"^[ \t]*(?:auto[ \t]+)?(tmp\d+)[ \t]*=(?!=)(.*)$", re.MULTILINE)
+_LONGEST = 400
+_CPP_TYPE = re.compile(r"\b(?:static_cast|c10::convert)<int(?:32|64)_t>|\bdecltype\(\w+\)|\bint(?:32|64)_t(?=\()")
 _LITERAL = re.compile(r"\b(\d+)[lL]+\b")
 _CHOICE = re.compile(r"^(\w+) \? (\w+) : (\w+)$")
-_KEEPS = ("to", "broadcast_to")
+_WIDE = ("tl.int32", "tl.int64")
 _MOST = 2**62
 
 
@@ -68,6 +72,8 @@ def loaded_ranges(code: str, held: Mapping[str, Interval]) -> dict[str, Loaded]:
 def _read(
     name: str, text: str, known: Mapping[str, Loaded | _Below], held: Mapping[str, Interval]
 ) -> Loaded | _Below | None:
+    if len(text) > _LONGEST:
+        return None
     try:
         value = _value(name, _expression(text), known, held)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -77,7 +83,7 @@ def _read(
 
 
 def _expression(text: str) -> ast.expr:
-    text = _LITERAL.sub(r"\1", _CPP_TYPE.sub("", text)).strip()
+    text = _LITERAL.sub(r"\1", _CPP_TYPE.sub("", text.strip().removesuffix(";")))
     choice = _CHOICE.match(text)
     return ast.parse("where({}, {}, {})".format(*choice.groups()) if choice else text, mode="eval").body
 
@@ -98,16 +104,15 @@ def _value(
             value, limit = (_value(name, side, known, held) for side in (left, right))
             is_known = isinstance(value, Loaded) and isinstance(limit, Loaded) and limit.root is None
             return _Below(value, limit.ends[0]) if is_known else None  # type: ignore[arg-type, union-attr]
-        case ast.Call(func=ast.Attribute(value=inner, attr=attribute)) if attribute in _KEEPS and not _is_tl(inner):
+        case ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[dtype]) if ast.unparse(dtype) in _WIDE:
             return _value(name, inner, known, held)
-        case ast.Call(func=function, args=[first, *rest]):
+        case ast.Call(func=function, args=[first, *rest], keywords=keywords):
             called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            others = [ast.unparse(keyword.value) for keyword in keywords if keyword.arg in ("other", "mask")]
+            if not set(others) <= {"0", "0.0"}:
+                return None
             return _called(name, called, first, rest, known, held)
     return None
-
-
-def _is_tl(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "tl"
 
 
 def _called(
@@ -129,8 +134,6 @@ def _called(
         return Loaded(*ends, name, 0, frozenset({pointer}))
     if called == "full" and rest:
         return _value(name, rest[0], known, held)
-    if called in _KEEPS:
-        return _value(name, first, known, held)
     if called == "where" and len(rest) == 2:
         return _choice(name, _value(name, first, known, held), *(_value(name, one, known, held) for one in rest))
     return None

@@ -98,7 +98,9 @@ def _reach(row: ArgumentRow, does: Does, ends: Sequence[Ends], pointers: Mapping
     is_exact = all(one[1] for one in known)
     held = sorted({pointers[name].buffer or pointers[name].name for one in known for name in one[2]})
     name = row.buffer or row.name
-    return Reach(row.parameter or "", row.argument, name, does, low, high, is_exact, room_of(row), None, tuple(held))
+    found = Reach(row.parameter or "", row.argument, name, does, low, high, is_exact, room_of(row), None, tuple(held))
+    # Elements tell how far an index may go, not that it goes no farther: others may have been read.
+    return found if not held or found.may_leave else _unknown(row, does, f"its index is read from {' and '.join(held)}")
 
 
 def _unknown(row: ArgumentRow, does: Does, why: str) -> Reach:

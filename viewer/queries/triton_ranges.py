@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Literal
 
-from viewer.queries.whole_numbers import LANES, Value, binary, clipped, one, plus, times, unknown
+from viewer.queries.whole_numbers import HELD, LANES, Value, binary, clipped, one, plus, times, unknown
 
 Does = Literal["reads", "writes"]
 Ends = tuple[tuple[int, int], bool, frozenset[str]] | str
 """First and last element, whether it comes to both, and the pointers whose elements say so; or why it is not known."""
-HELD = "elements of "
 _MOST_STATEMENTS = 4000
 _SHOWN = 60
 _SAME = ("multiple_of", "max_contiguous", "max_constancy", "to", "broadcast_to", "expand_dims", "ravel")
@@ -41,6 +40,8 @@ def uses(
         reader.block(function.body)
     except RecursionError:
         return [Use(name, "reads", "the kernel's source is nested too deeply") for name in pointers]
+    except OverflowError:
+        return [Use(name, "reads", "a number in the kernel's source is too large") for name in pointers]
     followed = {use.parameter for use in reader.found}
     lost = reader.lost | (set(pointers) - followed if reader.loses_pointers else set())
     return reader.found + [Use(name, "reads", "its use in the kernel's source could not be read") for name in lost]
@@ -108,7 +109,7 @@ class _Reader:
     def _branch(self, statement: ast.If) -> None:
         self._uses(statement.test)
         test = self.value(self._renamed(statement.test))
-        if test.is_one:
+        if test.is_one and not test.varies_with:
             self.block(statement.body if test.low else statement.orelse)
             return
         was_sure, before = self._is_sure, dict(self._now)
@@ -133,10 +134,11 @@ class _Reader:
         why = first.why or end.why or step.why
         if why is not None or not step.is_one or step.low <= 0:
             return unknown(why or "a loop that is not followed")
+        names = first.varies_with | end.varies_with | {f"loop@{len(self._defined)}"}
         if first.is_one and end.is_one and first.low < end.low:
             last = first.low + (end.low - 1 - first.low) // step.low * step.low
-            return Value(first.low, last, True, step.low, frozenset({f"loop@{len(self._defined)}"}))
-        return Value(first.low, end.high - 1, False, 0, frozenset({f"loop@{len(self._defined)}"}))
+            return Value(first.low, last, first.exact and end.exact, step.low, names)
+        return Value(first.low, end.high - 1, False, 0, names)
 
     def _loop(self, body: Sequence[ast.stmt], variable: str | None, turns: Value) -> None:
         nodes = [node for statement in body for node in ast.walk(statement)]
@@ -191,11 +193,11 @@ class _Reader:
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
         if place.why is not None:
             return f"{place.why}: {shown}"
+        held = frozenset(name.removeprefix(HELD) for name in place.varies_with if name.startswith(HELD))
         if place.low > place.high:
-            return None
+            return f"its index is read from memory: {shown}" if held else None
         if not isfinite(place.low) or not isfinite(place.high):
             return f"nothing bounds its index: {shown}"
-        held = frozenset(name.removeprefix(HELD) for name in place.varies_with if name.startswith(HELD))
         return (int(place.low), int(place.high)), place.exact and is_whole and self._is_sure, held
 
     def _clips(self, mask: ast.expr) -> tuple[dict[str, tuple[float, float]], bool]:

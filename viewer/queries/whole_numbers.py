@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan
 
 LANES, _DOWN = "lanes", "down"
+HELD = "elements of "
+"""Marks what was read from memory, before the name of a pointer."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,13 @@ def clipped(value: Value, low: float, high: float) -> Value:
     if value.why is not None:  # a mask bounds also what nobody knows
         known = isfinite(low) and isfinite(high) and value.base is None
         return Value(low, high, False, 0, frozenset({value.why})) if known else value
+    if (
+        value.base is None
+        and isfinite(low)
+        and isfinite(high)
+        and any(name.startswith(HELD) for name in value.varies_with)
+    ):
+        return Value(low, high, False, 0, frozenset({"masked"}))
     first, last, exact = value.low, value.high, value.exact
     if low > first:
         first = first + -(-(low - first) // value.step) * value.step if value.step and isfinite(first) else low
