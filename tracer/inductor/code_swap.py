@@ -153,9 +153,7 @@ def _pairs(
     return pairs
 
 
-def instrumented(
-    source: WrapperSource, points: Sequence[ReadPoint] = (), plan: int = 0, clock: Clock = IN_PYTHON
-) -> ast.Module:
+def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, clock: Clock) -> ast.Module:
     """The wrapper's syntax tree, with hooks put into it."""
     hooks = _Hooks(source, points, clock)
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Literal
 
-from viewer.queries.whole_numbers import HELD, LANES, Value, binary, clipped, one, plus, times, unknown
+from viewer.queries.whole_numbers import LANES, Value, binary, clipped, one, plus, times, unknown
 
 Does = Literal["reads", "writes"]
 Ends = tuple[tuple[int, int], bool, frozenset[str]] | str
@@ -193,12 +193,11 @@ class _Reader:
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
         if place.why is not None:
             return f"{place.why}: {shown}"
-        held = frozenset(name.removeprefix(HELD) for name in place.varies_with if name.startswith(HELD))
         if place.low > place.high:
-            return f"its index is read from memory: {shown}" if held else None
+            return f"its index is read from memory: {shown}" if place.read_from else None
         if not isfinite(place.low) or not isfinite(place.high):
             return f"nothing bounds its index: {shown}"
-        return (int(place.low), int(place.high)), place.exact and is_whole and self._is_sure, held
+        return (int(place.low), int(place.high)), place.exact and is_whole and self._is_sure, place.read_from
 
     def _clips(self, mask: ast.expr) -> tuple[dict[str, tuple[float, float]], bool]:
         """What a mask leaves of the expressions that it compares, and whether that is all that it does."""

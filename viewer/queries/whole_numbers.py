@@ -31,6 +31,11 @@ class Value:
     def is_one(self) -> bool:
         return self.low == self.high and self.why is None
 
+    @property
+    def read_from(self) -> frozenset[str]:
+        """Pointers whose elements say how far it goes."""
+        return frozenset(name.removeprefix(HELD) for name in self.varies_with if name.startswith(HELD))
+
 
 def one(number: float) -> Value:
     return Value(number, number)
@@ -41,16 +46,11 @@ def unknown(why: str, base: str | None = None) -> Value:
 
 
 def clipped(value: Value, low: float, high: float) -> Value:
-    if value.why is not None:  # a mask bounds also what nobody knows
-        known = isfinite(low) and isfinite(high) and value.base is None
-        return Value(low, high, False, 0, frozenset({value.why})) if known else value
-    if (
-        value.base is None
-        and isfinite(low)
-        and isfinite(high)
-        and any(name.startswith(HELD) for name in value.varies_with)
-    ):
-        return Value(low, high, False, 0, frozenset({"masked"}))
+    is_bounded = isfinite(low) and isfinite(high) and value.base is None
+    if is_bounded and (value.why is not None or value.read_from):  # a mask bounds also what nobody knows
+        return Value(low, high, False, 0, frozenset({value.why or "masked"}))
+    if value.why is not None:
+        return value
     first, last, exact = value.low, value.high, value.exact
     if low > first:
         first = first + -(-(low - first) // value.step) * value.step if value.step and isfinite(first) else low
