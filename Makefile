@@ -83,7 +83,7 @@ comma := ,
 	touch $@
 
 # torch stands in the same command as everything else, so that nothing can pull another build of it.
-.venv/.installed: .venv/.created pyproject.toml constraints.txt static/hatch_build.py tracer/_version.py
+.venv/.installed: .venv/.created pyproject.toml constraints.txt static/hatch_build.py static/links.py tracer/_version.py
 	$(PIP) install -c constraints.txt torch==2.13.0 -e .
 	touch $@
 

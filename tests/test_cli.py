@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer.config import TraceConfig
 from tests.viewer.compile_run_logs import with_breaks
-from tracer.config import TraceConfig
 
 HEALTHY = """\
 import torch
@@ -26,7 +26,7 @@ for _ in range(3):
 
 
 def stepscope(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from viewer.cli import main; main()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)
 
 
@@ -73,7 +73,7 @@ def test_summary_json_has_every_key(recorded: Path) -> None:
 
 def test_a_trace_from_standard_input_and_from_gz(recorded: Path) -> None:
     (log,) = recorded.glob("*.log")
-    command = [sys.executable, "-c", "from viewer.cli import main; main()", "summary", "-"]
+    command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", "summary", "-"]
     piped = subprocess.run(command, input=log.read_bytes(), capture_output=True, timeout=60)
     packed = recorded.parent / "copy.log.gz"
     packed.write_bytes(gzip.compress(log.read_bytes()))
@@ -169,7 +169,7 @@ def test_a_bad_setting_is_one_sentence_that_names_its_option(tmp_path: Path, opt
 
 
 def test_the_options_reach_the_program(tmp_path: Path) -> None:
-    program = "from tracer.config import from_environment; print(from_environment())"
+    program = "from stepscope.tracer.config import from_environment; print(from_environment())"
     options = [
         "--level",
         "save",

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from tracer.config import TraceConfig
-from tracer.crash_runs import CrashRuns, Limits
-from tracer.watching import descendants
-from viewer.crash_look import look
-from viewer.store.open import open_trace
-from viewer.summary import summary
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.crash_runs import CrashRuns, Limits
+from stepscope.tracer.watching import descendants
+from stepscope.viewer.crash_look import look
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.summary import summary
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).resolve().parents[1]
@@ -201,7 +201,7 @@ def test_what_it_writes_and_reads_is_its_own(tmp_path: Path, capfd: pytest.Captu
 
 def stepscope(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", "from viewer.cli import main; main()", *arguments], cwd=ROOT, **options
+        [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", *arguments], cwd=ROOT, **options
     )
 
 

@@ -20,34 +20,40 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return zipfile.ZipFile(path).namelist()
 
 
-def files(folder: str) -> list[str]:
-    return [path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()]
+def files(folder: str, pattern: str = "*") -> list[str]:
+    found = (path for path in (ROOT / folder).rglob(pattern) if path.is_file() and "__pycache__" not in path.parts)
+    return [path.relative_to(ROOT).as_posix() for path in found]
 
 
-def test_the_wheel_has_every_page_style_and_script(wheel: list[str]) -> None:
-    expected = [*files("templates"), *files("static/css"), *files("static/js"), "static/package.json"]
-    assert len(expected) > 10
-    assert [name for name in expected if f"viewer/{name}" not in wheel] == []
+def test_the_wheel_has_every_module_page_style_and_script(wheel: list[str]) -> None:
+    expected = [*files("tracer"), *files("viewer"), *files("templates"), *files("static/css"), *files("static/js")]
+    expected = [name for name in expected if not name.startswith("tracer/package/")] + ["static/package.json"]
+    assert len(expected) > 400
+    assert [name for name in expected if f"stepscope/{name}" not in wheel] == []
+    assert {"stepscope/__init__.py", "stepscope/__main__.py", "stepscope/autostart.py"} <= {*wheel}
 
 
-def test_the_wheel_has_the_licence_and_no_tests(wheel: list[str]) -> None:
+def test_the_wheel_owns_one_import_name(wheel: list[str]) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
     tops = {name.split("/")[0] for name in wheel}
-    assert tops - {"tracer", "viewer"} == {top for top in tops if top.endswith(".dist-info")}
+    assert tops == {"stepscope", *(top for top in tops if top.endswith(".dist-info"))}
 
 
-@pytest.mark.parametrize(("version", "copies"), [("standard", True), ("editable", False)])
-def test_only_an_install_that_is_not_editable_gets_copies(version: str, copies: bool) -> None:
-    scope = runpy.run_path(str(ROOT / "static" / "hatch_build.py"))
-    hook = scope["CustomBuildHook"](str(ROOT), {}, None, None, "", "wheel")
-    build_data: dict[str, dict[str, str]] = {"force_include": {}}
-    hook.initialize(version, build_data)
-    assert bool(build_data["force_include"]) == copies
+def test_the_folder_of_links_has_what_the_wheel_has(wheel: list[str], tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "tracer", "viewer", "templates", "static"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    make_links = runpy.run_path(str(ROOT / "static" / "links.py"))["make_links"]
+    assert make_links(tmp_path) == make_links(tmp_path) == tmp_path / "build" / "import"
+    missing = [
+        name for name in wheel if name.startswith("stepscope/") and not (tmp_path / "build" / "import" / name).is_file()
+    ]
+    assert missing == []
 
 
 def test_the_source_distribution_can_be_built_and_tested(tmp_path: Path) -> None:
     (path,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for needed in ("Makefile", "constraints.txt", "LICENSE", "README.md", "static/hatch_build.py", "tests/__init__.py"):
-        assert needed in names
+    needed = ["Makefile", "constraints.txt", "LICENSE", "README.md", "tests/__init__.py"]
+    for name in [*needed, "static/hatch_build.py", "static/links.py", "tracer/package/autostart.py"]:
+        assert name in names

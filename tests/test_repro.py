@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, cast
 import pytest
 import torch
 
-import tracer
-from viewer.errors import StepscopeError
-from viewer.queries import sql
-from viewer.repro.write import worst_launch, write_reproducer
-from viewer.store.open import Trace, open_trace
+import stepscope
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries import sql
+from stepscope.viewer.repro.write import worst_launch, write_reproducer
+from stepscope.viewer.store.open import Trace, open_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
 
@@ -75,9 +75,9 @@ def record(folder: Path, level: str) -> Path:
     """Two steps; in the second the kernel that indexes raises."""
     torch._dynamo.reset()
     compiled = torch.compile(model)
-    with tracer.trace(folder, level=level) as recorder:
+    with stepscope.trace(folder, level=level) as recorder:
         compiled(*inputs(worst_index=7))
-        tracer.step()
+        stepscope.step()
         with pytest.raises(RuntimeError, match="out of bounds"):
             compiled(*inputs(worst_index=40))
     assert recorder.path is not None
@@ -238,7 +238,7 @@ def test_a_launch_that_raised_fails_the_same_way(saved: Trace, measured: Trace, 
 def test_a_launch_that_killed_the_process_kills_the_script(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text(DEADLY)
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-c", "from viewer.cli import main; main()"]
+    command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
     arguments = ["run", "--level", "save", "-o", "trace", "--", "program.py"]
     subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, timeout=300, check=False)
     with open_trace(tmp_path / "trace") as trace:

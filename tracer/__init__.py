@@ -1,10 +1,10 @@
 """stepscope's recorder. Importing it loads no torch.
 
-    with tracer.trace("out/"):
+    with stepscope.trace("out/"):
         train()
 
-`tracer.step()` marks the end of a step; without it steps are found from optimizers, else from the calls.
-`tracer.configure()` changes what is recorded while the program runs.
+`stepscope.step()` marks the end of a step; without it steps are found from optimizers, else from the calls.
+`stepscope.configure()` changes what is recorded while the program runs.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracer._version import __version__
-from tracer.config import ConfigError, TraceConfig, changed, make_config
+from stepscope.tracer._version import __version__
+from stepscope.tracer.config import ConfigError, TraceConfig, changed, make_config
 
 if TYPE_CHECKING:
-    from tracer.recorder import Recorder
-    from tracer.runtime.expected import LifetimeError as LifetimeError
-    from tracer.runtime.memory_steps import check_memory_step as check_memory_step
-    from tracer.runtime.memory_steps import track_tensor as track_tensor
-    from tracer.runtime.memory_steps import tracked_empty_strided as tracked_empty_strided
+    from stepscope.tracer.recorder import Recorder
+    from stepscope.tracer.runtime.expected import LifetimeError as LifetimeError
+    from stepscope.tracer.runtime.memory_steps import check_memory_step as check_memory_step
+    from stepscope.tracer.runtime.memory_steps import track_tensor as track_tensor
+    from stepscope.tracer.runtime.memory_steps import tracked_empty_strided as tracked_empty_strided
 
 __all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "step", "trace"]
 __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty_strided"]
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     """What only programs with checks of memory steps in their code use is imported when it is used."""
     if name not in __all__:
         raise AttributeError(f"module 'tracer' has no attribute {name!r}")
-    from tracer.runtime import memory_steps
+    from stepscope.tracer.runtime import memory_steps
 
     return getattr(memory_steps, name)
 
@@ -58,7 +58,7 @@ def trace(
     `TraceConfig`; text is taken as `stepscope run` takes it (``steps="3:5"``, ``max_bytes_per_tensor="4M"``,
     ``kernels="triton_*,extern_kernels.mm"``). Raises ConfigError for a value that cannot be.
     """
-    from tracer.recorder import Recorder
+    from stepscope.tracer.recorder import Recorder
 
     config = make_config(
         directory,
@@ -82,9 +82,9 @@ def configure(**changes: Any) -> bool:
     """Change settings of the recording that runs; takes the keywords of `trace`. Nothing is compiled again.
 
     False, and nothing else, when nothing is recorded. Raises ConfigError for a setting that does not exist, a value
-    that cannot be, and for those that cannot be changed (`tracer.config.FIXED`); then nothing has changed.
+    that cannot be, and for those that cannot be changed (`stepscope.tracer.config.FIXED`); then nothing has changed.
     """
-    from tracer.recorder import current
+    from stepscope.tracer.recorder import current
 
     recorder = current()
     if recorder is None:
@@ -95,7 +95,7 @@ def configure(**changes: Any) -> bool:
 
 def step() -> None:
     """Mark the end of a step. Does nothing when nothing is recorded."""
-    from tracer.recorder import current
+    from stepscope.tracer.recorder import current
 
     recorder = current()
     if recorder is not None:

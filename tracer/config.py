@@ -1,4 +1,4 @@
-"""What to record: from arguments of `tracer.trace`, options of `stepscope run`, or the STEPSCOPE_* variables."""
+"""What to record: from arguments of `stepscope.trace`, options of `stepscope run`, or the STEPSCOPE_* variables."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TraceConfig:
     """Most bytes of .pt files that one process writes."""
     lifetimes: str = "log"
     """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
-    `tracer.LifetimeError` in the program there; ``off``."""
+    `stepscope.LifetimeError` in the program there; ``off``."""
     lifetimes_every: int | None = None
     """Follow storages in the first 8 calls of a graph, then in every N-th step. None: in all steps, as ``assert``
     does, where a C++ compiler makes that cheap; in every 16th step elsewhere."""

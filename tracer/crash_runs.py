@@ -12,12 +12,12 @@ from glob import escape
 from pathlib import Path
 from typing import Protocol
 
-from tracer import process_end, sanitizer
-from tracer.aoti.live import AS_COMPILED, LEVELS, NOTHING_PRINTED
-from tracer.aoti.live import environment as printer_environment
-from tracer.config import TraceConfig
-from tracer.records import CrashRun
-from tracer.run import RunResult, argv, recorded
+from stepscope.tracer import process_end, sanitizer
+from stepscope.tracer.aoti.live import AS_COMPILED, LEVELS, NOTHING_PRINTED
+from stepscope.tracer.aoti.live import environment as printer_environment
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.records import CrashRun
+from stepscope.tracer.run import RunResult, argv, recorded
 
 MOST_RUNS = 5
 SERIAL = {"CUDA_LAUNCH_BLOCKING": "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
@@ -97,7 +97,7 @@ class CrashRuns:
         """Run the command, and again while it dies and there is something left to ask. The first run's exit code.
 
         Raises FileExistsError when the folder holds such runs already, FileNotFoundError and PermissionError like
-        `tracer.run.run`.
+        `stepscope.tracer.run.run`.
         """
         first = self._one(Plan("as it is", self.config, printed=AS_COMPILED))
         if self._seen[0][1].symptom is None:

@@ -1,4 +1,4 @@
-"""Records of how a process ended. They are part of `tracer.records`, which names them all.
+"""Records of how a process ended. They are part of `stepscope.tracer.records`, which names them all.
 
 A process that is killed writes nothing any more: `stepscope run`, which waits for the command, writes `process_end`
 behind the log of one that failed or left without an `end`, and with ``--crash`` behind every log.

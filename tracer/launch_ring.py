@@ -1,8 +1,8 @@
 """Which launches began and returned, and which steps ended, in a file that shares its memory with this process.
 
-What it looks like is told in `tracer.ring_format`. A launch costs two items of a memoryview; a graph call takes a
-block of its own and gives it back once it is in the log, so the file stays small. The room is allocated on the disk
-before it is used: a full disk costs the ring, not the process.
+What it looks like is told in `stepscope.tracer.ring_format`. A launch costs two items of a memoryview; a graph call
+takes a block of its own and gives it back once it is in the log, so the file stays small. The room is allocated on the
+disk before it is used: a full disk costs the ring, not the process.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracer import ring_format as layout
-from tracer.log_writer import OwnFile
-from tracer.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
+from stepscope.tracer import ring_format as layout
+from stepscope.tracer.log_writer import OwnFile
+from stepscope.tracer.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
 
 FIRST_BYTES = 1 << 18
 _LEAST_WORDS = 32
@@ -47,7 +47,7 @@ class Block:
         self.cells = self.words[CALL_WORDS:]
         self.data = view[CALL_WORDS * WORD :]
         self.tick: Any = None
-        """What writes into `cells` (`tracer.runtime.ticks`), once a call had need of it."""
+        """What writes into `cells` (`stepscope.tracer.runtime.ticks`), once a call had need of it."""
 
 
 class Shape:
@@ -63,7 +63,7 @@ class Shape:
 
 
 class Call(Protocol):
-    """What the ring needs of `tracer.runtime.launches.Call`."""
+    """What the ring needs of `stepscope.tracer.runtime.launches.Call`."""
 
     block: Block | None
     cells: memoryview

@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
-from tracer import log_format
-from tracer.records import Record, artifact_name, to_payload
-from tracer.signals import is_from_handler
+from stepscope.tracer import log_format
+from stepscope.tracer.records import Record, artifact_name, to_payload
+from stepscope.tracer.signals import is_from_handler
 
 
 class OwnFile:

@@ -1,4 +1,4 @@
-"""The part of the log's schema that is about memory; `tracer.records` holds the rest and the rules for both.
+"""The part of the log's schema that is about memory; `stepscope.tracer.records` holds the rest and the rules for both.
 
 A *storage* is one allocation: a buffer and everything that is made of its memory later (views, aliases, reuses).
 Positions count launches: position p of a call is the moment when p of its launches have begun, so what is born
@@ -155,7 +155,7 @@ class LifetimeMismatch:
 class MemoryStepMismatch:
     """A check in generated code found that buffers were not born or did not die as it was told, as columns.
 
-    `tracer.check_memory_step`, or torch/_inductor/runtime/debug_utils.py's own while a recorder stands in for it.
+    `stepscope.check_memory_step`, or torch/_inductor/runtime/debug_utils.py's own while a recorder stands in for it.
     """
 
     KIND: ClassVar[str] = "memory_step_mismatch"

@@ -9,10 +9,10 @@ import time
 import traceback
 from typing import Any
 
-from tracer._version import __version__
-from tracer.config import TraceConfig
-from tracer.inductor import compat
-from tracer.records import FORMAT_VERSION, Frame, Run, UncaughtException
+from stepscope.tracer._version import __version__
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.records import FORMAT_VERSION, Frame, Run, UncaughtException
 
 MOST_FRAMES, MOST_TEXT = 32, 4000
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import orjson
 
-from tracer import log_format
-from tracer._version import __version__
-from tracer.records import (
+from stepscope.tracer import log_format
+from stepscope.tracer._version import __version__
+from stepscope.tracer.records import (
     ARTIFACT_PREFIX,
     FORMAT_VERSION,
     CrashRun,
@@ -26,7 +26,7 @@ from tracer.records import (
     artifact_name,
     to_payload,
 )
-from tracer.watching import Ending
+from stepscope.tracer.watching import Ending
 
 _LAST_BYTES = 4096
 _LOG_PID = re.compile(r"stepscope_trace_rank_\d+_(\d+)_[0-9a-f]+\.log")

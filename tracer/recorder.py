@@ -18,28 +18,28 @@ from typing import Any, Literal
 
 import orjson
 
-from tracer.config import TraceConfig
-from tracer.inductor import compat, provenance, structured_log
-from tracer.inductor.plain_graphs import PlainGraphs
-from tracer.inductor.wrapper_hook import WrapperHook
-from tracer.launch_ring import LaunchRing, is_blocking
-from tracer.process import cost_of_a_launch, uncaught_exception
-from tracer.records import CACHED_ESTIMATE, DEVICE_FAILED, End, Failure, Graph, Overhead, Record, Skipped
-from tracer.run_log import RunLog, reason_of
-from tracer.runtime import lifetimes_core, memory_steps
-from tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
-from tracer.runtime.device_marks import DeviceMarks
-from tracer.runtime.device_times import EventTimer
-from tracer.runtime.failed_device import failure_in, never_free
-from tracer.runtime.growth import growth_of
-from tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
-from tracer.runtime.lifetimes import Tracker
-from tracer.runtime.lifetimes_core import CompiledTracker
-from tracer.runtime.save import TensorSaver, tensors_folder
-from tracer.runtime.value_batches import ValueBatches
-from tracer.signals import is_from_handler
-from tracer.steps import EndedStep, StepTracker
-from tracer.unwritten import Unwritten, to_record
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.inductor import compat, provenance, structured_log
+from stepscope.tracer.inductor.plain_graphs import PlainGraphs
+from stepscope.tracer.inductor.wrapper_hook import WrapperHook
+from stepscope.tracer.launch_ring import LaunchRing, is_blocking
+from stepscope.tracer.process import cost_of_a_launch, uncaught_exception
+from stepscope.tracer.records import CACHED_ESTIMATE, DEVICE_FAILED, End, Failure, Graph, Overhead, Record, Skipped
+from stepscope.tracer.run_log import RunLog, reason_of
+from stepscope.tracer.runtime import lifetimes_core, memory_steps
+from stepscope.tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
+from stepscope.tracer.runtime.device_marks import DeviceMarks
+from stepscope.tracer.runtime.device_times import EventTimer
+from stepscope.tracer.runtime.failed_device import failure_in, never_free
+from stepscope.tracer.runtime.growth import growth_of
+from stepscope.tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
+from stepscope.tracer.runtime.lifetimes import Tracker
+from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
+from stepscope.tracer.runtime.save import TensorSaver, tensors_folder
+from stepscope.tracer.runtime.value_batches import ValueBatches
+from stepscope.tracer.signals import is_from_handler
+from stepscope.tracer.steps import EndedStep, StepTracker
+from stepscope.tracer.unwritten import Unwritten, to_record
 
 FLUSH_NS = 250_000_000
 FLUSH_STEP_NS = 100_000_000

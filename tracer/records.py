@@ -1,6 +1,6 @@
 """The schema of a stepscope log: one frozen dataclass per kind of record.
 
-A log is written in TORCH_TRACE's line grammar (see `tracer.log_format`). It holds torch's own structured
+A log is written in TORCH_TRACE's line grammar (see `stepscope.tracer.log_format`). It holds torch's own structured
 records and ours; ours are `artifact` records named ``stepscope_<kind>`` whose JSON payload is one of the
 dataclasses below, field for field. Units stand in the names: `_ns` nanoseconds, `_bytes` bytes. Times are
 `time.perf_counter_ns()` unless the name says `unix`; `Run` carries the pair that joins the two clocks.
@@ -12,30 +12,30 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
-from tracer.ending_records import CrashRun as CrashRun
-from tracer.ending_records import Frame as Frame
-from tracer.ending_records import ProcessEnd as ProcessEnd
-from tracer.ending_records import ToolError as ToolError
-from tracer.ending_records import UncaughtException as UncaughtException
-from tracer.memory_records import AllocatorCurve as AllocatorCurve
-from tracer.memory_records import BufferRole as BufferRole
-from tracer.memory_records import Growth as Growth
-from tracer.memory_records import LifetimeLayout as LifetimeLayout
-from tracer.memory_records import LifetimeMismatch as LifetimeMismatch
-from tracer.memory_records import Lifetimes as Lifetimes
-from tracer.memory_records import MemoryStepMismatch as MemoryStepMismatch
-from tracer.memory_records import MismatchKind as MismatchKind
-from tracer.memory_records import RecomputeMismatch as RecomputeMismatch
-from tracer.memory_records import RecomputeReason as RecomputeReason
-from tracer.memory_records import ScheduledBuffers as ScheduledBuffers
-from tracer.memory_records import SchedulerMemory as SchedulerMemory
-from tracer.memory_records import StorageKind as StorageKind
-from tracer.value_records import Exact as Exact
-from tracer.value_records import Moment as Moment
-from tracer.value_records import SavedTensor as SavedTensor
-from tracer.value_records import Sparse as Sparse
-from tracer.value_records import ValueLayout as ValueLayout
-from tracer.value_records import Values as Values
+from stepscope.tracer.ending_records import CrashRun as CrashRun
+from stepscope.tracer.ending_records import Frame as Frame
+from stepscope.tracer.ending_records import ProcessEnd as ProcessEnd
+from stepscope.tracer.ending_records import ToolError as ToolError
+from stepscope.tracer.ending_records import UncaughtException as UncaughtException
+from stepscope.tracer.memory_records import AllocatorCurve as AllocatorCurve
+from stepscope.tracer.memory_records import BufferRole as BufferRole
+from stepscope.tracer.memory_records import Growth as Growth
+from stepscope.tracer.memory_records import LifetimeLayout as LifetimeLayout
+from stepscope.tracer.memory_records import LifetimeMismatch as LifetimeMismatch
+from stepscope.tracer.memory_records import Lifetimes as Lifetimes
+from stepscope.tracer.memory_records import MemoryStepMismatch as MemoryStepMismatch
+from stepscope.tracer.memory_records import MismatchKind as MismatchKind
+from stepscope.tracer.memory_records import RecomputeMismatch as RecomputeMismatch
+from stepscope.tracer.memory_records import RecomputeReason as RecomputeReason
+from stepscope.tracer.memory_records import ScheduledBuffers as ScheduledBuffers
+from stepscope.tracer.memory_records import SchedulerMemory as SchedulerMemory
+from stepscope.tracer.memory_records import StorageKind as StorageKind
+from stepscope.tracer.value_records import Exact as Exact
+from stepscope.tracer.value_records import Moment as Moment
+from stepscope.tracer.value_records import SavedTensor as SavedTensor
+from stepscope.tracer.value_records import Sparse as Sparse
+from stepscope.tracer.value_records import ValueLayout as ValueLayout
+from stepscope.tracer.value_records import Values as Values
 
 FORMAT_VERSION = 1
 CACHED_ESTIMATE = "estimated memory of a cached graph"
@@ -239,7 +239,7 @@ class Steps:
     step: list[int]
     kind: list[Literal["train", "inference"]]
     by: list[Literal["user", "optimizer", "call"]]
-    """What ended it: `tracer.step()`, an optimizer, or a call of a frame that had run in the step already."""
+    """What ended it: `stepscope.step()`, an optimizer, or a call of a frame that had run in the step already."""
     start_ns: list[int]
     end_ns: list[int]
 

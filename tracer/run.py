@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracer import process_end
-from tracer.aoti.live import LiveCapture, line_buffered
-from tracer.aoti.live import environment as printer_environment
-from tracer.config import TraceConfig, to_environment
-from tracer.watching import Ending, watch
+from stepscope.tracer import process_end
+from stepscope.tracer.aoti.live import LiveCapture, line_buffered
+from stepscope.tracer.aoti.live import environment as printer_environment
+from stepscope.tracer.config import TraceConfig, to_environment
+from stepscope.tracer.watching import Ending, watch
 
 
 @dataclass(frozen=True)

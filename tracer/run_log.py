@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tracer.config import TraceConfig
-from tracer.inductor import structured_log
-from tracer.log_writer import LogWriter
-from tracer.process import environment_number, run_record
-from tracer.records import Graph, Record
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.inductor import structured_log
+from stepscope.tracer.log_writer import LogWriter
+from stepscope.tracer.process import environment_number, run_record
+from stepscope.tracer.records import Graph, Record
 
 
 class RunLog:

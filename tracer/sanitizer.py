@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from tracer.records import ToolError
+from stepscope.tracer.records import ToolError
 
 TOOL = ("compute-sanitizer", "--tool", "memcheck")
 _LEADER = "========="

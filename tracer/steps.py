@@ -1,6 +1,6 @@
 """Where one step ends and the next begins.
 
-Three sources, the best one seen so far wins: `tracer.step()`; else an optimizer's `step` (the first optimizer
+Three sources, the best one seen so far wins: `stepscope.step()`; else an optimizer's `step` (the first optimizer
 that steps: with several, a step is one round of it); else the next outermost call of a frame that has already
 run in the step. Evaluation between two training steps is split by its calls. A step whose optimizer was skipped
 (a gradient scaler does so after an overflow) ends where a frame runs more often than in the step before.
@@ -72,7 +72,7 @@ class StepTracker:
                 self._close("optimizer")
 
     def on_user(self) -> None:
-        """`tracer.step()` was called."""
+        """`stepscope.step()` was called."""
         with self._lock:
             self._source = "user"
             self._close("user")

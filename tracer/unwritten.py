@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tracer.launch_ring import Block, LaunchRing
-from tracer.records import Steps
-from tracer.runtime.launches import Call
-from tracer.steps import EndedStep
+from stepscope.tracer.launch_ring import Block, LaunchRing
+from stepscope.tracer.records import Steps
+from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.steps import EndedStep
 
 MOST_CALLS = 4096
 MOST_LAUNCHES = 16_384

@@ -1,4 +1,4 @@
-"""Records of what tensors held. They are part of `tracer.records`, which names them all."""
+"""Records of what tensors held. They are part of `stepscope.tracer.records`, which names them all."""
 
 from __future__ import annotations
 

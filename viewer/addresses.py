@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 if TYPE_CHECKING:
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 
 class NotThere(Exception):

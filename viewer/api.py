@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 
-from tracer._version import __version__
-from viewer import pages
-from viewer.addresses import Twin
+from stepscope.tracer._version import __version__
+from stepscope.viewer import pages
+from stepscope.viewer.addresses import Twin
 
 if TYPE_CHECKING:
-    from viewer.dashboard import Dashboard
+    from stepscope.viewer.dashboard import Dashboard
 
 
 def create_api(dashboard: Dashboard) -> FastAPI:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
-from viewer import assets, overview_page, rendering
-from viewer.addresses import Request
-from viewer.follow import Current
+from stepscope.viewer import assets, overview_page, rendering
+from stepscope.viewer.addresses import Request
+from stepscope.viewer.follow import Current
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 Headers = Sequence[tuple[bytes, bytes]]
 NO_CACHE = (b"cache-control", b"no-cache")
@@ -103,13 +103,13 @@ class Front:
         return Answer(html.encode(), "text/html; charset=utf-8")
 
     def _create_pages(self) -> ASGIApp:
-        from viewer.dashboard import create_pages
+        from stepscope.viewer.dashboard import create_pages
 
         return create_pages(self._current, self.import_map)
 
     def _create_twins(self) -> ASGIApp:
-        from viewer.api import create_api
-        from viewer.dashboard import Dashboard
+        from stepscope.viewer.api import create_api
+        from stepscope.viewer.dashboard import Dashboard
 
         return create_api(Dashboard(self._current, self.import_map))
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from viewer.errors import StepscopeError
+from stepscope.viewer.errors import StepscopeError
 
 Trace = Annotated[
     list[str],
@@ -34,10 +34,10 @@ def check(
     latest: Latest = False,
 ) -> None:
     """Exit 1 when the trace has findings of these kinds: for CI."""
-    from viewer.findings import KINDS, all_findings
-    from viewer.queries.damage import damage_texts
-    from viewer.store.open import open_trace
-    from viewer.summary_text import clean
+    from stepscope.viewer.findings import KINDS, all_findings
+    from stepscope.viewer.queries.damage import damage_texts
+    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.summary_text import clean
 
     kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
     unknown = sorted(kinds - set(KINDS)) if kinds else []
@@ -57,7 +57,7 @@ def check(
 
 def chosen(trace: list[str], latest: bool) -> list[str]:
     """The trace, or the newest of its logs."""
-    from viewer.ingest.sources import find_logs
+    from stepscope.viewer.ingest.sources import find_logs
 
     return [str(max(find_logs(trace), key=lambda log: log.mtime_ns).path)] if latest else trace
 
@@ -76,9 +76,9 @@ def search(
     """Lines of payloads and headers that hold a text: log, record, kind, compile, line of the payload, the line."""
     import orjson
 
-    from viewer.queries.search import search as look
-    from viewer.queries.search import search_text
-    from viewer.store.open import open_trace
+    from stepscope.viewer.queries.search import search as look
+    from stepscope.viewer.queries.search import search_text
+    from stepscope.viewer.store.open import open_trace
 
     *trace, text = trace_and_text
     if not trace or not text:
@@ -110,9 +110,9 @@ def sql(
 
     import orjson
 
-    from viewer.queries.tables import ask
-    from viewer.store.open import open_trace
-    from viewer.summary_text import clean
+    from stepscope.viewer.queries.tables import ask
+    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.summary_text import clean
 
     *trace, statement = trace_and_statement
     if not trace:
@@ -140,8 +140,8 @@ def tensor(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Tensors that --level save wrote: list them, say what one is, or copy its file for torch.load."""
-    from viewer import tensor as tensors
-    from viewer.store.open import open_trace
+    from stepscope.viewer import tensor as tensors
+    from stepscope.viewer.store.open import open_trace
 
     trace, tensor_id = _trace_and_id(trace_and_id)
     if tensor_id is None and out is not None:

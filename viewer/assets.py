@@ -14,9 +14,8 @@ CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; cha
 
 
 def folder(name: str) -> Path:
-    """`templates` or `static`: inside the package in a wheel, at the top of a checkout."""
-    installed = Path(__file__).parent / name
-    return installed if installed.is_dir() else Path(__file__).parent.parent / name
+    """`templates` or `static`, beside the package `viewer`."""
+    return Path(__file__).parents[1] / name
 
 
 @cache

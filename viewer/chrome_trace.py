@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from viewer.queries import chrome as queries
-from viewer.queries.chrome import LogClock, SiteName
-from viewer.store.open import Trace
+from stepscope.viewer.queries import chrome as queries
+from stepscope.viewer.queries.chrome import LogClock, SiteName
+from stepscope.viewer.store.open import Trace
 
 Event = dict[str, Any]
 _JOINED = 2_000

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viewer import asking
-from viewer.asking import Latest, Trace
-from viewer.errors import StepscopeError
-from viewer.quick_command import QuickCommand, QuickGroup, asked_for
-from viewer.repro.command import repro
+from stepscope.viewer import asking
+from stepscope.viewer.asking import Latest, Trace
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.quick_command import QuickCommand, QuickGroup, asked_for
+from stepscope.viewer.repro.command import repro
 
 if TYPE_CHECKING:
-    from tracer.config import TraceConfig
-    from tracer.run import RunResult
-    from viewer.store.open import Trace as OpenedTrace
+    from stepscope.tracer.config import TraceConfig
+    from stepscope.tracer.run import RunResult
+    from stepscope.viewer.store.open import Trace as OpenedTrace
 
 app = typer.Typer(
     cls=QuickGroup,
@@ -168,7 +168,7 @@ def run(
         raise typer.Exit(_run_crash(command, out, fresh_cache, settings, limits, aoti or None))
     result = _record(command, out, fresh_cache, settings, aoti or None)
     if aoti and not result.printed_launches:
-        from tracer.aoti.live import NOTHING_PRINTED
+        from stepscope.tracer.aoti.live import NOTHING_PRINTED
 
         typer.echo(f"stepscope: {NOTHING_PRINTED}", err=True)
     if result.logs:
@@ -198,17 +198,17 @@ def serve(
     if follow:
         _serve_growing(trace, port)
         return
-    from viewer import server
-    from viewer.store.ahead import open_ahead
+    from stepscope.viewer import server
+    from stepscope.viewer.store.ahead import open_ahead
 
     with open_ahead(trace, server.warm, server.ask_first) as opened:
         server.serve(opened, port=port)
 
 
 def _serve_growing(trace: list[str], port: int) -> None:
-    from viewer import server
-    from viewer.follow import Current, Follower, open_growing
-    from viewer.store.mark import means_store
+    from stepscope.viewer import server
+    from stepscope.viewer.follow import Current, Follower, open_growing
+    from stepscope.viewer.store.mark import means_store
 
     if means_store(trace):
         raise StepscopeError("--follow is for logs that grow; a STORE grows when `stepscope ingest` is run again.")
@@ -232,8 +232,8 @@ def summary(
     """The verdict and the facts of a trace, in the terminal."""
     import orjson
 
-    from viewer import summary as summaries
-    from viewer.store.open import open_trace
+    from stepscope.viewer import summary as summaries
+    from stepscope.viewer.store.open import open_trace
 
     with open_trace(asking.chosen(trace, latest)) as opened:
         if as_json:
@@ -251,7 +251,7 @@ def report(
     latest: Latest = False,
 ) -> None:
     """One HTML file that opens without a network, for a ticket."""
-    from viewer.store.open import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     with open_trace(asking.chosen(trace, latest)) as opened:
         _write_report(opened, out, redact, note)
@@ -284,9 +284,9 @@ def export(
     ] = None,
 ) -> None:
     """Tables, the timeline and the payloads of a trace for other programs."""
-    from viewer.export import STDOUT, counted, filled_tables
-    from viewer.export import export as write
-    from viewer.store.open import open_trace
+    from stepscope.viewer.export import STDOUT, counted, filled_tables
+    from stepscope.viewer.export import export as write
+    from stepscope.viewer.store.open import open_trace
 
     with open_trace(trace) as opened:
         path, count = write(opened, to, table, out, record, part)
@@ -313,7 +313,7 @@ def ingest(
     ] = None,
 ) -> None:
     """Read the logs of many ranks with many workers; the same command goes on where it stopped. A STORE is a TRACE."""
-    from viewer.units.command import ingest as ingest_logs
+    from stepscope.viewer.units.command import ingest as ingest_logs
 
     ingest_logs(folder, to, scheduler, workers, say=typer.echo)
 
@@ -328,7 +328,7 @@ def import_aoti(
     ] = None,
 ) -> None:
     """Make a trace of what PyTorch's C++ debug printer printed: AOTInductor, cpp_wrapper."""
-    from tracer.aoti.capture import import_file
+    from stepscope.tracer.aoti.capture import import_file
 
     try:
         log, runs, launches = import_file(text, out, profile)
@@ -345,12 +345,12 @@ def demo(
     """Record a small training run that overflows in fp16, print the summary, write the report."""
     from importlib.util import find_spec
 
-    from viewer.store.open import open_trace
-    from viewer.summary import summary_text
+    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.summary import summary_text
 
     if find_spec("torch") is None:
         raise StepscopeError("the demo compiles a model and torch is not installed; pip install 'stepscope[capture]'")
-    result = _record(["-m", "tracer.demo"], out, fresh_cache=False, settings={"level": "values"})
+    result = _record(["-m", "stepscope.tracer.demo"], out, fresh_cache=False, settings={"level": "values"})
     if result.exit_code or not result.logs:
         raise StepscopeError(f"the demo's training run ended with exit code {result.exit_code}; its output is above")
     log = result.logs[-1]
@@ -363,8 +363,8 @@ def demo(
 def _record(
     command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], aoti: str | None = None
 ) -> RunResult:
-    from tracer.aoti.live import about_kernels
-    from tracer.run import run as run_command
+    from stepscope.tracer.aoti.live import about_kernels
+    from stepscope.tracer.run import run as run_command
 
     config = _config(out, settings)
     if aoti and (about := about_kernels(aoti, config.kernels)):
@@ -384,8 +384,8 @@ def _run_crash(
     aoti: str | None,
 ) -> int:
     """The first run's exit code."""
-    from tracer.crash_runs import CrashRuns, Limits
-    from viewer.crash_look import look
+    from stepscope.tracer.crash_runs import CrashRuns, Limits
+    from stepscope.viewer.crash_look import look
 
     def say(text: str) -> None:
         asking.note(f"stepscope: {text}")
@@ -403,7 +403,7 @@ def _run_crash(
 
 
 def _config(out: Path, settings: Mapping[str, Any]) -> TraceConfig:
-    from tracer.config import ConfigError, make_config, option_of
+    from stepscope.tracer.config import ConfigError, make_config, option_of
 
     try:
         return make_config(out, **settings)
@@ -412,7 +412,7 @@ def _config(out: Path, settings: Mapping[str, Any]) -> TraceConfig:
 
 
 def _write_report(opened: OpenedTrace, out: Path, redact: bool, note: str | None = None) -> None:
-    from viewer.report import render_report
+    from stepscope.viewer.report import render_report
 
     html = render_report(opened, redact=redact, note=note)
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries.compile_details import CacheLookup, FailedGuard, ShapeFact
-from viewer.queries.provenance_panes import ProvenancePanes
-from viewer.queries.rows import CompileDetail, CompileRow
-from viewer.queries.stack_trie import StackTrie
-from viewer.queries.stages import Attempt, Stage, StageGraph
-from viewer.views.blocks import RecordView
+from stepscope.viewer.queries.compile_details import CacheLookup, FailedGuard, ShapeFact
+from stepscope.viewer.queries.provenance_panes import ProvenancePanes
+from stepscope.viewer.queries.rows import CompileDetail, CompileRow
+from stepscope.viewer.queries.stack_trie import StackTrie
+from stepscope.viewer.queries.stages import Attempt, Stage, StageGraph
+from stepscope.viewer.views.blocks import RecordView
 
 
 @dataclass(frozen=True)

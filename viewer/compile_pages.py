@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from viewer.addresses import NotThere, Page, Request, unslug
-from viewer.compile_contexts import (
+from stepscope.viewer.addresses import NotThere, Page, Request, unslug
+from stepscope.viewer.compile_contexts import (
     CompilePage,
     CompilesPage,
     GuardLine,
@@ -18,15 +18,15 @@ from viewer.compile_contexts import (
     ProvenancePage,
     StageShown,
 )
-from viewer.queries.rows import CompileDetail, CompileRow, RecordRow
+from stepscope.viewer.queries.rows import CompileDetail, CompileRow, RecordRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from viewer.queries.compile_details import FailedGuard
-    from viewer.queries.stages import Attempt, Stage, Unit
-    from viewer.store.open import Trace
-    from viewer.views.guards import GuardNode
+    from stepscope.viewer.queries.compile_details import FailedGuard
+    from stepscope.viewer.queries.stages import Attempt, Stage, Unit
+    from stepscope.viewer.store.open import Trace
+    from stepscope.viewer.views.guards import GuardNode
 
 COMPILES_PER_PAGE = 100
 STACKS_PER_PAGE = 200
@@ -50,8 +50,8 @@ _DRAFT_EXPORT = frozenset(
 
 
 def compiles_page(trace: Trace, request: Request) -> CompilesPage:
-    from viewer.queries.compiles import list_compiles, output_codes
-    from viewer.queries.stack_trie import stack_trie
+    from stepscope.viewer.queries.compiles import list_compiles, output_codes
+    from stepscope.viewer.queries.stack_trie import stack_trie
 
     everything = list_compiles(trace)
     status, text, log = request.text("status"), request.text("text"), request.optional_id("log")
@@ -89,9 +89,9 @@ def _holds(row: CompileRow, text: str | None) -> bool:
 
 
 def compile_page(trace: Trace, request: Request) -> CompilePage:
-    from viewer.queries.compile_details import cache_lookups, failed_guards, shape_facts
-    from viewer.queries.compiles import neighbours
-    from viewer.queries.stages import attempts_of, stages_of, units_of
+    from stepscope.viewer.queries.compile_details import cache_lookups, failed_guards, shape_facts
+    from stepscope.viewer.queries.compiles import neighbours
+    from stepscope.viewer.queries.stages import attempts_of, stages_of, units_of
 
     detail = _detail(trace, request)
     row = detail.row
@@ -125,7 +125,7 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
 
 
 def _detail(trace: Trace, request: Request) -> CompileDetail:
-    from viewer.queries.compiles import compile_detail
+    from stepscope.viewer.queries.compiles import compile_detail
 
     compile_id = unslug(request.path["compile_id"]).replace("_", "/")
     log = request.optional_id("log") or 0
@@ -144,7 +144,7 @@ def _attempt(request: Request, attempts: Sequence[Attempt]) -> int | None:
 
 def _shown(trace: Trace, request: Request, stages: Sequence[Stage]) -> tuple[str, StageShown | None]:
     """The chosen stage, else the first that has a graph; of its graphs the chosen one, else one of the last attempt."""
-    from viewer.queries.views import record_view
+    from stepscope.viewer.queries.views import record_view
 
     names = [stage.name for stage in stages]
     name, record = request.text("stage"), request.optional_id("record")
@@ -166,7 +166,7 @@ def _guards(
     trace: Trace, rows: Sequence[RecordRow], attempt_of: Mapping[int, int], failed: Sequence[FailedGuard]
 ) -> Guards | None:
     """The tree of the last attempt that has one."""
-    from viewer.views.guards import guard_tree
+    from stepscope.viewer.views.guards import guard_tree
 
     row = next((row for row in reversed(rows) if row.event == "dynamo_cpp_guards_str" and row.payload_bytes), None)
     if row is None:
@@ -215,8 +215,8 @@ def _related(row: CompileRow, rows: Sequence[RecordRow]) -> list[tuple[str, str]
 
 
 def provenance_page(trace: Trace, request: Request) -> ProvenancePage:
-    from viewer.queries.provenance_panes import provenance_panes
-    from viewer.queries.stages import attempts_of, units_of
+    from stepscope.viewer.queries.provenance_panes import provenance_panes
+    from stepscope.viewer.queries.stages import attempts_of, units_of
 
     detail = _detail(trace, request)
     attempts, attempt_of = attempts_of(trace, detail)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries.caches import Caches
-from viewer.queries.compile_metrics import CompileMetrics
-from viewer.queries.compile_time import Flame, SpanTotal
-from viewer.queries.cuda_graphs import CudaGraphs
-from viewer.queries.draft_export import DraftExport
-from viewer.queries.graph_breaks import GraphBreaks
-from viewer.queries.recompiles import Recompiles
-from viewer.queries.rows import RunRow
-from viewer.queries.vllm import Vllm
+from stepscope.viewer.queries.caches import Caches
+from stepscope.viewer.queries.compile_metrics import CompileMetrics
+from stepscope.viewer.queries.compile_time import Flame, SpanTotal
+from stepscope.viewer.queries.cuda_graphs import CudaGraphs
+from stepscope.viewer.queries.draft_export import DraftExport
+from stepscope.viewer.queries.graph_breaks import GraphBreaks
+from stepscope.viewer.queries.recompiles import Recompiles
+from stepscope.viewer.queries.rows import RunRow
+from stepscope.viewer.queries.vllm import Vllm
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
-from viewer.addresses import NotThere, Page, Request, Twin
-from viewer.compile_run_contexts import (
+from stepscope.viewer.addresses import NotThere, Page, Request, Twin
+from stepscope.viewer.compile_run_contexts import (
     CachesPage,
     CompileTimePage,
     CudaGraphsPage,
@@ -17,11 +17,11 @@ from viewer.compile_run_contexts import (
     RecompilesPage,
     VllmPage,
 )
-from viewer.queries.compile_time import Flame
+from stepscope.viewer.queries.compile_time import Flame
 
 if TYPE_CHECKING:
-    from viewer.queries.compile_metrics import CompileMetrics
-    from viewer.store.open import Trace
+    from stepscope.viewer.queries.compile_metrics import CompileMetrics
+    from stepscope.viewer.store.open import Trace
 
 METRICS_QUERY = ("columns", "sort", "direction", "kind", "log", "offset")
 _SECTION = "Compile"
@@ -30,43 +30,43 @@ _MOST_CSV_ROWS = 200_000
 
 
 def graph_breaks_page(trace: Trace, request: Request) -> GraphBreaksPage:
-    from viewer.queries.graph_breaks import graph_breaks
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.graph_breaks import graph_breaks
+    from stepscope.viewer.queries.runs import list_runs
 
     log = request.optional_id("log")
     return GraphBreaksPage(graph_breaks(trace, log, _offset(request)), list_runs(trace), log)
 
 
 def recompiles_page(trace: Trace, request: Request) -> RecompilesPage:
-    from viewer.queries.recompiles import recompiles
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.recompiles import recompiles
+    from stepscope.viewer.queries.runs import list_runs
 
     log = request.optional_id("log")
     return RecompilesPage(recompiles(trace, log, _offset(request)), list_runs(trace), log)
 
 
 def caches_page(trace: Trace, request: Request) -> CachesPage:
-    from viewer.queries.caches import caches
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.caches import caches
+    from stepscope.viewer.queries.runs import list_runs
 
     log, cache, state = request.optional_id("log"), request.text("cache"), request.text("state")
     return CachesPage(caches(trace, log, cache, state, _offset(request)), list_runs(trace), log, cache, state)
 
 
 def cuda_graphs_page(trace: Trace, request: Request) -> CudaGraphsPage:
-    from viewer.queries.cuda_graphs import cuda_graphs
+    from stepscope.viewer.queries.cuda_graphs import cuda_graphs
 
     return CudaGraphsPage(cuda_graphs(trace))
 
 
 def metrics_page(trace: Trace, request: Request) -> MetricsPage:
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.runs import list_runs
 
     return MetricsPage(_metrics(trace, request, 100), list_runs(trace), request.optional_id("log"))
 
 
 def _metrics(trace: Trace, request: Request, limit: int) -> CompileMetrics:
-    from viewer.queries.compile_metrics import KINDS, compile_metrics
+    from stepscope.viewer.queries.compile_metrics import KINDS, compile_metrics
 
     kind = request.text("kind")
     if kind is not None and kind not in KINDS:
@@ -112,8 +112,8 @@ def _is_number(text: str) -> bool:
 
 
 def compile_time_page(trace: Trace, request: Request) -> CompileTimePage:
-    from viewer.queries.compile_time import SORTS, span_totals
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.compile_time import SORTS, span_totals
+    from stepscope.viewer.queries.runs import list_runs
 
     log, sort = request.optional_id("log"), request.text("sort") or SORTS[0]
     if sort not in SORTS:
@@ -129,7 +129,7 @@ def flame_twin(trace: Trace, request: Request) -> Flame:
 
 
 def _flame(trace: Trace, request: Request) -> Flame | None:
-    from viewer.queries.compile_time import flame
+    from stepscope.viewer.queries.compile_time import flame
 
     width = max(1, min(request.number("width") or _FULL_WIDTH, 10_000))
     return flame(
@@ -138,14 +138,14 @@ def _flame(trace: Trace, request: Request) -> Flame | None:
 
 
 def draft_export_page(trace: Trace, request: Request) -> DraftExportPage:
-    from viewer.queries.draft_export import draft_export
+    from stepscope.viewer.queries.draft_export import draft_export
 
     kind = request.text("kind")
     return DraftExportPage(draft_export(trace, kind, _offset(request)), kind)
 
 
 def vllm_page(trace: Trace, request: Request) -> VllmPage:
-    from viewer.queries.vllm import vllm
+    from stepscope.viewer.queries.vllm import vllm
 
     return VllmPage(vllm(trace, request.optional_id("start"), request.optional_id("pass")))
 

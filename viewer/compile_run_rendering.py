@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from viewer.queries.compile_time import Flame
+    from stepscope.viewer.queries.compile_time import Flame
 
 _AXIS_PX, _ROW_PX, _GAP_PX, _MINIMAP_PX, _MARKS_PX = 22, 16, 6, 30, 14
 _ENDINGS = ("_cumulative_compile_time_us", "_compile_time_us", "_time_us", "_compile_time_s", "_time_s", "_us", "_s")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.findings.launch_deaths import LaunchDeath
-from viewer.highlight import Line
-from viewer.overview_contexts import MiniCurve
-from viewer.queries.jump import Jump
-from viewer.queries.memory_checks import CheckMismatchRow
-from viewer.queries.memory_steps import RunCurve
-from viewer.queries.rows import (
+from stepscope.viewer.findings.launch_deaths import LaunchDeath
+from stepscope.viewer.highlight import Line
+from stepscope.viewer.overview_contexts import MiniCurve
+from stepscope.viewer.queries.jump import Jump
+from stepscope.viewer.queries.memory_checks import CheckMismatchRow
+from stepscope.viewer.queries.memory_steps import RunCurve
+from stepscope.viewer.queries.rows import (
     BufferDetail,
     BufferRow,
     CompileRow,
@@ -32,8 +32,8 @@ from viewer.queries.rows import (
     ValueCurve,
     WorstSite,
 )
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.queries.rows_of_memory import (
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.queries.rows_of_memory import (
     Alive,
     GraphMemory,
     GrowthRow,
@@ -46,9 +46,9 @@ from viewer.queries.rows_of_memory import (
     RecomputeRow,
     RunPeak,
 )
-from viewer.queries.search import SearchPiece
-from viewer.queries.tables import Answer, TableRow
-from viewer.views.blocks import RecordView
+from stepscope.viewer.queries.search import SearchPiece
+from stepscope.viewer.queries.tables import Answer, TableRow
+from stepscope.viewer.views.blocks import RecordView
 
 
 @dataclass(frozen=True)

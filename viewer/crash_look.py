@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from viewer.errors import StepscopeError
-from viewer.findings.deaths import Death, deaths
-from viewer.findings.suspects import suspect
-from viewer.queries.ends import process_ends, symptom
-from viewer.queries.graphs import has_graphs, names_packages
-from viewer.queries.last_seen import ran_before
-from viewer.store.open import Trace, open_trace
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.findings.deaths import Death, deaths
+from stepscope.viewer.findings.suspects import suspect
+from stepscope.viewer.queries.ends import process_ends, symptom
+from stepscope.viewer.queries.graphs import has_graphs, names_packages
+from stepscope.viewer.queries.last_seen import ran_before
+from stepscope.viewer.store.open import Trace, open_trace
 
 MOST_KERNELS, MOST_BEFORE = 64, 4
 
 
 @dataclass(frozen=True)
 class CrashLook:
-    """See `tracer.crash_runs.Look`."""
+    """See `stepscope.tracer.crash_runs.Look`."""
 
     symptom: str | None
     kernels: tuple[str, ...] = ()

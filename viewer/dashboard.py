@@ -11,18 +11,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from viewer import compile_run_pages, pages, rendering, value_pages
-from viewer.addresses import NotThere, Page
-from viewer.addresses import Request as Asked
-from viewer.byte_range import byte_range
-from viewer.errors import StepscopeError
-from viewer.queries import export
+from stepscope.viewer import compile_run_pages, pages, rendering, value_pages
+from stepscope.viewer.addresses import NotThere, Page
+from stepscope.viewer.addresses import Request as Asked
+from stepscope.viewer.byte_range import byte_range
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries import export
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from viewer.follow import Current, Reading
-    from viewer.store.open import Trace
+    from stepscope.viewer.follow import Current, Reading
+    from stepscope.viewer.store.open import Trace
 
 JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from viewer.byte_range import byte_range
-from viewer.errors import StepscopeError
-from viewer.ingest.lenient_json import loads
-from viewer.queries import export as queries
-from viewer.queries.memory_places import graph_places, label_of
-from viewer.queries.tables import list_tables
-from viewer.store.open import Trace
+from stepscope.viewer.byte_range import byte_range
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.queries import export as queries
+from stepscope.viewer.queries.memory_places import graph_places, label_of
+from stepscope.viewer.queries.tables import list_tables
+from stepscope.viewer.store.open import Trace
 
 Form = Literal["csv", "parquet", "memory_snapshot", "chrome", "raw"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -106,7 +106,7 @@ def _write_table(trace: Trace, table: str, path: Path, form: Literal["csv", "par
 
 
 def _write_chrome(trace: Trace, path: Path) -> int:
-    from viewer import chrome_trace
+    from stepscope.viewer import chrome_trace
 
     with _opened(path) as out:
         if path.suffix != ".gz":

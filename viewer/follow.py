@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracer.log_format import HEADER, decode_payload, decode_payload_crlf, payload_digest
-from viewer.errors import StepscopeError
-from viewer.ingest.lenient_json import loads
-from viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_names
-from viewer.store.open import Trace, open_logs
+from stepscope.tracer.log_format import HEADER, decode_payload, decode_payload_crlf, payload_digest
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_names
+from stepscope.viewer.store.open import Trace, open_logs
 
 if TYPE_CHECKING:
-    from viewer.overview_contexts import Frame
+    from stepscope.viewer.overview_contexts import Frame
 
 LEAST_SECONDS = 1.0
 """Between two looks at the logs."""
@@ -43,8 +43,8 @@ class Reading:
     @property
     def frame(self) -> Frame:
         if self._frame is None:
-            from viewer.overview_page import frame
-            from viewer.queries.overview import first_page
+            from stepscope.viewer.overview_page import frame
+            from stepscope.viewer.queries.overview import first_page
 
             self._frame = replace(frame(first_page(self.trace)), following=self._following)
         return self._frame

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from viewer.lexing import pieces
+from stepscope.viewer.lexing import pieces
 
 Language = Literal["python", "cpp", "json", "text"]
 Piece: TypeAlias = tuple[str, str]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from viewer.addresses import NotThere, Request
-from viewer.contexts import GraphMemoryPage, MemoryOverviewPage, NodeAlive, RecomputePage
-from viewer.formats import format_bytes, plural
-from viewer.mini_curves import mini_curves
+from stepscope.viewer.addresses import NotThere, Request
+from stepscope.viewer.contexts import GraphMemoryPage, MemoryOverviewPage, NodeAlive, RecomputePage
+from stepscope.viewer.formats import format_bytes, plural
+from stepscope.viewer.mini_curves import mini_curves
 
 if TYPE_CHECKING:
-    from viewer.queries.memory_places import GraphPlaces
-    from viewer.queries.memory_steps import RunCurve
-    from viewer.queries.rows import GraphRow, NotRecorded
-    from viewer.queries.rows_of_graphs import SourceLine
-    from viewer.queries.rows_of_memory import GraphMemory, LiveCurve, MemoryComparison, RecomputeRow
-    from viewer.store.open import Trace
+    from stepscope.viewer.queries.memory_places import GraphPlaces
+    from stepscope.viewer.queries.memory_steps import RunCurve
+    from stepscope.viewer.queries.rows import GraphRow, NotRecorded
+    from stepscope.viewer.queries.rows_of_graphs import SourceLine
+    from stepscope.viewer.queries.rows_of_memory import GraphMemory, LiveCurve, MemoryComparison, RecomputeRow
+    from stepscope.viewer.store.open import Trace
 
 GRAPH_QUERY = ("call", "step", "subgraph", "snode", "by", "against", "from", "to", "hide", "only")
 RUN_QUERY = ("log", "first_step", "last_step", "device")
@@ -29,11 +29,11 @@ RECORD = "stepscope run -- python train.py"
 
 
 def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
-    from viewer.queries.memory_checks import check_mismatches
-    from viewer.queries.memory_graphs import graphs_by_peak
-    from viewer.queries.memory_mismatches import growth, lifetime_mismatches, recompute_mismatches
-    from viewer.queries.memory_run import run_peaks
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.memory_checks import check_mismatches
+    from stepscope.viewer.queries.memory_graphs import graphs_by_peak
+    from stepscope.viewer.queries.memory_mismatches import growth, lifetime_mismatches, recompute_mismatches
+    from stepscope.viewer.queries.memory_run import run_peaks
+    from stepscope.viewer.queries.runs import list_runs
 
     runs, log = list_runs(trace), request.optional_id("log") or 0
     curve = run_curve_page(trace, request)
@@ -55,7 +55,7 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
 
 
 def _why_nothing(trace: Trace) -> str:
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.runs import list_runs
 
     if all(run.level is None for run in list_runs(trace)):
         return "PyTorch alone wrote this log: it holds neither schedules nor lifetimes of storages."
@@ -63,7 +63,7 @@ def _why_nothing(trace: Trace) -> str:
 
 
 def run_curve_page(trace: Trace, request: Request) -> RunCurve | None:
-    from viewer.queries.memory_steps import run_curve
+    from stepscope.viewer.queries.memory_steps import run_curve
 
     log = request.optional_id("log") or 0
     first, last = request.optional_id("first_step"), request.optional_id("last_step")
@@ -79,7 +79,7 @@ def run_curve_twin(trace: Trace, request: Request) -> RunCurve:
 
 def live_twin(trace: Trace, request: Request) -> LiveCurve:
     """A window of the curve below the timeline."""
-    from viewer.queries.memory_run import live_curve
+    from stepscope.viewer.queries.memory_run import live_curve
 
     width = max(1, min(request.number("width") or 1600, 10_000))
     window = request.number("start_ns"), request.number("end_ns")
@@ -90,10 +90,10 @@ def live_twin(trace: Trace, request: Request) -> LiveCurve:
 
 
 def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
-    from viewer.queries.memory_checks import check_mismatches
-    from viewer.queries.memory_graph import graph_memory, measured_calls
-    from viewer.queries.memory_mismatches import lifetime_mismatches
-    from viewer.queries.memory_places import graph_places
+    from stepscope.viewer.queries.memory_checks import check_mismatches
+    from stepscope.viewer.queries.memory_graph import graph_memory, measured_calls
+    from stepscope.viewer.queries.memory_mismatches import lifetime_mismatches
+    from stepscope.viewer.queries.memory_places import graph_places
 
     graph, rows = _graphs(trace, request.id("graph"))
     subgraph, step, call = request.text("subgraph"), request.optional_id("step"), request.optional_id("call")
@@ -133,7 +133,7 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
 
 
 def _graphs(trace: Trace, graph: int) -> tuple[GraphRow, list[GraphRow]]:
-    from viewer.queries.graphs import list_graphs
+    from stepscope.viewer.queries.graphs import list_graphs
 
     rows = list_graphs(trace)
     found = next((row for row in rows if row.graph == graph), None)
@@ -148,15 +148,15 @@ def _sources(memory: GraphMemory | None, places: GraphPlaces) -> dict[int, Sourc
 
 
 def _sources_beside(trace: Trace, beside: MemoryComparison | None) -> dict[int, SourceLine]:
-    from viewer.queries.memory_places import graph_places
+    from stepscope.viewer.queries.memory_places import graph_places
 
     return _sources(beside.right, graph_places(trace, beside.right.graph)) if beside else {}
 
 
 def node_alive(trace: Trace, memory: GraphMemory, places: GraphPlaces, asked: int | None) -> NodeAlive:
     """What was alive at node `asked`; without one at the measured peak, else at the estimated one."""
-    from viewer.queries.memory_alive import alive_in_call
-    from viewer.queries.memory_graph import node_memory
+    from stepscope.viewer.queries.memory_alive import alive_in_call
+    from stepscope.viewer.queries.memory_graph import node_memory
 
     nodes, call = memory.nodes, memory.call
     count = len(nodes.snode) if nodes else 0
@@ -197,7 +197,7 @@ def _remark(memory: GraphMemory, asked: int | None) -> str | None:
 
 def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> MemoryComparison:
     """`against` is a graph, or a graph and one of its calls: ``1`` or ``1.7``."""
-    from viewer.queries.memory_compare import compare_memory
+    from stepscope.viewer.queries.memory_compare import compare_memory
 
     named = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", against)
     if named is None:
@@ -213,8 +213,8 @@ def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> Mem
 
 def missing(trace: Trace, graph: GraphRow, memory: GraphMemory | None) -> list[str]:
     """What the page cannot show, and why, as far as the log says."""
-    from viewer.queries.damage import not_recorded
-    from viewer.queries.memory_graphs import has_lifetimes
+    from stepscope.viewer.queries.damage import not_recorded
+    from stepscope.viewer.queries.memory_graphs import has_lifetimes
 
     rows = [row for row in not_recorded(trace) if row.graph in (None, graph.graph) and row.log in (None, graph.log)]
     found = [_sentence(row) for row in rows if row.graph is not None or _is_about_memory(row)]
@@ -252,7 +252,7 @@ def _why_not_measured(graph: GraphRow, followed: bool) -> str:
 
 
 def recompute_page(trace: Trace, request: Request) -> RecomputePage:
-    from viewer.queries.memory_recompute import recompute_detail, recompute_mismatches
+    from stepscope.viewer.queries.memory_recompute import recompute_detail, recompute_mismatches
 
     asked = request.id("recompute")
     detail = recompute_detail(trace, asked)

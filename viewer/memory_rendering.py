@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from viewer.formats import basename, plural
-from viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.formats import basename, plural
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
 
 if TYPE_CHECKING:
-    from viewer.queries.rows_of_memory import Alive, AliveGroup, GraphMemory, LifetimeMismatchRow
+    from stepscope.viewer.queries.rows_of_memory import Alive, AliveGroup, GraphMemory, LifetimeMismatchRow
 
 KIND_NAMES = {
     "parameter": "parameter",

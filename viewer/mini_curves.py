@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from viewer.overview_contexts import MiniCurve
-from viewer.queries.memory_graphs import graphs_by_peak
+from stepscope.viewer.overview_contexts import MiniCurve
+from stepscope.viewer.queries.memory_graphs import graphs_by_peak
 
 if TYPE_CHECKING:
-    from viewer.queries.rows_of_memory import GraphMemory
-    from viewer.store.open import Trace
+    from stepscope.viewer.queries.rows_of_memory import GraphMemory
+    from stepscope.viewer.store.open import Trace
 
 MINI_POINTS = 96
 
@@ -21,7 +21,7 @@ def mini_curves(trace: Trace, most: int) -> tuple[list[MiniCurve], int]:
     found = graphs_by_peak(trace)
     if not found:
         return [], 0
-    from viewer.queries.memory_graph import graph_memory
+    from stepscope.viewer.queries.memory_graph import graph_memory
 
     memories = (graph_memory(trace, row.graph) for row in found[:most])
     return [mini_curve(memory) for memory in memories if memory is not None], max(0, len(found) - most)

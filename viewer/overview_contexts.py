@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries.rows_of_runs import Counts, Overview, RunRow
+from stepscope.viewer.queries.rows_of_runs import Counts, Overview, RunRow
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracer._version import __version__
-from viewer.addresses import Page, Request
-from viewer.mini_curves import mini_curves
-from viewer.overview_contexts import FindingLink, Frame, OverviewPage
-from viewer.queries.overview import first_page
+from stepscope.tracer._version import __version__
+from stepscope.viewer.addresses import Page, Request
+from stepscope.viewer.mini_curves import mini_curves
+from stepscope.viewer.overview_contexts import FindingLink, Frame, OverviewPage
+from stepscope.viewer.queries.overview import first_page
 
 if TYPE_CHECKING:
-    from viewer.queries.rows import Overview, RunRow
-    from viewer.store.open import Trace
+    from stepscope.viewer.queries.rows import Overview, RunRow
+    from stepscope.viewer.store.open import Trace
 
 MOST_FINDING_LINKS = 200
 MOST_MINI_CURVES = 6

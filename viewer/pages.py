@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from viewer import (
+from stepscope.viewer import (
     compile_pages,
     compile_run_pages,
     memory_pages,
@@ -14,8 +14,8 @@ from viewer import (
     search_pages,
     value_pages,
 )
-from viewer.addresses import NotThere, Page, Request, Twin
-from viewer.contexts import (
+from stepscope.viewer.addresses import NotThere, Page, Request, Twin
+from stepscope.viewer.contexts import (
     BufferPage,
     BuffersPage,
     CurvePage,
@@ -32,14 +32,14 @@ from viewer.contexts import (
     StepsPage,
     ValuesPage,
 )
-from viewer.highlight import Line, highlight
-from viewer.queries.kernel_code import CONTEXT_LINES
-from viewer.queries.memory_steps import RunCurve
-from viewer.queries.rows import LaunchDetail, Timeline
-from viewer.queries.rows_of_memory import LiveCurve
+from stepscope.viewer.highlight import Line, highlight
+from stepscope.viewer.queries.kernel_code import CONTEXT_LINES
+from stepscope.viewer.queries.memory_steps import RunCurve
+from stepscope.viewer.queries.rows import LaunchDetail, Timeline
+from stepscope.viewer.queries.rows_of_memory import LiveCurve
 
 if TYPE_CHECKING:
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 GAP = "…"
 """The line that stands for what `kernel_code.cut` leaves out."""
@@ -49,14 +49,14 @@ FULL_WIDTH = 1600
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
-    from viewer.queries.runs import list_runs, list_steps
+    from stepscope.viewer.queries.runs import list_runs, list_steps
 
     log = request.optional_id("log")
     return StepsPage(list_runs(trace), log, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:
-    from viewer.queries.runs import list_steps
+    from stepscope.viewer.queries.runs import list_steps
 
     timeline = timeline_page(trace, request)
     steps = list_steps(trace, timeline.log)
@@ -72,13 +72,13 @@ def step_page(trace: Trace, request: Request) -> StepPage:
 
 def live_page(trace: Trace, timeline: Timeline, width: int = FULL_WIDTH) -> LiveCurve | None:
     """Live bytes in the window of a timeline."""
-    from viewer.queries.memory_run import live_curve
+    from stepscope.viewer.queries.memory_run import live_curve
 
     return live_curve(trace, timeline.log, timeline.window_start_ns, timeline.window_end_ns, width)
 
 
 def timeline_page(trace: Trace, request: Request) -> Timeline:
-    from viewer.queries.steps import timeline
+    from stepscope.viewer.queries.steps import timeline
 
     log, step = request.number("log", 0) or 0, request.id("step")
     width = max(1, min(request.number("width") or FULL_WIDTH, 1_000_000))
@@ -94,8 +94,8 @@ def launch_page(trace: Trace, request: Request) -> LaunchPage:
 
 
 def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
-    from viewer.findings.launch_deaths import launch_deaths
-    from viewer.queries.launches import launch_detail
+    from stepscope.viewer.findings.launch_deaths import launch_deaths
+    from stepscope.viewer.queries.launches import launch_detail
 
     detail = launch_detail(trace, launch)
     if detail is None:
@@ -116,8 +116,8 @@ def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:
 
 
 def graphs_page(trace: Trace, request: Request) -> GraphsPage:
-    from viewer.queries.damage import not_recorded
-    from viewer.queries.graphs import list_graphs
+    from stepscope.viewer.queries.damage import not_recorded
+    from stepscope.viewer.queries.graphs import list_graphs
 
     graphs, offset = list_graphs(trace), request.optional_id("offset") or 0
     missing = [row for row in not_recorded(trace) if row.graph is not None]
@@ -125,8 +125,8 @@ def graphs_page(trace: Trace, request: Request) -> GraphsPage:
 
 
 def graph_page(trace: Trace, request: Request) -> GraphPage:
-    from viewer.queries.damage import not_recorded
-    from viewer.queries.graphs import graph_detail
+    from stepscope.viewer.queries.damage import not_recorded
+    from stepscope.viewer.queries.graphs import graph_detail
 
     graph = request.id("graph")
     detail = graph_detail(trace, graph)
@@ -137,16 +137,16 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
 
 
 def problems_page(trace: Trace, request: Request) -> ProblemsPage:
-    from viewer.queries.compiles import list_compiles
-    from viewer.queries.damage import not_recorded, problems
-    from viewer.queries.overview import overhead
+    from stepscope.viewer.queries.compiles import list_compiles
+    from stepscope.viewer.queries.damage import not_recorded, problems
+    from stepscope.viewer.queries.overview import overhead
 
     failed = [row for row in list_compiles(trace) if row.failure or row.status == "failed"]
     return ProblemsPage(problems(trace), not_recorded(trace), failed, overhead(trace).failures)
 
 
 def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:
-    from viewer.summary import summary
+    from stepscope.viewer.summary import summary
 
     return summary(trace)
 

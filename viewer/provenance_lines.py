@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
 
 _CLASS = re.compile(r"\s*class \S+\(torch\.nn\.Module\):")
 _NODE = re.compile(r"\s+([A-Za-z_]\w*)(?:\s*:\s*\"[^\"]*\")?\s*=\s")

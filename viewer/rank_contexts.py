@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries.rank_difference import RankDifference
-from viewer.queries.rank_rows import RankRow
-from viewer.queries.rank_sequences import Aspect
-from viewer.queries.ranks import AspectRow, SlowCompile
+from stepscope.viewer.queries.rank_difference import RankDifference
+from stepscope.viewer.queries.rank_rows import RankRow
+from stepscope.viewer.queries.rank_sequences import Aspect
+from stepscope.viewer.queries.ranks import AspectRow, SlowCompile
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer.addresses import NotThere, Page, Request
-from viewer.rank_contexts import RankDifferencePage, RanksPage
+from stepscope.viewer.addresses import NotThere, Page, Request
+from stepscope.viewer.rank_contexts import RankDifferencePage, RanksPage
 
 if TYPE_CHECKING:
-    from viewer.queries.rank_rows import RankRow
-    from viewer.queries.rank_sequences import Aspect
-    from viewer.queries.ranks import Ranks
-    from viewer.store.open import Trace
+    from stepscope.viewer.queries.rank_rows import RankRow
+    from stepscope.viewer.queries.rank_sequences import Aspect
+    from stepscope.viewer.queries.ranks import Ranks
+    from stepscope.viewer.store.open import Trace
 
 
 def ranks_page(trace: Trace, request: Request) -> RanksPage:
-    from viewer.queries.ranks import rank_names, ranks
+    from stepscope.viewer.queries.ranks import rank_names, ranks
 
     found = ranks(trace)
     return RanksPage(
@@ -32,8 +32,8 @@ def ranks_page(trace: Trace, request: Request) -> RanksPage:
 
 
 def difference_page(trace: Trace, request: Request) -> RankDifferencePage:
-    from viewer.queries.rank_difference import rank_difference
-    from viewer.queries.ranks import TITLES, ranks
+    from stepscope.viewer.queries.rank_difference import rank_difference
+    from stepscope.viewer.queries.ranks import TITLES, ranks
 
     found = ranks(trace)
     differing = next((row.aspect for row in found.aspects if row.state == "differ"), "compile_ids")

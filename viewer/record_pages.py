@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer.addresses import NotThere, Page, Request
-from viewer.contexts import RecordShown, RecordsPage
+from stepscope.viewer.addresses import NotThere, Page, Request
+from stepscope.viewer.contexts import RecordShown, RecordsPage
 
 if TYPE_CHECKING:
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 RECORDS_PER_PAGE = 200
 LINES_AROUND = 4
 
 
 def records_page(trace: Trace, request: Request) -> RecordsPage:
-    from viewer.queries.artifacts import list_records
+    from stepscope.viewer.queries.artifacts import list_records
 
     log, offset = request.number("log"), max(0, request.number("offset") or 0)
     compile_id, kind, text = (request.text(name) for name in ("compile_id", "kind", "text"))
@@ -26,8 +26,8 @@ def records_page(trace: Trace, request: Request) -> RecordsPage:
 
 
 def record_page(trace: Trace, request: Request) -> RecordShown:
-    from viewer.queries.artifacts import payload_lines, record_detail, record_neighbours
-    from viewer.queries.views import record_view
+    from stepscope.viewer.queries.artifacts import payload_lines, record_detail, record_neighbours
+    from stepscope.viewer.queries.views import record_view
 
     record = request.id("record")
     detail, view = record_detail(trace, record), record_view(trace, record)

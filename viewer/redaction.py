@@ -6,8 +6,8 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from viewer.formats import basename
-from viewer.queries.rows import SourceLine
+from stepscope.viewer.formats import basename
+from stepscope.viewer.queries.rows import SourceLine
 
 T = TypeVar("T")
 

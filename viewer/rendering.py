@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from markupsafe import Markup, escape
 
-from viewer import assets, compile_run_rendering, formats, memory_rendering
-from viewer.addresses import slug
-from viewer.formats import format_bytes, format_count, format_ns
-from viewer.highlight import Language, highlight
-from viewer.ingest.damage import REASONS
-from viewer.ingest.sources import cache_dir
-from viewer.queries.rows_of_runs import SIDES
+from stepscope.viewer import assets, compile_run_rendering, formats, memory_rendering
+from stepscope.viewer.addresses import slug
+from stepscope.viewer.formats import format_bytes, format_count, format_ns
+from stepscope.viewer.highlight import Language, highlight
+from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.ingest.sources import cache_dir
+from stepscope.viewer.queries.rows_of_runs import SIDES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from viewer.follow import Reading
-    from viewer.queries.rows import (
+    from stepscope.viewer.follow import Reading
+    from stepscope.viewer.queries.rows import (
         BufferDetail,
         CompileRow,
         Finding,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from viewer import assets, contexts, overview_page, pages, rendering, report_memory, report_values
-from viewer.addresses import Request
-from viewer.findings.launch_deaths import LaunchDeath, launch_deaths
-from viewer.highlight import Line, highlight
-from viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
-from viewer.redaction import redact as without_secrets
+from stepscope.viewer import assets, contexts, overview_page, pages, rendering, report_memory, report_values
+from stepscope.viewer.addresses import Request
+from stepscope.viewer.findings.launch_deaths import LaunchDeath, launch_deaths
+from stepscope.viewer.highlight import Line, highlight
+from stepscope.viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
+from stepscope.viewer.redaction import redact as without_secrets
 
 if TYPE_CHECKING:
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 MOST_STEPS = 16
 MOST_LAUNCHES = 20_000
@@ -54,7 +54,7 @@ class Contents:
 def render_report(trace: Trace, *, redact: bool = False, note: str | None = None) -> str:
     """The file's text, with `note` on its first page. `redact`: paths become file names; source text, payloads and
     command lines are dropped."""
-    from viewer.summary import summary
+    from stepscope.viewer.summary import summary
 
     contents, answer = collect(trace), summary(trace)
     if redact:
@@ -100,9 +100,9 @@ def packed(data: Any) -> str:
 
 
 def collect(trace: Trace) -> Contents:
-    from viewer.queries.compiles import compile_detail, list_compiles
-    from viewer.queries.graphs import list_graphs
-    from viewer.queries.overview import overview
+    from stepscope.viewer.queries.compiles import compile_detail, list_compiles
+    from stepscope.viewer.queries.graphs import list_graphs
+    from stepscope.viewer.queries.overview import overview
 
     asked = Request({}, {})
     contents = Contents(overview(trace), pages.problems_page(trace, asked))
@@ -150,7 +150,7 @@ def collect_live(trace: Trace, contents: Contents) -> None:
 
 def collect_steps(trace: Trace, contents: Contents) -> None:
     """Steps with findings first, then from the first on, as far as the budget goes."""
-    from viewer.queries.steps import timeline
+    from stepscope.viewer.queries.steps import timeline
 
     found = {(finding.log or 0, finding.step) for finding in contents.overview.findings}
     order = sorted(contents.overview.steps, key=lambda row: ((row.log, row.step) not in found, row.step, row.log))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from viewer import contexts, memory_pages
-from viewer.addresses import NotThere, Request
-from viewer.memory_rendering import plot_memory, plot_places, shortened
-from viewer.queries.rows import Finding
+from stepscope.viewer import contexts, memory_pages
+from stepscope.viewer.addresses import NotThere, Request
+from stepscope.viewer.memory_rendering import plot_memory, plot_places, shortened
+from stepscope.viewer.queries.rows import Finding
 
 if TYPE_CHECKING:
-    from viewer.queries.rows_of_memory import LiveCurve
-    from viewer.store.open import Trace
+    from stepscope.viewer.queries.rows_of_memory import LiveCurve
+    from stepscope.viewer.store.open import Trace
 
 MOST_GRAPHS = 8
 MOST_RECOMPUTE = 8

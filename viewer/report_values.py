@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from viewer import contexts, value_pages
-from viewer.addresses import NotThere, slug
-from viewer.queries.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow, Finding, KernelRow
-from viewer.rendering import curve_query, plotted
+from stepscope.viewer import contexts, value_pages
+from stepscope.viewer.addresses import NotThere, slug
+from stepscope.viewer.queries.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow, Finding, KernelRow
+from stepscope.viewer.rendering import curve_query, plotted
 
 if TYPE_CHECKING:
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 MOST_KERNELS = 10
 MOST_BUFFERS = 24
@@ -45,8 +45,8 @@ class Values:
 
 def collect(trace: Trace, findings: list[Finding], described: Iterable[contexts.LaunchPage]) -> Values:
     """`described`: launches whose panel the report has."""
-    from viewer.queries.kernels import kernel_rows
-    from viewer.queries.launches import launch_detail
+    from stepscope.viewer.queries.kernels import kernel_rows
+    from stepscope.viewer.queries.launches import launch_detail
 
     values = Values(rows=kernel_rows(trace))
     named = list(dict.fromkeys(finding.launch for finding in findings if finding.launch is not None))
@@ -73,8 +73,8 @@ def _kernels(trace: Trace, values: Values, named: list[str]) -> None:
 
 def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Iterable[Any]) -> None:
     """Pages of the buffers that findings name, then of the worst, then of those that shown launches touch."""
-    from viewer.queries.buffers import buffer_rows
-    from viewer.queries.graphs import list_graphs
+    from stepscope.viewer.queries.buffers import buffer_rows
+    from stepscope.viewer.queries.graphs import list_graphs
 
     graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))[:MOST_LISTS]
     lists = [(row, buffer_rows(trace, row.graph)) for row in sorted(graphs, key=lambda row: row.graph)]
@@ -124,8 +124,8 @@ def _curves(trace: Trace, values: Values, details: Iterable[Any]) -> None:
 
 
 def _maps(trace: Trace, values: Values) -> None:
-    from viewer.queries.heatmap import has_outputs, heat_map
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.heatmap import has_outputs, heat_map
+    from stepscope.viewer.queries.runs import list_runs
 
     for run in list_runs(trace)[:MOST_LOGS]:
         if has_outputs(trace, run.log):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer.addresses import Page, Request, Twin
-from viewer.contexts import JumpAnswer, News, SearchPage, SqlPage, TablesPage
-from viewer.errors import StepscopeError
+from stepscope.viewer.addresses import Page, Request, Twin
+from stepscope.viewer.contexts import JumpAnswer, News, SearchPage, SqlPage, TablesPage
+from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 
 def search_page(trace: Trace, request: Request) -> SearchPage:
-    from viewer.queries.artifacts import list_records
-    from viewer.queries.search import search
+    from stepscope.viewer.queries.artifacts import list_records
+    from stepscope.viewer.queries.search import search
 
     text, kind, compile_id = (request.text(name) for name in ("text", "kind", "compile_id"))
     regex, case = (request.text(name) == "1" for name in ("regex", "case"))
@@ -33,13 +33,13 @@ def search_page(trace: Trace, request: Request) -> SearchPage:
 
 
 def tables_page(trace: Trace, request: Request) -> TablesPage:
-    from viewer.queries.tables import list_tables
+    from stepscope.viewer.queries.tables import list_tables
 
     return TablesPage(list_tables(trace))
 
 
 def sql_page(trace: Trace, request: Request) -> SqlPage:
-    from viewer.queries.tables import MOST_ROWS, SECONDS, ask, list_tables
+    from stepscope.viewer.queries.tables import MOST_ROWS, SECONDS, ask, list_tables
 
     query = request.text("query")
     answer = problem = None
@@ -52,13 +52,13 @@ def sql_page(trace: Trace, request: Request) -> SqlPage:
 
 
 def jump_answer(trace: Trace, request: Request) -> JumpAnswer:
-    from viewer.queries.jump import jumps
+    from stepscope.viewer.queries.jump import jumps
 
     return JumpAnswer(jumps(trace, request.text("text") or ""))
 
 
 def news(trace: Trace, request: Request) -> News:
-    from viewer.queries.tables import count_rows
+    from stepscope.viewer.queries.tables import count_rows
 
     return News(count_rows(trace, "logs"), count_rows(trace, "records"))
 

@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from viewer.errors import StepscopeError
+from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-    from viewer.follow import Current
-    from viewer.store.open import Trace
+    from stepscope.viewer.follow import Current
+    from stepscope.viewer.store.open import Trace
 
 DEFAULT_PORT = 8686
 
@@ -26,7 +26,7 @@ def serve(
     """`port` 0: a free one. When the default port is taken a free one is used; any other stays as asked for."""
     import uvicorn
 
-    from viewer.app import create_app
+    from stepscope.viewer.app import create_app
 
     with listen(host, port) as bound:
         number = bound.getsockname()[1]
@@ -40,16 +40,16 @@ def warm() -> None:
     """Import what the first page needs."""
     import uvicorn.server  # noqa: F401
 
-    from viewer import app, rendering  # noqa: F401
-    from viewer.queries import overview  # noqa: F401
-    from viewer.store import open  # noqa: F401
+    from stepscope.viewer import app, rendering  # noqa: F401
+    from stepscope.viewer.queries import overview  # noqa: F401
+    from stepscope.viewer.store import open  # noqa: F401
 
     rendering.environment()
 
 
 def ask_first(trace: Trace) -> None:
     """Ask for what the first page shows, which is kept with the trace."""
-    from viewer.queries.overview import first_page
+    from stepscope.viewer.queries.overview import first_page
 
     with suppress(Exception):  # the page tells of it
         first_page(trace)

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
-from viewer.queries.compiles import list_compiles
-from viewer.queries.damage import inside_kernels, problems
-from viewer.queries.memory_summary import NodePeak, estimated_peaks, measured_peaks, memory_figures
-from viewer.queries.overview import overview
-from viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow
-from viewer.queries.snodes import snode_counts
-from viewer.store.open import Trace
-from viewer.summary_text import MemoryText, render
+from stepscope.viewer.queries.compiles import list_compiles
+from stepscope.viewer.queries.damage import inside_kernels, problems
+from stepscope.viewer.queries.memory_summary import NodePeak, estimated_peaks, measured_peaks, memory_figures
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow
+from stepscope.viewer.queries.snodes import snode_counts
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary_text import MemoryText, render
 
 FORMAT = "stepscope-summary/1"
 _FINDING_KEYS = (

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.ingest.damage import REASONS
-from viewer.queries.memory_summary import MemoryFigures, NodePeak
-from viewer.queries.rows import (
+from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.queries.memory_summary import MemoryFigures, NodePeak
+from stepscope.viewer.queries.rows import (
     CompileRow,
     CrashRunRow,
     Finding,
@@ -21,7 +21,7 @@ from viewer.queries.rows import (
     RunRow,
     StepRow,
 )
-from viewer.queries.rows_of_runs import SIDES
+from stepscope.viewer.queries.rows_of_runs import SIDES
 
 WIDTH = 100
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}

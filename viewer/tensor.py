@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from viewer.errors import StepscopeError
-from viewer.formats import format_bytes, shape_text
-from viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor, saved_tensors
-from viewer.store.open import Trace
-from viewer.summary_text import clean
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.formats import format_bytes, shape_text
+from stepscope.viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor, saved_tensors
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary_text import clean
 
 _FILE = re.compile(
     r"(?:[A-Za-z0-9_.-]{1,200}_tensors/)?"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from viewer.addresses import NotThere, Request
-from viewer.contexts import (
+from stepscope.viewer.addresses import NotThere, Request
+from stepscope.viewer.contexts import (
     BufferPage,
     BuffersPage,
     CurveLink,
@@ -17,9 +17,9 @@ from viewer.contexts import (
 )
 
 if TYPE_CHECKING:
-    from viewer.queries.heatmap import Window
-    from viewer.queries.rows import GraphRow, HeatMap, LaunchDetail
-    from viewer.store.open import Trace
+    from stepscope.viewer.queries.heatmap import Window
+    from stepscope.viewer.queries.rows import GraphRow, HeatMap, LaunchDetail
+    from stepscope.viewer.store.open import Trace
 
 STATISTICS = (
     "largest", "min", "max", "mean", "std", "l2", "nan", "positive_infinity", "negative_infinity", "zero",
@@ -42,7 +42,7 @@ class CurveAsked(NamedTuple):
 
 
 def kernels_page(trace: Trace, request: Request) -> KernelsPage:
-    from viewer.queries.kernels import kernel_rows
+    from stepscope.viewer.queries.kernels import kernel_rows
 
     return KernelsPage(kernel_rows(trace))
 
@@ -52,7 +52,7 @@ def kernel_page(trace: Trace, request: Request) -> KernelPage:
 
 
 def kernel_page_of(trace: Trace, kernel: str) -> KernelPage:
-    from viewer.queries.kernels import kernel_detail
+    from stepscope.viewer.queries.kernels import kernel_detail
 
     detail = kernel_detail(trace, kernel)
     if detail is None:
@@ -61,7 +61,7 @@ def kernel_page_of(trace: Trace, kernel: str) -> KernelPage:
 
 
 def buffers_page(trace: Trace, request: Request) -> BuffersPage:
-    from viewer.queries.buffers import buffer_rows
+    from stepscope.viewer.queries.buffers import buffer_rows
 
     row = _graph(trace, request.id("graph"))
     return BuffersPage(row, buffer_rows(trace, row.graph))
@@ -72,7 +72,7 @@ def buffer_page(trace: Trace, request: Request) -> BufferPage:
 
 
 def buffer_page_of(trace: Trace, graph: int, buffer: str) -> BufferPage:
-    from viewer.queries.buffers import buffer_detail
+    from stepscope.viewer.queries.buffers import buffer_detail
 
     row = _graph(trace, graph)
     detail = buffer_detail(trace, graph, buffer)
@@ -82,7 +82,7 @@ def buffer_page_of(trace: Trace, graph: int, buffer: str) -> BufferPage:
 
 
 def _graph(trace: Trace, graph: int) -> GraphRow:
-    from viewer.queries.graphs import list_graphs
+    from stepscope.viewer.queries.graphs import list_graphs
 
     found = next((row for row in list_graphs(trace) if row.graph == graph), None)
     if found is None:
@@ -91,23 +91,23 @@ def _graph(trace: Trace, graph: int) -> GraphRow:
 
 
 def values_page(trace: Trace, request: Request) -> ValuesPage:
-    from viewer.queries.heatmap import heat_map
+    from stepscope.viewer.queries.heatmap import heat_map
 
     log, window = heat_window(trace, request)
     return values_page_of(trace, heat_map(trace, log, window))
 
 
 def values_page_of(trace: Trace, heat: HeatMap) -> ValuesPage:
-    from viewer.queries.heatmap import has_outputs, worst_sites
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.heatmap import has_outputs, worst_sites
+    from stepscope.viewer.queries.runs import list_runs
 
     return ValuesPage(heat, worst_sites(trace, heat.log), list_runs(trace), has_outputs(trace, heat.log))
 
 
 def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
     """The log and the part of its map that an address names."""
-    from viewer.queries.heatmap import Window
-    from viewer.queries.runs import list_runs
+    from stepscope.viewer.queries.heatmap import Window
+    from stepscope.viewer.queries.runs import list_runs
 
     log = request.optional_id("log") or 0
     if log not in {run.log for run in list_runs(trace)}:
@@ -121,7 +121,7 @@ def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
 
 def worst_launch(trace: Trace, request: Request) -> int:
     """The launch that a cell of the heat map stands for."""
-    from viewer.queries import heatmap
+    from stepscope.viewer.queries import heatmap
 
     found = heatmap.worst_launch(trace, *heat_window(trace, request))
     if found is None:
@@ -143,8 +143,8 @@ def curve_page(trace: Trace, request: Request) -> CurvePage:
 
 
 def curve_page_of(trace: Trace, asked: CurveAsked, statistic: str | None = None) -> CurvePage:
-    from viewer.queries.launches import launch_detail
-    from viewer.queries.value_curves import value_curve
+    from stepscope.viewer.queries.launches import launch_detail
+    from stepscope.viewer.queries.value_curves import value_curve
 
     curve = value_curve(trace, *asked)
     launch = launch_detail(trace, curve.launch[0]) if curve is not None and curve.launch else None

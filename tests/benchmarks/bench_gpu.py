@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-import tracer
+import stepscope
+from stepscope.tracer.recorder import current
 from tests.benchmarks.bench_launches import set_code, wrapper_functions
 from tests.capture.logs import Trace
-from tracer.recorder import current
 
 TURNS, WARM_TURNS, STEPS = 30, 5, 10
 WAYS = ("off", "again", "launches", "lifetimes", "values", "verify")
@@ -54,7 +54,7 @@ def timed_ms(step: Step, ends_step: bool) -> float:
     for _ in range(STEPS):
         step()
         if ends_step:
-            tracer.step()
+            stepscope.step()
     recorder = current()
     if ends_step and recorder is not None:
         recorder.flush(wait=True)
@@ -70,12 +70,12 @@ def in_turns(folder: Path) -> dict[str, list[float]]:
     code: dict[str, list[tuple[FunctionType, CodeType]]] = {}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     code["off"] = code["again"] = [(function, function.__code__) for function in functions]
-    with tracer.trace(folder) as recorder:
+    with stepscope.trace(folder) as recorder:
         ways: dict[str, dict[str, Any]] = {
             "launches": {}, "lifetimes": {}, "values": {"level": "values"}, "verify": {"verify_before": True}
         }  # fmt: skip
         for way, settings in ways.items():
-            tracer.configure(**settings)
+            stepscope.configure(**settings)
             code[way] = [(function, function.__code__) for function in functions]
         for turn in range(TURNS + WARM_TURNS):
             for way in WAYS[turn % len(WAYS) :] + WAYS[: turn % len(WAYS)]:
@@ -93,7 +93,7 @@ def under_cuda_graphs(folder: Path) -> dict[str, list[float]]:
     for _ in range(WARM_TURNS):
         plain()
     times: dict[str, list[float]] = {"off": [], "values": []}
-    with tracer.trace(folder, level="values"):
+    with stepscope.trace(folder, level="values"):
         recorded = build("reduce-overhead")
         for _ in range(WARM_TURNS):
             recorded()
@@ -106,7 +106,7 @@ def under_cuda_graphs(folder: Path) -> dict[str, list[float]]:
 
 
 def peak_bytes(level: str) -> int:
-    with tempfile.TemporaryDirectory() as folder, tracer.trace(folder, level=level):
+    with tempfile.TemporaryDirectory() as folder, stepscope.trace(folder, level=level):
         step = build(None)
         for _ in range(WARM_TURNS):
             step()

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tracer.runtime.stats.cuda import CudaReader, arena_of
+from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
 
 TURNS, CALLS = 15, 8
 

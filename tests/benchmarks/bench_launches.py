@@ -3,7 +3,7 @@
 One process compiles a transformer once and then takes turns of a few steps, so that a machine that grows slower or
 faster meanwhile does not count: steps as they were before recording, the same again, recorded steps. The turns
 exchange the code objects of the wrapper's functions, which is all that recording changes in them. A step is the
-forward and the backward pass and, where recorded, `tracer.step()`. The turns that are alike show the noise.
+forward and the backward pass and, where recorded, `stepscope.step()`. The turns that are alike show the noise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import CodeType, FunctionType
 import torch
 from torch._inductor.codecache import PyCodeCache
 
-import tracer
+import stepscope
 from tests.capture.logs import Trace
 from tests.programs.training import Transformer
 
@@ -62,7 +62,7 @@ def timed_ms(step: Callable[[], None], ends_step: bool) -> float:
     for _ in range(STEPS):
         step()
         if ends_step:
-            tracer.step()
+            stepscope.step()
     return (time.perf_counter_ns() - start) / 1e6 / STEPS
 
 
@@ -70,7 +70,7 @@ def take_turns(step: Callable[[], None], folder: Path) -> dict[str, list[float]]
     functions = wrapper_functions()
     original = [(function, function.__code__) for function in functions]
     times: dict[str, list[float]] = {way: [] for way in WAYS}
-    with tracer.trace(folder) as recorder:
+    with stepscope.trace(folder) as recorder:
         recorded = [(function, function.__code__) for function in functions]
         for turn in range(TURNS + WARM_TURNS):
             for way in WAYS[turn % len(WAYS) :] + WAYS[: turn % len(WAYS)]:

@@ -16,10 +16,10 @@ from itertools import count
 
 import torch
 
-from tracer.runtime import lifetimes_core
-from tracer.runtime.launches import Call, running_call
-from tracer.runtime.lifetimes import Layouts, Place, Tracker
-from tracer.runtime.lifetimes_core import CompiledTracker
+from stepscope.tracer.runtime import lifetimes_core
+from stepscope.tracer.runtime.launches import Call, running_call
+from stepscope.tracer.runtime.lifetimes import Layouts, Place, Tracker
+from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
 
 SIZES = (1_000, 10_000, 100_000)
 TURNS = 7

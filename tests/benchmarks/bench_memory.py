@@ -19,15 +19,15 @@ from typing import Any
 
 import orjson
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.queries.memory_alive import alive_at, alive_in_call
+from stepscope.viewer.queries.memory_graph import graph_memory, node_memory
+from stepscope.viewer.queries.memory_graphs import lifetime_events
+from stepscope.viewer.queries.memory_run import live_curve, run_peaks
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.summary import summary
 from tests.viewer.memory_logs import NEW, layout, lifetimes, schedule
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, run
-from tracer import records as schema
-from viewer.queries.memory_alive import alive_at, alive_in_call
-from viewer.queries.memory_graph import graph_memory, node_memory
-from viewer.queries.memory_graphs import lifetime_events
-from viewer.queries.memory_run import live_curve, run_peaks
-from viewer.store.open import Trace, open_trace
-from viewer.summary import summary
 
 ROUNDS = 7
 STORAGES, STEPS = 50_000, 100

@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 
-import tracer
+import stepscope
+from stepscope.tracer.inductor import code_swap
+from stepscope.tracer.launch_ring import LaunchRing, Shape
+from stepscope.tracer.recorder import Recorder
+from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.ticks import tick_type
 from tests.benchmarks import bench_gpu, bench_launches
-from tracer.inductor import code_swap
-from tracer.launch_ring import LaunchRing, Shape
-from tracer.recorder import Recorder
-from tracer.runtime.launches import Call
-from tracer.runtime.ticks import tick_type
 
 ROUNDS, REPEATS = 1_000, 300
 TURNS, WARM_TURNS, STEPS = 500, 6, 5
@@ -119,9 +119,9 @@ def in_turns(step: Callable[[], None], timed: Callable[[], float], recorder: Rec
     functions = bench_launches.wrapper_functions()
     code: dict[str, list[Any]] = {}
     with no_ring_in_new_code():
-        tracer.configure()
+        stepscope.configure()
         code["without"] = code["again"] = [(function, function.__code__) for function in functions]
-    tracer.configure()
+    stepscope.configure()
     code["with"] = [(function, function.__code__) for function in functions]
     code["no marks"] = code["with"]
     ways = ("without", "again", "no marks", "with")
@@ -161,10 +161,10 @@ def main() -> int:
     bench_gpu.STEPS = bench_launches.STEPS = STEPS  # short turns: what else the machine does touches all ways alike
     step = bench_gpu.build(None) if is_cuda else bench_launches.build()
     timed = (lambda: bench_gpu.timed_ms(step, True)) if is_cuda else (lambda: bench_launches.timed_ms(step, True))
-    with tempfile.TemporaryDirectory() as folder, tracer.trace(folder) as recorder:
+    with tempfile.TemporaryDirectory() as folder, stepscope.trace(folder) as recorder:
         for _ in range(WARM_TURNS):
             step()
-            tracer.step()
+            stepscope.step()
         before = recorder._launches + sum((len(c.rows) + 1) // 3 for c in recorder._unwritten._calls)
         step()
         after = recorder._launches + sum((len(c.rows) + 1) // 3 for c in recorder._unwritten._calls)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tracer.runtime.stats.parts import parts
-from tracer.runtime.stats.readers import reader_for, why_not_compiled
+from stepscope.tracer.runtime.stats.parts import parts
+from stepscope.tracer.runtime.stats.readers import reader_for, why_not_compiled
 
 SIZES = {"1 KB": 1 << 10, "1 MB": 1 << 20, "64 MB": 1 << 26}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64)

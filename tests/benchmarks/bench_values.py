@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 
 import torch
 
-import tracer
+import stepscope
 from tests.benchmarks.bench_launches import set_code, timed_ms, wrapper_functions
 from tests.capture.logs import Trace
 from tests.programs.training import Transformer
@@ -46,11 +46,11 @@ def take_turns(step: Callable[[], None], folder: Path) -> dict[str, list[float]]
     functions = wrapper_functions()
     code = {"off": codes(functions), "again": codes(functions)}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
-    with tracer.trace(folder):
+    with stepscope.trace(folder):
         code["launches"] = codes(functions)
-        tracer.configure(level="values")
+        stepscope.configure(level="values")
         code["values"] = codes(functions)
-        tracer.configure(verify_before=True)
+        stepscope.configure(verify_before=True)
         code["verify"] = codes(functions)
         for turn in range(TURNS + WARM_TURNS):
             for way in WAYS[turn % len(WAYS) :] + WAYS[: turn % len(WAYS)]:

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
+from stepscope.viewer.app import create_app
+from stepscope.viewer.server import listen
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import synthetic
-from viewer.app import create_app
-from viewer.server import listen
-from viewer.store.open import Trace, open_trace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
@@ -107,8 +107,8 @@ def offline(browser: Browser) -> Iterator[Visit]:
 
 
 def record_demo(folder: Path) -> None:
-    code = "from viewer.cli import main; main()"
-    command = [sys.executable, "-c", code, "run", "--out", str(folder), "--", "-m", "tracer.demo"]
+    code = "from stepscope.viewer.cli import main; main()"
+    command = [sys.executable, "-c", code, "run", "--out", str(folder), "--", "-m", "stepscope.tracer.demo"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
 

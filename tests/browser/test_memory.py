@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.browser.conftest import Visit, serving
 from tests.viewer.memory_logs import training
 from tests.viewer.memory_records import growth, mismatch, recompute
-from viewer.report import render_report
-from viewer.store.open import Trace, open_trace
 
 pytestmark = pytest.mark.browser
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import Trace
 from tests.browser.conftest import Visit
-from viewer.report import render_report
-from viewer.store.open import Trace
 
 pytestmark = pytest.mark.browser
 

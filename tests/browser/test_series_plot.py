@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.store.open import open_trace
 from tests.browser.conftest import Visit, serving
 from tests.viewer import value_log
-from viewer.store.open import open_trace
 
 pytestmark = pytest.mark.browser
 

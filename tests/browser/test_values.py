@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.queries.steps import timeline
+from stepscope.viewer.rendering import timeline_height
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.browser.conftest import Visit, serving
 from tests.viewer import value_log
-from viewer.queries.steps import timeline
-from viewer.rendering import timeline_height
-from viewer.report import render_report
-from viewer.store.open import Trace, open_trace
 
 pytestmark = pytest.mark.browser
 

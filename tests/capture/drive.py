@@ -24,7 +24,7 @@ import torch._inductor.config as inductor_config
 from torch._inductor.codecache import PyCodeCache
 from torch.utils._pytree import tree_leaves
 
-import tracer
+import stepscope
 from tests.capture.independent import LaunchCounts
 from tests.programs import Program, load
 
@@ -66,8 +66,8 @@ def main() -> int:
 
 def recorded(program: Program, folder: Path, outcome: Outcome, with_values: bool) -> None:
     level = "values" if with_values else "launches"
-    with tracer.trace(folder / program.name, level=level, verify_before=with_values):
-        run(program, folder, tracer.step)
+    with stepscope.trace(folder / program.name, level=level, verify_before=with_values):
+        run(program, folder, stepscope.step)
     for module in wrappers():
         keep_source(module, outcome)
         outcome.changed += list(changed_functions(module))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tracer.demo import Block
+from stepscope.tracer.demo import Block
 
 STEPS = 3
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch._inductor.codecache import PyCodeCache
 
-import tracer
+import stepscope
 from tests.capture.independent import LaunchCounts
 
 SIGNALS = signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT
@@ -84,7 +84,7 @@ def build() -> Callable[[], None]:
 def live(step: Callable[[], None], account: Account) -> None:
     while True:
         step()
-        tracer.step()
+        stepscope.step()
         account.step_ended()
 
 
@@ -124,13 +124,13 @@ def main() -> int:
     folder, kills, chance = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))
     torch.set_num_threads(1)
     step, account = build(), Account()
-    with tracer.trace(folder, provenance=False):
+    with stepscope.trace(folder, provenance=False):
         step()
         for module in PyCodeCache.modules:
             if callable(getattr(module, "call", None)):
                 account.count(module)
         step()
-        tracer.step()
+        stepscope.step()
         deaths = [victim(step, account, chance) for _ in range(kills)]
     (folder / "deaths.json").write_text(json.dumps(deaths))
     return 0

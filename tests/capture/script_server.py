@@ -19,7 +19,7 @@ import torch
 import torch._dynamo
 import torch._inductor.compile_fx
 
-import tracer
+import stepscope
 
 HANGS_AFTER_S = 150
 
@@ -49,7 +49,7 @@ def answer(value: object) -> None:
 
 def main() -> int:
     torch.set_num_threads(1)
-    assert tracer.__version__
+    assert stepscope.__version__
     answer("ready")
     while line := sys.stdin.readline():
         child = os.fork()

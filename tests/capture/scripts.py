@@ -15,7 +15,7 @@ from tests.capture.conftest import ROOT, clean_environment
 PRELUDE = """
 import os, sys, threading
 import torch
-import tracer
+import stepscope
 
 torch.set_num_threads(1)
 FOLDER = sys.argv[1]

@@ -15,7 +15,7 @@ import pytest
 from tests.capture.conftest import ROOT, clean_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-COMMAND = [sys.executable, "-c", "from viewer.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
 LAST_STEP, FAR = 3, 1 << 40
 """As the program has them."""
 KERNELS = {

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-import tracer
-from viewer.queries.memory_graph import graph_memory
-from viewer.store.open import open_trace
+import stepscope
+from stepscope.viewer.queries.memory_graph import graph_memory
+from stepscope.viewer.store.open import open_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 
@@ -30,7 +30,7 @@ def test_bytes_of_a_branch_are_at_the_peak(tmp_path: Path, monkeypatch: pytest.M
     with torch.no_grad():
         compiled(x, w)
         with (
-            tracer.trace(tmp_path) as recorder,
+            stepscope.trace(tmp_path) as recorder,
             profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen,
         ):
             compiled(x, w)

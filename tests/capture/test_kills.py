@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.ingest.logs import read_logs
+from stepscope.viewer.ingest.sources import find_logs
 from tests.capture.conftest import ROOT, clean_environment
 from tests.tracer.hand_made import column
-from viewer.ingest.logs import read_logs
-from viewer.ingest.sources import find_logs
 
 KILLS = int(os.environ.get("STEPSCOPE_TEST_KILLS", "20"))
 SEED = int(os.environ.get("STEPSCOPE_TEST_SEED", "0"))

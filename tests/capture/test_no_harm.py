@@ -26,18 +26,18 @@ def said(done: Done) -> list[str]:
 
 
 HOOKS = [
-    "tracer.recorder.Recorder.finish",
-    "tracer.recorder.Recorder.enter",
-    "tracer.recorder.Recorder.tensors",
-    "tracer.recorder.Recorder.graph",
-    "tracer.recorder.Recorder.provenance",
-    "tracer.runtime.launches.describe",
-    "tracer.recorder.to_batch",
-    "tracer.steps.StepTracker.on_user",
-    "tracer.inductor.wrapper_hook.analyse",
-    "tracer.inductor.code_swap.instrumented",
-    "tracer.inductor.codegen_facts.match",
-    "tracer.inductor.structured_log.encode",
+    "stepscope.tracer.recorder.Recorder.finish",
+    "stepscope.tracer.recorder.Recorder.enter",
+    "stepscope.tracer.recorder.Recorder.tensors",
+    "stepscope.tracer.recorder.Recorder.graph",
+    "stepscope.tracer.recorder.Recorder.provenance",
+    "stepscope.tracer.runtime.launches.describe",
+    "stepscope.tracer.recorder.to_batch",
+    "stepscope.tracer.steps.StepTracker.on_user",
+    "stepscope.tracer.inductor.wrapper_hook.analyse",
+    "stepscope.tracer.inductor.code_swap.instrumented",
+    "stepscope.tracer.inductor.codegen_facts.match",
+    "stepscope.tracer.inductor.structured_log.encode",
 ]
 
 
@@ -65,11 +65,11 @@ def broken_hooks(scripts: Scripts, tmp_path_factory: pytest.TempPathFactory) -> 
             original = getattr(target, last)
             torch._dynamo.reset()
             setattr(target, last, broken)
-            with tracer.trace(FOLDER + "/" + name):
+            with stepscope.trace(FOLDER + "/" + name):
                 for _ in range(3):
                     same(model(VALUE))
                     try:
-                        tracer.step()
+                        stepscope.step()
                     except RuntimeError:
                         print("RAISED")
             setattr(target, last, original)
@@ -100,10 +100,10 @@ def test_a_wrapper_that_cannot_be_parsed(scripts: Scripts, tmp_path: Path) -> No
     done = scripts.run(
         tmp_path,
         """
-        import tracer.inductor.wrapper_hook as hook
+        import stepscope.tracer.inductor.wrapper_hook as hook
         analyse = hook.analyse
         hook.analyse = lambda source, *rest: analyse(source + "\\n)", *rest)
-        with tracer.trace(FOLDER):
+        with stepscope.trace(FOLDER):
             same(model(VALUE))
         """,
     )
@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_written(scripts: Scripts, folder: str) -> None:
     done = scripts.run(
         Path(folder),
         """
-        with tracer.trace(FOLDER):
+        with stepscope.trace(FOLDER):
             for _ in range(3):
                 same(model(VALUE))
         """,
@@ -137,14 +137,14 @@ def test_a_disk_that_fills_up(scripts: Scripts, tmp_path: Path) -> None:
     done = scripts.run(
         tmp_path,
         """
-        with tracer.trace(FOLDER) as recorder:
+        with stepscope.trace(FOLDER) as recorder:
             same(model(VALUE))
             full, write, log = os.open("/dev/full", os.O_WRONLY), os.write, os.path.realpath(recorder.path)
             os.write = lambda number, data: write(
                 full if os.path.realpath(f"/proc/self/fd/{number}") == log else number, data
             )
             for _ in range(3):
-                tracer.step()
+                stepscope.step()
                 same(model(VALUE))
         """,
     )
@@ -158,7 +158,7 @@ def test_a_forked_child_has_a_log_of_its_own(scripts: Scripts, tmp_path: Path) -
     done = scripts.run(
         tmp_path,
         """
-        with tracer.trace(FOLDER):
+        with stepscope.trace(FOLDER):
             same(model(VALUE))
             child = os.fork()
             if child == 0:
@@ -195,8 +195,8 @@ def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scr
         tmp_path,
         """
         import time
-        from tracer.inductor import stats_toolchain
-        from tracer.recorder import current
+        from stepscope.tracer.inductor import stats_toolchain
+        from stepscope.tracer.recorder import current
 
         begun, goes_on, build = threading.Event(), threading.Event(), stats_toolchain.build_library
 
@@ -207,7 +207,7 @@ def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scr
             return build(source)
 
         stats_toolchain.build_library = slowly
-        with tracer.trace(FOLDER):
+        with stepscope.trace(FOLDER):
             thread = threading.Thread(target=lambda: model(VALUE))
             thread.start()
             assert begun.wait(60)
@@ -246,7 +246,7 @@ def test_threads_are_told_apart(scripts: Scripts, tmp_path: Path) -> None:
         tmp_path,
         """
         model(VALUE)
-        with tracer.trace(FOLDER):
+        with stepscope.trace(FOLDER):
             def work():
                 sys.stdout.write(f"thread {threading.get_native_id()}\\n")
                 gate.wait()
@@ -284,8 +284,8 @@ def test_an_exception_in_a_kernel_passes_through(scripts: Scripts, tmp_path: Pat
         def program(value):
             return may_fail(value.sin()).cos()
 
-        with tracer.trace(FOLDER):
-            tracer.step()
+        with stepscope.trace(FOLDER):
+            stepscope.step()
             for BROKEN in (False, True, False):
                 try:
                     found = program(VALUE)
@@ -299,7 +299,7 @@ def test_an_exception_in_a_kernel_passes_through(scripts: Scripts, tmp_path: Pat
                         if trace.tb_frame.f_code.co_name == "call":
                             print(open(line[0]).read().splitlines()[line[1] - 1].strip())
                         trace = trace.tb_next
-                tracer.step()
+                stepscope.step()
         """,
     )
     assert done.returncode == 0, done.stderr
@@ -328,7 +328,7 @@ def test_the_very_same_code_objects_run_after_detach(scripts: Scripts, tmp_path:
         function = module.Runner.call
         before, names = function.__code__, set(vars(module))
         for _ in range(2):
-            recorder = tracer.trace(FOLDER)
+            recorder = stepscope.trace(FOLDER)
             recorder.start()
             assert function.__code__ is not before
             same(model(VALUE))
@@ -352,8 +352,8 @@ def test_one_recording_at_a_time(scripts: Scripts, tmp_path: Path) -> None:
     done = scripts.run(
         tmp_path / "first",
         """
-        with tracer.trace(FOLDER):
-            with tracer.trace(FOLDER + "-second"):
+        with stepscope.trace(FOLDER):
+            with stepscope.trace(FOLDER + "-second"):
                 same(model(VALUE))
             same(model(VALUE))
         """,
@@ -387,7 +387,7 @@ def test_a_compiled_optimizer_is_compiled_as_without_recording(scripts: Scripts,
             print("graphs", counters["stats"]["unique_graphs"], "breaks", sum(counters["graph_break"].values()))
             return weights.weight.detach().clone()
         before = train()
-        with tracer.trace(FOLDER):
+        with stepscope.trace(FOLDER):
             recorded = train()
         print(torch.equal(before, recorded))
         """,
@@ -411,7 +411,7 @@ def test_scheduler_nodes_are_known_however_early_recording_starts(
         f"""
         import sys, torch, tracer
         {before}
-        with tracer.trace(sys.argv[1]):
+        with stepscope.trace(sys.argv[1]):
             torch.compile(lambda value: (value @ value).sin().sum(0))(torch.ones(8, 8))
         """,
         TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "empty_cache"),

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.store.open import open_trace
 from tests.capture.scripts import Scripts
-from viewer.findings import all_findings
-from viewer.queries import sql
-from viewer.queries.rows import Finding
-from viewer.store.open import open_trace
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_a_sequential_of_torch_names_its_modules_and_its_caller(scripts: Scripts
         "import sys, torch, tracer\n"
         "from torch import nn\n"
         "net = torch.compile(nn.Sequential(nn.Linear(8, 16), nn.Sequential(nn.LayerNorm(16), nn.GELU())))\n"
-        "with tracer.trace(sys.argv[1]):\n"
+        "with stepscope.trace(sys.argv[1]):\n"
         "    net(torch.ones(4, 8)).sum().backward()\n"
     )
     for cache in ("cold", "warm"):
@@ -61,7 +61,7 @@ def test_a_sequential_of_torch_names_its_modules_and_its_caller(scripts: Scripts
 def test_healthy_training_has_no_finding(scripts: Scripts, tmp_path: Path, name: str) -> None:
     body = f"""
     from tests.capture import healthy
-    with tracer.trace(FOLDER, level="values"):
+    with stepscope.trace(FOLDER, level="values"):
         healthy.{name}()
     """
     assert record(scripts, tmp_path, body) == []
@@ -70,7 +70,7 @@ def test_healthy_training_has_no_finding(scripts: Scripts, tmp_path: Path, name:
 def test_what_dynamo_leaves_to_python_is_a_graph_break(scripts: Scripts, tmp_path: Path) -> None:
     body = """
     net = torch.compile(torch.nn.LSTM(4, 4))
-    with tracer.trace(FOLDER):
+    with stepscope.trace(FOLDER):
         for _ in range(2):
             net(VALUE[:2, :4])[0].sum().backward()
     """
@@ -81,7 +81,7 @@ def test_what_dynamo_leaves_to_python_is_a_graph_break(scripts: Scripts, tmp_pat
 def test_a_forked_child_may_leave_without_a_word(scripts: Scripts, tmp_path: Path) -> None:
     body = """
     import time
-    with tracer.trace(FOLDER):
+    with stepscope.trace(FOLDER):
         same(model(VALUE))
         child = os.fork()
         if child == 0:
@@ -99,7 +99,7 @@ def test_a_forked_child_may_leave_without_a_word(scripts: Scripts, tmp_path: Pat
 def test_a_killed_process_stays_a_crash(scripts: Scripts, tmp_path: Path) -> None:
     body = """
     import signal
-    with tracer.trace(FOLDER):
+    with stepscope.trace(FOLDER):
         same(model(VALUE))
         os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -119,7 +119,7 @@ def test_only_a_written_minus_infinity_is_a_mask(scripts: Scripts, tmp_path: Pat
     def mask(value, chosen):
         return torch.where(chosen, value, -torch.inf) * 2
     ones, chosen = torch.ones(64), torch.arange(64) % 2 == 0
-    with tracer.trace(FOLDER, level="values"):
+    with stepscope.trace(FOLDER, level="values"):
         for function in (plus, minus, mask):
             function(ones, chosen)
     """

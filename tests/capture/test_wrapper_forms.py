@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from tracer.inductor.operators import operator_schema
-from tracer.inductor.wrapper_source import Launch, WrapperSource, analyse
+from stepscope.tracer.inductor.operators import operator_schema
+from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, analyse
 
 HEADER = """\
 # AOT ID: ['0_inference']

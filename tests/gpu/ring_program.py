@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-import tracer
+import stepscope
 
 try:
     import triton
@@ -66,7 +66,7 @@ def main() -> int:
     offsets = torch.zeros(LAUNCHES, dtype=torch.int64, device=device)
     with_graphs = how == "graphs"
     compiled: Callable[..., torch.Tensor] = torch.compile(chain, mode="reduce-overhead" if with_graphs else None)
-    tracer.trace(folder).start()
+    stepscope.trace(folder).start()
     run = replayed(compiled, x, offsets) if how == "manual" else lambda: compiled(x, offsets)
     for step in range(FAULTY_STEP + 1):
         if step == FAULTY_STEP:
@@ -75,7 +75,7 @@ def main() -> int:
         if with_graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         run()
-        tracer.step()
+        stepscope.step()
     torch.cuda.synchronize(device)
     return 0
 

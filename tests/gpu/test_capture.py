@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-import tracer
+import stepscope
+from stepscope.tracer.demo import Block
+from stepscope.tracer.records import CACHED_ESTIMATE
 from tests.tracer import logs
-from tracer.demo import Block
-from tracer.records import CACHED_ESTIMATE
 
 pytestmark = [
     pytest.mark.gpu,
@@ -40,7 +40,7 @@ def record(folder: Path, make: Callable[[], Step], steps: int = 4) -> dict[str, 
         return found
 
     plain = results()
-    with tracer.trace(folder) as recorder:
+    with stepscope.trace(folder) as recorder:
         recorded = results()
     assert all(torch.equal(a, b) for a, b in zip(plain, recorded, strict=True))
     assert recorder.path is not None
@@ -101,7 +101,7 @@ def test_every_step_of_a_transformer_has_the_same_launches(tmp_path: Path) -> No
 def test_triton_launches_have_nodes_and_lines_of_source(tmp_path: Path) -> None:
     # Compiled anew and alone: tuning may choose other kernels in another compile, whose results differ in the last bit.
     torch._dynamo.reset()
-    with torch._inductor.config.patch(force_disable_caches=True), tracer.trace(tmp_path) as recorder:
+    with torch._inductor.config.patch(force_disable_caches=True), stepscope.trace(tmp_path) as recorder:
         torch.compile(Block().cuda())(torch.randn(4, 32, 64, device="cuda")).sum().backward()
     assert recorder.path is not None
     found = logs.read(recorder.path)

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
-COMMAND = [sys.executable, "-c", "from viewer.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
 PROGRAM = """
 import torch
 import triton

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-import tracer
+import stepscope
+from stepscope.tracer.demo import Block
+from stepscope.tracer.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
 from tests.tracer import logs
-from tracer.demo import Block
-from tracer.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,7 +25,7 @@ BLOCK_BYTES = 512
 
 def record(folder: Path, run: Callable[[], object], **settings: Any) -> dict[str, list[Any]]:
     torch._dynamo.reset()
-    with tracer.trace(folder, **settings) as recorder:
+    with stepscope.trace(folder, **settings) as recorder:
         run()
         torch.cuda.synchronize()
     assert recorder.path is not None

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import tracer
+import stepscope
+from stepscope.viewer.queries import sql
+from stepscope.viewer.repro.write import write_reproducer
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.gpu.kernels import double
-from viewer.queries import sql
-from viewer.repro.write import write_reproducer
-from viewer.store.open import Trace, open_trace
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,10 +36,10 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     torch._dynamo.reset()
     torch.manual_seed(0)
     q, k = (torch.randn(*size, device="cuda").half() * 60 for size in ((256, 64), (64, 256)))
-    with tracer.trace(tmp_path_factory.mktemp("save"), level="save") as recorder:
+    with stepscope.trace(tmp_path_factory.mktemp("save"), level="save") as recorder:
         torch.compile(model)(q, k, torch.tensor([3, 60, 5], device="cuda"))
         torch.cuda.synchronize()
-        tracer.step()
+        stepscope.step()
     assert recorder.path is not None
     with open_trace(recorder.path) as opened:
         yield opened
@@ -68,11 +68,11 @@ def test_a_configuration_that_coordinate_descent_had_found(tmp_path: Path) -> No
     """It is none of the candidates that the kernel has."""
     torch._dynamo.reset()
     x = torch.randn(1000, 3000, device="cuda")
-    with tracer.trace(tmp_path) as recorder:
+    with stepscope.trace(tmp_path) as recorder:
         compiled = torch.compile(lambda x: x.exp().sum(1), options={"coordinate_descent_tuning": True})
         compiled(x)
         torch.cuda.synchronize()
-        tracer.step()
+        stepscope.step()
     assert recorder.path is not None
     out = tmp_path / "repro.py"
     with open_trace(recorder.path) as opened:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from stepscope.viewer.ingest.logs import read_logs
+from stepscope.viewer.ingest.sources import find_logs
 from tests.gpu.ring_program import LAUNCHES, PLANTED
-from viewer.ingest.logs import read_logs
-from viewer.ingest.sources import find_logs
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tracer.runtime.replays import Replays
+from stepscope.tracer.runtime.replays import Replays
 
 pytestmark = [
     pytest.mark.gpu,
@@ -77,7 +77,7 @@ def check(row: Any, tensor: torch.Tensor, what: str = "") -> None:
 
 
 def read(*tensors: torch.Tensor, most_bytes: int | None = None) -> Any:
-    from tracer.runtime.stats.cuda import CudaReader
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     reader = CudaReader(tensors, most_bytes)
     block = reader(tensors)
@@ -164,7 +164,7 @@ def test_views(dtype: torch.dtype) -> None:
 
 
 def test_what_is_not_read_is_said() -> None:
-    from tracer.runtime.stats.cuda import CudaReader, unreadable
+    from stepscope.tracer.runtime.stats.cuda import CudaReader, unreadable
 
     many = torch.zeros((4,) * 6, device="cuda")[::2, ::2, ::2, ::2, ::2, ::2]
     assert unreadable(many) is not None
@@ -176,7 +176,7 @@ def test_what_is_not_read_is_said() -> None:
 
 
 def test_sample_of_a_large_tensor() -> None:
-    from tracer.runtime.stats.cuda import CudaReader
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     for x in (torch.randn(4_000_000, device="cuda"), torch.randn(4_000_001, device="cuda").half()[1:]):
         reader = CudaReader([x], 1 << 20)
@@ -190,7 +190,7 @@ def test_sample_of_a_large_tensor() -> None:
 
 
 def test_the_arena_wraps_around() -> None:
-    from tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
 
     tensors = [torch.full((50,), float(i), device="cuda") for i in range(40)]
     reader = CudaReader(tensors)
@@ -217,7 +217,7 @@ def test_any_number_of_tensors_in_one_reading(n: int) -> None:
 
 
 def test_streams() -> None:
-    from tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
 
     streams = [torch.cuda.Stream() for _ in range(3)]  # type: ignore[no-untyped-call]
     x = [torch.zeros(100_000, device="cuda") for _ in streams]
@@ -239,7 +239,7 @@ def test_streams() -> None:
 
 @pytest.fixture
 def replays() -> Iterator[tuple[Replays, list[Any]]]:
-    from tracer.runtime.stats.cuda import watch_captures
+    from stepscope.tracer.runtime.stats.cuda import watch_captures
 
     seen: list[Any] = []
     watcher = Replays(lambda graph, begins: seen.append((graph, begins)))
@@ -251,7 +251,7 @@ def replays() -> Iterator[tuple[Replays, list[Any]]]:
 
 
 def test_cuda_graph(replays: tuple[Replays, list[Any]]) -> None:
-    from tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
 
     x = torch.zeros(20_000, device="cuda")
     y = torch.zeros_like(x).half()
@@ -286,7 +286,7 @@ def test_cuda_graph(replays: tuple[Replays, list[Any]]) -> None:
 
 
 def test_a_full_region_is_said(replays: tuple[Replays, list[Any]]) -> None:
-    from tracer.runtime.stats.cuda import CudaReader
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     x = [torch.ones(10, device="cuda")] * 16
     reader = CudaReader(x)
@@ -301,7 +301,7 @@ def test_a_full_region_is_said(replays: tuple[Replays, list[Any]]) -> None:
 
 
 def test_a_capture_that_nobody_saw() -> None:
-    from tracer.runtime.stats.cuda import CudaReader
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     x = [torch.ones(10, device="cuda")]
     reader = CudaReader(x)
@@ -324,7 +324,7 @@ def test_compiled_code_with_cuda_graphs(replays: tuple[Replays, list[Any]]) -> N
 
 
 def test_rows_of_a_graph_that_is_gone_are_used_again(replays: tuple[Replays, list[Any]]) -> None:
-    from tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
 
     x = [torch.ones(10, device="cuda") * i for i in range(16)]
     reader = CudaReader(x)
@@ -343,7 +343,7 @@ def test_rows_of_a_graph_that_is_gone_are_used_again(replays: tuple[Replays, lis
 
 
 def test_the_arena_keeps_out_of_other_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracer.runtime.stats import arena, cuda
+    from stepscope.tracer.runtime.stats import arena, cuda
 
     monkeypatch.setattr(arena, "_arenas", {})
     pool = torch.cuda.MemPool()
@@ -354,7 +354,7 @@ def test_the_arena_keeps_out_of_other_pools(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_memory() -> None:
-    from tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
 
     assert arena_of(0)._memory.nbytes <= 1 << 20
     x = torch.randn(1 << 22, device="cuda")
@@ -371,7 +371,7 @@ def test_memory() -> None:
 
 
 def test_nothing_waits() -> None:
-    from tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
 
     x = torch.randn(1000, device="cuda")
     reader = CudaReader([x])

@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-import tracer
+import stepscope
+from stepscope.tracer.runtime.stats.arena import arenas
 from tests.capture.logs import Trace
 from tests.capture.test_values import rows
 from tests.gpu.test_capture import Step, not_recorded, transformer
-from tracer.runtime.stats.arena import arenas
 
 pytestmark = [
     pytest.mark.gpu,
@@ -46,13 +46,13 @@ def record(folder: Path, make: Callable[[], Step], steps: int = 6, **settings: A
         for number in range(steps):
             torch.manual_seed(number)
             found.append([t.detach().clone() for t in pytree.tree_leaves(step(number))])
-            tracer.step()
+            stepscope.step()
         torch.cuda.synchronize()
         return found
 
     plain = results()
-    with tracer.trace(folder, level="values", **settings):
-        tracer.step()
+    with stepscope.trace(folder, level="values", **settings):
+        stepscope.step()
         recorded = results()
     for a, b in zip(plain, recorded, strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
@@ -107,13 +107,13 @@ def test_what_a_launch_finds_is_what_its_writer_left(tmp_path: Path) -> None:
 def test_a_changed_configuration_is_followed_without_a_recompile(tmp_path: Path) -> None:
     torch._dynamo.reset()
     make = transformer()
-    with tracer.trace(tmp_path, level="launches"):
+    with stepscope.trace(tmp_path, level="launches"):
         step = make()
         for number in range(6):
             if number == 3:
-                tracer.configure(level="values", kernels="extern_kernels.*")
+                stepscope.configure(level="values", kernels="extern_kernels.*")
             step(number)
-            tracer.step()
+            stepscope.step()
     trace = Trace(tmp_path)
     found = list(rows(trace))
     sites = {graph["graph"]: graph["sites"] for graph in trace.of("graph")}
@@ -129,11 +129,11 @@ def test_device_times_of_sampled_calls(tmp_path: Path) -> None:
         return lambda number: [function(x)]
 
     torch._dynamo.reset()
-    with tracer.trace(tmp_path, level="launches"):
+    with stepscope.trace(tmp_path, level="launches"):
         step = make()
         for number in range(12):
             step(number)
-            tracer.step()
+            stepscope.step()
         torch.cuda.synchronize()
     trace = Trace(tmp_path)
     measured = [
@@ -171,12 +171,12 @@ def test_device_times_inside_of_cuda_graphs(tmp_path: Path) -> None:
     events, steps = tmp_path / "events", 12
     for folder, mode in ((events, None), (tmp_path / "graphs", "reduce-overhead")):
         torch._dynamo.reset()
-        with tracer.trace(folder, level="values", verify_before=True):
+        with stepscope.trace(folder, level="values", verify_before=True):
             step = chain(mode)
             for number in range(steps):
                 step(number)
                 torch.cuda.synchronize()
-                tracer.step()
+                stepscope.step()
     trace = Trace(tmp_path / "graphs")
     assert trace.of("failure") == []
     measured, expected = device_times(trace, "timestamps"), device_times(Trace(events), "events")
@@ -201,16 +201,16 @@ def test_device_times_inside_of_cuda_graphs(tmp_path: Path) -> None:
 
 def test_a_replay_follows_a_changed_filter(tmp_path: Path) -> None:
     torch._dynamo.reset()
-    with tracer.trace(tmp_path, level="values"):
+    with stepscope.trace(tmp_path, level="values"):
         step = chain("reduce-overhead")
         for number in range(12):
             if number == 6:
-                tracer.configure(kernels="triton_*")
+                stepscope.configure(kernels="triton_*")
             if number == 9:
-                tracer.configure(kernels="triton_*", args="in_out_ptr0")
+                stepscope.configure(kernels="triton_*", args="in_out_ptr0")
             step(number)
             torch.cuda.synchronize()
-            tracer.step()
+            stepscope.step()
     trace = Trace(tmp_path)
     assert trace.of("failure") == []
     assert not_recorded(trace.of("skipped")) == []
@@ -231,13 +231,13 @@ def test_a_replay_follows_a_changed_filter(tmp_path: Path) -> None:
 
 def test_a_replay_says_that_it_cannot_read_more_than_was_captured(tmp_path: Path) -> None:
     torch._dynamo.reset()
-    with tracer.trace(tmp_path, level="values", kernels="triton_*"):
+    with stepscope.trace(tmp_path, level="values", kernels="triton_*"):
         step = chain("reduce-overhead")
         for number in range(8):
             if number == 5:
-                tracer.configure(kernels="")
+                stepscope.configure(kernels="")
             step(number)
             torch.cuda.synchronize()
-            tracer.step()
+            stepscope.step()
     skipped = not_recorded(Trace(tmp_path).of("skipped"))
     assert [record["what"] for record in skipped] == ["values inside of a CUDA graph"]

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class FakeDriver:
-    """What `tracer.runtime.device_marks` calls. Memory is the host's own."""
+    """What `stepscope.tracer.runtime.device_marks` calls. Memory is the host's own."""
 
     def __init__(self, *, can_share_files: bool = True) -> None:
         self.can_share_files = can_share_files

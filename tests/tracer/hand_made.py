@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-from tracer.inductor import code_swap
-from tracer.inductor.wrapper_source import analyse
-from tracer.recorder import Recorder
-from tracer.records import Graph
-from tracer.runtime.launches import GraphHooks
-from tracer.runtime.ticks import tick_type
-from viewer.ingest.logs import read_logs
-from viewer.ingest.rows import Rows
-from viewer.ingest.sources import find_logs
+from stepscope.tracer.inductor import code_swap
+from stepscope.tracer.inductor.wrapper_source import analyse
+from stepscope.tracer.recorder import Recorder
+from stepscope.tracer.records import Graph
+from stepscope.tracer.runtime.launches import GraphHooks
+from stepscope.tracer.runtime.ticks import tick_type
+from stepscope.viewer.ingest.logs import read_logs
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.sources import find_logs
 
 LAUNCH = "    extern_kernels.mm(arg0_1, arg0_1, out=arg0_1)\n"
 HEAD = "# AOT ID: ['0_inference']\n\n\ndef call(args):\n    arg0_1, = args\n"
@@ -57,7 +57,7 @@ class HandMade:
 def recorder_in(folder: Path) -> Recorder:
     from torch._inductor.codecache import PyCodeCache
 
-    from tracer import trace
+    from stepscope.tracer import trace
 
     PyCodeCache.modules.clear()  # of earlier tests: the hand-made graph is to be the only one
     return trace(folder, lifetimes="off", provenance=False)

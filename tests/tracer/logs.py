@@ -6,8 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from stepscope.tracer.records import ARTIFACT_PREFIX
 from tests.capture.logs import read_log
-from tracer.records import ARTIFACT_PREFIX
 
 
 def read(path: Path) -> dict[str, list[Any]]:

@@ -27,7 +27,7 @@ from torch._inductor.codecache import PyCodeCache
 from torch._inductor.scheduler import Scheduler
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-import tracer
+import stepscope
 
 GROUP: Any = None
 FAULT_BYTES = 64
@@ -98,7 +98,7 @@ def compile_way(folder: Path, words: list[str]) -> dict[str, Any]:
         stack.enter_context(orders(seen))
         stack.enter_context(patch.object(AsyncCompile, "cpp_pybinding", kernel_of_nothing))
         if "unrecorded" not in words:
-            recorder = stack.enter_context(tracer.trace(folder, check_recompute="ours" in words, provenance=False))
+            recorder = stack.enter_context(stepscope.trace(folder, check_recompute="ours" in words, provenance=False))
         stack.enter_context(redirect_stdout(printed))
         with suppress(UnboundLocalError):  # of the generated code: its all-reduce is broken on the CPU
             torch.compile(program, fullgraph=True)(torch.ones(64, 64), torch.ones(64, 64))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tracer
-from tracer import recorder
-from tracer.config import (
+import stepscope
+from stepscope.tracer import recorder
+from stepscope.tracer.config import (
     LEVELS,
     MOST,
     VARIABLES,
@@ -170,18 +170,18 @@ class _Recorder:
 
 
 def test_configure_reaches_the_attached_recorder_or_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tracer.configure(level="values") is False
+    assert stepscope.configure(level="values") is False
     attached = _Recorder()
     monkeypatch.setattr(recorder, "_active", attached)
-    assert tracer.configure(level="values", kernels="mm*") is True
+    assert stepscope.configure(level="values", kernels="mm*") is True
     assert (attached.config.level, attached.config.kernels) == ("values", ("mm*",))
     with pytest.raises(ConfigError, match="level is 'loud'"):
-        tracer.configure(kernels="other", level="loud")
+        stepscope.configure(kernels="other", level="loud")
     assert attached.config.kernels == ("mm*",)
 
 
 def test_trace_takes_every_setting(tmp_path: Path) -> None:
-    made = tracer.trace(
+    made = stepscope.trace(
         tmp_path, level="save", provenance=False, kernels="a*,b", args=["out"], steps="3:5", every=2,
         max_bytes_per_tensor="4M", verify_before=True, save_quota_bytes="1k", lifetimes="off",
     )  # fmt: skip

@@ -14,11 +14,11 @@ from types import FrameType
 
 import pytest
 
+from stepscope.tracer import log_writer
+from stepscope.tracer.recorder import Recorder
+from stepscope.tracer.records import Skipped
 from tests.tracer.hand_made import HandMade, column, recorder_in, rows_of
 from tests.tracer.logs import read
-from tracer import log_writer
-from tracer.recorder import Recorder
-from tracer.records import Skipped
 
 STEPS, LAUNCHES = 5, 3
 MUCH = Skipped("x" * 100_000, "")
@@ -110,7 +110,7 @@ def test_a_file_system_that_has_become_read_only(
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     with monkeypatch.context() as patch:
-        patch.setattr("tracer.log_writer.os.write", write)
+        patch.setattr("stepscope.tracer.log_writer.os.write", write)
         for _ in range(2):
             steps(recorder, graph)
             recorder.flush()
@@ -200,7 +200,7 @@ def interrupt_writes(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
         return written
 
-    monkeypatch.setattr("tracer.log_writer.os.write", half)
+    monkeypatch.setattr("stepscope.tracer.log_writer.os.write", half)
 
 
 def test_a_handler_that_records_in_the_midst_of_a_write(

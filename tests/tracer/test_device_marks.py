@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from stepscope.tracer.recorder import Recorder
+from stepscope.tracer.runtime import device_marks
+from stepscope.tracer.runtime.replays import Replays
+from stepscope.viewer.ingest.rows import Rows
 from tests.tracer.fake_driver import FakeDriver
 from tests.tracer.hand_made import HandMade, recorder_in, ring_rows, rows_of
-from tracer.recorder import Recorder
-from tracer.runtime import device_marks
-from tracer.runtime.replays import Replays
-from viewer.ingest.rows import Rows
 
 LAUNCHES = 40
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tracer.runtime.device_times import between_readings
+from stepscope.tracer.runtime.device_times import between_readings
 
 Pairs = list[tuple[int, int]]
 

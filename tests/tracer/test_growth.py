@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-import tracer
+import stepscope
+from stepscope.tracer.records import Growth, Lifetimes
 from tests.tracer.logs import read
-from tracer.records import Growth, Lifetimes
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
 
@@ -27,10 +27,10 @@ def forget() -> Any:
 
 
 def record(tmp_path: Path, step: Callable[[int], object], steps: int = 6) -> Growth:
-    with tracer.trace(tmp_path) as recorder:
+    with stepscope.trace(tmp_path) as recorder:
         for number in range(steps):
             step(number)
-            tracer.step()
+            stepscope.step()
     path = recorder.path
     assert path is not None
     records = read(path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tracer.runtime.holders import UNKNOWN, find_holders
+from stepscope.tracer.runtime.holders import UNKNOWN, find_holders
 
 kept_in_module: Any = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tracer.inductor.kernel_signatures import KernelDefinition, read_definition
+from stepscope.tracer.inductor.kernel_signatures import KernelDefinition, read_definition
 
 TRITON = """
 import triton

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.tracer import launch_ring, ring_format
+from stepscope.tracer.launch_ring import LaunchRing, Shape
+from stepscope.tracer.recorder import Recorder
+from stepscope.tracer.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path
+from stepscope.tracer.runtime import compiled
+from stepscope.tracer.runtime.launches import Call
 from tests.tracer.hand_made import HandMade, column, recorder_in, ring_rows, rows_of
-from tracer import launch_ring, ring_format
-from tracer.launch_ring import LaunchRing, Shape
-from tracer.recorder import Recorder
-from tracer.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path
-from tracer.runtime import compiled
-from tracer.runtime.launches import Call
 
 
 @pytest.fixture(params=["compiled", "python"])
@@ -192,8 +192,8 @@ def test_a_file_that_got_the_number_of_a_closed_descriptor_stays_open(tmp_path: 
     script = """
 import gc, os, sys
 from pathlib import Path
-from tracer.launch_ring import LaunchRing, Shape
-from tracer.runtime.launches import Call
+from stepscope.tracer.launch_ring import LaunchRing, Shape
+from stepscope.tracer.runtime.launches import Call
 ring, call = LaunchRing(lambda: Path(sys.argv[1], "x.log"), print), Call(0, 0, None, None)
 ring.begin(call, Shape(0, 3))
 os.closerange(3, 64)
@@ -218,12 +218,12 @@ def test_a_ring_is_made_by_the_first_call_and_goes_with_the_end(tmp_path: Path) 
 
 
 def test_level_off_leaves_the_ring_alone(tmp_path: Path) -> None:
-    import tracer
+    import stepscope
 
     with recorder_in(tmp_path) as recorder:
         graph = HandMade(recorder, 2)
         graph()
-        tracer.configure(level="off")
+        stepscope.configure(level="off")
         before = ring_of(recorder).calls
         graph()
         assert ring_of(recorder).calls == before

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import torch
 
-from tracer.launch_ring import LaunchRing, Shape
-from tracer.records import Argument, Calls, Graph, LaunchSite, LifetimeLayout, LifetimeMismatch, Skipped, Tensors
-from tracer.runtime import launches
-from tracer.runtime.captured import CapturedCalls
-from tracer.runtime.device_marks import DeviceMarks
-from tracer.runtime.device_times import EventTimer
-from tracer.runtime.launches import Call, GraphHooks, describe, to_batch
-from tracer.runtime.lifetimes import Tracker
+from stepscope.tracer.launch_ring import LaunchRing, Shape
+from stepscope.tracer.records import (
+    Argument,
+    Calls,
+    Graph,
+    LaunchSite,
+    LifetimeLayout,
+    LifetimeMismatch,
+    Skipped,
+    Tensors,
+)
+from stepscope.tracer.runtime import launches
+from stepscope.tracer.runtime.captured import CapturedCalls
+from stepscope.tracer.runtime.device_marks import DeviceMarks
+from stepscope.tracer.runtime.device_times import EventTimer
+from stepscope.tracer.runtime.launches import Call, GraphHooks, describe, to_batch
+from stepscope.tracer.runtime.lifetimes import Tracker
 
 
 class Sink:

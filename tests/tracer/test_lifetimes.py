@@ -15,12 +15,12 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-import tracer
+import stepscope
+from stepscope.tracer.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
+from stepscope.tracer.runtime import lifetimes, lifetimes_core
+from stepscope.tracer.runtime.expected import LifetimeError
+from stepscope.tracer.runtime.holders import find_holders
 from tests.tracer.logs import read
-from tracer.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
-from tracer.runtime import lifetimes, lifetimes_core
-from tracer.runtime.expected import LifetimeError
-from tracer.runtime.holders import find_holders
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 
@@ -48,7 +48,7 @@ Records = dict[str, list[dict[str, Any]]]
 
 
 def record(folder: Path, run: Callable[[], object], **settings: Any) -> Records:
-    with tracer.trace(folder, **settings) as recorder:
+    with stepscope.trace(folder, **settings) as recorder:
         run()
     assert recorder.path is not None
     records = read(recorder.path)
@@ -144,7 +144,7 @@ def test_bytes_are_those_that_the_profiler_sees(tmp_path: Path) -> None:
     model = block().requires_grad_(False)
     compiled, x = torch.compile(model), torch.ones(4, 32)
     compiled(x)
-    with tracer.trace(tmp_path, lifetimes_every=1) as recorder:
+    with stepscope.trace(tmp_path, lifetimes_every=1) as recorder:
         compiled(x)
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
             result = compiled(x)
@@ -262,7 +262,7 @@ def test_a_wrong_schedule_is_the_one_mismatch(tmp_path: Path, monkeypatch: pytes
 def test_a_buffer_that_only_the_schedule_knows_and_one_that_it_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tracer.inductor import scheduler_memory
+    from stepscope.tracer.inductor import scheduler_memory
 
     original = scheduler_memory.buffers
 
@@ -350,7 +350,7 @@ def test_switched_off_and_on_again(tmp_path: Path) -> None:
 
     def run() -> None:
         for mode in ("log", "off", "log"):
-            tracer.configure(lifetimes=mode)
+            stepscope.configure(lifetimes=mode)
             compiled(torch.ones(8, 8))
 
     records = record(tmp_path, run)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from tracer.runtime import lifetimes_core
-from tracer.runtime.launches import Call
-from tracer.runtime.lifetimes import Place, Tracker, close
-from tracer.runtime.lifetimes_core import CompiledTracker
+from stepscope.tracer.runtime import lifetimes_core
+from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.lifetimes import Place, Tracker, close
+from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
 
 PLACES = (
     Place("allocated", ("buf0", "buf1"), ("cpu", "cpu")),

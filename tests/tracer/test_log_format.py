@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracer import log_format
+from stepscope.tracer import log_format
 
 PREFIX = log_format.encode_prefix(datetime(2026, 3, 4, 5, 6, 7, 89), 42, "torch/a.py", 7)
 

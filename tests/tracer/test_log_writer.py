@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stepscope.tracer.log_writer import LogWriter
+from stepscope.tracer.records import Skipped
 from tests.tracer import logs
-from tracer.log_writer import LogWriter
-from tracer.records import Skipped
 
 
 def test_no_file_before_the_first_record(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.runtime import debug_utils
 
-import tracer
+import stepscope
+from stepscope.tracer import check_memory_step
+from stepscope.tracer.inductor.compat import debug_functions_replaced
+from stepscope.tracer.records import LifetimeMismatch, MemoryStepMismatch
+from stepscope.tracer.runtime import memory_steps
 from tests.tracer.logs import read
-from tracer import check_memory_step
-from tracer.inductor.compat import debug_functions_replaced
-from tracer.records import LifetimeMismatch, MemoryStepMismatch
-from tracer.runtime import memory_steps
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 
@@ -115,7 +115,7 @@ def test_beside_the_printer_of_values(tmp_path: Path) -> None:
         with pytest.raises(NameError, match="tracked_empty_strided"):
             torch.compile(program)(x, x)
         torch._dynamo.reset()
-        with tracer.trace(tmp_path) as recorder:
+        with stepscope.trace(tmp_path) as recorder:
             compiled = torch.compile(program)
             assert torch.equal(compiled(x, x), program(x, x))
         assert torch.equal(compiled(x, x), program(x, x)), "what was compiled goes on without a recorder"
@@ -126,7 +126,7 @@ def test_beside_the_printer_of_values(tmp_path: Path) -> None:
 
 
 def test_a_recorder_stands_in_and_its_own_comparison_agrees(tmp_path: Path) -> None:
-    with tracer.trace(tmp_path, lifetimes="assert") as recorder:
+    with stepscope.trace(tmp_path, lifetimes="assert") as recorder:
         train(torch.compile(attention))
     assert recorder.path is not None
     records = read(recorder.path)

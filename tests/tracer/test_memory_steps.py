@@ -15,11 +15,11 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.runtime import debug_utils
 
-import tracer
+import stepscope
+from stepscope.tracer import check_memory_step, track_tensor, tracked_empty_strided
+from stepscope.tracer.records import MemoryStepMismatch
+from stepscope.tracer.runtime import memory_steps
 from tests.tracer.logs import read
-from tracer import check_memory_step, track_tensor, tracked_empty_strided
-from tracer.records import MemoryStepMismatch
-from tracer.runtime import memory_steps
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 
@@ -55,7 +55,7 @@ def strict() -> Iterator[None]:
 
 
 def mismatch(function: Callable[[], object]) -> str:
-    with pytest.raises(tracer.LifetimeError) as caught:
+    with pytest.raises(stepscope.LifetimeError) as caught:
         function()
     return str(caught.value)
 
@@ -412,12 +412,12 @@ def test_what_is_found_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypa
 
 def test_the_recording_says_what_is_done_and_holds_it(tmp_path: Path) -> None:
     with inductor_config.patch({"test_configs.track_memory_lifecycle": None}):
-        with tracer.trace(tmp_path / "log") as recorder:
+        with stepscope.trace(tmp_path / "log") as recorder:
             planted()
             planted()
-        with tracer.trace(tmp_path / "assert", lifetimes="assert"):
+        with stepscope.trace(tmp_path / "assert", lifetimes="assert"):
             assert mismatch(planted)
-        with tracer.trace(tmp_path / "off", lifetimes="off"):
+        with stepscope.trace(tmp_path / "off", lifetimes="off"):
             planted()
     assert recorder.path is not None
     (record,) = read(recorder.path)[MemoryStepMismatch.KIND]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-import tracer
+import stepscope
+from stepscope.tracer.inductor.plain_graphs import analyse
+from stepscope.tracer.records import Graph, Launches, LifetimeLayout, Provenance
 from tests.tracer.logs import read
-from tracer.inductor.plain_graphs import analyse
-from tracer.records import Graph, Launches, LifetimeLayout, Provenance
 
 CODE = """
 
@@ -48,7 +48,7 @@ def test_a_graph_of_the_eager_backend(tmp_path: Path) -> None:
 
     x = torch.ones(8, 8)
     expected = model(x)
-    with tracer.trace(tmp_path) as recorder:
+    with stepscope.trace(tmp_path) as recorder:
         compiled = torch.compile(model, backend="eager")
         for _ in range(2):
             results = compiled(x)
@@ -83,7 +83,7 @@ def test_detached_graphs_run_their_own_code(tmp_path: Path) -> None:
         modules.append(module)
         return module.forward
 
-    with tracer.trace(tmp_path):
+    with stepscope.trace(tmp_path):
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
         hooked = type(modules[0]).forward.__code__
     assert type(modules[0]).forward.__code__ is not hooked

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tracer import run
-from tracer.config import ConfigError, TraceConfig, from_environment, to_environment
+from stepscope.tracer import run
+from stepscope.tracer.config import ConfigError, TraceConfig, from_environment, to_environment
 
 
 def test_a_script_or_module_gets_this_python() -> None:

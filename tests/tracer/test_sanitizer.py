@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tracer.records import ToolError
-from tracer.sanitizer import MOST_ERRORS, errors_in, read_report
+from stepscope.tracer.records import ToolError
+from stepscope.tracer.sanitizer import MOST_ERRORS, errors_in, read_report
 
 PRINTED = """\
 ========= COMPUTE-SANITIZER

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from tracer.runtime import save as module
-from tracer.runtime.save import Saved, TensorSaver, file_stem, tensors_folder
+from stepscope.tracer.runtime import save as module
+from stepscope.tracer.runtime.save import Saved, TensorSaver, file_stem, tensors_folder
 
 WHERE: dict[str, Any] = {
     "step": 3, "launch": 41, "kernel": "cpp_fused__softmax_3", "argument": "buf17", "item": None, "moment": "after",

@@ -17,11 +17,11 @@ import torch._inductor.memory
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.utils import run_and_get_code
 
-import tracer
+import stepscope
+from stepscope.tracer.inductor import codegen_facts
+from stepscope.tracer.records import CACHED_ESTIMATE
 from tests.programs import load
 from tests.tracer.logs import read
-from tracer.inductor import codegen_facts
-from tracer.records import CACHED_ESTIMATE
 
 # torch warns of itself while it compiles.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -41,7 +41,7 @@ def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def record(folder: Path, run: Callable[[], Any]) -> dict[str, list[Any]]:
-    with tracer.trace(folder) as recorder:
+    with stepscope.trace(folder) as recorder:
         run()
     assert recorder.path is not None
     records = read(recorder.path)
@@ -235,7 +235,7 @@ def sources() -> list[str]:
 
 def test_the_generated_code_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     plain = sources()
-    with tracer.trace(tmp_path, provenance=False) as recorder:
+    with stepscope.trace(tmp_path, provenance=False) as recorder:
         recorded = sources()
     assert recorder.path is not None
     assert len(read(recorder.path)["scheduler_memory"]) == 2
@@ -257,7 +257,7 @@ import sys, torch, tracer
 @torch.compile
 def run(x):
     return (x @ x).relu()
-with tracer.trace(sys.argv[1], level=sys.argv[2]):
+with stepscope.trace(sys.argv[1], level=sys.argv[2]):
     run(torch.ones(4, 4))
 """
 

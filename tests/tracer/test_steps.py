@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from tracer.steps import EndedStep, StepTracker
+from stepscope.tracer.steps import EndedStep, StepTracker
 
 
 class Steps:

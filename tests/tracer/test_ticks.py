@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tracer.runtime import compiled, ticks
-from tracer.runtime.ticks import tick_type
+from stepscope.tracer.runtime import compiled, ticks
+from stepscope.tracer.runtime.ticks import tick_type
 
 
 def made(cells: int) -> tuple[Any, memoryview]:

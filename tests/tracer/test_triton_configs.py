@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tracer.inductor.triton_configs import TritonConfigs, config_of
-from tracer.records import LaunchSite, TunedKernels
+from stepscope.tracer.inductor.triton_configs import TritonConfigs, config_of
+from stepscope.tracer.records import LaunchSite, TunedKernels
 
 
 def launcher(**block_sizes: Any) -> Any:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stepscope.tracer.config import make_config
+from stepscope.tracer.records import ValueLayout, Values
+from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.value_batches import ValueBatches
+from stepscope.tracer.runtime.values import Planned, Row, Together, writes_at_once
 from tests.tracer.hand_made import recorder_in
-from tracer.config import make_config
-from tracer.records import ValueLayout, Values
-from tracer.runtime.launches import Call
-from tracer.runtime.stats import ROW
-from tracer.runtime.value_batches import ValueBatches
-from tracer.runtime.values import Planned, Row, Together, writes_at_once
 
 PLANNED = Planned(0, 0, "after", "mm", "buf0", True)
 

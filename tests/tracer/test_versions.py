@@ -7,9 +7,9 @@ import textwrap
 
 import pytest
 
-from tracer.inductor.operators import operator_schema
-from tracer.inductor.versions import MOST_AT_ONCE, Followed, follow
-from tracer.inductor.wrapper_source import WrapperSource, analyse
+from stepscope.tracer.inductor.operators import operator_schema
+from stepscope.tracer.inductor.versions import MOST_AT_ONCE, Followed, follow
+from stepscope.tracer.inductor.wrapper_source import WrapperSource, analyse
 
 KERNELS = "\n".join(
     f"cpp_{name} = async_compile.cpp_pybinding({types!r}, r''' extern \"C\" void kernel({parameters}) {{}} ''')"

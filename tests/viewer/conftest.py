@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import LogBuilder
-from viewer.store.open import Trace, open_trace
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 
+from stepscope.tracer.log_format import payload_digest
+from stepscope.viewer.ingest.known_events import KNOWN_EVENTS, UNREADABLE
 from tests.viewer import value_log
 from tests.viewer.synthetic import LogBuilder, compile_records
-from tracer.log_format import payload_digest
-from viewer.ingest.known_events import KNOWN_EVENTS, UNREADABLE
 
 SCRIPT = (
     "</script></title></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\"`{{7*7}}\x1b]0;x\x07\u202e"

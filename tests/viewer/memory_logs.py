@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from stepscope.tracer import records as schema
+from stepscope.tracer.memory_records import BufferRole, StorageKind
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, run
 from tests.viewer.value_logs import Program
-from tracer import records as schema
-from tracer.memory_records import BufferRole, StorageKind
 
 STEP_NS, BACKWARD_NS, CALL_NS, LAUNCH_NS = 10_000, 4_000, 2_000, 100
 WEIGHT, X, LOSS = 256, 128, 64

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tracer import records as schema
-from tracer.memory_records import MismatchKind
+from stepscope.tracer import records as schema
+from stepscope.tracer.memory_records import MismatchKind
 
 
 def mismatch(

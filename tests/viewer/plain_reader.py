@@ -28,7 +28,7 @@ class Plain:
     event: str | None
     payload: bytes | None
     reasons: set[str]
-    """Of `viewer.ingest.damage.REASONS`, as far as they concern the form of a record."""
+    """Of `stepscope.viewer.ingest.damage.REASONS`, as far as they concern the form of a record."""
 
     @property
     def kind(self) -> str | None:

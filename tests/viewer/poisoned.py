@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
+from stepscope.tracer.log_format import payload_digest
 from tests.viewer import compile_logs, compile_run_logs, memory_logs, memory_records, rank_logs, value_log
 from tests.viewer.hostile import SCRIPT
 from tests.viewer.plain_reader import Plain, read_plainly
 from tests.viewer.synthetic import LogBuilder
-from tracer.log_format import payload_digest
 
 WORDS = {
     "encoding", "ph", "ts", "kind", "role", "dtype", "moment", "state", "phase", "level", "compile_id", "skipped",

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries.ranks import Ranks, ranks
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import LogBuilder
-from viewer.findings import all_findings
-from viewer.queries.ranks import Ranks, ranks
-from viewer.queries.rows import Finding
-from viewer.store.open import Trace, open_trace
 
 ALL_REDUCE = "torch.ops._c10d_functional.all_reduce_.default"
 ALL_GATHER = "torch.ops._c10d_functional.all_gather_into_tensor.default"

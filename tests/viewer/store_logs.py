@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.layout import ID_BITS, TABLES
+from stepscope.viewer.store.open import Trace
 from tests.viewer.memory_logs import training
 from tests.viewer.synthetic import LogBuilder, compile_records, recorded
-from viewer.queries import sql
-from viewer.store.layout import ID_BITS, TABLES
-from viewer.store.open import Trace
 
 _ID = re.compile(r"\d{11,16}")
 _ID_MASK = (1 << ID_BITS) - 1

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from tracer import records as schema
-from tracer.log_format import encode_artifact, encode_prefix, encode_record, payload_digest
+from stepscope.tracer import records as schema
+from stepscope.tracer.log_format import encode_artifact, encode_prefix, encode_record, payload_digest
 
 START = datetime(2026, 3, 14, 9, 26, 53)
 MONOTONIC_NS = 5_000_000_000

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer import log_format
+from stepscope.viewer.ingest import logs
+from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.ingest.whole import MARKS
 from tests.viewer.conftest import sample_logs
 from tests.viewer.synthetic import LogBuilder
-from tracer import log_format
-from viewer.ingest import logs
-from viewer.ingest.sources import Source
-from viewer.ingest.whole import MARKS
 
 Tables = dict[str, list[tuple[Any, ...]]]
 Read = Callable[[bytes, bool], Tables]
@@ -28,7 +28,7 @@ MTIME_NS = 1_773_480_420 * 10**9
 @pytest.fixture
 def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
     cut = log_format.pieces
-    monkeypatch.setattr("viewer.ingest.reader.pieces", lambda data: cut(data, PIECE_BYTES))
+    monkeypatch.setattr("stepscope.viewer.ingest.reader.pieces", lambda data: cut(data, PIECE_BYTES))
 
     def tables(data: bytes, at_once: bool) -> Tables:
         monkeypatch.setattr(logs, "AT_ONCE_BYTES", 0 if at_once else 1 << 60)
@@ -113,7 +113,7 @@ def test_whole_records_are_read_at_once(read: Read, monkeypatch: pytest.MonkeyPa
     def refused(*_: Any) -> Any:
         raise AssertionError("a whole record was read line by line")
 
-    monkeypatch.setattr("viewer.ingest.reader.scan", refused)
+    monkeypatch.setattr("stepscope.viewer.ingest.reader.scan", refused)
     for data in (whole_log(), crlf(whole_log()), with_bytes(b"\xff"), with_bytes(b"\xff\x00\x01\xc0")):
         assert len(read(data, True)["records"]) == data.count(b"\nV") + 1
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.ingest.torch_text import UserFrame, caller_of
+from stepscope.viewer.queries.graphs import site_rows
+from stepscope.viewer.queries.rows import SourceLine
+from stepscope.viewer.store.open import Trace
 from tests.viewer.synthetic import LogBuilder, calls, compile_records, graph, run
-from tracer import records as schema
-from viewer.ingest.torch_text import UserFrame, caller_of
-from viewer.queries.graphs import site_rows
-from viewer.queries.rows import SourceLine
-from viewer.store.open import Trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

@@ -14,12 +14,12 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.export import export
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.conftest import sample_logs
 from tests.viewer.memory_logs import RUN_PEAK, start_of, training
 from tests.viewer.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, calls, compile_records, graph, recorded, run
-from tracer import records as schema
-from viewer.export import export
-from viewer.store.open import Trace, open_trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 Event = dict[str, Any]

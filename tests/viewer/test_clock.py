@@ -11,11 +11,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from stepscope.viewer.ingest.clock import clock_of
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import synthetic
 from tests.viewer.synthetic import UNIX_NS, LogBuilder, recorded
-from viewer.ingest.clock import clock_of
-from viewer.queries.artifacts import list_records
-from viewer.store.open import Trace, open_trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import orjson
 import pytest
 
+from stepscope.viewer.ingest import logs
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.queries.compile_events import list_compile_events
+from stepscope.viewer.queries.compiles import compile_detail, list_compiles
+from stepscope.viewer.queries.jump import jumps
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import compile_logs
 from tests.viewer.synthetic import LogBuilder, graph, run
 from tests.viewer.web import Client
-from viewer.ingest import logs
-from viewer.queries import sql
-from viewer.queries.artifacts import list_records
-from viewer.queries.compile_events import list_compile_events
-from viewer.queries.compiles import compile_detail, list_compiles
-from viewer.queries.jump import jumps
-from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder], Trace]
 

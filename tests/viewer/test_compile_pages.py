@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.viewer import provenance_lines
+from stepscope.viewer.queries.compiles import list_compiles
+from stepscope.viewer.queries.stack_trie import DEEPEST, MOST_CHIPS, stack_trie
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import compile_logs, synthetic
 from tests.viewer.conftest import sample_logs
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer import provenance_lines
-from viewer.queries.compiles import list_compiles
-from viewer.queries.stack_trie import DEEPEST, MOST_CHIPS, stack_trie
-from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 FOLDER = sample_logs()

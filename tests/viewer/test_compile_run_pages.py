@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.viewer import compile_run_contexts as contexts
+from stepscope.viewer.queries.guard_text import failed_guards
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.text_diff import side_by_side
 from tests.viewer import compile_run_logs as logs
 from tests.viewer.conftest import sample_logs
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer import compile_run_contexts as contexts
-from viewer.queries.guard_text import failed_guards
-from viewer.store.open import Trace, open_trace
-from viewer.text_diff import side_by_side
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 HOSTILE = "<script>alert(1)</script>"

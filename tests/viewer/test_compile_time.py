@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stepscope.viewer.store.open import Trace
 from tests.viewer import compile_run_logs as logs
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer.store.open import Trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 

@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries.compiles import compile_detail, list_compiles
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.units.relatives import StringsBeside
 from tests.viewer import compile_logs
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer.findings import all_findings
-from viewer.queries.compiles import compile_detail, list_compiles
-from viewer.store.open import Trace, open_trace
-from viewer.units.relatives import StringsBeside
 
 MAIN = ("/src/train.py", 40, "main", "loss = model(x)")
 INNER = ("/env/torch/_dynamo/external_utils.py", 67, "inner", "return fn(*args)")

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer import overview_page, pages
+from stepscope.viewer.addresses import Request
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.launch_deaths import launch_deaths
+from stepscope.viewer.queries.ends import one_symptom, raised
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run
 from tests.viewer.test_report import data_of
-from tracer import records as schema
-from viewer import overview_page, pages
-from viewer.addresses import Request
-from viewer.findings import all_findings
-from viewer.findings.launch_deaths import launch_deaths
-from viewer.queries.ends import one_symptom, raised
-from viewer.queries.rows import Finding
-from viewer.report import render_report
-from viewer.store.open import Trace, open_trace
-from viewer.summary import summary, summary_text
 
 PID = 2**22 + 5
 START_NS = MONOTONIC_NS + 3_000_000
@@ -393,7 +393,7 @@ def test_runs_are_one_trace(joined: Trace) -> None:
 
 
 def test_runs_on_a_page(joined: Trace) -> None:
-    from viewer import rendering
+    from stepscope.viewer import rendering
 
     context = overview_page.overview_page(joined, Request({}, {}))
     overview = json.loads(rendering.to_json(context))["overview"]

@@ -10,20 +10,20 @@ from pathlib import Path
 import orjson
 import pytest
 
+from stepscope.tracer.records import FORMAT_VERSION, to_payload
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.ingest.damage import PLACES_KEPT
+from stepscope.viewer.queries.artifacts import list_records, record_detail
+from stepscope.viewer.queries.compiles import compile_detail, list_compiles
+from stepscope.viewer.queries.damage import problem_counts, problems
+from stepscope.viewer.queries.graphs import list_graphs
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.queries.runs import list_steps
+from stepscope.viewer.queries.steps import timeline
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, graph, recorded, run
-from tracer.records import FORMAT_VERSION, to_payload
-from viewer.errors import StepscopeError
-from viewer.findings import all_findings
-from viewer.ingest.damage import PLACES_KEPT
-from viewer.queries.artifacts import list_records, record_detail
-from viewer.queries.compiles import compile_detail, list_compiles
-from viewer.queries.damage import problem_counts, problems
-from viewer.queries.graphs import list_graphs
-from viewer.queries.overview import overview
-from viewer.queries.runs import list_steps
-from viewer.queries.steps import timeline
-from viewer.store.open import Trace, open_trace
-from viewer.summary import summary, summary_text
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

@@ -12,14 +12,14 @@ from typing import Any
 import duckdb
 import pytest
 
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.export import export
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.queries.export import storages, tables
+from stepscope.viewer.queries.memory_run import live_curve
+from stepscope.viewer.store.open import Trace
 from tests.viewer.memory_logs import RUN_PEAK, start_of, training
 from tests.viewer.synthetic import WRAPPER, LogBuilder, recorded
-from viewer.errors import StepscopeError
-from viewer.export import export
-from viewer.queries.artifacts import list_records
-from viewer.queries.export import storages, tables
-from viewer.queries.memory_run import live_curve
-from viewer.store.open import Trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 STORAGES = 8 + 7 + 7

@@ -12,13 +12,13 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer.records import Calls, End, Failure, Skipped
+from stepscope.viewer.findings import KINDS, all_findings
+from stepscope.viewer.queries.compiles import list_compiles
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded
 from tests.viewer.test_crash import PID, ring, ring_call
-from tracer.records import Calls, End, Failure, Skipped
-from viewer.findings import KINDS, all_findings
-from viewer.queries.compiles import list_compiles
-from viewer.queries.rows import Finding
-from viewer.store.open import Trace, open_trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 GRAPH_BREAK = b"""Graph break in user code at /src/model.py:5

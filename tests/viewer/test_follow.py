@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer import follow
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.follow import Current, Follower, open_growing, whole_records, whole_size
+from stepscope.viewer.ingest.sources import Source, find_logs
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.store.open import open_logs
 from tests.viewer.synthetic import LogBuilder, compile_records, recorded
 from tests.viewer.web import Client
-from viewer import follow
-from viewer.errors import StepscopeError
-from viewer.follow import Current, Follower, open_growing, whole_records, whole_size
-from viewer.ingest.sources import Source, find_logs
-from viewer.queries.artifacts import list_records
-from viewer.queries.damage import problem_counts
-from viewer.store.open import open_logs
 
 NAME = "stepscope_trace_rank_0_1_x.log"
 
@@ -229,6 +229,6 @@ def test_an_index_of_another_process_is_used(log: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     sources = whole_records(find_logs(log))
     follow._in_another_process(log, sources)
-    monkeypatch.setattr("viewer.ingest.logs.read_logs", None)
+    monkeypatch.setattr("stepscope.viewer.ingest.logs.read_logs", None)
     with open_logs(log, sources) as trace:
         assert list_records(trace).total == 7

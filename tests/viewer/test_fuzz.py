@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.logs import read_logs
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.crawling import EVERY_PAGE, crawl
 from tests.viewer.hostile import ARTIFACTS, EVENTS, FIELDS
 from tests.viewer.plain_reader import FORM, places, records
 from tests.viewer.synthetic import LogBuilder, compile_records, recorded
 from tests.viewer.web import Client
-from viewer.errors import StepscopeError
-from viewer.ingest.logs import read_logs
-from viewer.ingest.rows import Rows
-from viewer.ingest.sources import Source
-from viewer.store.open import open_trace
 
 LOG = recorded().data
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -116,7 +116,7 @@ def test_any_bytes_anywhere(at_once_bytes: int, edits: list[tuple[int, bytes, in
     for at, new, removed in edits:
         data[at : at + removed] = new
     with suppress(StepscopeError), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("viewer.ingest.logs.AT_ONCE_BYTES", at_once_bytes)
+        patch.setattr("stepscope.viewer.ingest.logs.AT_ONCE_BYTES", at_once_bytes)
         rows = read(bytes(data))
         assert begins(rows) == [(one.line, one.byte, one.event or "unreadable") for one in records(bytes(data))]
         assert {(row[3], row[1], row[2]) for row in rows.tables["problems"] if row[3] in FORM} == places(bytes(data))

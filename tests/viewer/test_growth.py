@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries.memory_mismatches import left_behind
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary import summary
 from tests.viewer.memory_logs import training
 from tests.viewer.synthetic import LogBuilder
-from viewer.findings import all_findings
-from viewer.queries.memory_mismatches import left_behind
-from viewer.queries.rows import Finding
-from viewer.store.open import Trace
-from viewer.summary import summary
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

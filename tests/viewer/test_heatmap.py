@@ -12,12 +12,12 @@ import duckdb
 import orjson
 import pytest
 
+from stepscope.viewer.queries import heatmap
+from stepscope.viewer.queries.heatmap import Window, bands, heat_map, worst_launch, worst_sites
+from stepscope.viewer.queries.rows import HEALTH
+from stepscope.viewer.store.open import Trace
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.value_logs import FINE, MASK, NAN, Program, ValueLog, attention
-from viewer.queries import heatmap
-from viewer.queries.heatmap import Window, bands, heat_map, worst_launch, worst_sites
-from viewer.queries.rows import HEALTH
-from viewer.store.open import Trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

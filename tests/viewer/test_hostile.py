@@ -16,6 +16,16 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.viewer import rendering
+from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.queries.artifacts import list_records, record_detail
+from stepscope.viewer.queries.compiles import list_compiles
+from stepscope.viewer.queries.damage import problem_counts, problems
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.queries.search import search
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.crawling import EVERY_PAGE, PageChecker, crawl, visits
 from tests.viewer.hostile import PATHS, SCRIPT, healthy, hostile_logs, log_of
 from tests.viewer.plain_reader import LOST, kinds, places, read_plainly, records
@@ -23,16 +33,6 @@ from tests.viewer.poisoned import write_poisoned
 from tests.viewer.synthetic import LogBuilder, compile_records
 from tests.viewer.test_fuzz import begins, read
 from tests.viewer.web import Client
-from viewer import rendering
-from viewer.ingest.damage import REASONS
-from viewer.queries.artifacts import list_records, record_detail
-from viewer.queries.compiles import list_compiles
-from viewer.queries.damage import problem_counts, problems
-from viewer.queries.overview import overview
-from viewer.queries.search import search
-from viewer.report import render_report
-from viewer.store.open import Trace, open_trace
-from viewer.summary import summary, summary_text
 
 LOGS = hostile_logs()
 HEALTHY = healthy().data
@@ -147,7 +147,7 @@ def test_records_and_problems_are_those_of_a_plain_reader(
     name: str, at_once_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By either way to read: many whole records at once, as in large logs, or line by line."""
-    monkeypatch.setattr("viewer.ingest.logs.AT_ONCE_BYTES", at_once_bytes)
+    monkeypatch.setattr("stepscope.viewer.ingest.logs.AT_ONCE_BYTES", at_once_bytes)
     data = log_of(LOGS[name])
     rows = read(data)
     assert begins(rows) == [(one.line, one.byte, one.event or "unreadable") for one in records(data)]
@@ -229,7 +229,7 @@ Run = Callable[..., tuple[int, str]]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, cache_folder: Path) -> Run:
     """Runs a command in the folder ``out``; exit code and what it wrote to the terminal."""
-    from viewer import cli
+    from stepscope.viewer import cli
 
     out, temporary = tmp_path / "out", tmp_path / "temporary"
     out.mkdir()

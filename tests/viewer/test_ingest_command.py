@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.log_files import LogFile
+from stepscope.viewer.units import progress
+from stepscope.viewer.units.command import ingest
+from stepscope.viewer.units.unit import Done, Unit
 from tests.viewer.store_logs import write_logs
 from tests.viewer.synthetic import recorded
-from viewer.errors import StepscopeError
-from viewer.ingest.log_files import LogFile
-from viewer.units import progress
-from viewer.units.command import ingest
-from viewer.units.unit import Done, Unit
 
 UNIT = Unit("/store", 3, LogFile("/logs/\x1b[31mred.log", 500_000, ""), "")
 
 
 def stepscope(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from viewer.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", *arguments],
         capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).resolve().parents[2],
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_both_kinds_of_workers_are_too_many(tmp_path: Path) -> None:
 
 def test_lines_say_how_far_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("viewer.units.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("stepscope.viewer.units.progress.time.monotonic", lambda: now[0])
     out = io.StringIO()
     lines = progress.watcher(out)
     lines.begin(4, 4_000_000)

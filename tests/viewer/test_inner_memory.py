@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.tracer.memory_records import StorageKind
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.queries.memory_alive import alive_in_call
+from stepscope.viewer.queries.memory_graph import graph_memory
+from stepscope.viewer.queries.memory_summary import measured_peaks
+from stepscope.viewer.store.open import Trace
 from tests.viewer.memory_logs import NEW, Met, layout, lifetimes
 from tests.viewer.synthetic import LogBuilder, run
 from tests.viewer.value_logs import Program
-from tracer import records as schema
-from tracer.memory_records import StorageKind
-from viewer.queries.damage import problem_counts
-from viewer.queries.memory_alive import alive_in_call
-from viewer.queries.memory_graph import graph_memory
-from viewer.queries.memory_summary import measured_peaks
-from viewer.store.open import Trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 Storages = Sequence[tuple[str, StorageKind, int, int, Met]]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.findings.suspects import Suspect, reach_sentence
+from stepscope.viewer.queries.loaded_ranges import loaded_ranges
+from stepscope.viewer.queries.reach import reaches, user_reaches
 from tests.viewer.test_reach import row
 from tests.viewer.test_triton_ranges import definition
-from viewer.findings.suspects import Suspect, reach_sentence
-from viewer.queries.loaded_ranges import loaded_ranges
-from viewer.queries.reach import reaches, user_reaches
 
 CPP = """
 k = async_compile.cpp_pybinding(['const int64_t*', 'const float*', 'float*'], r'''

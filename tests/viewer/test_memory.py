@@ -8,6 +8,15 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.queries.memory_alive import alive_at, alive_in_call
+from stepscope.viewer.queries.memory_compare import compare_memory, estimate_gaps
+from stepscope.viewer.queries.memory_graph import graph_memory, measured_calls, node_memory
+from stepscope.viewer.queries.memory_graphs import has_lifetimes, lifetime_events
+from stepscope.viewer.queries.memory_run import live_curve, run_peaks
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer import memory_logs as logs
 from tests.viewer.memory_logs import (
     BACKWARD_PEAK,
@@ -25,15 +34,6 @@ from tests.viewer.memory_logs import (
 )
 from tests.viewer.synthetic import LogBuilder, recorded, run
 from tests.viewer.value_logs import Program
-from tracer import records as schema
-from viewer.queries.damage import problem_counts
-from viewer.queries.memory_alive import alive_at, alive_in_call
-from viewer.queries.memory_compare import compare_memory, estimate_gaps
-from viewer.queries.memory_graph import graph_memory, measured_calls, node_memory
-from viewer.queries.memory_graphs import has_lifetimes, lifetime_events
-from viewer.queries.memory_run import live_curve, run_peaks
-from viewer.store.open import Trace
-from viewer.summary import summary, summary_text
 
 Open = Callable[[LogBuilder | bytes], Trace]
 STEP = [384, 896, 1920, 1472, 1536, 1792, 896, 256]

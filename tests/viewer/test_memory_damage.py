@@ -13,6 +13,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stepscope.tracer.records import to_payload
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.queries.memory_alive import alive_at, alive_in_call
+from stepscope.viewer.queries.memory_compare import compare_memory
+from stepscope.viewer.queries.memory_graph import graph_memory, node_memory
+from stepscope.viewer.queries.memory_graphs import lifetime_events
+from stepscope.viewer.queries.memory_mismatches import left_behind, lifetime_mismatches, recompute_detail
+from stepscope.viewer.queries.memory_run import live_curve
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.memory_logs import (
     backward_layout,
     forward_layout,
@@ -23,18 +35,6 @@ from tests.viewer.memory_logs import (
 )
 from tests.viewer.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.viewer.synthetic import LogBuilder
-from tracer.records import to_payload
-from viewer.errors import StepscopeError
-from viewer.findings import all_findings
-from viewer.queries.damage import problem_counts
-from viewer.queries.memory_alive import alive_at, alive_in_call
-from viewer.queries.memory_compare import compare_memory
-from viewer.queries.memory_graph import graph_memory, node_memory
-from viewer.queries.memory_graphs import lifetime_events
-from viewer.queries.memory_mismatches import left_behind, lifetime_mismatches, recompute_detail
-from viewer.queries.memory_run import live_curve
-from viewer.store.open import Trace, open_trace
-from viewer.summary import summary, summary_text
 
 Open = Callable[[LogBuilder | bytes], Trace]
 SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

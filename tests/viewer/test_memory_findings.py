@@ -8,17 +8,22 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries.memory_mismatches import (
+    left_behind,
+    lifetime_mismatches,
+    recompute_detail,
+    recompute_mismatches,
+)
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary import summary
 from tests.viewer import memory_logs as logs
 from tests.viewer.memory_logs import NEW, calls_of, forward, layout, lifetimes, start_of, training
 from tests.viewer.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.viewer.synthetic import LogBuilder, compile_records, run
 from tests.viewer.value_logs import Program
-from tracer import records as schema
-from viewer.findings import all_findings
-from viewer.queries.memory_mismatches import left_behind, lifetime_mismatches, recompute_detail, recompute_mismatches
-from viewer.queries.rows import Finding
-from viewer.store.open import Trace
-from viewer.summary import summary
 
 Open = Callable[[LogBuilder | bytes], Trace]
 
@@ -34,12 +39,8 @@ def test_a_healthy_run_has_no_findings(opened: Open, keep: int) -> None:
 
 def test_a_storage_that_is_not_freed(opened: Open) -> None:
     (finding,) = all_findings(opened(training(3).record(mismatch())))
-    assert (finding.kind, finding.severity, finding.graph, finding.buffer) == (
-        "lifetime_mismatch",
-        "warning",
-        0,
-        "buf0",
-    )
+    named = (finding.kind, finding.severity, finding.graph, finding.buffer)
+    assert named == ("lifetime_mismatch", "warning", 0, "buf0")
     assert finding.title == (
         "buf0 (512 B) of 0/0 forward was not freed: expected to die after cpp_fused_relu_0 (op1), alive after the "
         "call; held by list of 3 in keep of __main__"
@@ -104,12 +105,8 @@ def test_words_of_mismatches(
 )
 def test_what_a_check_in_generated_code_found(opened: Open, kind: Any, words: str) -> None:
     (finding,) = all_findings(opened(training(2).record(step_mismatch(kind))))
-    assert (finding.kind, finding.severity, finding.graph, finding.buffer) == (
-        "lifetime_mismatch",
-        "warning",
-        0,
-        "buf0",
-    )
+    named = (finding.kind, finding.severity, finding.graph, finding.buffer)
+    assert named == ("lifetime_mismatch", "warning", 0, "buf0")
     assert finding.title.startswith(f"buf0 (512 B) of 0/0 forward {words}")
     assert finding.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
     assert (finding.step, finding.page) == (1, "/graphs/0/memory?call=2")

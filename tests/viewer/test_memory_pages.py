@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer import contexts
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.memory_logs import (
     BACKWARD_PEAK,
     FORWARD_PEAK,
@@ -24,9 +27,6 @@ from tests.viewer.memory_logs import (
 from tests.viewer.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.viewer.synthetic import LogBuilder, recorded, run
 from tests.viewer.web import Client
-from tracer import records as schema
-from viewer import contexts
-from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 HOSTILE = "<img src=x onerror=alert(1)>\"'"

@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.findings import all_findings, value_text
+from stepscope.viewer.queries.graphs import site_rows
+from stepscope.viewer.queries.rows import Finding, SourceLine
+from stepscope.viewer.store.open import Trace
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.value_logs import ALL_NAN, FINE, MASK, NAN, PLUS, Program, Stat, ValueLog, attention, values_of
-from tracer import records as schema
-from viewer.findings import all_findings, value_text
-from viewer.queries.graphs import site_rows
-from viewer.queries.rows import Finding, SourceLine
-from viewer.store.open import Trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 HALF = Stat(dtype="float16", max=300.0)

@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer import assets, compile_contexts, contexts, overview_contexts, pages, rank_contexts
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import synthetic, test_compile_run_pages, test_memory_pages, value_log
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from tracer import records as schema
-from viewer import assets, compile_contexts, contexts, overview_contexts, pages, rank_contexts
-from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from viewer import server
-from viewer.errors import StepscopeError
+from stepscope.viewer import server
+from stepscope.viewer.errors import StepscopeError
 
 
 @pytest.fixture

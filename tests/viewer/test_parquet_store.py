@@ -14,16 +14,16 @@ import duckdb
 import orjson
 import pytest
 
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.export import export
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.queries.search import search
+from stepscope.viewer.queries.tables import ask
+from stepscope.viewer.store.layout import read_store
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.store_logs import without_ids, write_logs
 from tests.viewer.test_units import run
 from tests.viewer.web import Client
-from viewer.errors import StepscopeError
-from viewer.export import export
-from viewer.queries.overview import overview
-from viewer.queries.search import search
-from viewer.queries.tables import ask
-from viewer.store.layout import read_store
-from viewer.store.open import Trace, open_trace
 
 LISTS = (
     "/steps",

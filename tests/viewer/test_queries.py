@@ -7,6 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.tracer.records import End, Skipped, Steps
+from stepscope.viewer.queries.artifacts import list_records, record_detail
+from stepscope.viewer.queries.compiles import compile_detail, list_compiles
+from stepscope.viewer.queries.damage import not_recorded
+from stepscope.viewer.queries.graphs import graph_detail, list_graphs
+from stepscope.viewer.queries.launches import launch_detail
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.queries.runs import list_steps
+from stepscope.viewer.queries.steps import timeline
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import (
     MONOTONIC_NS,
     START,
@@ -20,16 +30,6 @@ from tests.viewer.synthetic import (
     run,
     tensors,
 )
-from tracer.records import End, Skipped, Steps
-from viewer.queries.artifacts import list_records, record_detail
-from viewer.queries.compiles import compile_detail, list_compiles
-from viewer.queries.damage import not_recorded
-from viewer.queries.graphs import graph_detail, list_graphs
-from viewer.queries.launches import launch_detail
-from viewer.queries.overview import overview
-from viewer.queries.runs import list_steps
-from viewer.queries.steps import timeline
-from viewer.store.open import Trace, open_trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

@@ -10,6 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.viewer.queries.rank_difference import rank_difference
+from stepscope.viewer.queries.ranks import ranks
+from stepscope.viewer.store.open import open_trace
 from tests.viewer import synthetic
 from tests.viewer.conftest import sample_logs
 from tests.viewer.rank_logs import (
@@ -23,9 +26,6 @@ from tests.viewer.rank_logs import (
     write,
 )
 from tests.viewer.web import Client
-from viewer.queries.rank_difference import rank_difference
-from viewer.queries.ranks import ranks
-from viewer.store.open import open_trace
 
 
 @pytest.fixture

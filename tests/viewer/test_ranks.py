@@ -12,6 +12,12 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.ingest.rank_facts import collectives_of, comparable_graph
+from stepscope.viewer.queries.rank_compare import are_stages
+from stepscope.viewer.queries.rank_difference import rank_difference
+from stepscope.viewer.queries.ranks import Ranks, ranks
+from stepscope.viewer.store.open import open_trace
 from tests.viewer import synthetic
 from tests.viewer.rank_logs import (
     ALL_GATHER,
@@ -29,12 +35,6 @@ from tests.viewer.rank_logs import (
 )
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from tracer import records as schema
-from viewer.ingest.rank_facts import collectives_of, comparable_graph
-from viewer.queries.rank_compare import are_stages
-from viewer.queries.rank_difference import rank_difference
-from viewer.queries.ranks import Ranks, ranks
-from viewer.store.open import open_trace
 
 
 def states(found: Ranks) -> dict[str, str]:

@@ -13,15 +13,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from stepscope.viewer import assets
+from stepscope.viewer.byte_range import byte_range
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.export import STDOUT, export
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.queries.tables import list_tables
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import WRAPPER, recorded
 from tests.viewer.web import Client
-from viewer import assets
-from viewer.byte_range import byte_range
-from viewer.errors import StepscopeError
-from viewer.export import STDOUT, export
-from viewer.queries.artifacts import list_records
-from viewer.queries.tables import list_tables
-from viewer.store.open import Trace, open_trace
 
 CODE = WRAPPER.encode()
 
@@ -156,7 +156,7 @@ def test_a_table_to_standard_output(trace: Trace, capfdbinary: pytest.CaptureFix
 
 def test_a_reader_that_stops_early(log: Path) -> None:
     """`stepscope export ... | head -1`: no traceback, whatever the rest."""
-    code = "from viewer.cli import main; main()"
+    code = "from stepscope.viewer.cli import main; main()"
     command = [sys.executable, "-c", code, "sql", str(log), "SELECT * FROM range(500000)"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from viewer.queries.reach import extent_bytes, reaches
-from viewer.queries.rows import ArgumentRow
+from stepscope.viewer.queries.reach import extent_bytes, reaches
+from stepscope.viewer.queries.rows import ArgumentRow
 
 
 def row(number: int, parameter: str, elements: int, offset: int = 0, dtype: str = "float32") -> ArgumentRow:

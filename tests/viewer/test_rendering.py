@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from viewer import addresses, formats, rendering
-from viewer.highlight import LIMIT_CHARS, highlight, language_of
-from viewer.lexing import pieces
-from viewer.queries.rows import StepRow
+from stepscope.viewer import addresses, formats, rendering
+from stepscope.viewer.highlight import LIMIT_CHARS, highlight, language_of
+from stepscope.viewer.lexing import pieces
+from stepscope.viewer.queries.rows import StepRow
 
 CASES = json.loads((Path(__file__).parents[1] / "js" / "format_cases.json").read_text("utf-8"))
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer import assets, report
+from stepscope.viewer.redaction import redact, scrub
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import Trace
 from tests.viewer import compile_run_logs, synthetic
 from tests.viewer.synthetic import LogBuilder
-from viewer import assets, report
-from viewer.redaction import redact, scrub
-from viewer.report import render_report
-from viewer.store.open import Trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.repro.write import write_reproducer
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.test_repro_script import ARG, refused, script_of, tensor, wrapper, write_log
-from viewer.repro.write import write_reproducer
-from viewer.store.open import open_trace
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,15 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.repro.launch_code import parse
+from stepscope.viewer.repro.script import literal
+from stepscope.viewer.repro.sizes import Sizes
+from stepscope.viewer.repro.write import launch_in_step, write_reproducer
+from stepscope.viewer.store.open import open_trace
 from tests.viewer import synthetic
-from tracer import records as schema
-from viewer.errors import StepscopeError
-from viewer.queries.damage import problem_counts
-from viewer.repro.launch_code import parse
-from viewer.repro.script import literal
-from viewer.repro.sizes import Sizes
-from viewer.repro.write import launch_in_step, write_reproducer
-from viewer.store.open import open_trace
 
 TRITON_SOURCE = """
 import triton

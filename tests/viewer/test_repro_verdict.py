@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from viewer import assets
+from stepscope.viewer import assets
 
 ILLEGAL = "an illegal memory access was encountered"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.synthetic import recorded
-from viewer.findings import all_findings
-from viewer.store.open import open_trace
 
 OWN_NAME = "stepscope_trace_rank_0_{}_00ff.log"
 

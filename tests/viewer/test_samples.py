@@ -7,15 +7,15 @@ from pathlib import Path
 import orjson
 import pytest
 
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries.artifacts import list_records, record_detail
+from stepscope.viewer.queries.compiles import compile_detail, list_compiles
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.queries.graphs import graph_detail, list_graphs
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.conftest import sample_logs
-from viewer.findings import all_findings
-from viewer.queries.artifacts import list_records, record_detail
-from viewer.queries.compiles import compile_detail, list_compiles
-from viewer.queries.damage import problem_counts
-from viewer.queries.graphs import graph_detail, list_graphs
-from viewer.queries.overview import overview
-from viewer.store.open import open_trace
-from viewer.summary import summary, summary_text
 
 FOLDER = sample_logs()
 LOGS = sorted(path for path in FOLDER.rglob("*") if path.suffix in (".log", ".txt")) if FOLDER else []

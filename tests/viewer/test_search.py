@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer import cli
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest import spool
+from stepscope.viewer.queries import search as module
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.queries.jump import jumps
+from stepscope.viewer.queries.search import SearchHit, SearchPiece, search
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import WRAPPER, LogBuilder, compile_records, recorded
 from tests.viewer.web import Client
-from viewer import cli
-from viewer.errors import StepscopeError
-from viewer.ingest import spool
-from viewer.queries import search as module
-from viewer.queries.artifacts import list_records
-from viewer.queries.jump import jumps
-from viewer.queries.search import SearchHit, SearchPiece, search
-from viewer.store.open import Trace, open_trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from stepscope.viewer.cli import app
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.log_files import find_log_files
+from stepscope.viewer.ingest.sources import cache_dir, find_logs
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.synthetic import LogBuilder, compile_records, recorded
-from viewer.cli import app
-from viewer.errors import StepscopeError
-from viewer.ingest.log_files import find_log_files
-from viewer.ingest.sources import cache_dir, find_logs
-from viewer.queries.artifacts import list_records
-from viewer.queries.damage import problem_counts
-from viewer.queries.overview import overview
-from viewer.store.open import open_trace
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -74,11 +74,11 @@ def test_a_folder_and_standard_input_beside_a_log(ranks: list[Path], monkeypatch
 
 
 def test_logs_that_are_too_many_are_said(ranks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer.ingest.sources.MOST_LOGS", RANKS - 1)
+    monkeypatch.setattr("stepscope.viewer.ingest.sources.MOST_LOGS", RANKS - 1)
     with open_trace(ranks[0].parent) as trace:
         assert [log.path for log in trace.logs] == sorted(ranks)[:-1]
         assert problem_counts(trace) == {"too_many_logs": 1}
-    monkeypatch.setattr("viewer.ingest.sources.MOST_LOGS", RANKS)
+    monkeypatch.setattr("stepscope.viewer.ingest.sources.MOST_LOGS", RANKS)
     with open_trace(ranks[0].parent) as trace:
         assert problem_counts(trace) == {}
 

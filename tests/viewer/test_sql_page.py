@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer import cli
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries.tables import ask
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import recorded
 from tests.viewer.web import Client
-from viewer import cli
-from viewer.errors import StepscopeError
-from viewer.queries.tables import ask
-from viewer.store.open import Trace, open_trace
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,19 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from stepscope.viewer import overview_page
+from stepscope.viewer.cli import app
+from stepscope.viewer.findings import KINDS, evidence
+from stepscope.viewer.quick_command import QuickCommand, asked_for
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.synthetic import LogBuilder, compile_records
 from tests.viewer.web import Client
-from viewer import overview_page
-from viewer.cli import app
-from viewer.findings import KINDS, evidence
-from viewer.quick_command import QuickCommand, asked_for
-from viewer.store.open import open_trace
 
 _FIRST_PAGE = """
 import asyncio, sys
-from viewer import server
-from viewer.app import create_app
-from viewer.store.open import open_trace
+from stepscope.viewer import server
+from stepscope.viewer.app import create_app
+from stepscope.viewer.store.open import open_trace
 
 async def ask(app, path):
     sent = []
@@ -40,9 +40,10 @@ with open_trace(sys.argv[1]) as trace:
     for path in ("/", "/static/js/page.js", "/static/css/stepscope.css"):
         status, body = asyncio.run(ask(app, path))
         assert status == 200 and body, path
-print(*sorted({name.partition(".")[0] for name in sys.modules} | {n for n in sys.modules if n.startswith("viewer.")}))
+packages = {name.partition(".")[0] for name in sys.modules}
+print(*sorted(packages | {name for name in sys.modules if name.startswith("stepscope.")}))
 """
-_SEARCH = "import sys; from viewer.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+_SEARCH = "import sys; from stepscope.viewer.cli import main\ntry: main()\nfinally: print(*sys.modules)"
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +59,20 @@ def said(code: str, *words: str) -> list[str]:
 
 def test_the_first_page_waits_for_no_other_page(log: Path) -> None:
     modules = said(_FIRST_PAGE, str(log))
-    assert "viewer.overview_page" in modules
-    assert not {"starlette", "fastapi", "pydantic", "numpy", "viewer.pages", "viewer.findings.nonfinite"} & {*modules}
+    assert "stepscope.viewer.overview_page" in modules
+    assert not {
+        "starlette",
+        "fastapi",
+        "pydantic",
+        "numpy",
+        "stepscope.viewer.pages",
+        "stepscope.viewer.findings.nonfinite",
+    } & {*modules}
 
 
 def test_a_command_waits_for_no_pydantic(log: Path) -> None:
     modules = said(_SEARCH, "search", str(log), "graph")
-    assert "viewer.queries.search" in modules
+    assert "stepscope.viewer.queries.search" in modules
     assert "pydantic" not in modules
 
 

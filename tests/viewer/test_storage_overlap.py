@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.overlap import do_overlap
+from stepscope.viewer.queries.argument_facts import View
+from stepscope.viewer.queries.index_ranges import meeting
+from stepscope.viewer.queries.kernel_access import accesses, normal, same_place
+from stepscope.viewer.queries.reach import item_bytes
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.store.open import Trace
 from tests.viewer.synthetic import LogBuilder, compile_records, run
 from tests.viewer.value_logs import Program, ValueLog
-from tracer import records as schema
-from viewer.findings import all_findings
-from viewer.findings.overlap import do_overlap
-from viewer.queries.argument_facts import View
-from viewer.queries.index_ranges import meeting
-from viewer.queries.kernel_access import accesses, normal, same_place
-from viewer.queries.reach import item_bytes
-from viewer.queries.rows import Finding
-from viewer.store.open import Trace
 
 Open = Callable[[LogBuilder | bytes], Trace]
 HEAD = """extern "C"  void  kernel(const float* in_ptr0,

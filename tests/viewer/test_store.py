@@ -12,14 +12,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from stepscope.viewer.ingest import sources
+from stepscope.viewer.ingest.logs import read_logs
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.queries.artifacts import list_records, record_detail
+from stepscope.viewer.queries.compiles import compile_detail
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import WRAPPER, LogBuilder, compile_records, recorded
-from viewer.ingest import sources
-from viewer.ingest.logs import read_logs
-from viewer.ingest.rows import Rows
-from viewer.queries.artifacts import list_records, record_detail
-from viewer.queries.compiles import compile_detail
-from viewer.queries.overview import overview
-from viewer.store.open import Trace, open_trace
 
 NAME = "stepscope_trace_rank_0_1_x.log"
 
@@ -38,7 +38,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(len(logs))
         return read_logs(logs)
 
-    monkeypatch.setattr("viewer.ingest.logs.read_logs", counted)
+    monkeypatch.setattr("stepscope.viewer.ingest.logs.read_logs", counted)
     return seen
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary import summary, summary_text
+from stepscope.viewer.summary_text import size, time
 from tests.viewer.synthetic import LogBuilder, compile_records, recorded
-from viewer.store.open import Trace
-from viewer.summary import summary, summary_text
-from viewer.summary_text import size, time
 
 Open = Callable[[LogBuilder | bytes], Trace]
 KEYS = {

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.tracer.records import SavedTensor
+from stepscope.tracer.runtime.save import file_stem, tensors_folder
+from stepscope.viewer import tensor
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import synthetic
-from tracer.records import SavedTensor
-from tracer.runtime.save import file_stem, tensors_folder
-from viewer import tensor
-from viewer.errors import StepscopeError
-from viewer.store.open import Trace, open_trace
 
 CONTENT = b"a tensor"
 NAME = file_stem(0, 1, "cpp_fused_relu_0", "buf1", None, "after") + ".pt"

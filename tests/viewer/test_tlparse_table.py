@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from stepscope.viewer.cli import app
+from stepscope.viewer.store.open import open_trace
 from tests.viewer import compile_run_logs, rank_logs
 from tests.viewer.compile_logs import run, without_id
 from tests.viewer.conftest import sample_logs
 from tests.viewer.synthetic import LogBuilder, compile_records
 from tests.viewer.web import Client
-from viewer.cli import app
-from viewer.store.open import open_trace
 
 TEXT = Path(__file__).resolve().parents[2].joinpath("docs", "tlparse.md").read_text("utf-8")
 PROOFS = re.findall(r"`(/[^`]*)` of `([^`]+)`: “([^”]+)”", TEXT)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from viewer.queries.ends import ExceptionRow, ProcessEndRow, symptom
-from viewer.queries.rows_of_runs import ToolErrorRow
+from stepscope.viewer.queries.ends import ExceptionRow, ProcessEndRow, symptom
+from stepscope.viewer.queries.rows_of_runs import ToolErrorRow
 
 WRITE = ToolErrorRow("Invalid __global__ write of size 4 bytes", "add_one", "kernel.py", 22, "thread (0,0,0)", [], 2)
 ILLEGAL = ExceptionRow(0, None, "torch.AcceleratorError", "CUDA error: an illegal memory access was encountered\nx", [])

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.findings.suspects import reach_sentence, suspect
+from stepscope.viewer.queries.reach import user_reaches
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.test_reach import row
 from tests.viewer.test_repro_script import tensor, wrapper, write_log
-from tracer import records as schema
-from viewer.findings.suspects import reach_sentence, suspect
-from viewer.queries.reach import user_reaches
-from viewer.store.open import open_trace
 
 PLANTED = """
 def add_one(source, target, shifts, which, elements, BLOCK: tl.constexpr):

@@ -14,18 +14,18 @@ import fsspec
 import orjson
 import pytest
 
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.store.layout import read_store
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.summary import summary
+from stepscope.viewer.units.pools import LocalPool
+from stepscope.viewer.units.run import MOST_TRIES, Outcome, Work, plan, run_units
+from stepscope.viewer.units.unit import ingest_unit
 from tests.viewer import unit_work
 from tests.viewer.store_logs import tables, without_ids, write_logs
 from tests.viewer.synthetic import recorded
 from tests.viewer.unit_work import Quiet, ThreadPool
-from viewer.errors import StepscopeError
-from viewer.queries.damage import problem_counts
-from viewer.store.layout import read_store
-from viewer.store.open import Trace, open_trace
-from viewer.summary import summary
-from viewer.units.pools import LocalPool
-from viewer.units.run import MOST_TRIES, Outcome, Work, plan, run_units
-from viewer.units.unit import ingest_unit
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.units import pools
+from stepscope.viewer.units.pools import DaskPool
+from stepscope.viewer.units.run import Outcome, Work, plan, run_units
 from tests.viewer import unit_work
 from tests.viewer.store_logs import write_logs
 from tests.viewer.test_units import same_as_index, wait_for
 from tests.viewer.unit_work import Quiet
-from viewer.errors import StepscopeError
-from viewer.units import pools
-from viewer.units.pools import DaskPool
-from viewer.units.run import Outcome, Work, plan, run_units
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("default")  # those of dask's own processes and sockets

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stepscope.tracer.records import DeviceTimes, SavedTensor, ValueLayout, Values, to_payload
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.queries.damage import problem_counts, problems
+from stepscope.viewer.queries.heatmap import heat_map
+from stepscope.viewer.queries.launches import launch_detail
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.value_logs import FINE, NAN, Program, ValueLog, attention, layout_of, values_of
-from tracer.records import DeviceTimes, SavedTensor, ValueLayout, Values, to_payload
-from viewer.errors import StepscopeError
-from viewer.findings import all_findings
-from viewer.queries.damage import problem_counts, problems
-from viewer.queries.heatmap import heat_map
-from viewer.queries.launches import launch_detail
-from viewer.queries.overview import overview
-from viewer.store.open import Trace, open_trace
-from viewer.summary import summary, summary_text
 
 Open = Callable[[LogBuilder | bytes], Trace]
 PROGRAM = attention()

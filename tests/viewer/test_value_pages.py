@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer import overview_contexts, rendering, report_values, value_pages
+from stepscope.viewer.addresses import slug
+from stepscope.viewer.queries.rows import Counts, Finding, Spread
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import synthetic, value_log
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer import overview_contexts, rendering, report_values, value_pages
-from viewer.addresses import slug
-from viewer.queries.rows import Counts, Finding, Spread
-from viewer.report import render_report
-from viewer.store.open import Trace, open_trace
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 
@@ -173,7 +173,7 @@ def test_a_window_of_the_map_and_its_worst_launch(client: Client) -> None:
 
 
 def test_the_page_says_what_a_cell_joins(trace: Trace) -> None:
-    from viewer.queries.heatmap import heat_map
+    from stepscope.viewer.queries.heatmap import heat_map
 
     page = value_pages.values_page_of(trace, heat_map(trace, 0, most_rows=2, most_columns=3))
     template = rendering.environment().get_template("values.html")
@@ -197,7 +197,7 @@ def test_spreads(low: object, high: object, expected: str) -> None:
 
 
 def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
-    from viewer.queries.overview import overview
+    from stepscope.viewer.queries.overview import overview
 
     evidence = {
         "in": ["buf16 finite", "<b>"],

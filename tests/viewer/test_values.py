@@ -8,24 +8,24 @@ from dataclasses import replace
 
 import pytest
 
+from stepscope.tracer import records as schema
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.ingest.value_columns import COUNTS
+from stepscope.viewer.queries import values as value_queries
+from stepscope.viewer.queries.buffers import buffer_detail, buffer_rows
+from stepscope.viewer.queries.damage import problem_counts
+from stepscope.viewer.queries.heatmap import heat_map
+from stepscope.viewer.queries.kernels import kernel_detail, kernel_rows
+from stepscope.viewer.queries.launches import launch_detail
+from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.queries.rows import HEALTH, ArgumentValues, LaunchDetail, ValueRow
+from stepscope.viewer.queries.steps import timeline
+from stepscope.viewer.queries.value_curves import value_curve
+from stepscope.viewer.queries.values import saved_tensor, saved_tensors, unravelled
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, recorded
 from tests.viewer.value_logs import FINE, MASK, NAN, PLUS, Program, Stat, ValueLog, attention, layout_of, values_of
-from tracer import records as schema
-from viewer.findings import all_findings
-from viewer.ingest.value_columns import COUNTS
-from viewer.queries import values as value_queries
-from viewer.queries.buffers import buffer_detail, buffer_rows
-from viewer.queries.damage import problem_counts
-from viewer.queries.heatmap import heat_map
-from viewer.queries.kernels import kernel_detail, kernel_rows
-from viewer.queries.launches import launch_detail
-from viewer.queries.overview import overview
-from viewer.queries.rows import HEALTH, ArgumentValues, LaunchDetail, ValueRow
-from viewer.queries.steps import timeline
-from viewer.queries.value_curves import value_curve
-from viewer.queries.values import saved_tensor, saved_tensors, unravelled
-from viewer.store.open import Trace
-from viewer.summary import summary, summary_text
 
 Open = Callable[[LogBuilder | bytes], Trace]
 
@@ -348,7 +348,7 @@ def test_curves(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     assert curve.columns["nan"] == [0, 1, 0, 1, 0]
     assert value_curve(trace, 0, 2, 1, None, "after") is None
     assert value_curve(trace, 99, 0, None, None, "after") is None
-    monkeypatch.setattr("viewer.queries.value_curves.MOST_POINTS", 2)
+    monkeypatch.setattr("stepscope.viewer.queries.value_curves.MOST_POINTS", 2)
     short = value_curve(trace, 0, 2, None, None, "after")
     assert short is not None
     assert len(short.launch) == 2

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.ingest.known_events import KNOWN_EVENTS, UNREADABLE
+from stepscope.viewer.queries.artifacts import list_records
+from stepscope.viewer.queries.tables import ask
+from stepscope.viewer.queries.views import record_view
+from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.views import view_of
+from stepscope.viewer.views.blocks import RecordView
+from stepscope.viewer.views.kinds_of_events import EVENTS
 from tests.viewer.conftest import sample_logs
 from tests.viewer.plain_reader import kinds as counted
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer.ingest.known_events import KNOWN_EVENTS, UNREADABLE
-from viewer.queries.artifacts import list_records
-from viewer.queries.tables import ask
-from viewer.queries.views import record_view
-from viewer.store.open import Trace, open_trace
-from viewer.views import view_of
-from viewer.views.blocks import RecordView
-from viewer.views.kinds_of_events import EVENTS
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 FOLDER = sample_logs()

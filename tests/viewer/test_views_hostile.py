@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jinja2 import Template
 
-from viewer.rendering import environment
-from viewer.views import Around, Sibling, view_of
-from viewer.views.kinds import kind_of
-from viewer.views.kinds_of_artifacts import ARTIFACTS
-from viewer.views.kinds_of_events import EVENTS
+from stepscope.viewer.rendering import environment
+from stepscope.viewer.views import Around, Sibling, view_of
+from stepscope.viewer.views.kinds import kind_of
+from stepscope.viewer.views.kinds_of_artifacts import ARTIFACTS
+from stepscope.viewer.views.kinds_of_events import EVENTS
 
 EVIL = (
     "<x-evil>",

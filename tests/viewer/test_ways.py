@@ -9,13 +9,13 @@ from urllib.parse import urljoin
 
 import pytest
 
+from stepscope.viewer.queries.rows import RunRow
+from stepscope.viewer.rendering import run_name
+from stepscope.viewer.store.open import open_trace
 from tests.viewer import compile_logs, compile_run_logs
 from tests.viewer.crawling import PageChecker
 from tests.viewer.synthetic import LogBuilder
 from tests.viewer.web import Client
-from viewer.queries.rows import RunRow
-from viewer.rendering import run_name
-from viewer.store.open import open_trace
 
 
 def clicks(folder: Path, log: LogBuilder, said: str, most: int) -> int | None:

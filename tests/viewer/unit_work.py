@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from viewer.units import unit as unit_module
-from viewer.units.unit import Done, Unit, ingest_unit
+from stepscope.viewer.units import unit as unit_module
+from stepscope.viewer.units.unit import Done, Unit, ingest_unit
 
 MARKS = "UNIT_MARKS"
 MOST_SECONDS = 60

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stepscope.tracer import records as schema
 from tests.viewer import synthetic
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder
-from tracer import records as schema
 
 LIMIT = 65504.0
 NUMEL = 32

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stepscope.tracer import records as schema
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, run
-from tracer import records as schema
 
 LAUNCH_NS, CALL_NS = 100, 100_000
 

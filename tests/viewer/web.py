@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import httpx
 
-from viewer.app import create_app
-from viewer.follow import Current
-from viewer.store.open import Trace
+from stepscope.viewer.app import create_app
+from stepscope.viewer.follow import Current
+from stepscope.viewer.store.open import Trace
 
 
 class Client:

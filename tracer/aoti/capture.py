@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tracer.aoti.printed_launches import LaunchReader, ModelRun
-from tracer.aoti.printed_log import PrintedLog, run_record
-from tracer.aoti.printer_output import Printed, PrintedFile, PrintedTensor, PrinterReader
-from tracer.aoti.profiler_times import Durations, durations
-from tracer.aoti.saved_files import SavedFiles
-from tracer.log_writer import LogWriter
-from tracer.records import End, Run
+from stepscope.tracer.aoti.printed_launches import LaunchReader, ModelRun
+from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
+from stepscope.tracer.aoti.printer_output import Printed, PrintedFile, PrintedTensor, PrinterReader
+from stepscope.tracer.aoti.profiler_times import Durations, durations
+from stepscope.tracer.aoti.saved_files import SavedFiles
+from stepscope.tracer.log_writer import LogWriter
+from stepscope.tracer.records import End, Run
 
 _PIECE_BYTES = 1 << 20
 

@@ -11,13 +11,13 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from tracer.aoti.capture import Capture
-from tracer.aoti.printed_log import PrintedLog, run_record
-from tracer.aoti.saved_files import SavedFiles
-from tracer.config import TraceConfig
-from tracer.log_writer import LogWriter
-from tracer.runtime.save import tensors_folder
-from tracer.watching import Ending
+from stepscope.tracer.aoti.capture import Capture
+from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
+from stepscope.tracer.aoti.saved_files import SavedFiles
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.log_writer import LogWriter
+from stepscope.tracer.runtime.save import tensors_folder
+from stepscope.tracer.watching import Ending
 
 LEVELS = {"launches": "3", "values": "2", "save": "1"}
 """Our names -> those of PyTorch's debug printer."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tracer.aoti.printed_launches import Launch, ModelRun
-from tracer.aoti.printer_output import PrintedFile, PrintedTensor
-from tracer.records import Argument, Graph, Held, LaunchKind, LaunchSite, Version
+from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printer_output import PrintedFile, PrintedTensor
+from stepscope.tracer.records import Argument, Graph, Held, LaunchKind, LaunchSite, Version
 
 FUNCTION = "run"
 _Key = tuple[tuple[str, tuple[str, ...]], ...]

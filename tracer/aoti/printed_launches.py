@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor
+from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor
 
 MOST_LANES = 64
 MOST_HELD = 8192

@@ -9,13 +9,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from tracer._version import __version__
-from tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
-from tracer.aoti.printed_launches import Launch, ModelRun
-from tracer.aoti.printer_output import PrintedTensor
-from tracer.aoti.profiler_times import Durations
-from tracer.aoti.saved_files import Kept
-from tracer.records import (
+from stepscope.tracer._version import __version__
+from stepscope.tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
+from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printer_output import PrintedTensor
+from stepscope.tracer.aoti.profiler_times import Durations
+from stepscope.tracer.aoti.saved_files import Kept
+from stepscope.tracer.records import (
     FORMAT_VERSION,
     Calls,
     DeviceTimes,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracer.aoti.saved_files import Kept
+from stepscope.tracer.aoti.saved_files import Kept
 
 Moment = Literal["input", "before", "after"]
 LONGEST_LINE = 16_384

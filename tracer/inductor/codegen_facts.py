@@ -22,10 +22,10 @@ from typing import Any
 
 import orjson
 
-from tracer.inductor.module_paths import module_paths
-from tracer.inductor.recompute_check import Mismatches
-from tracer.inductor.scheduler_memory import from_payload, scheduler_memory, to_payload
-from tracer.records import LaunchSite, SchedulerMemory
+from stepscope.tracer.inductor.module_paths import module_paths
+from stepscope.tracer.inductor.recompute_check import Mismatches
+from stepscope.tracer.inductor.scheduler_memory import from_payload, scheduler_memory, to_payload
+from stepscope.tracer.records import LaunchSite, SchedulerMemory
 
 TRACING = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")

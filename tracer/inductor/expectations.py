@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
-from tracer.records import LaunchSite, MemoryStatement, SchedulerMemory
-from tracer.runtime.expected import Expectations, Expected, Unscheduled
+from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
+from stepscope.tracer.records import LaunchSite, MemoryStatement, SchedulerMemory
+from stepscope.tracer.runtime.expected import Expectations, Expected, Unscheduled
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
 """Where a wrapper's functions meet storages: the tensors that come in, the allocations, what launches return.
 
-Pure. What these storages are is looked at while the wrapper runs (`tracer.runtime.lifetimes`); allocations that
-follow one another are looked at together.
+Pure. What these storages are is looked at while the wrapper runs (`stepscope.tracer.runtime.lifetimes`); allocations
+that follow one another are looked at together.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tracer.inductor.statements import allocating_call
-from tracer.inductor.wrapper_source import SYMBOL, Launch, WrapperSource, dotted, wrapper_functions
-from tracer.records import StorageKind
-from tracer.runtime.lifetimes import Place
+from stepscope.tracer.inductor.statements import allocating_call
+from stepscope.tracer.inductor.wrapper_source import SYMBOL, Launch, WrapperSource, dotted, wrapper_functions
+from stepscope.tracer.records import StorageKind
+from stepscope.tracer.runtime.lifetimes import Place
 
 
 @dataclass(frozen=True)

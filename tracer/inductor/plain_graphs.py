@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from types import FunctionType
 from typing import Any, Protocol
 
-from tracer.inductor import code_swap, compat, provenance
-from tracer.inductor.meetings import places_of
-from tracer.inductor.wrapper_hook import frame_of
-from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted
-from tracer.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
-from tracer.runtime import launches
+from stepscope.tracer.inductor import code_swap, compat, provenance
+from stepscope.tracer.inductor.meetings import places_of
+from stepscope.tracer.inductor.wrapper_hook import frame_of
+from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted
+from stepscope.tracer.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
+from stepscope.tracer.runtime import launches
 
 CAPTURED = "torch._dynamo.output_graph", "OutputGraph"
 OPERATORS = {

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracer.inductor import compat
-from tracer.inductor.codegen_facts import LaunchFacts
-from tracer.records import Frame, Graph, LaunchSite, Provenance, SiteProvenance
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.codegen_facts import LaunchFacts
+from stepscope.tracer.records import Frame, Graph, LaunchSite, Provenance, SiteProvenance
 
 STACK_TRACES = "inductor_provenance_tracking_kernel_stack_traces"
 FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in ([^\n]*)(?:\n(?! *File ")([^\n]*))?', re.M)

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from tracer.inductor import compat
-from tracer.inductor.scheduler_memory import at_peak, buffers, estimate
-from tracer.memory_records import RecomputeReason
-from tracer.records import RecomputeMismatch
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.scheduler_memory import at_peak, buffers, estimate
+from stepscope.tracer.memory_records import RecomputeReason
+from stepscope.tracer.records import RecomputeMismatch
 
 CHECK = "_debug_iterative_memory_recompute"
 FLAG = "reorder_iterative_debug_memory_recompute"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from tracer.records import ScheduledBuffers, SchedulerMemory
+from stepscope.tracer.records import ScheduledBuffers, SchedulerMemory
 
 NOT_NUMBERED = -1
 """`SchedulerMemory.graph` until the wrapper is loaded: graphs are numbered then."""

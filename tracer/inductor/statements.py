@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from tracer.inductor.wrapper_source import Launch, dotted
-from tracer.records import Held
+from stepscope.tracer.inductor.wrapper_source import Launch, dotted
+from stepscope.tracer.records import Held
 
 WHOLE = "whole"
 """The extent of a tensor whose size is not known."""

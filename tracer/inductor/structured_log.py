@@ -13,8 +13,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from tracer import log_format
-from tracer.inductor import compat
+from stepscope.tracer import log_format
+from stepscope.tracer.inductor import compat
 
 LOGGER = "torch.__trace"
 OnRecord = Callable[[bytes, "dict[str, Any]", "str | None"], None]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tracer.inductor.modes import without_modes
+from stepscope.tracer.inductor.modes import without_modes
 
 
 def only_one_holds(value: Any) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tracer.inductor.statements import (
+from stepscope.tracer.inductor.statements import (
     WHOLE,
     Parts,
     allocation,
@@ -24,8 +24,8 @@ from tracer.inductor.statements import (
     names_in,
     variables,
 )
-from tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted, wrapper_functions
-from tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
+from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted, wrapper_functions
+from stepscope.tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
 
 MOST_AT_ONCE = 64
 """Tensors of one reading that waits for others."""

@@ -16,15 +16,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tracer.inductor import code_swap, codegen_facts, compat, provenance
-from tracer.inductor.expectations import expected_lifetimes
-from tracer.inductor.meetings import places_of
-from tracer.inductor.operators import operator_schema
-from tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
-from tracer.inductor.triton_configs import TritonConfigs
-from tracer.inductor.versions import Read, ReadPoint, follow
-from tracer.inductor.wrapper_source import WrapperSource, analyse
-from tracer.records import (
+from stepscope.tracer.inductor import code_swap, codegen_facts, compat, provenance
+from stepscope.tracer.inductor.expectations import expected_lifetimes
+from stepscope.tracer.inductor.meetings import places_of
+from stepscope.tracer.inductor.operators import operator_schema
+from stepscope.tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
+from stepscope.tracer.inductor.triton_configs import TritonConfigs
+from stepscope.tracer.inductor.versions import Read, ReadPoint, follow
+from stepscope.tracer.inductor.wrapper_source import WrapperSource, analyse
+from stepscope.tracer.records import (
     CACHED_ESTIMATE,
     CPP_WRAPPER,
     Argument,
@@ -35,12 +35,12 @@ from tracer.records import (
     Skipped,
     TunedKernels,
 )
-from tracer.runtime import launches, ticks, values
-from tracer.runtime.stats.readers import why_not_compiled
+from stepscope.tracer.runtime import launches, ticks, values
+from stepscope.tracer.runtime.stats.readers import why_not_compiled
 
 if TYPE_CHECKING:
-    from tracer.config import TraceConfig
-    from tracer.runtime.save import TensorSaver
+    from stepscope.tracer.config import TraceConfig
+    from stepscope.tracer.runtime.save import TensorSaver
 
 COMPILED_UNSEEN = "the graph came from a cache, compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
@@ -321,7 +321,7 @@ def _preload() -> None:
     """What reads tensors has to be there before a CUDA graph is captured."""
     import torch
 
-    from tracer.runtime.stats import cuda
+    from stepscope.tracer.runtime.stats import cuda
 
     cuda.preload(torch.cuda.current_device())
 

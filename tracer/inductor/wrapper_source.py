@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
-from tracer.inductor.operators import SchemaLookup
-from tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
+from stepscope.tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
+from stepscope.tracer.inductor.operators import SchemaLookup
+from stepscope.tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
 
 if TYPE_CHECKING:
-    from tracer.inductor.meetings import Meeting
+    from stepscope.tracer.inductor.meetings import Meeting
 
 NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")

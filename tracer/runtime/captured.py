@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import Skipped
-from tracer.runtime.device_marks import GraphSlot
-from tracer.runtime.device_times import between_readings
-from tracer.runtime.launches import Call, running_call
-from tracer.runtime.replays import Replays
-from tracer.runtime.stats.snapshots import joined, runs
-from tracer.runtime.values import Row, Together
+from stepscope.tracer.records import Skipped
+from stepscope.tracer.runtime.device_marks import GraphSlot
+from stepscope.tracer.runtime.device_times import between_readings
+from stepscope.tracer.runtime.launches import Call, running_call
+from stepscope.tracer.runtime.replays import Replays
+from stepscope.tracer.runtime.stats.snapshots import joined, runs
+from stepscope.tracer.runtime.values import Row, Together
 
 if TYPE_CHECKING:
-    from tracer.runtime.launches import Sink
-    from tracer.runtime.stats.arena import Arena
-    from tracer.runtime.stats.snapshots import CapturedBlock, DeviceBlock, Snapshot
-    from tracer.runtime.values import Plan
+    from stepscope.tracer.runtime.launches import Sink
+    from stepscope.tracer.runtime.stats.arena import Arena
+    from stepscope.tracer.runtime.stats.snapshots import CapturedBlock, DeviceBlock, Snapshot
+    from stepscope.tracer.runtime.values import Plan
 
 
 @dataclass
@@ -76,13 +76,13 @@ class CapturedCalls:
         self._replays = Replays(self._on_replay, self._on_capture, self._on_reset)
 
     def attach(self) -> None:
-        from tracer.runtime.stats.arena import watch_captures
+        from stepscope.tracer.runtime.stats.arena import watch_captures
 
         self._replays.attach()
         watch_captures(self._replays.current)
 
     def detach(self) -> None:
-        from tracer.runtime.stats.arena import watch_captures
+        from stepscope.tracer.runtime.stats.arena import watch_captures
 
         watch_captures(None)
         self._replays.detach()
@@ -228,15 +228,15 @@ def _why_not(block: Any) -> str | None:
 
 def forget_parent_devices() -> None:
     """In a forked child: CUDA cannot be used there, and the locks may be held by threads that are gone."""
-    for name in ("tracer.runtime.stats.arena", "tracer.runtime.stats.cpu", "tracer.runtime.compiled"):
-        module = sys.modules.get(name)
+    for name in ("stats.arena", "stats.cpu", "compiled"):
+        module = sys.modules.get(f"stepscope.tracer.runtime.{name}")
         if module is not None:
             module.forget_parent_process()
 
 
 def loaded_arenas() -> list[Arena]:
     """Those that exist; none where nothing was read on a device."""
-    loaded = sys.modules.get("tracer.runtime.stats.arena")
+    loaded = sys.modules.get("stepscope.tracer.runtime.stats.arena")
     found: list[Arena] = loaded.arenas() if loaded is not None else []
     return found
 

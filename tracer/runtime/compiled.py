@@ -32,7 +32,7 @@ def forget_parent_process() -> None:
 
 
 def _module_or_reason(name: str, file: str, set_up: Callable[[Any], object]) -> Any:
-    from tracer.inductor.stats_toolchain import build_library
+    from stepscope.tracer.inductor.stats_toolchain import build_library
 
     try:
         path = str(build_library(Path(__file__).with_name(file).read_text("utf-8")))

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from tracer.inductor.device_launch import raw_stream_of
-from tracer.launch_ring import Call, LaunchRing, is_blocking
-from tracer.ring_format import HEADER_WORDS, MARK_WORDS, MOST_STREAMS, POSITION_BITS, STREAMS_AT, WORD, Header
+from stepscope.tracer.inductor.device_launch import raw_stream_of
+from stepscope.tracer.launch_ring import Call, LaunchRing, is_blocking
+from stepscope.tracer.ring_format import HEADER_WORDS, MARK_WORDS, MOST_STREAMS, POSITION_BITS, STREAMS_AT, WORD, Header
 
 
 class Flag(Protocol):

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tracer.inductor import compat
-from tracer.records import DeviceTimes
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.records import DeviceTimes
 
 if TYPE_CHECKING:
-    from tracer.runtime.launches import Call
+    from stepscope.tracer.runtime.launches import Call
 
 MOST_DELAY_NS = 50_000_000
 FIRST = 2

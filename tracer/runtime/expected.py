@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from tracer.records import LifetimeLayout, LifetimeMismatch, MismatchKind
+from stepscope.tracer.records import LifetimeLayout, LifetimeMismatch, MismatchKind
 
 
 class LifetimeError(RuntimeError):
@@ -15,7 +15,7 @@ class LifetimeError(RuntimeError):
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of one storage. Positions as in `tracer.records`; None: it outlives the call."""
+    """What is expected of one storage. Positions as in `stepscope.tracer.records`; None: it outlives the call."""
 
     name: str
     dies: int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 
-from tracer.runtime.captured import loaded_arenas
+from stepscope.tracer.runtime.captured import loaded_arenas
 
 _SAID_BY_TORCH = re.compile(r"CUDA (?:driver )?error: (.*)")
 

@@ -6,9 +6,9 @@ import gc
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tracer.records import Growth
-from tracer.runtime.holders import MOST_STORAGES, find_holders
-from tracer.runtime.lifetimes import Storage, Tracker
+from stepscope.tracer.records import Growth
+from stepscope.tracer.runtime.holders import MOST_STORAGES, find_holders
+from stepscope.tracer.runtime.lifetimes import Storage, Tracker
 
 LEAST_STEPS = 3
 MOST_ROWS = 10_000

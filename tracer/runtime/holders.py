@@ -14,10 +14,16 @@ from time import monotonic, perf_counter_ns
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tracer.inductor.autograd_saved import saved_tensors
-from tracer.inductor.modes import without_modes
-from tracer.runtime.local_variables import locals_by_identity
-from tracer.runtime.referrer_words import attribute_words, container_words, is_container, is_dict_of, module_dicts
+from stepscope.tracer.inductor.autograd_saved import saved_tensors
+from stepscope.tracer.inductor.modes import without_modes
+from stepscope.tracer.runtime.local_variables import locals_by_identity
+from stepscope.tracer.runtime.referrer_words import (
+    attribute_words,
+    container_words,
+    is_container,
+    is_dict_of,
+    module_dicts,
+)
 
 if TYPE_CHECKING:
     import torch

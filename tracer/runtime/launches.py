@@ -1,9 +1,9 @@
 """What generated code calls: the begin and end of each graph call, and what its arguments are.
 
-A launch itself calls nothing here: the wrapper's own code (`tracer.inductor.code_swap`), or what is compiled for it
-(`tracer.runtime.ticks`), adds (site, start, end) to the call's `rows`. So a launch costs two readings of the clock,
-three items of a list, and two of the call's `cells` in the launch ring, which show that it has begun and returned even
-when the process dies.
+A launch itself calls nothing here: the wrapper's own code (`stepscope.tracer.inductor.code_swap`), or what is compiled
+for it (`stepscope.tracer.runtime.ticks`), adds (site, start, end) to the call's `rows`. So a launch costs two readings
+of the clock, three items of a list, and two of the call's `cells` in the launch ring, which show that it has begun and
+returned even when the process dies.
 """
 
 from __future__ import annotations
@@ -15,18 +15,27 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
-from tracer.launch_ring import Block, LaunchRing, Shape
-from tracer.records import Calls, Graph, Launches, LifetimeLayout, LifetimeMismatch, Skipped, TensorMeta, Tensors
-from tracer.runtime.expected import Expectations, LifetimeError
-from tracer.runtime.lifetimes import SPARSE, Layouts, close
+from stepscope.tracer.launch_ring import Block, LaunchRing, Shape
+from stepscope.tracer.records import (
+    Calls,
+    Graph,
+    Launches,
+    LifetimeLayout,
+    LifetimeMismatch,
+    Skipped,
+    TensorMeta,
+    Tensors,
+)
+from stepscope.tracer.runtime.expected import Expectations, LifetimeError
+from stepscope.tracer.runtime.lifetimes import SPARSE, Layouts, close
 
 if TYPE_CHECKING:
-    from tracer.runtime.captured import CapturedCalls
-    from tracer.runtime.device_marks import DeviceMarks, Flag
-    from tracer.runtime.device_times import EventTimer
-    from tracer.runtime.lifetimes import Life, Place, Tracker
-    from tracer.runtime.ticks import Tick, TickType
-    from tracer.runtime.values import Plan, Reading
+    from stepscope.tracer.runtime.captured import CapturedCalls
+    from stepscope.tracer.runtime.device_marks import DeviceMarks, Flag
+    from stepscope.tracer.runtime.device_times import EventTimer
+    from stepscope.tracer.runtime.lifetimes import Life, Place, Tracker
+    from stepscope.tracer.runtime.ticks import Tick, TickType
+    from stepscope.tracer.runtime.values import Plan, Reading
 
 NO_END = -1
 FIRST_CALLS = 8

@@ -13,13 +13,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefs, ref
 
-from tracer.inductor.use_counts import only_one_holds
-from tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
-from tracer.runtime.expected import Expectations, compare, in_words, to_record
-from tracer.runtime.holders import find_holders, overlapped
+from stepscope.tracer.inductor.use_counts import only_one_holds
+from stepscope.tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
+from stepscope.tracer.runtime.expected import Expectations, compare, in_words, to_record
+from stepscope.tracer.runtime.holders import find_holders, overlapped
 
 if TYPE_CHECKING:
-    from tracer.runtime.launches import Call, GraphHooks
+    from stepscope.tracer.runtime.launches import Call, GraphHooks
 
 MOST_LAYOUTS = 512
 """Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracer.runtime import compiled
-from tracer.runtime.launches import Call, GraphHooks
-from tracer.runtime.lifetimes import RECENT_STEPS, Place, Storage, Tracker
+from stepscope.tracer.runtime import compiled
+from stepscope.tracer.runtime.launches import Call, GraphHooks
+from stepscope.tracer.runtime.lifetimes import RECENT_STEPS, Place, Storage, Tracker
 
 
 class CompiledTracker(Tracker):

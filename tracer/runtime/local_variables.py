@@ -36,7 +36,7 @@ def locals_by_identity() -> tuple[dict[int, list[str]], set[int]]:
 def _read(frame: FrameType, words: dict[int, list[str]], ours: set[int]) -> None:
     ours.add(id(frame))
     held = _held_by(frame)
-    if str(frame.f_globals.get("__name__", "")).startswith("tracer."):
+    if str(frame.f_globals.get("__name__", "")).startswith("stepscope."):
         ours.update(held)
         return
     where = f"{frame.f_code.co_name}() at {PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -17,17 +17,17 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import ref
 
-from tracer.inductor.compat import debug_functions_replaced, memory_checks, tracked_allocation_imported
-from tracer.records import MemoryStepMismatch, MismatchKind, Skipped
-from tracer.runtime.expected import LifetimeError
-from tracer.runtime.holders import find_holders
-from tracer.runtime.launches import running_call
-from tracer.runtime.step_names import FunctionNames, names_at
+from stepscope.tracer.inductor.compat import debug_functions_replaced, memory_checks, tracked_allocation_imported
+from stepscope.tracer.records import MemoryStepMismatch, MismatchKind, Skipped
+from stepscope.tracer.runtime.expected import LifetimeError
+from stepscope.tracer.runtime.holders import find_holders
+from stepscope.tracer.runtime.launches import running_call
+from stepscope.tracer.runtime.step_names import FunctionNames, names_at
 
 if TYPE_CHECKING:
     import torch
 
-    from tracer.config import TraceConfig
+    from stepscope.tracer.config import TraceConfig
 
 MOST_SAID = 10_000
 _log = logging.getLogger("stepscope")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tracer.inductor.modes import without_modes
+from stepscope.tracer.inductor.modes import without_modes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,4 +1,4 @@
-"""Which names of a function share memory, by its source: what `tracer.check_memory_step` cannot see at run time.
+"""Which names of a function share memory, by its source: what `stepscope.check_memory_step` cannot see at run time.
 
 Pure; reads the statements that torch/_inductor/codegen/wrapper.py writes (``buf1 = buf0; del buf0  # reuse``,
 ``buf3 = buf1[0]``, ``reinterpret_tensor(buf0, ...)``) and their like in code written by hand.

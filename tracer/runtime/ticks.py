@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tracer.runtime import compiled
+from stepscope.tracer.runtime import compiled
 
 _CLOCK = "clock_gettime(CLOCK_MONOTONIC)"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import DeviceTimes, Exact, Sparse, ValueLayout, Values
-from tracer.runtime.stats.snapshots import finish_together, joined, runs
-from tracer.runtime.values import layout
+from stepscope.tracer.records import DeviceTimes, Exact, Sparse, ValueLayout, Values
+from stepscope.tracer.runtime.stats.snapshots import finish_together, joined, runs
+from stepscope.tracer.runtime.values import layout
 
 if TYPE_CHECKING:
-    from tracer.runtime.launches import Call
+    from stepscope.tracer.runtime.launches import Call
 
 Rows = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]

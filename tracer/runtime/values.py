@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tracer.launch_ring import is_blocking
-from tracer.records import Moment, SavedTensor, ValueLayout
-from tracer.runtime.stats import ROW, Block, Part, Reader
-from tracer.runtime.stats.parts import parts
-from tracer.runtime.stats.readers import reader_for
+from stepscope.tracer.launch_ring import is_blocking
+from stepscope.tracer.records import Moment, SavedTensor, ValueLayout
+from stepscope.tracer.runtime.stats import ROW, Block, Part, Reader
+from stepscope.tracer.runtime.stats.parts import parts
+from stepscope.tracer.runtime.stats.readers import reader_for
 
 if TYPE_CHECKING:
-    from tracer.config import TraceConfig
-    from tracer.runtime.launches import Call
-    from tracer.runtime.save import TensorSaver
+    from stepscope.tracer.config import TraceConfig
+    from stepscope.tracer.runtime.launches import Call
+    from stepscope.tracer.runtime.save import TensorSaver
 
 MOST_FORMS = 256
 """Of one place: the forms of its tensors that are kept prepared."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from viewer.findings.evidence import Evidence
+from stepscope.viewer.findings.evidence import Evidence
 
 if TYPE_CHECKING:
-    from viewer.findings.evidence import Timed
-    from viewer.queries.rows_of_runs import Finding
-    from viewer.store.open import Trace
+    from stepscope.viewer.findings.evidence import Timed
+    from stepscope.viewer.queries.rows_of_runs import Finding
+    from stepscope.viewer.store.open import Trace
 
 _OF_RECORDERS = (
     "nonfinite", "uninitialised_read", "storage_overlap", "changed_without_writer", "lifetime_mismatch",

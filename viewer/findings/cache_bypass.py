@@ -3,7 +3,7 @@ process. One finding per reason, or pair of reasons where a compile bypassed bot
 
 from __future__ import annotations
 
-from viewer.findings.evidence import (
+from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
@@ -11,8 +11,8 @@ from viewer.findings.evidence import (
     grouped,
     rule_of,
 )
-from viewer.queries.compile_events import CompileEvent
-from viewer.queries.rows_of_runs import Finding
+from stepscope.viewer.queries.compile_events import CompileEvent
+from stepscope.viewer.queries.rows_of_runs import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:

@@ -3,14 +3,14 @@ launch in between wrote it: somebody else did (a stray write, another stream, me
 
 from __future__ import annotations
 
-from viewer.findings.evidence import Evidence, Timed, rule_of
-from viewer.findings.value_text import describe, source_line
-from viewer.queries.changed_values import Changed, changed_values
-from viewer.queries.graphs import site_rows
-from viewer.queries.nonfinite import launch_place
-from viewer.queries.rows import Finding
-from viewer.queries.values import has_values
-from viewer.store.open import Trace
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.value_text import describe, source_line
+from stepscope.viewer.queries.changed_values import Changed, changed_values
+from stepscope.viewer.queries.graphs import site_rows
+from stepscope.viewer.queries.nonfinite import launch_place
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.queries.values import has_values
+from stepscope.viewer.store.open import Trace
 
 MOST_FINDINGS = 10
 

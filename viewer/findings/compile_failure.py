@@ -5,7 +5,7 @@ or still goes on."""
 
 from __future__ import annotations
 
-from viewer.findings.evidence import (
+from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
@@ -16,8 +16,8 @@ from viewer.findings.evidence import (
     rule_of,
     times,
 )
-from viewer.queries.compile_events import CompileEvent, last_compiles_of_unfinished_logs
-from viewer.queries.rows_of_runs import Finding
+from stepscope.viewer.queries.compile_events import CompileEvent, last_compiles_of_unfinished_logs
+from stepscope.viewer.queries.rows_of_runs import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from viewer.findings import suspects
-from viewer.findings.deaths import Death, deaths, same
-from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
-from viewer.findings.suspects import Suspect
-from viewer.findings.value_text import source_line
-from viewer.queries.ends import RingLaunch
-from viewer.queries.last_seen import LastSeen, ran_before
-from viewer.queries.rows import Finding, Severity
-from viewer.store.open import Trace
+from stepscope.viewer.findings import suspects
+from stepscope.viewer.findings.deaths import Death, deaths, same
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.suspects import Suspect
+from stepscope.viewer.findings.value_text import source_line
+from stepscope.viewer.queries.ends import RingLaunch
+from stepscope.viewer.queries.last_seen import LastSeen, ran_before
+from stepscope.viewer.queries.rows import Finding, Severity
+from stepscope.viewer.store.open import Trace
 
 MOST_BEFORE = 6
 MOST_IN_FLIGHT = 24

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from viewer.queries.ends import ProcessEndRow, process_ends, symptom
-from viewer.queries.rows_of_runs import CrashRunRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries.ends import ProcessEndRow, process_ends, symptom
+from stepscope.viewer.queries.rows_of_runs import CrashRunRow
+from stepscope.viewer.store.open import Trace
 
 if TYPE_CHECKING:
-    from viewer.findings.deaths import Death
+    from stepscope.viewer.findings.deaths import Death
 
 MOST_LINES, MOST_LETTERS = 12, 240
 
@@ -24,7 +24,7 @@ def crash_runs(trace: Trace) -> list[CrashRunRow]:
             ends[end.run].append(end)
     if not ends:
         return []
-    from viewer.findings.deaths import deaths  # takes time to import
+    from stepscope.viewer.findings.deaths import deaths  # takes time to import
 
     died = {death.run.log: death for death in deaths(trace)}
     rows: list[CrashRunRow] = []

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
-from viewer.findings.processes import is_printed, may_have_left, own_end, recorded_nothing, unfinished
-from viewer.formats import format_ns
-from viewer.queries import ends
-from viewer.queries.ends import ExceptionRow, ProcessEndRow, RingLaunch
-from viewer.queries.graphs import graph_row
-from viewer.queries.last_seen import LastSeen, last_seen
-from viewer.queries.rows import RunRow
-from viewer.queries.runs import list_runs
-from viewer.store.open import Trace
+from stepscope.viewer.findings.processes import is_printed, may_have_left, own_end, recorded_nothing, unfinished
+from stepscope.viewer.formats import format_ns
+from stepscope.viewer.queries import ends
+from stepscope.viewer.queries.ends import ExceptionRow, ProcessEndRow, RingLaunch
+from stepscope.viewer.queries.graphs import graph_row
+from stepscope.viewer.queries.last_seen import LastSeen, last_seen
+from stepscope.viewer.queries.rows import RunRow
+from stepscope.viewer.queries.runs import list_runs
+from stepscope.viewer.store.open import Trace
 
 Kind = Literal["no_end", "device", "launch", "exception", "after_end"]
 _ASKED_FOR = ("KeyboardInterrupt",)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, rule_of
-from viewer.formats import plural
-from viewer.queries.artifacts import record_time
-from viewer.queries.draft_export import ExportFailure, draft_export
-from viewer.queries.rows_of_runs import Finding
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, rule_of
+from stepscope.viewer.formats import plural
+from stepscope.viewer.queries.artifacts import record_time
+from stepscope.viewer.queries.draft_export import ExportFailure, draft_export
+from stepscope.viewer.queries.rows_of_runs import Finding
 
 _HARMLESS = "guard added"
 

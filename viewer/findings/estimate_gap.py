@@ -4,13 +4,13 @@ buffers the estimate did not have there."""
 
 from __future__ import annotations
 
-from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, rule_of
-from viewer.formats import format_bytes
-from viewer.queries.memory_compare import estimate_gaps
-from viewer.queries.memory_places import moment_of
-from viewer.queries.rows import Finding
-from viewer.queries.rows_of_memory import EstimateGap
-from viewer.store.open import Trace
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, rule_of
+from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.queries.memory_compare import estimate_gaps
+from stepscope.viewer.queries.memory_places import moment_of
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.queries.rows_of_memory import EstimateGap
+from stepscope.viewer.store.open import Trace
 
 LEAST_SHARE, LEAST_BYTES = 0.25, 1 << 20
 

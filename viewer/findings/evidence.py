@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from viewer.queries.compile_events import CompileEvent, list_compile_events
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.queries.rows_of_runs import Finding
-from viewer.queries.runs import has_exports, has_recorder, list_runs
-from viewer.store.open import Trace
+from stepscope.viewer.queries.compile_events import CompileEvent, list_compile_events
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.queries.rows_of_runs import Finding
+from stepscope.viewer.queries.runs import has_exports, has_recorder, list_runs
+from stepscope.viewer.store.open import Trace
 
 Timed = tuple[int, Finding]
 """(unix ns, finding): when it happened, to sort by."""

@@ -3,10 +3,10 @@ from a device. Ctrl-C and `sys.exit` are no such exceptions."""
 
 from __future__ import annotations
 
-from viewer.findings.crash import page_of
-from viewer.findings.deaths import Death, deaths, same
-from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
-from viewer.queries.rows import Finding
+from stepscope.viewer.findings.crash import page_of
+from stepscope.viewer.findings.deaths import Death, deaths, same
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.queries.rows import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from viewer.findings.evidence import (
+from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
@@ -18,13 +18,13 @@ from viewer.findings.evidence import (
     rule_of,
     times,
 )
-from viewer.formats import format_bytes
-from viewer.queries.compile_events import CompileEvent
-from viewer.queries.memory_graphs import has_lifetimes
-from viewer.queries.rows_of_runs import Finding
+from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.queries.compile_events import CompileEvent
+from stepscope.viewer.queries.memory_graphs import has_lifetimes
+from stepscope.viewer.queries.rows_of_runs import Finding
 
 if TYPE_CHECKING:
-    from viewer.queries.memory_breaks import HeldBuffer
+    from stepscope.viewer.queries.memory_breaks import HeldBuffer
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -32,7 +32,7 @@ def find(evidence: Evidence) -> list[Timed]:
     events = evidence.compile_events("graph_break")
     held = None
     if events and has_lifetimes(evidence.trace):
-        from viewer.queries.memory_breaks import held_across_breaks  # takes time to import
+        from stepscope.viewer.queries.memory_breaks import held_across_breaks  # takes time to import
 
         held = held_across_breaks(evidence.trace)
     return [_finding(group, held) for group in grouped(events, _cause)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from viewer.findings.evidence import (
+from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
@@ -18,12 +18,12 @@ from viewer.findings.evidence import (
     one_leak,
     rule_of,
 )
-from viewer.formats import format_bytes
-from viewer.queries.memory_mismatches import growth
-from viewer.queries.memory_places import label_of
-from viewer.queries.rows import Finding
-from viewer.queries.rows_of_memory import GrowthRow
-from viewer.store.open import Trace
+from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.queries.memory_mismatches import growth
+from stepscope.viewer.queries.memory_places import label_of
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.queries.rows_of_memory import GrowthRow
+from stepscope.viewer.store.open import Trace
 
 _LAST = 2**62
 _COLLECTED = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from viewer.findings import suspects
-from viewer.findings.crash import title_of
-from viewer.findings.deaths import Death, deaths
-from viewer.store.open import Trace
+from stepscope.viewer.findings import suspects
+from stepscope.viewer.findings.crash import title_of
+from stepscope.viewer.findings.deaths import Death, deaths
+from stepscope.viewer.store.open import Trace
 
 Part = Literal["died", "in_flight", "last_finished"]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, TypeAlias, TypeVar
 
-from viewer.findings.evidence import (
+from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
@@ -25,14 +25,14 @@ from viewer.findings.evidence import (
     rule_of,
     times,
 )
-from viewer.formats import format_bytes
-from viewer.queries.memory_checks import CheckMismatchRow, check_mismatches
-from viewer.queries.memory_mismatches import lifetime_mismatches
-from viewer.queries.memory_places import label_of, moment_of
-from viewer.queries.memory_reads import readers_after
-from viewer.queries.rows import Finding
-from viewer.queries.rows_of_memory import LifetimeMismatchRow
-from viewer.store.open import Trace
+from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.queries.memory_checks import CheckMismatchRow, check_mismatches
+from stepscope.viewer.queries.memory_mismatches import lifetime_mismatches
+from stepscope.viewer.queries.memory_places import label_of, moment_of
+from stepscope.viewer.queries.memory_reads import readers_after
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.queries.rows_of_memory import LifetimeMismatchRow
+from stepscope.viewer.store.open import Trace
 
 Row: TypeAlias = LifetimeMismatchRow | CheckMismatchRow
 T = TypeVar("T")

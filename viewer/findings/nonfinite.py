@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from viewer.findings import value_text as text
-from viewer.findings.evidence import Evidence, Timed, rule_of
-from viewer.findings.origins import Hop, Origin, Tracer, bad_inputs, nan_rows
-from viewer.queries.graphs import graph_label, graph_row
-from viewer.queries.nonfinite import Event, infinity_made, launch_place, nan_came_in, nan_made, value_row
-from viewer.queries.rows import Finding, ValueRow
-from viewer.queries.value_flow import Flow
-from viewer.queries.values import has_values
-from viewer.store.open import Trace
+from stepscope.viewer.findings import value_text as text
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.origins import Hop, Origin, Tracer, bad_inputs, nan_rows
+from stepscope.viewer.queries.graphs import graph_label, graph_row
+from stepscope.viewer.queries.nonfinite import Event, infinity_made, launch_place, nan_came_in, nan_made, value_row
+from stepscope.viewer.queries.rows import Finding, ValueRow
+from stepscope.viewer.queries.value_flow import Flow
+from stepscope.viewer.queries.values import has_values
+from stepscope.viewer.store.open import Trace
 
 MOST_FINDINGS = 5
 """Of one log."""

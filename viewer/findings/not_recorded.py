@@ -6,12 +6,12 @@ launches of a C++ wrapper that printed them are not missing."""
 
 from __future__ import annotations
 
-from tracer.records import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
-from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
-from viewer.findings.processes import is_printed, may_have_left, recorded_nothing, unfinished
-from viewer.queries.damage import not_recorded
-from viewer.queries.ends import process_ends, within_a_launch
-from viewer.queries.rows import Finding, NotRecorded, RunRow
+from stepscope.tracer.records import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
+from stepscope.viewer.findings.processes import is_printed, may_have_left, recorded_nothing, unfinished
+from stepscope.viewer.queries.damage import not_recorded
+from stepscope.viewer.queries.ends import process_ends, within_a_launch
+from stepscope.viewer.queries.rows import Finding, NotRecorded, RunRow
 
 _LAST = 2**63
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from viewer.findings.value_text import is_infinite, is_nan
-from viewer.queries.graphs import graph_row, site_rows, wrapper_code
-from viewer.queries.nonfinite import same_before, same_within
-from viewer.queries.rows import SiteRow, ValueRow
-from viewer.queries.value_flow import Argument, Flow, Flows
-from viewer.store.open import Trace
+from stepscope.viewer.findings.value_text import is_infinite, is_nan
+from stepscope.viewer.queries.graphs import graph_row, site_rows, wrapper_code
+from stepscope.viewer.queries.nonfinite import same_before, same_within
+from stepscope.viewer.queries.rows import SiteRow, ValueRow
+from stepscope.viewer.queries.value_flow import Argument, Flow, Flows
+from stepscope.viewer.store.open import Trace
 
 Is = Callable[[ValueRow], bool]
 _MOST_HOPS = 5000

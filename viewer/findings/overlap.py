@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from viewer.queries.argument_facts import View
-from viewer.queries.reach import item_bytes
+from stepscope.viewer.queries.argument_facts import View
+from stepscope.viewer.queries.reach import item_bytes
 
 _MOST_ELEMENTS = 1 << 20
 

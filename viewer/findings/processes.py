@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from viewer.queries.ends import ProcessEndRow
-from viewer.queries.rows import RunRow
+from stepscope.viewer.queries.ends import ProcessEndRow
+from stepscope.viewer.queries.rows import RunRow
 
 _START_SLACK_S = 5
 _OWN_NAME = re.compile(r"stepscope_trace_rank_\d+_\d+_[0-9a-f]+\.log")

@@ -8,9 +8,9 @@ difference. The last log of each rank is compared; one finding per aspect."""
 
 from __future__ import annotations
 
-from viewer.findings.evidence import Evidence, Timed, rule_of
-from viewer.queries.ranks import AspectRow, FirstDifference, ranks
-from viewer.queries.rows import Finding, Severity
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.queries.ranks import AspectRow, FirstDifference, ranks
+from stepscope.viewer.queries.rows import Finding, Severity
 
 _WHAT = {
     "collectives": "collectives",

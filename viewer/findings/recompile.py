@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from viewer.findings.evidence import (
+from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
@@ -16,8 +16,8 @@ from viewer.findings.evidence import (
     logs_of,
     rule_of,
 )
-from viewer.queries.compile_events import CompileEvent
-from viewer.queries.rows_of_runs import Finding
+from stepscope.viewer.queries.compile_events import CompileEvent
+from stepscope.viewer.queries.rows_of_runs import Finding
 
 
 def find(evidence: Evidence) -> list[Timed]:

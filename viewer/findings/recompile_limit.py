@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from viewer.findings.evidence import (
+from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
@@ -17,8 +17,8 @@ from viewer.findings.evidence import (
     logs_of,
     rule_of,
 )
-from viewer.queries.compile_events import CompileEvent
-from viewer.queries.rows_of_runs import Finding
+from stepscope.viewer.queries.compile_events import CompileEvent
+from stepscope.viewer.queries.rows_of_runs import Finding
 
 _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 

@@ -4,11 +4,11 @@ otherwise the pass decides by wrong figures: a warning."""
 
 from __future__ import annotations
 
-from viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
-from viewer.formats import format_bytes
-from viewer.queries.memory_mismatches import recompute_mismatches
-from viewer.queries.rows import Finding
-from viewer.queries.rows_of_memory import RecomputeRow
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
+from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.queries.memory_mismatches import recompute_mismatches
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.queries.rows_of_memory import RecomputeRow
 
 
 def find(evidence: Evidence) -> list[Timed]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
-from viewer.findings.overlap import do_overlap
-from viewer.findings.value_text import source_line
-from viewer.queries.argument_facts import SharedMemory, shared_memory
-from viewer.queries.graphs import graph_row, site_rows, wrapper_code
-from viewer.queries.index_ranges import Meeting, meeting
-from viewer.queries.kernel_access import Accesses, accesses
-from viewer.queries.kernel_code import cut
-from viewer.queries.nonfinite import launch_place
-from viewer.queries.rows import Finding, Severity
-from viewer.store.open import Trace
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.overlap import do_overlap
+from stepscope.viewer.findings.value_text import source_line
+from stepscope.viewer.queries.argument_facts import SharedMemory, shared_memory
+from stepscope.viewer.queries.graphs import graph_row, site_rows, wrapper_code
+from stepscope.viewer.queries.index_ranges import Meeting, meeting
+from stepscope.viewer.queries.kernel_access import Accesses, accesses
+from stepscope.viewer.queries.kernel_code import cut
+from stepscope.viewer.queries.nonfinite import launch_place
+from stepscope.viewer.queries.rows import Finding, Severity
+from stepscope.viewer.store.open import Trace
 
 _GENERATED = ("cpp", "triton")
 _MEETINGS: tuple[tuple[Meeting, Severity, str], ...] = (

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from viewer.findings.value_text import describe
-from viewer.queries.graphs import wrapper_code
-from viewer.queries.kernel_code import cut
-from viewer.queries.last_seen import last_seen
-from viewer.queries.launches import launch_detail
-from viewer.queries.reach import Reach, extent_bytes, reaches, user_reaches
-from viewer.queries.reproducers import shapes_of_function
-from viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
-from viewer.queries.triton_launch import parsed
-from viewer.queries.values import last_of_version
-from viewer.repro.sizes import Sizes
-from viewer.store.open import Trace
+from stepscope.viewer.findings.value_text import describe
+from stepscope.viewer.queries.graphs import wrapper_code
+from stepscope.viewer.queries.kernel_code import cut
+from stepscope.viewer.queries.last_seen import last_seen
+from stepscope.viewer.queries.launches import launch_detail
+from stepscope.viewer.queries.reach import Reach, extent_bytes, reaches, user_reaches
+from stepscope.viewer.queries.reproducers import shapes_of_function
+from stepscope.viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
+from stepscope.viewer.queries.triton_launch import parsed
+from stepscope.viewer.queries.values import last_of_version
+from stepscope.viewer.repro.sizes import Sizes
+from stepscope.viewer.store.open import Trace
 
 MOST_ARGUMENTS = 16
 MOST_UNKNOWN = 3

@@ -3,13 +3,13 @@ before. What it held was chance, and so is everything computed from it: critical
 
 from __future__ import annotations
 
-from viewer.findings.evidence import Evidence, Timed, grouped, rule_of
-from viewer.findings.value_text import source_line
-from viewer.queries.argument_facts import UninitialisedRead, uninitialised_reads
-from viewer.queries.graphs import site_rows
-from viewer.queries.nonfinite import launch_place
-from viewer.queries.rows import Finding
-from viewer.store.open import Trace
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.value_text import source_line
+from stepscope.viewer.queries.argument_facts import UninitialisedRead, uninitialised_reads
+from stepscope.viewer.queries.graphs import site_rows
+from stepscope.viewer.queries.nonfinite import launch_place
+from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.store.open import Trace
 
 
 def find(evidence: Evidence) -> list[Timed]:

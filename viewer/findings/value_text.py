@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from viewer.queries.rows import SiteRow, SourceLine, ValueRow
-from viewer.queries.value_flow import Argument
-from viewer.queries.values import LIMITS
+from stepscope.viewer.queries.rows import SiteRow, SourceLine, ValueRow
+from stepscope.viewer.queries.value_flow import Argument
+from stepscope.viewer.queries.values import LIMITS
 
 MOST_SHOWN = 6
 _MOST_OPERATORS = 12

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from tracer.log_format import HEADER, decode_payload, scan
-from viewer.ingest.lenient_json import int64, loads
+from stepscope.tracer.log_format import HEADER, decode_payload, scan
+from stepscope.viewer.ingest.lenient_json import int64, loads
 
 YEAR_S = 366 * 86_400
 DAY_S = 86_400

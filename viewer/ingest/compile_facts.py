@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from viewer.ingest.lenient_json import dumps, int64, text
-from viewer.ingest.reader import LogRecord
-from viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.lenient_json import dumps, int64, text
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.rows import Rows
 
 METRICS_EVENTS = (
     "compilation_metrics",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from viewer.ingest.reader import Header, LogRecord
+from stepscope.viewer.ingest.reader import Header, LogRecord
 
 
 class CompileIds:

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from viewer.ingest.lenient_json import dumps, int64, text
-from viewer.ingest.rows import Rows
-from viewer.ingest.torch_text import Cause, UserFrame, failure, guard_place, is_of_torch
+from stepscope.viewer.ingest.lenient_json import dumps, int64, text
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.torch_text import Cause, UserFrame, failure, guard_place, is_of_torch
 
 _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
 _LIMIT_KIND = re.compile(r"(?:Recompile|Cache)Limit(?:Hit|Exceeded)$")

@@ -1,4 +1,4 @@
-"""JSON payloads -> the dataclasses of `tracer.records`, checked field by field."""
+"""JSON payloads -> the dataclasses of `stepscope.tracer.records`, checked field by field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from viewer.ingest.lenient_json import INT64
+from stepscope.viewer.ingest.lenient_json import INT64
 
 T = TypeVar("T")
 Check = Callable[[Any, str], Any]

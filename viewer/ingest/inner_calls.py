@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viewer.ingest.launch_columns import Places
+from stepscope.viewer.ingest.launch_columns import Places
 
 Ints = npt.NDArray[np.int64]
 NEVER = np.iinfo(np.int64).max

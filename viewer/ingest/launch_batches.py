@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tracer.records import DeviceTimes, Launches, Steps
-from viewer.ingest.decode import BadPayload
-from viewer.ingest.rows import Rows
+from stepscope.tracer.records import DeviceTimes, Launches, Steps
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from viewer.ingest.launch_columns import Places
+    from stepscope.viewer.ingest.launch_columns import Places
 
 CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
 LAUNCH_COLUMNS = ("site", "start_ns", "end_ns")
@@ -77,6 +77,6 @@ class LaunchBatches:
         """
         if not steps and not self.parents:
             return None, sum(len(batch.call) for batch in times)
-        from viewer.ingest.launch_columns import add_launches
+        from stepscope.viewer.ingest.launch_columns import add_launches
 
         return add_launches(self, rows, log, steps, functions, graph_id, site_id, times)

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import DeviceTimes
-from viewer.ingest.columns import Column, as_column
-from viewer.ingest.launch_batches import EndedStep, LaunchBatches, function_name
-from viewer.ingest.rows import Rows
+from stepscope.tracer.records import DeviceTimes
+from stepscope.viewer.ingest.columns import Column, as_column
+from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, function_name
+from stepscope.viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
 _DEEPEST = 256

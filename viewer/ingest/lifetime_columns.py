@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracer.records import LifetimeMismatch
-from viewer.ingest.inner_calls import NEVER, InnerBytes, Known, Made, inner_bytes
-from viewer.ingest.launch_columns import Places
-from viewer.ingest.lenient_json import dumps
-from viewer.ingest.lifetime_layouts import (
+from stepscope.tracer.records import LifetimeMismatch
+from stepscope.viewer.ingest.inner_calls import NEVER, InnerBytes, Known, Made, inner_bytes
+from stepscope.viewer.ingest.launch_columns import Places
+from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.lifetime_layouts import (
     UNKNOWN,
     Flags,
     Ints,
@@ -21,11 +21,11 @@ from viewer.ingest.lifetime_layouts import (
     masked,
     measured_calls,
 )
-from viewer.ingest.live_columns import Storages, add_curve
-from viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.live_columns import Storages, add_curve
+from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from viewer.ingest.memory_batches import Ids, MemoryBatches
+    from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
 
 _MOST_JUMPS = 32
 

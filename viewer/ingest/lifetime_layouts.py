@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import LifetimeLayout
-from viewer.ingest.columns import Column
-from viewer.ingest.inner_calls import InnerBytes
-from viewer.ingest.launch_columns import Places
-from viewer.ingest.rows import Rows
+from stepscope.tracer.records import LifetimeLayout
+from stepscope.viewer.ingest.columns import Column
+from stepscope.viewer.ingest.inner_calls import InnerBytes
+from stepscope.viewer.ingest.launch_columns import Places
+from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from viewer.ingest.memory_batches import Ids, MemoryBatches
+    from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from viewer.ingest.live_levels import PER_LEVEL
-from viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.live_levels import PER_LEVEL
+from stepscope.viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
 

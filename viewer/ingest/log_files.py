@@ -15,12 +15,12 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from tracer.log_format import HEADER
-from viewer.errors import StepscopeError
-from viewer.ingest.prefixes import before_record, launcher_problem, prefix_of, without
-from viewer.ingest.ring_beside import ring_beside
-from viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
-from viewer.ingest.spool import is_packed, unpack
+from stepscope.tracer.log_format import HEADER
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.prefixes import before_record, launcher_problem, prefix_of, without
+from stepscope.viewer.ingest.ring_beside import ring_beside
+from stepscope.viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
+from stepscope.viewer.ingest.spool import is_packed, unpack
 
 _HEAD_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tracer.records import ARTIFACT_PREFIX
-from viewer.ingest.clock import Clock, clock_of
-from viewer.ingest.damage import Damage
-from viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
-from viewer.ingest.lenient_json import dumps
-from viewer.ingest.rank_facts import RankFacts, rank_in_name
-from viewer.ingest.reader import Header, LogRecord, read_records
-from viewer.ingest.record_columns import RecordColumns
-from viewer.ingest.rows import Rows, without_collection
-from viewer.ingest.runtime_records import RuntimeRecords
-from viewer.ingest.sources import Source
-from viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
+from stepscope.tracer.records import ARTIFACT_PREFIX
+from stepscope.viewer.ingest.clock import Clock, clock_of
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
+from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.rank_facts import RankFacts, rank_in_name
+from stepscope.viewer.ingest.reader import Header, LogRecord, read_records
+from stepscope.viewer.ingest.record_columns import RecordColumns
+from stepscope.viewer.ingest.rows import Rows, without_collection
+from stepscope.viewer.ingest.runtime_records import RuntimeRecords
+from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
 
 MOST_UNKNOWN = 50
 AT_ONCE_BYTES = 1 << 23

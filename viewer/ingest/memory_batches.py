@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from tracer.records import (
+from stepscope.tracer.records import (
     Growth,
     LifetimeLayout,
     LifetimeMismatch,
@@ -20,15 +20,15 @@ from tracer.records import (
     ScheduledBuffers,
     SchedulerMemory,
 )
-from viewer.ingest.damage import Damage
-from viewer.ingest.decode import BadPayload
-from viewer.ingest.lenient_json import dumps
-from viewer.ingest.reader import LogRecord
-from viewer.ingest.rows import Rows
-from viewer.ingest.value_batches import Place
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.value_batches import Place
 
 if TYPE_CHECKING:
-    from viewer.ingest.launch_columns import Places
+    from stepscope.viewer.ingest.launch_columns import Places
 
 MOST_BYTES = 1 << 46
 """More than any machine has; sums of such numbers fit 64 bits."""
@@ -119,7 +119,7 @@ class MemoryBatches:
             _add_step_mismatch(rows, log, mismatch, places, ids)
         if not (self.saw_lifetimes or self.mismatches or self.growth is not None):
             return
-        from viewer.ingest.lifetime_columns import add_lifetimes
+        from stepscope.viewer.ingest.lifetime_columns import add_lifetimes
 
         add_lifetimes(self, rows, log, places, ids)
 

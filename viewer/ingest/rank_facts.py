@@ -12,10 +12,10 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-from viewer.ingest.damage import Damage
-from viewer.ingest.lenient_json import dumps, loads, text
-from viewer.ingest.reader import LogRecord
-from viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.lenient_json import dumps, loads, text
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.rows import Rows
 
 GRAPH_EVENTS = (
     "dynamo_output_graph",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from tracer.log_format import (
+from stepscope.tracer.log_format import (
     ENVELOPE_KEYS,
     HEADER,
     decode_payload,
@@ -22,15 +22,15 @@ from tracer.log_format import (
     pieces,
     scan,
 )
-from viewer.ingest import lenient_json
-from viewer.ingest.clock import Clock
-from viewer.ingest.damage import Damage
-from viewer.ingest.known_events import UNREADABLE
-from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
-from viewer.ingest.without_id import NO_ID, is_of_a_compile
+from stepscope.viewer.ingest import lenient_json
+from stepscope.viewer.ingest.clock import Clock
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.known_events import UNREADABLE
+from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
+from stepscope.viewer.ingest.without_id import NO_ID, is_of_a_compile
 
 if TYPE_CHECKING:
-    from viewer.ingest.whole import Records
+    from stepscope.viewer.ingest.whole import Records
 
 _NUMBER_DIGITS = 18
 _LARGEST_ID = 2**63 - 1
@@ -155,7 +155,7 @@ class _Reader:
             yield from self._at_once(piece, byte)
 
     def _at_once(self, piece: bytes, byte: int) -> Iterator[LogRecord]:
-        from viewer.ingest.whole import records_of
+        from stepscope.viewer.ingest.whole import records_of
 
         found = records_of(piece, self._line, byte)
         payloads = found.payloads()

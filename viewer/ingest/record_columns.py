@@ -6,10 +6,10 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from viewer.ingest.whole import Ints
+    from stepscope.viewer.ingest.whole import Ints
 
 FRACTION_END = 21
 """Of a header line: behind the level, the stamp, a point and microseconds, as PyTorch writes them."""
@@ -92,7 +92,7 @@ class RecordColumns:
     def _as_columns(self, first: int, log: int) -> dict[str, Any]:
         import numpy as np
 
-        from viewer.ingest.columns import as_column
+        from stepscope.viewer.ingest.columns import as_column
 
         numbers = {name: np.frombuffer(column, np.int64) for name, column in self._columns.items()}
         kind, crlf = numbers.pop("kind"), numbers.pop("crlf")

@@ -9,14 +9,14 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tracer.records import Calls, Launches
-from tracer.ring_format import Ring, RingCall, read_ring
-from viewer.ingest.damage import Damage
-from viewer.ingest.launch_batches import EndedStep, LaunchBatches
-from viewer.ingest.rows import Rows
+from stepscope.tracer.records import Calls, Launches
+from stepscope.tracer.ring_format import Ring, RingCall, read_ring
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches
+from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from viewer.ingest.launch_columns import Places
+    from stepscope.viewer.ingest.launch_columns import Places
 
 
 class RingRows:
@@ -68,7 +68,7 @@ class RingRows:
     ) -> None:
         """Where each thread and each stream of a device stood."""
         if self.ring is not None and places is not None and len(places.launch_id):
-            from viewer.ingest.ring_launches import add_ring_launches
+            from stepscope.viewer.ingest.ring_launches import add_ring_launches
 
             add_ring_launches(self.ring, rows, log, batches, places, graph_id)
 

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from tracer.ring_format import BLOCKS_AT, ring_path, used_bytes
+from stepscope.tracer.ring_format import BLOCKS_AT, ring_path, used_bytes
 
 
 def ring_beside(log: Path) -> bytes | None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tracer.ring_format import UNFINISHED, Ring, RingStream
-from viewer.ingest.launch_batches import LaunchBatches
-from viewer.ingest.launch_columns import Places
-from viewer.ingest.rows import Rows
+from stepscope.tracer.ring_format import UNFINISHED, Ring, RingStream
+from stepscope.viewer.ingest.launch_batches import LaunchBatches
+from stepscope.viewer.ingest.launch_columns import Places
+from stepscope.viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
 MOST_IN_FLIGHT = 4096

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from viewer.ingest.columns import Column
+    from stepscope.viewer.ingest.columns import Column
 
 
 class Rows:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tracer.records import (
+from stepscope.tracer.records import (
     ARTIFACT_PREFIX,
     FORMAT_VERSION,
     RECORD_TYPES,
@@ -40,19 +40,19 @@ from tracer.records import (
     ValueLayout,
     Values,
 )
-from viewer.errors import StepscopeError
-from viewer.ingest.compile_ids import CompileIds
-from viewer.ingest.damage import Damage
-from viewer.ingest.decode import BadPayload, decode
-from viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps, function_name
-from viewer.ingest.lenient_json import dumps, int64, loads
-from viewer.ingest.memory_batches import Ids, MemoryBatches
-from viewer.ingest.reader import LogRecord
-from viewer.ingest.ring import RingRows
-from viewer.ingest.rows import Rows
-from viewer.ingest.torch_events import OutputCode
-from viewer.ingest.torch_text import UserFrame
-from viewer.ingest.value_batches import Place, ValueBatches
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.compile_ids import CompileIds
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.decode import BadPayload, decode
+from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps, function_name
+from stepscope.viewer.ingest.lenient_json import dumps, int64, loads
+from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.ring import RingRows
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.torch_events import OutputCode
+from stepscope.viewer.ingest.torch_text import UserFrame
+from stepscope.viewer.ingest.value_batches import Place, ValueBatches
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
 MOST_MODULES = 4

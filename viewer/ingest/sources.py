@@ -9,11 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from tracer.log_format import HEADER
-from viewer.errors import StepscopeError
-from viewer.ingest.prefixes import before_record, launcher_problem, prefix_of
-from viewer.ingest.ring_beside import ring_beside
-from viewer.ingest.spool import PACKED_ERRORS, cache_dir, packed_form, spool_packed, spool_stream, spool_without
+from stepscope.tracer.log_format import HEADER
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.prefixes import before_record, launcher_problem, prefix_of
+from stepscope.viewer.ingest.ring_beside import ring_beside
+from stepscope.viewer.ingest.spool import (
+    PACKED_ERRORS,
+    cache_dir,
+    packed_form,
+    spool_packed,
+    spool_stream,
+    spool_without,
+)
 
 __all__ = ["STDIN", "Source", "TracePath", "cache_dir", "find_logs", "shown", "trace_names"]
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.ingest.clock import unix_ns_of
-from viewer.ingest.lenient_json import dumps, int64
+from stepscope.viewer.ingest.clock import unix_ns_of
+from stepscope.viewer.ingest.lenient_json import dumps, int64
 
 _DEEPEST = 1000
 OUTER_SPANS = ("dynamo", "entire_frame_compile")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
-from viewer.errors import StepscopeError
-from viewer.ingest.prefixes import without
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.prefixes import without
 
 if sys.version_info >= (3, 14):
     from compression import zstd

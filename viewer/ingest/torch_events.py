@@ -9,16 +9,16 @@ from typing import Any
 
 import orjson
 
-from viewer.ingest import torch_text
-from viewer.ingest.compile_facts import CompileFacts, cache_of
-from viewer.ingest.compile_ids import CompileIds
-from viewer.ingest.compile_rows import Compile, Frame, RawFrame, Stack, add_compile
-from viewer.ingest.damage import Damage
-from viewer.ingest.lenient_json import int64, loads, text
-from viewer.ingest.reader import LogRecord
-from viewer.ingest.rows import Rows
-from viewer.ingest.spans import OUTER_SPANS, Spans, compile_id_of
-from viewer.ingest.torch_text import Cause, UserFrame, user_frame
+from stepscope.viewer.ingest import torch_text
+from stepscope.viewer.ingest.compile_facts import CompileFacts, cache_of
+from stepscope.viewer.ingest.compile_ids import CompileIds
+from stepscope.viewer.ingest.compile_rows import Compile, Frame, RawFrame, Stack, add_compile
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.lenient_json import int64, loads, text
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.spans import OUTER_SPANS, Spans, compile_id_of
+from stepscope.viewer.ingest.torch_text import Cause, UserFrame, user_frame
 
 CHROMIUM_EVENT = "chromium_event"
 _LONGEST_STACK = 1000

@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from tracer.records import DeviceTimes, SavedTensor, ValueLayout, Values
-from viewer.ingest.damage import Damage
-from viewer.ingest.decode import BadPayload
-from viewer.ingest.rows import Rows
+from stepscope.tracer.records import DeviceTimes, SavedTensor, ValueLayout, Values
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from viewer.ingest.launch_columns import Places
-    from viewer.ingest.value_columns import Batch
+    from stepscope.viewer.ingest.launch_columns import Places
+    from stepscope.viewer.ingest.value_columns import Batch
 
 _NUMBERS = "layout", "graph", "first"
 """Fields of a layout that are no columns."""
@@ -68,7 +68,7 @@ class ValueBatches:
 
     def add(self, values: Values, place: Place) -> None:
         """Raises BadPayload when its columns do not fit together."""
-        from viewer.ingest.value_columns import batch_of
+        from stepscope.viewer.ingest.value_columns import batch_of
 
         for layout in sorted(set(values.layout) - self.layouts.keys()):
             text = f"values of layout {layout}, which does not stand before them"
@@ -90,7 +90,7 @@ class ValueBatches:
     def finish(self, rows: Rows, log: int, places: Places | None) -> None:
         """Add all rows. What belongs to no launch of the log is counted."""
         if self.batches or self.saved:
-            from viewer.ingest.value_columns import add_saved, add_values
+            from stepscope.viewer.ingest.value_columns import add_saved, add_values
 
             add_values(self, rows, log, places)
             add_saved(self.saved, rows, log, places, self.damage)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tracer.records import SavedTensor, Sparse, ValueLayout, Values
-from viewer.ingest.columns import Column
-from viewer.ingest.damage import Damage
-from viewer.ingest.decode import BadPayload
-from viewer.ingest.launch_columns import Places
-from viewer.ingest.lenient_json import dumps
-from viewer.ingest.rows import Rows
+from stepscope.tracer.records import SavedTensor, Sparse, ValueLayout, Values
+from stepscope.viewer.ingest.columns import Column
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.launch_columns import Places
+from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from viewer.ingest.value_batches import Place, ValueBatches
+    from stepscope.viewer.ingest.value_batches import Place, ValueBatches
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tracer.log_format import RETURN, TAB
-from viewer.ingest.clock import STAMP_BYTES
-from viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, UNKNOWN
+from stepscope.tracer.log_format import RETURN, TAB
+from stepscope.viewer.ingest.clock import STAMP_BYTES
+from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, UNKNOWN
 
 _POINT_AT = FRACTION_END - 7
 _NEWLINE, _LEVEL, _POINT, _ZERO = 0x0A, 0x56, 0x2E, 0x30

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 _RAN = "SELECT site, min(launch) AS first, count(*) AS launches, min(step) AS step FROM launches GROUP BY site"
 # An argument whose memory the same launch writes too may read what it has just written.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.log_format import decode_payload, decode_payload_crlf
-from viewer.ingest.lenient_json import loads
-from viewer.queries import sql
-from viewer.queries.rows import RecordDetail, RecordPage, RecordRow
-from viewer.store.open import Trace
+from stepscope.tracer.log_format import decode_payload, decode_payload_crlf
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import RecordDetail, RecordPage, RecordRow
+from stepscope.viewer.store.open import Trace
 
 _SEARCHED_BYTES = 64_000_000
 _LONGEST_LINE = 2_000

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from viewer.queries import sql
-from viewer.queries.graphs import graph_label, graph_row, memory_statements, site_rows
-from viewer.queries.rows import HEALTH, BufferDetail, BufferRow, MemoryStatementRow
-from viewer.queries.values import COLUMNS, HEALTH_INDEX, LIMITS, NOT_RECORDED, chosen, has_values, value_rows
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_label, graph_row, memory_statements, site_rows
+from stepscope.viewer.queries.rows import HEALTH, BufferDetail, BufferRow, MemoryStatementRow
+from stepscope.viewer.queries.values import COLUMNS, HEALTH_INDEX, LIMITS, NOT_RECORDED, chosen, has_values, value_rows
+from stepscope.viewer.store.open import Trace
 
 _ARGUMENTS = """
     SELECT s.site, s.kernel, a.argument, a.role, a.buffer, a.storage, a.held

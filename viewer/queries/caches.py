@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from viewer.ingest.lenient_json import loads
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 _LOOK_BACK = 40
 """Lookups before a miss among which the nearest key is looked for."""

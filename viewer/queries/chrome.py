@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from viewer.queries import sql
-from viewer.queries.graphs import graph_label
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_label
+from stepscope.viewer.store.open import Trace
 
 _FETCHED = 10_000
 _FIRST_MONOTONIC = """

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.ingest.torch_text import UserFrame, caller_of
-from viewer.queries import sql
-from viewer.queries.artifacts import header_json
-from viewer.queries.rows import CompileDetail, RecordRow, SourceLine
-from viewer.queries.views import strings_of
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.torch_text import UserFrame, caller_of
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.artifacts import header_json
+from stepscope.viewer.queries.rows import CompileDetail, RecordRow, SourceLine
+from stepscope.viewer.queries.views import strings_of
+from stepscope.viewer.store.open import Trace
 
 MOST_SHAPES = 400
 _SHAPES = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from viewer.queries import sql
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.store.open import Trace
 
 
 class CompileEvent(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from viewer.ingest.compile_facts import METRICS_EVENTS
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.compile_facts import METRICS_EVENTS
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 Group = Literal["time", "cache", "size", "count", "failure", "other"]
 Unit = Literal["ns", "bytes", "count", "text"]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from viewer.queries import sql
-from viewer.queries.folded_clock import FoldedClock, Gap, folded_clock
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.folded_clock import FoldedClock, Gap, folded_clock
+from stepscope.viewer.store.open import Trace
 
 SORTS = ("self", "total", "count", "longest", "name")
 _ORDERS = {

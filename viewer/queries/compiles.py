@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from viewer.ingest.lenient_json import loads
-from viewer.queries import sql
-from viewer.queries.artifacts import header_json, records_of_compile
-from viewer.queries.graphs import graphs_of_compile
-from viewer.queries.rows import CompileDetail, CompileRow, SourceLine, Span
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.artifacts import header_json, records_of_compile
+from stepscope.viewer.queries.graphs import graphs_of_compile
+from stepscope.viewer.queries.rows import CompileDetail, CompileRow, SourceLine, Span
+from stepscope.viewer.store.open import Trace
 
 _COMPILES = """
     WITH held AS (

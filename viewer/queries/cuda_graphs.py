@@ -6,10 +6,10 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-from viewer.ingest.compile_facts import CUDAGRAPHS, METRICS_EVENTS, SKIP_REASON
-from viewer.queries import sql
-from viewer.queries.rows import SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.compile_facts import CUDAGRAPHS, METRICS_EVENTS, SKIP_REASON
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import SourceLine
+from stepscope.viewer.store.open import Trace
 
 _NODES = (
     re.compile(r"incompatible op\w* (?P<node>[\w.:]+)"),

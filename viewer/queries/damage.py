@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from viewer.ingest.damage import REASONS
-from viewer.ingest.known_events import UNKNOWN_EVENT
-from viewer.queries import sql
-from viewer.queries.rows_of_runs import NotRecorded, Problem
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.ingest.known_events import UNKNOWN_EVENT
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows_of_runs import NotRecorded, Problem
+from stepscope.viewer.store.open import Trace
 
 SEEN_AT_BUFFERS = "Values are seen at buffers only: what is born and masked inside one fused kernel cannot be seen."
 
@@ -46,6 +46,6 @@ def not_recorded(trace: Trace) -> list[NotRecorded]:
 
 def inside_kernels(trace: Trace) -> list[NotRecorded]:
     """What no recording of values can show; nothing where none were recorded."""
-    from viewer.queries.values import has_values  # takes time to import
+    from stepscope.viewer.queries.values import has_values  # takes time to import
 
     return [NotRecorded("values inside a kernel", SEEN_AT_BUFFERS, None, None, 1)] if has_values(trace) else []

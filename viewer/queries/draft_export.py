@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from viewer.queries import sql
-from viewer.queries.artifacts import header_json
-from viewer.queries.rows import SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.artifacts import header_json
+from stepscope.viewer.queries.rows import SourceLine
+from stepscope.viewer.store.open import Trace
 
 KINDS = {
     "propagate_real_tensors_provenance": "data-dependent error",

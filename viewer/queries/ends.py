@@ -6,10 +6,10 @@ import re
 import signal
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.queries.rows_of_runs import ToolErrorRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.queries.rows_of_runs import ToolErrorRow
+from stepscope.viewer.store.open import Trace
 
 _ENDS = """
     SELECT log, pid, exit_code, signal, timed_out, duration_ns, error_tail, run, purpose, environment, level, kernels,

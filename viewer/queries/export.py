@@ -9,8 +9,8 @@ from typing import IO, Literal, NamedTuple
 
 import duckdb
 
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 STORAGES = "storages"
 """Not a table of the index: there calls that run alike share a layout."""

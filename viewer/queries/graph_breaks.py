@@ -6,10 +6,10 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from viewer.queries import sql
-from viewer.queries.rows import SourceLine
-from viewer.store.open import Trace
-from viewer.views.dynamo_views import user_frames
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import SourceLine
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.views.dynamo_views import user_frames
 
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\Z)", re.M | re.S)
 _HINT = re.compile(r"^\s*Hint:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\n\s*\n|\Z)", re.M | re.S)

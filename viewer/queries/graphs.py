@@ -6,9 +6,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from viewer.queries import sql
-from viewer.queries.rows_of_graphs import ArgumentRow, GraphDetail, GraphRow, MemoryStatementRow, SiteRow, SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows_of_graphs import (
+    ArgumentRow,
+    GraphDetail,
+    GraphRow,
+    MemoryStatementRow,
+    SiteRow,
+    SourceLine,
+)
+from stepscope.viewer.store.open import Trace
 
 _GRAPHS = """
     WITH ran AS (

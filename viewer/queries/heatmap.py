@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from viewer.queries import sql
-from viewer.queries.graphs import list_graphs
-from viewer.queries.rows import HEALTH, HeatMap, WorstSite
-from viewer.queries.values import HEALTH_INDEX
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import list_graphs
+from stepscope.viewer.queries.rows import HEALTH, HeatMap, WorstSite
+from stepscope.viewer.queries.values import HEALTH_INDEX
+from stepscope.viewer.store.open import Trace
 
 MOST_COLUMNS = 400
 MOST_ROWS = 600

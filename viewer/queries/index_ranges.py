@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import gcd, prod
 from typing import Literal
 
-from viewer.queries.kernel_access import is_number, same_place
+from stepscope.viewer.queries.kernel_access import is_number, same_place
 
 Meeting = Literal["same", "apart", "meet", "unknown"]
 _FACTOR = re.compile(r"\(?(-?[0-9]{1,18}|-?[A-Za-z]\w*)\)?$")

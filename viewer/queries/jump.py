@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viewer.addresses import slug
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.addresses import slug
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 MOST = 10
 _EACH = 5

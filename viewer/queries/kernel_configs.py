@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from viewer.ingest.lenient_json import loads
-from viewer.queries import sql
-from viewer.queries.rows import GraphRow
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import GraphRow
+from stepscope.viewer.store.open import Trace
 
 
 def config_of(trace: Trace, graph: int, kernel: str) -> dict[str, int]:

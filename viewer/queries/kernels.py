@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from viewer.queries import sql
-from viewer.queries.graphs import graph_label, graph_row, list_graphs, site_rows, wrapper_code
-from viewer.queries.kernel_code import CodePart, cut
-from viewer.queries.rows import (
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_label, graph_row, list_graphs, site_rows, wrapper_code
+from stepscope.viewer.queries.kernel_code import CodePart, cut
+from stepscope.viewer.queries.rows import (
     HEALTH,
     KernelArgument,
     KernelDetail,
@@ -18,8 +18,8 @@ from viewer.queries.rows import (
     SourceLine,
     Spread,
 )
-from viewer.queries.values import HEALTH_INDEX, NOT_RECORDED, STATISTICS, has_values
-from viewer.store.open import Trace
+from stepscope.viewer.queries.values import HEALTH_INDEX, NOT_RECORDED, STATISTICS, has_values
+from stepscope.viewer.store.open import Trace
 
 _KERNELS = f"""
     WITH ran AS (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 _COUNTS = """
     SELECT (SELECT max(time_unix_ns) FROM records WHERE log = $1), (SELECT max(step) FROM steps WHERE log = $1),

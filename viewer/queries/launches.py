@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from viewer.queries import sql
-from viewer.queries.graphs import graph_row, memory_statements, site_rows, wrapper_code
-from viewer.queries.kernel_code import cut
-from viewer.queries.kernel_configs import config_of
-from viewer.queries.rows import LaunchDetail, MemoryStatementRow
-from viewer.queries.values import call_tree, has_values, launch_values
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_row, memory_statements, site_rows, wrapper_code
+from stepscope.viewer.queries.kernel_code import cut
+from stepscope.viewer.queries.kernel_configs import config_of
+from stepscope.viewer.queries.rows import LaunchDetail, MemoryStatementRow
+from stepscope.viewer.queries.values import call_tree, has_values, launch_values
+from stepscope.viewer.store.open import Trace
 
 _LAUNCH = """
     SELECT l.launch, l.log, g.rank, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from viewer.queries import sql
-from viewer.queries.memory_places import (
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_places import (
     GraphPlaces,
     MeasuredCall,
     graph_places,
@@ -17,9 +17,9 @@ from viewer.queries.memory_places import (
     schedule_of,
     subgraph_of,
 )
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.queries.rows_of_memory import ALIVE_KINDS, Alive, AliveGroup, AliveKind, AliveRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.queries.rows_of_memory import ALIVE_KINDS, Alive, AliveGroup, AliveKind, AliveRow
+from stepscope.viewer.store.open import Trace
 
 MOST_ROWS = 2000
 _MOST_NAMES = 8

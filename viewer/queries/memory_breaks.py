@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from viewer.queries import sql
-from viewer.queries.memory_places import GraphPlaces, graph_places, launches_of
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_places import GraphPlaces, graph_places, launches_of
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.store.open import Trace
 
 MadeBy = Literal["compiled region", "between the regions, or the caller's"]
 _HELD = """

@@ -1,13 +1,13 @@
-"""What checks in generated code (`tracer.check_memory_step`) found wrong with lifetimes."""
+"""What checks in generated code (`stepscope.check_memory_step`) found wrong with lifetimes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.queries.memory_places import graph_places
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_places import graph_places
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.store.open import Trace
 
 _CHECKS = """
     SELECT log, graph, call, file, line, is_final_step, kind, buffer, storage_bytes, holders

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
-from viewer.queries import sql
-from viewer.queries.memory_alive import alive_in_call
-from viewer.queries.memory_graph import graph_memory
-from viewer.queries.memory_nodes import scheduled_alive
-from viewer.queries.memory_places import GraphPlaces, graph_places, schedule_of
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.queries.rows_of_memory import (
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_alive import alive_in_call
+from stepscope.viewer.queries.memory_graph import graph_memory
+from stepscope.viewer.queries.memory_nodes import scheduled_alive
+from stepscope.viewer.queries.memory_places import GraphPlaces, graph_places, schedule_of
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.queries.rows_of_memory import (
     Alive,
     AliveRow,
     Difference,
@@ -22,7 +22,7 @@ from viewer.queries.rows_of_memory import (
     MemoryComparison,
     ScheduledBufferRow,
 )
-from viewer.store.open import Trace
+from stepscope.viewer.store.open import Trace
 
 MOST_BUFFERS = 100
 _EVERYTHING = 1 << 62

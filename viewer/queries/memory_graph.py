@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import sub
 
-from viewer.queries import sql
-from viewer.queries.graphs import graph_label
-from viewer.queries.memory_mismatches import lifetime_mismatches
-from viewer.queries.memory_nodes import node_memory
-from viewer.queries.memory_places import (
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_label
+from stepscope.viewer.queries.memory_mismatches import lifetime_mismatches
+from stepscope.viewer.queries.memory_nodes import node_memory
+from stepscope.viewer.queries.memory_places import (
     GraphPlaces,
     MeasuredCall,
     Schedule,
@@ -24,7 +24,7 @@ from viewer.queries.memory_places import (
     schedule_of,
     subgraph_of,
 )
-from viewer.queries.rows_of_memory import (
+from stepscope.viewer.queries.rows_of_memory import (
     GraphMemory,
     LifetimeMismatchRow,
     MemoryCallRow,
@@ -32,7 +32,7 @@ from viewer.queries.rows_of_memory import (
     PeakRow,
     PositionColumns,
 )
-from viewer.store.open import Trace
+from stepscope.viewer.store.open import Trace
 
 __all__ = ["graph_memory", "measured_calls", "node_memory"]
 

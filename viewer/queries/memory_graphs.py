@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 _PEAKS = """
     WITH measured AS (SELECT graph, max(peak_bytes) AS peak FROM layouts WHERE calls > 0 GROUP BY graph),

@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
-from viewer.queries import sql
-from viewer.queries.memory_places import GraphPlaces, graph_places, launches_of
-from viewer.queries.rows_of_memory import GrowthRow, LeftBehindRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_places import GraphPlaces, graph_places, launches_of
+from stepscope.viewer.queries.rows_of_memory import GrowthRow, LeftBehindRow
+from stepscope.viewer.store.open import Trace
 
 LEAST_STEPS = 3
 """So many steps in a row have to leave the same buffer behind."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.queries.memory_growth import growth, left_behind
-from viewer.queries.memory_places import (
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_growth import growth, left_behind
+from stepscope.viewer.queries.memory_places import (
     KEPT,
     GraphPlaces,
     Schedule,
@@ -16,9 +16,9 @@ from viewer.queries.memory_places import (
     schedule_of,
     subgraph_of,
 )
-from viewer.queries.memory_recompute import recompute_detail, recompute_mismatches
-from viewer.queries.rows_of_memory import LifetimeMismatchRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries.memory_recompute import recompute_detail, recompute_mismatches
+from stepscope.viewer.queries.rows_of_memory import LifetimeMismatchRow
+from stepscope.viewer.store.open import Trace
 
 __all__ = ["growth", "left_behind", "lifetime_mismatches", "recompute_detail", "recompute_mismatches"]
 

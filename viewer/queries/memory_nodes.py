@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from viewer.queries import sql
-from viewer.queries.memory_mismatches import lifetime_mismatches
-from viewer.queries.memory_places import (
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_mismatches import lifetime_mismatches
+from stepscope.viewer.queries.memory_places import (
     GraphPlaces,
     Schedule,
     graph_places,
@@ -15,8 +15,8 @@ from viewer.queries.memory_places import (
     schedule_of,
     subgraph_of,
 )
-from viewer.queries.rows_of_memory import BufferDelta, NodeMemory, ScheduledBufferRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries.rows_of_memory import BufferDelta, NodeMemory, ScheduledBufferRow
+from stepscope.viewer.store.open import Trace
 
 _SCHEDULED = """
     SELECT name, alloc_bytes, free_bytes, first_snode, last_snode, role FROM scheduled_buffers

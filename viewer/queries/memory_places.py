@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from viewer.queries import sql
-from viewer.queries.graphs import graph_label
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_label
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.store.open import Trace
 
 KEPT = 16
 """Answers of each kind about an open trace that stay in memory."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from viewer.queries import sql
-from viewer.queries.memory_places import graph_places, launches_of
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_places import graph_places, launches_of
+from stepscope.viewer.store.open import Trace
 
 
 def readers_after(trace: Trace, graph: int, call: int, buffer: str, position: int) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from tracer.records import RecomputeMismatch
-from viewer.ingest.decode import decode
-from viewer.ingest.lenient_json import loads
-from viewer.queries import sql
-from viewer.queries.rows_of_memory import RecomputeDetail, RecomputeRow, ScheduledBufferRow
-from viewer.store.open import Trace
+from stepscope.tracer.records import RecomputeMismatch
+from stepscope.viewer.ingest.decode import decode
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows_of_memory import RecomputeDetail, RecomputeRow, ScheduledBufferRow
+from stepscope.viewer.store.open import Trace
 
 _ROWS = """
     SELECT r.recompute, r.log, l.rank, r.time_unix_ns, r.pass_name, r.swap, r.candidate, r.members, r.reasons,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from viewer.ingest.live_levels import PER_LEVEL
-from viewer.queries import sql
-from viewer.queries.rows_of_memory import LiveCurve, RunPeak
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.live_levels import PER_LEVEL
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows_of_memory import LiveCurve, RunPeak
+from stepscope.viewer.store.open import Trace
 
 _ROWS_PER_PIXEL = 2 * PER_LEVEL
 _EXTENTS = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.ingest.live_levels import PER_LEVEL
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.live_levels import PER_LEVEL
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 POINTS = 1200
 _MOST_ROWS = 300_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.queries.memory_mismatches import growth
-from viewer.queries.memory_run import run_peaks
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_mismatches import growth
+from stepscope.viewer.queries.memory_run import run_peaks
+from stepscope.viewer.store.open import Trace
 
 _ESTIMATED = """
     SELECT s.graph, s.peak_bytes, n.snode, n.snode_index FROM schedules s

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.queries.rows import ValueRow
-from viewer.queries.values import COLUMNS, value_rows
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import ValueRow
+from stepscope.viewer.queries.values import COLUMNS, value_rows
+from stepscope.viewer.store.open import Trace
 
 _NAN = "{v}.nan > 0"
 _INFINITY = "({v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"

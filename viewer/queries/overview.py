@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from viewer.findings import all_findings
-from viewer.ingest.known_events import UNKNOWN_EVENT
-from viewer.queries import sql
-from viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded, problem_counts
-from viewer.queries.graphs import list_graphs
-from viewer.queries.memory_graphs import lifetime_events
-from viewer.queries.rows_of_runs import Counts, CrashRunRow, OverheadRow, Overview, RunRow
-from viewer.queries.runs import list_runs, list_steps
-from viewer.store.open import Trace
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.ingest.known_events import UNKNOWN_EVENT
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded, problem_counts
+from stepscope.viewer.queries.graphs import list_graphs
+from stepscope.viewer.queries.memory_graphs import lifetime_events
+from stepscope.viewer.queries.rows_of_runs import Counts, CrashRunRow, OverheadRow, Overview, RunRow
+from stepscope.viewer.queries.runs import list_runs, list_steps
+from stepscope.viewer.store.open import Trace
 
 MOST_GRAPHS = 20
 """On the first page."""
@@ -58,7 +58,7 @@ def _first_page(trace: Trace) -> Overview:
 def _crash_runs(trace: Trace, runs: list[RunRow]) -> list[CrashRunRow]:
     if all(run.crash_run is None for run in runs):
         return []
-    from viewer.findings.crash_runs import crash_runs  # takes time to import
+    from stepscope.viewer.findings.crash_runs import crash_runs  # takes time to import
 
     return crash_runs(trace)
 

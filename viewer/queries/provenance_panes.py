@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from viewer import provenance_lines as lines
-from viewer.ingest.lenient_json import loads
-from viewer.provenance_lines import CodeText, GraphText, Names
-from viewer.queries import sql
-from viewer.queries.rows import CompileDetail, RecordRow, SourceLine
-from viewer.queries.stages import CODE, Unit
-from viewer.store.open import Trace
+from stepscope.viewer import provenance_lines as lines
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.provenance_lines import CodeText, GraphText, Names
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import CompileDetail, RecordRow, SourceLine
+from stepscope.viewer.queries.stages import CODE, Unit
+from stepscope.viewer.store.open import Trace
 
 PANES = ("pre", "post", "code")
 LONGEST_PANE = 600_000

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from viewer.queries import rank_sequences, sql
-from viewer.queries.rank_sequences import Basis, RankItem, Whole, is_wait, sequence, wholes
-from viewer.store.open import Trace
+from stepscope.viewer.queries import rank_sequences, sql
+from stepscope.viewer.queries.rank_sequences import Basis, RankItem, Whole, is_wait, sequence, wholes
+from stepscope.viewer.store.open import Trace
 
 Kind = Literal["differs", "ends", "order", "size", "group", "waits", "cut"]
 _KEYED = ("graphs", "tensors")

@@ -9,12 +9,12 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Literal
 
-from viewer.ingest.rank_facts import comparable_graph
-from viewer.queries import rank_sequences
-from viewer.queries.rank_compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
-from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, sequence
-from viewer.queries.ranks import SLOW_BY_NS, SLOW_FACTOR
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.rank_facts import comparable_graph
+from stepscope.viewer.queries import rank_sequences
+from stepscope.viewer.queries.rank_compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
+from stepscope.viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, sequence
+from stepscope.viewer.queries.ranks import SLOW_BY_NS, SLOW_FACTOR
+from stepscope.viewer.store.open import Trace
 
 RowState = Literal["equal", "differs", "left", "right"]
 WINDOW = 400

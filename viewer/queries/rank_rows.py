@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from viewer.queries import sql
-from viewer.queries.memory_run import run_peaks
-from viewer.queries.rank_sequences import counted_collectives
-from viewer.queries.runs import list_runs
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.memory_run import run_peaks
+from stepscope.viewer.queries.rank_sequences import counted_collectives
+from stepscope.viewer.queries.runs import list_runs
+from stepscope.viewer.store.open import Trace
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from viewer.ingest.lenient_json import loads
-from viewer.ingest.rank_facts import execution_order, tensor_text
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.rank_facts import execution_order, tensor_text
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 Aspect = Literal["compile_ids", "caches", "collectives", "graphs", "tensors", "times"]
 Basis = Literal["compile_ids", "caches", "collectives", "launched", "graphs", "executed", "tensors"]

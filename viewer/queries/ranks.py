@@ -8,13 +8,13 @@ from itertools import combinations
 from typing import Literal
 from urllib.parse import urlencode
 
-from viewer.formats import format_ns
-from viewer.queries import sql
-from viewer.queries.rank_compare import Comparer, Kind, Split, are_stages, at_index, split_strict
-from viewer.queries.rank_rows import RankRow, rank_rows
-from viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, opened, sequence
-from viewer.queries.runs import list_runs
-from viewer.store.open import Trace
+from stepscope.viewer.formats import format_ns
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rank_compare import Comparer, Kind, Split, are_stages, at_index, split_strict
+from stepscope.viewer.queries.rank_rows import RankRow, rank_rows
+from stepscope.viewer.queries.rank_sequences import BASES, Aspect, Basis, RankItem, opened, sequence
+from stepscope.viewer.queries.runs import list_runs
+from stepscope.viewer.store.open import Trace
 
 State = Literal["alike", "differ", "stages", "nothing"]
 SLOW_FACTOR = 2

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from viewer.queries.index_ranges import affine, span
-from viewer.queries.kernel_access import accesses, is_number
-from viewer.queries.loaded_ranges import Interval, Loaded, loaded_ranges
-from viewer.queries.rows import ArgumentRow
-from viewer.queries.triton_launch import SizeOf, uses_of_launch
-from viewer.queries.triton_ranges import Does, Ends
+from stepscope.viewer.queries.index_ranges import affine, span
+from stepscope.viewer.queries.kernel_access import accesses, is_number
+from stepscope.viewer.queries.loaded_ranges import Interval, Loaded, loaded_ranges
+from stepscope.viewer.queries.rows import ArgumentRow
+from stepscope.viewer.queries.triton_launch import SizeOf, uses_of_launch
+from stepscope.viewer.queries.triton_ranges import Does, Ends
 
 _LOADED = re.compile(r"\btmp\w*\b")
 _ITEM_BITS = re.compile(r"(\d+)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from viewer.queries import sql
-from viewer.queries.guard_text import FailedGuard, failed_guards, same_source
-from viewer.queries.rows import SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.guard_text import FailedGuard, failed_guards, same_source
+from stepscope.viewer.queries.rows import SourceLine
+from stepscope.viewer.store.open import Trace
 
 _FRAME_ID = "regexp_replace(compile_id, '/[^/]*$', '')"
 _MOST_RECOMPILES = 200

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.queries.graphs import site_rows
-from viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import site_rows
+from stepscope.viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor
+from stepscope.viewer.store.open import Trace
 
 _SAVED = """
     SELECT tensor FROM saved_tensors

@@ -9,37 +9,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from viewer.queries.rows_of_graphs import ArgumentRow as ArgumentRow
-from viewer.queries.rows_of_graphs import GraphDetail as GraphDetail
-from viewer.queries.rows_of_graphs import GraphRow as GraphRow
-from viewer.queries.rows_of_graphs import MemoryStatementRow as MemoryStatementRow
-from viewer.queries.rows_of_graphs import SiteRow as SiteRow
-from viewer.queries.rows_of_graphs import SourceLine as SourceLine
-from viewer.queries.rows_of_runs import Counts as Counts
-from viewer.queries.rows_of_runs import CrashRunRow as CrashRunRow
-from viewer.queries.rows_of_runs import Finding as Finding
-from viewer.queries.rows_of_runs import NotRecorded as NotRecorded
-from viewer.queries.rows_of_runs import OverheadRow as OverheadRow
-from viewer.queries.rows_of_runs import Overview as Overview
-from viewer.queries.rows_of_runs import Problem as Problem
-from viewer.queries.rows_of_runs import RunRow as RunRow
-from viewer.queries.rows_of_runs import Severity as Severity
-from viewer.queries.rows_of_runs import StepRow as StepRow
-from viewer.queries.rows_of_values import HEALTH as HEALTH
-from viewer.queries.rows_of_values import ArgumentValues as ArgumentValues
-from viewer.queries.rows_of_values import BufferDetail as BufferDetail
-from viewer.queries.rows_of_values import BufferRow as BufferRow
-from viewer.queries.rows_of_values import Health as Health
-from viewer.queries.rows_of_values import HeatMap as HeatMap
-from viewer.queries.rows_of_values import KernelArgument as KernelArgument
-from viewer.queries.rows_of_values import KernelDetail as KernelDetail
-from viewer.queries.rows_of_values import KernelLaunch as KernelLaunch
-from viewer.queries.rows_of_values import KernelRow as KernelRow
-from viewer.queries.rows_of_values import SavedTensorRow as SavedTensorRow
-from viewer.queries.rows_of_values import Spread as Spread
-from viewer.queries.rows_of_values import ValueCurve as ValueCurve
-from viewer.queries.rows_of_values import ValueRow as ValueRow
-from viewer.queries.rows_of_values import WorstSite as WorstSite
+from stepscope.viewer.queries.rows_of_graphs import ArgumentRow as ArgumentRow
+from stepscope.viewer.queries.rows_of_graphs import GraphDetail as GraphDetail
+from stepscope.viewer.queries.rows_of_graphs import GraphRow as GraphRow
+from stepscope.viewer.queries.rows_of_graphs import MemoryStatementRow as MemoryStatementRow
+from stepscope.viewer.queries.rows_of_graphs import SiteRow as SiteRow
+from stepscope.viewer.queries.rows_of_graphs import SourceLine as SourceLine
+from stepscope.viewer.queries.rows_of_runs import Counts as Counts
+from stepscope.viewer.queries.rows_of_runs import CrashRunRow as CrashRunRow
+from stepscope.viewer.queries.rows_of_runs import Finding as Finding
+from stepscope.viewer.queries.rows_of_runs import NotRecorded as NotRecorded
+from stepscope.viewer.queries.rows_of_runs import OverheadRow as OverheadRow
+from stepscope.viewer.queries.rows_of_runs import Overview as Overview
+from stepscope.viewer.queries.rows_of_runs import Problem as Problem
+from stepscope.viewer.queries.rows_of_runs import RunRow as RunRow
+from stepscope.viewer.queries.rows_of_runs import Severity as Severity
+from stepscope.viewer.queries.rows_of_runs import StepRow as StepRow
+from stepscope.viewer.queries.rows_of_values import HEALTH as HEALTH
+from stepscope.viewer.queries.rows_of_values import ArgumentValues as ArgumentValues
+from stepscope.viewer.queries.rows_of_values import BufferDetail as BufferDetail
+from stepscope.viewer.queries.rows_of_values import BufferRow as BufferRow
+from stepscope.viewer.queries.rows_of_values import Health as Health
+from stepscope.viewer.queries.rows_of_values import HeatMap as HeatMap
+from stepscope.viewer.queries.rows_of_values import KernelArgument as KernelArgument
+from stepscope.viewer.queries.rows_of_values import KernelDetail as KernelDetail
+from stepscope.viewer.queries.rows_of_values import KernelLaunch as KernelLaunch
+from stepscope.viewer.queries.rows_of_values import KernelRow as KernelRow
+from stepscope.viewer.queries.rows_of_values import SavedTensorRow as SavedTensorRow
+from stepscope.viewer.queries.rows_of_values import Spread as Spread
+from stepscope.viewer.queries.rows_of_values import ValueCurve as ValueCurve
+from stepscope.viewer.queries.rows_of_values import ValueRow as ValueRow
+from stepscope.viewer.queries.rows_of_values import WorstSite as WorstSite
 
 
 @dataclass(frozen=True)

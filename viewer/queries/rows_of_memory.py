@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
 
 AliveKind = Literal["parameter", "input", "saved", "temporary", "output"]
 """``parameter``: an input that calls of several steps met; ``saved``: made by a forward call and met by a backward

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from viewer.queries.rows_of_graphs import GraphRow, SourceLine
+from stepscope.viewer.queries.rows_of_graphs import GraphRow, SourceLine
 
 Severity = Literal["critical", "warning", "info"]
 

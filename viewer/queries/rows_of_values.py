@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from viewer.queries.rows_of_graphs import GraphRow, MemoryStatementRow, SiteRow, SourceLine
+from stepscope.viewer.queries.rows_of_graphs import GraphRow, MemoryStatementRow, SiteRow, SourceLine
 
 Health = Literal["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"]
 """``extreme``: near overflow or subnormal; ``zero``: every element is zero. From worst to best."""

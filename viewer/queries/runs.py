@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from viewer.queries import sql
-from viewer.queries.rows_of_runs import RunRow, StepRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows_of_runs import RunRow, StepRow
+from stepscope.viewer.store.open import Trace
 
 
 def list_runs(trace: Trace) -> list[RunRow]:

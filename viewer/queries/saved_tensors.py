@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viewer.queries import sql, values
-from viewer.queries.rows import SavedTensorRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql, values
+from stepscope.viewer.queries.rows import SavedTensorRow
+from stepscope.viewer.store.open import Trace
 
 _PLACES = """
     SELECT t.tensor, l.path, n.step, s.kernel, a.name

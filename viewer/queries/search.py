@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 import duckdb
 
-from viewer.errors import StepscopeError
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 MOST_HITS = 100
 UNKNOWN = "–"

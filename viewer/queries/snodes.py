@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from viewer.queries import sql
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
 
 
 def snode_counts(trace: Trace) -> dict[int, int]:

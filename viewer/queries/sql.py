@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from viewer.store.open import Trace
+from stepscope.viewer.store.open import Trace
 
 Row = tuple[Any, ...]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from viewer.queries import sql
-from viewer.queries.rows import CompileRow, SourceLine
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import CompileRow, SourceLine
+from stepscope.viewer.store.open import Trace
 
 CompileKey = tuple[int, str]
 """Log and compile id."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from viewer.queries import sql
-from viewer.queries.rows import CompileDetail, GraphRow, RecordRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import CompileDetail, GraphRow, RecordRow
+from stepscope.viewer.store.open import Trace
 
 TITLES = {
     "dynamo": "Dynamo",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from viewer.queries import sql
-from viewer.queries.graphs import graph_label
-from viewer.queries.rows import CallRow, LaunchColumns, Span, StepRow, Timeline
-from viewer.queries.runs import list_steps
-from viewer.queries.values import HEALTH_INDEX, has_values
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_label
+from stepscope.viewer.queries.rows import CallRow, LaunchColumns, Span, StepRow, Timeline
+from stepscope.viewer.queries.runs import list_steps
+from stepscope.viewer.queries.values import HEALTH_INDEX, has_values
+from stepscope.viewer.store.open import Trace
 
 _WINDOW = (
     "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"

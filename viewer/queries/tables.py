@@ -11,10 +11,10 @@ from typing import Any
 
 import duckdb
 
-from viewer.errors import StepscopeError
-from viewer.queries import sql
-from viewer.queries.export import STORAGES, storages_columns
-from viewer.store.open import Trace
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.export import STORAGES, storages_columns
+from stepscope.viewer.store.open import Trace
 
 MOST_ROWS = 1_000
 SECONDS = 10.0

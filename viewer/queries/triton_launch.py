@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from viewer.queries.triton_ranges import Use, uses
-from viewer.queries.whole_numbers import HELD, Value, one, unknown
+from stepscope.viewer.queries.triton_ranges import Use, uses
+from stepscope.viewer.queries.whole_numbers import HELD, Value, one, unknown
 
 SizeOf = Callable[[ast.expr], int | None]
 """The number that an expression of the wrapper had; None: not known."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Literal
 
-from viewer.queries.whole_numbers import LANES, Value, binary, clipped, one, plus, times, unknown
+from stepscope.viewer.queries.whole_numbers import LANES, Value, binary, clipped, one, plus, times, unknown
 
 Does = Literal["reads", "writes"]
 Ends = tuple[tuple[int, int], bool, frozenset[str]] | str

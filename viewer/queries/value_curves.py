@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from viewer.queries import sql
-from viewer.queries.rows import ValueCurve
-from viewer.queries.values import COLUMNS, HEALTH_INDEX, LIMITS, STATISTICS, chosen, value_rows
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import ValueCurve
+from stepscope.viewer.queries.values import COLUMNS, HEALTH_INDEX, LIMITS, STATISTICS, chosen, value_rows
+from stepscope.viewer.store.open import Trace
 
 MOST_POINTS = 4000
 _WHERE = """

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from viewer.queries import sql
-from viewer.queries.graphs import memory_statements
-from viewer.queries.rows import MemoryStatementRow, ValueRow
-from viewer.queries.values import COLUMNS, value_rows
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import memory_statements
+from stepscope.viewer.queries.rows import MemoryStatementRow, ValueRow
+from stepscope.viewer.queries.values import COLUMNS, value_rows
+from stepscope.viewer.store.open import Trace
 
 _LAUNCHES = "SELECT launch, site, step, log FROM launches WHERE call = ? ORDER BY launch"
 _ARGUMENTS = """

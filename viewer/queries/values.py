@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from viewer.queries import sql
-from viewer.queries.rows import HEALTH, ArgumentRow, ArgumentValues, Health, SavedTensorRow, ValueRow
-from viewer.store.open import Trace
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.rows import HEALTH, ArgumentRow, ArgumentValues, Health, SavedTensorRow, ValueRow
+from stepscope.viewer.store.open import Trace
 
 LIMITS: Mapping[str, float] = {
     "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from viewer.ingest.lenient_json import INT64, int64, loads
-from viewer.queries import sql
-from viewer.queries.artifacts import header_json, payload_start
-from viewer.store.open import Trace
-from viewer.views import Around, Sibling, view_of
-from viewer.views.blocks import NoteView, RecordView
-from viewer.views.kinds import kind_of
-from viewer.views.stacks import stack_view
+from stepscope.viewer.ingest.lenient_json import INT64, int64, loads
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.artifacts import header_json, payload_start
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.views import Around, Sibling, view_of
+from stepscope.viewer.views.blocks import NoteView, RecordView
+from stepscope.viewer.views.kinds import kind_of
+from stepscope.viewer.views.stacks import stack_view
 
 PAYLOAD_LIMIT = 4_000_000
 """Bytes of a payload that a view is made from."""

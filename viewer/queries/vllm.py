@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.ingest.lenient_json import int64, loads, text
-from viewer.queries import sql
-from viewer.store.open import Trace
-from viewer.text_diff import SideBySide, side_by_side
+from stepscope.viewer.ingest.lenient_json import int64, loads, text
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.text_diff import SideBySide, side_by_side
 
 _CONFIG, _EVENT, _START = "vllm_compilation_config", "vllm_compile_event", "vllm_piecewise_compile_start"
 _SPLIT, _PATTERNS = "vllm_piecewise_split_graph", "vllm_patterns."

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from viewer.errors import StepscopeError
-from viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
 
 Spec = dict[str, Any]
 """Plain data for the script, of numbers and texts."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.errors import StepscopeError
+from stepscope.viewer.errors import StepscopeError
 
 _EXTERN = re.compile(r"extern_kernels\.[A-Za-z]\w*|extern_kernels\._[A-Za-z]\w*")
 _OPERATOR_ROOTS = {"aten": "aten", "inductor_ops": "inductor", "_quantized": "_quantized"}

@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from viewer.errors import StepscopeError
-from viewer.findings import all_findings
-from viewer.findings.deaths import deaths
-from viewer.queries.graphs import wrapper_code
-from viewer.queries.kernel_configs import compiled_config
-from viewer.queries.launches import launch_detail
-from viewer.queries.reproducers import (
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.deaths import deaths
+from stepscope.viewer.queries.graphs import wrapper_code
+from stepscope.viewer.queries.kernel_configs import compiled_config
+from stepscope.viewer.queries.launches import launch_detail
+from stepscope.viewer.queries.reproducers import (
     launch_before,
     launches_of_step,
     saved_at,
     shapes_of_function,
     was_in_flight,
 )
-from viewer.queries.rows import LaunchDetail
-from viewer.queries.runs import list_runs
-from viewer.repro.arguments import Arguments, Spec, gather
-from viewer.repro.launch_code import LaunchCode, launch_code, parse
-from viewer.repro.script import script, tidy
-from viewer.repro.sizes import Sizes
-from viewer.store.open import Trace
-from viewer.summary_text import clean
-from viewer.tensor import copy_tensor, read_tensor
+from stepscope.viewer.queries.rows import LaunchDetail
+from stepscope.viewer.queries.runs import list_runs
+from stepscope.viewer.repro.arguments import Arguments, Spec, gather
+from stepscope.viewer.repro.launch_code import LaunchCode, launch_code, parse
+from stepscope.viewer.repro.script import script, tidy
+from stepscope.viewer.repro.sizes import Sizes
+from stepscope.viewer.store.open import Trace
+from stepscope.viewer.summary_text import clean
+from stepscope.viewer.tensor import copy_tensor, read_tensor
 
 _RANDOM = re.compile(r"rand|bernoulli|dropout|normal|multinomial|poisson|exponential|uniform")
 _KINDS_WITHOUT_A_KERNEL = {

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from viewer.ingest.sources import STDIN, TracePath, trace_names
-from viewer.store.mark import means_store
-from viewer.store.places import beside
+from stepscope.viewer.ingest.sources import STDIN, TracePath, trace_names
+from stepscope.viewer.store.mark import means_store
+from stepscope.viewer.store.places import beside
 
 if TYPE_CHECKING:
-    from viewer.store.open import Trace
+    from stepscope.viewer.store.open import Trace
 
 
 def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
@@ -56,6 +56,6 @@ def _open_and_ask(path: TracePath, ask: Callable[[Trace], None]) -> Trace:
 
 
 def _open(path: TracePath) -> Trace:
-    from viewer.store.open import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     return open_trace(path)

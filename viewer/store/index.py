@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import viewer.ingest
-from tracer import log_format
-from viewer.ingest.rows import Rows
-from viewer.ingest.sources import Source
-from viewer.store.engine import duckdb
+from stepscope.tracer import log_format
+from stepscope.viewer import ingest as ingest_package
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.store.engine import duckdb
 
 NAME = "trace"
 """Under which the index is attached."""
@@ -42,7 +42,7 @@ def index_key(sources: Sequence[Source]) -> str:
 
 def _code_that_reads_logs() -> list[Path]:
     grammar = Path(log_format.__file__)
-    ingest = sorted(path for folder in viewer.ingest.__path__ for path in Path(folder).glob("*.py"))
+    ingest = sorted(path for folder in ingest_package.__path__ for path in Path(folder).glob("*.py"))
     return [grammar, *sorted(grammar.parent.glob("*records.py")), grammar.with_name("ring_format.py"), *ingest]
 
 
@@ -90,7 +90,7 @@ def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Row
     for table, found in rows.tables.items():
         _insert(connection, table, found)
     for table, parts in rows.columns.items():
-        from viewer.ingest.columns import joined
+        from stepscope.viewer.ingest.columns import joined
 
         columns = joined(parts)
         counts[table] = counts.get(table, 0) + len(next(iter(columns.values())))
@@ -105,7 +105,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[
         appender.append_rows(rows)
         appender.flush()
     else:
-        from viewer.ingest.columns import columns_of
+        from stepscope.viewer.ingest.columns import columns_of
 
         _insert_columns(connection, table, columns_of(rows))
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import orjson
 
-from viewer.errors import StepscopeError
-from viewer.ingest.log_files import LogFile, resolve
-from viewer.store.index import SCHEMA
-from viewer.store.mark import MARK
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.log_files import LogFile, resolve
+from stepscope.viewer.store.index import SCHEMA
+from stepscope.viewer.store.mark import MARK
 
 MANIFEST = "manifest.json"
 BEGUN = "begun"

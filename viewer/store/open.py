@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
 
-from tracer.log_format import decode_payload, decode_payload_crlf
-from viewer.errors import StepscopeError
-from viewer.ingest.rows import Rows, without_collection
-from viewer.ingest.sources import Source, TracePath, cache_dir, find_logs, trace_names
-from viewer.store.engine import duckdb
-from viewer.store.index import NAME, build_index, index_key, open_index, quoted
-from viewer.store.mark import means_store
-from viewer.store.places import INDEX_SUFFIX, beside
+from stepscope.tracer.log_format import decode_payload, decode_payload_crlf
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.rows import Rows, without_collection
+from stepscope.viewer.ingest.sources import Source, TracePath, cache_dir, find_logs, trace_names
+from stepscope.viewer.store.engine import duckdb
+from stepscope.viewer.store.index import NAME, build_index, index_key, open_index, quoted
+from stepscope.viewer.store.mark import means_store
+from stepscope.viewer.store.places import INDEX_SUFFIX, beside
 
 T = TypeVar("T")
 _ANY_WRITE = 0o222
@@ -161,7 +161,7 @@ def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = No
     Raises StepscopeError when there is no log, or one of a newer format.
     """
     if means_store(trace_names(path)):
-        from viewer.store.parquet_store import open_store  # needs fsspec, which takes time to import
+        from stepscope.viewer.store.parquet_store import open_store  # needs fsspec, which takes time to import
 
         return open_store(trace_names(path)[0])
     return open_logs(path, find_logs(path), index_dir=index_dir)
@@ -174,7 +174,7 @@ def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os
     for index in _index_paths(path, key, index_dir):
         connection = open_index(index, key)
         if connection is None:
-            from viewer.ingest import logs  # not needed to open an index that is there
+            from stepscope.viewer.ingest import logs  # not needed to open an index that is there
 
             with without_collection():
                 rows = rows or logs.read_logs(sources)

@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 
-from viewer.store.index import NAME, quoted
-from viewer.store.layout import TABLES, TableFile
+from stepscope.viewer.store.index import NAME, quoted
+from stepscope.viewer.store.layout import TABLES, TableFile
 
 _PIECE_BYTES = 1 << 20
 

@@ -16,13 +16,13 @@ from typing import Any, BinaryIO
 import duckdb
 from fsspec import AbstractFileSystem
 
-from viewer.errors import StepscopeError
-from viewer.ingest.log_files import change_of, resolve
-from viewer.ingest.sources import Source
-from viewer.ingest.spool import spool_stream
-from viewer.store.index import NAME, NO_EXTENSIONS, SCHEMA, quoted
-from viewer.store.layout import TABLES, Manifest, Store, check_schema, read_store
-from viewer.store.open import Trace
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.log_files import change_of, resolve
+from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.ingest.spool import spool_stream
+from stepscope.viewer.store.index import NAME, NO_EXTENSIONS, SCHEMA, quoted
+from stepscope.viewer.store.layout import TABLES, Manifest, Store, check_schema, read_store
+from stepscope.viewer.store.open import Trace
 
 PROTOCOL = "stepscope"
 _BLOCK = 16_384

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from viewer.ingest.sources import STDIN
+from stepscope.viewer.ingest.sources import STDIN
 
 INDEX_SUFFIX = ".stepscope.duckdb"
 

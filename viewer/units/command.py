@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from viewer.errors import StepscopeError
-from viewer.formats import format_bytes
-from viewer.summary_text import clean
-from viewer.units.pools import DaskPool, LocalPool, Pool
-from viewer.units.progress import watcher
-from viewer.units.run import Outcome, plan, run_units
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.summary_text import clean
+from stepscope.viewer.units.pools import DaskPool, LocalPool, Pool
+from stepscope.viewer.units.progress import watcher
+from stepscope.viewer.units.run import Outcome, plan, run_units
 
 MOST_NAMED = 10
 

@@ -11,8 +11,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
 
-from viewer.errors import StepscopeError
-from viewer.units.unit import Done, Unit
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.units.unit import Done, Unit
 
 CONNECT_S = 10
 

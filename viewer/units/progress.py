@@ -9,9 +9,9 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from viewer.formats import format_bytes
-from viewer.summary_text import clean
-from viewer.units.unit import Done, Unit
+from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.summary_text import clean
+from stepscope.viewer.units.unit import Done, Unit
 
 LINE_EVERY_S = 5.0
 

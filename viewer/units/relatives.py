@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from viewer.ingest.lenient_json import loads
-from viewer.ingest.log_files import logs_beside, plain_source
-from viewer.ingest.sources import Source
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.log_files import logs_beside, plain_source
+from stepscope.viewer.ingest.sources import Source
 
 MOST_LOGS = 8
 """So many logs beside one are looked through for a string."""

@@ -8,12 +8,12 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from viewer.errors import StepscopeError
-from viewer.ingest.log_files import find_log_files
-from viewer.store.index import index_key
-from viewer.store.layout import MOST_UNITS, Root, Store, begin_store, is_store, read_store
-from viewer.units.pools import Pool
-from viewer.units.unit import Done, Unit, ingest_unit
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.log_files import find_log_files
+from stepscope.viewer.store.index import index_key
+from stepscope.viewer.store.layout import MOST_UNITS, Root, Store, begin_store, is_store, read_store
+from stepscope.viewer.units.pools import Pool
+from stepscope.viewer.units.unit import Done, Unit, ingest_unit
 
 MOST_TRIES = 3
 Work = Callable[[Unit], Done]

@@ -10,15 +10,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from viewer.errors import StepscopeError
-from viewer.ingest.log_files import LogFile, head_of, plain_source
-from viewer.ingest.logs import read_logs
-from viewer.ingest.sources import Source
-from viewer.ingest.spool import is_packed
-from viewer.store.index import build_index, index_key
-from viewer.store.layout import ID_BITS, Manifest, Root, TableFile, read_manifest, write_manifest
-from viewer.store.parquet_files import put_whole, write_tables
-from viewer.units.relatives import StringsBeside
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.log_files import LogFile, head_of, plain_source
+from stepscope.viewer.ingest.logs import read_logs
+from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.ingest.spool import is_packed
+from stepscope.viewer.store.index import build_index, index_key
+from stepscope.viewer.store.layout import ID_BITS, Manifest, Root, TableFile, read_manifest, write_manifest
+from stepscope.viewer.store.parquet_files import put_whole, write_tables
+from stepscope.viewer.units.relatives import StringsBeside
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from viewer.highlight import Language
-from viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.highlight import Language
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
 
 
 @dataclass(frozen=True)

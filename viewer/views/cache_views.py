@@ -5,11 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from viewer.views.blocks import MAX_ROWS, Block, Fact, FactsView, NoteView, TextView, TreeNode, TreeView, Value
-from viewer.views.json_views import facts_of, json_blocks
-from viewer.views.measures import NOT_SAID, is_short, value_of
-from viewer.views.record import Record
-from viewer.views.shape import Odd, get_list, parsed, shown, text_or_none
+from stepscope.viewer.views.blocks import (
+    MAX_ROWS,
+    Block,
+    Fact,
+    FactsView,
+    NoteView,
+    TextView,
+    TreeNode,
+    TreeView,
+    Value,
+)
+from stepscope.viewer.views.json_views import facts_of, json_blocks
+from stepscope.viewer.views.measures import NOT_SAID, is_short, value_of
+from stepscope.viewer.views.record import Record
+from stepscope.viewer.views.shape import Odd, get_list, parsed, shown, text_or_none
 
 _COMPONENT = re.compile(r"\[(\w{20,64})\] ([^:\n]{1,200}): ?")
 _SEEN = ("cache_state", "key", "components", "compile_id", "cache_status_detailed", "cache_bypass_reason")

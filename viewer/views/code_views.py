@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from viewer.highlight import Language
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.views.blocks import (
+from stepscope.viewer.highlight import Language
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.views.blocks import (
     LONGEST_TEXT,
     Block,
     CodeSource,
@@ -19,9 +19,9 @@ from viewer.views.blocks import (
     TextView,
     Value,
 )
-from viewer.views.measures import NOT_SAID
-from viewer.views.record import Record
-from viewer.views.shape import Odd, as_dict, as_list, shown, text_or_none
+from stepscope.viewer.views.measures import NOT_SAID
+from stepscope.viewer.views.record import Record
+from stepscope.viewer.views.shape import Odd, as_dict, as_list, shown, text_or_none
 
 _FILE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in ([^,]+)(?:, code: (.*))?")
 _NO_SOURCE = "# No stacktrace"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from viewer.ingest import torch_text
-from viewer.ingest.torch_text import Cause
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.views.blocks import (
+from stepscope.viewer.ingest import torch_text
+from stepscope.viewer.ingest.torch_text import Cause
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.views.blocks import (
     MAX_ROWS,
     Block,
     Column,
@@ -21,13 +21,13 @@ from viewer.views.blocks import (
     TextView,
     Value,
 )
-from viewer.views.code_views import payload_of
-from viewer.views.guards import split_guard
-from viewer.views.json_views import json_blocks
-from viewer.views.measures import NOT_SAID
-from viewer.views.record import Record
-from viewer.views.shape import Odd, as_dict, as_list, parsed, shown, text_or_none
-from viewer.views.stacks import stack_view
+from stepscope.viewer.views.code_views import payload_of
+from stepscope.viewer.views.guards import split_guard
+from stepscope.viewer.views.json_views import json_blocks
+from stepscope.viewer.views.measures import NOT_SAID
+from stepscope.viewer.views.record import Record
+from stepscope.viewer.views.shape import Odd, as_dict, as_list, parsed, shown, text_or_none
+from stepscope.viewer.views.stacks import stack_view
 
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n {4,}([^\n]+))?', re.MULTILINE)
 _SIDE_EFFECT = re.compile(r"={20,}")

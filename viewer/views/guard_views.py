@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from viewer.views.blocks import MAX_ROWS, Block, Column, Fact, FactsView, NoteView, TableView, TextView, TreeView, Value
-from viewer.views.guards import guard_tree, split_guard, tree_nodes
-from viewer.views.record import Kind, Record
-from viewer.views.shape import Odd, as_dict, as_list, parsed, shown
-from viewer.views.stacks import frames
+from stepscope.viewer.views.blocks import (
+    MAX_ROWS,
+    Block,
+    Column,
+    Fact,
+    FactsView,
+    NoteView,
+    TableView,
+    TextView,
+    TreeView,
+    Value,
+)
+from stepscope.viewer.views.guards import guard_tree, split_guard, tree_nodes
+from stepscope.viewer.views.record import Kind, Record
+from stepscope.viewer.views.shape import Odd, as_dict, as_list, parsed, shown
+from stepscope.viewer.views.stacks import frames
 
 
 def _tree(record: Record) -> list[Block]:

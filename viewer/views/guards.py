@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from viewer.views.blocks import MAX_DEPTH, TreeNode
+from stepscope.viewer.views.blocks import MAX_DEPTH, TreeNode
 
 _NODE = re.compile(r"((?:\|[ ])*)\+- (.*)")
 _MANAGER = re.compile(r"(?:(KeyManager|ValueManager): )?(\w*GuardManager)(?:: source=(.*))?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from viewer.views.blocks import (
+from stepscope.viewer.views.blocks import (
     MAX_ROWS,
     Block,
     CodeView,
@@ -18,12 +18,12 @@ from viewer.views.blocks import (
     TextView,
     Value,
 )
-from viewer.views.code_views import graph_sources, payload_of
-from viewer.views.dynamo_views import traceback_frames
-from viewer.views.json_views import json_blocks, table
-from viewer.views.measures import NOT_SAID, value_of
-from viewer.views.record import Record, pretty_json
-from viewer.views.shape import Odd, as_dict, as_list, get_list, parsed, shown
+from stepscope.viewer.views.code_views import graph_sources, payload_of
+from stepscope.viewer.views.dynamo_views import traceback_frames
+from stepscope.viewer.views.json_views import json_blocks, table
+from stepscope.viewer.views.measures import NOT_SAID, value_of
+from stepscope.viewer.views.record import Record, pretty_json
+from stepscope.viewer.views.shape import Odd, as_dict, as_list, get_list, parsed, shown
 
 _SIDES = {
     "preToPost": ("node before grad passes", "nodes after grad passes"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from viewer.views.blocks import (
+from stepscope.viewer.views.blocks import (
     MAX_DEPTH,
     MAX_ROWS,
     Block,
@@ -18,9 +18,9 @@ from viewer.views.blocks import (
     TreeView,
     Value,
 )
-from viewer.views.measures import is_short, value_of
-from viewer.views.record import Record
-from viewer.views.shape import parsed, shown
+from stepscope.viewer.views.measures import is_short, value_of
+from stepscope.viewer.views.record import Record
+from stepscope.viewer.views.shape import parsed, shown
 
 _MOST_COLUMNS = 16
 _MOST_NODES = 5_000

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tracer.records import ARTIFACT_PREFIX
-from viewer.ingest.known_events import UNREADABLE
-from viewer.views.kinds_of_artifacts import artifact_kind
-from viewer.views.kinds_of_events import EVENTS
-from viewer.views.record import Kind, raw
+from stepscope.tracer.records import ARTIFACT_PREFIX
+from stepscope.viewer.ingest.known_events import UNREADABLE
+from stepscope.viewer.views.kinds_of_artifacts import artifact_kind
+from stepscope.viewer.views.kinds_of_events import EVENTS
+from stepscope.viewer.views.record import Kind, raw
 
 UNKNOWN_EVENT = Kind(
     "Record of an unknown kind",

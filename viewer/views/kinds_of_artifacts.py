@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from viewer.views import cache_views, code_views, dynamo_views, inductor_views, json_views
-from viewer.views.blocks import Block
-from viewer.views.record import Kind, Record
+from stepscope.viewer.views import cache_views, code_views, dynamo_views, inductor_views, json_views
+from stepscope.viewer.views.blocks import Block
+from stepscope.viewer.views.record import Kind, Record
 
 Reader = Callable[[Record], list[Block]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from viewer.views import code_views, dynamo_views, guard_views, metric_views, symbol_views, tensor_views
-from viewer.views.record import Kind
+from stepscope.viewer.views import code_views, dynamo_views, guard_views, metric_views, symbol_views, tensor_views
+from stepscope.viewer.views.record import Kind
 
 _METRICS = "What PyTorch measured of one compile: times, counts, failures, caches and settings"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from viewer.formats import format_bytes, format_count, format_ns, format_value
-from viewer.views.blocks import Value
-from viewer.views.shape import shown
+from stepscope.viewer.formats import format_bytes, format_count, format_ns, format_value
+from stepscope.viewer.views.blocks import Value
+from stepscope.viewer.views.shape import shown
 
 NOT_SAID = "not said in this record"
 _MOST = 10**15

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from viewer.views.blocks import Block, CodeView, Fact, FactsView, NoteView, TextView, Value
-from viewer.views.json_views import json_blocks
-from viewer.views.measures import is_short, is_time, value_of
-from viewer.views.record import Record, pretty_json
-from viewer.views.shape import Odd, as_dict, parsed, shown
+from stepscope.viewer.views.blocks import Block, CodeView, Fact, FactsView, NoteView, TextView, Value
+from stepscope.viewer.views.json_views import json_blocks
+from stepscope.viewer.views.measures import is_short, is_time, value_of
+from stepscope.viewer.views.record import Record, pretty_json
+from stepscope.viewer.views.shape import Odd, as_dict, parsed, shown
 
 _CONFIG = ("config", "experiment", "feature_", "compliant", "_version", "specialize_float", "inline_inbuilt")
 _GROUPS: tuple[tuple[str, Callable[[str, Any], bool]], ...] = (

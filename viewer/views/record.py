@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from viewer.highlight import language_of
-from viewer.views.blocks import LONGEST_TEXT, Block, CodeView, NoteView, RecordView, TextView
-from viewer.views.shape import Odd
+from stepscope.viewer.highlight import language_of
+from stepscope.viewer.views.blocks import LONGEST_TEXT, Block, CodeView, NoteView, RecordView, TextView
+from stepscope.viewer.views.shape import Odd
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def view_of(
     around: Around | None = None,
 ) -> RecordView:
     """A record made readable. Never raises: what does not have the form of its kind is shown raw, with a sentence."""
-    from viewer.views.kinds import kind_of
+    from stepscope.viewer.views.kinds import kind_of
 
     kind = kind_of(event, name)
     record = Record(event, name, encoding, metadata, payload, around or Around())

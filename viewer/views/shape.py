@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.lenient_json import loads
 
 
 class Odd(Exception):
@@ -51,7 +51,7 @@ def text_or_none(value: Any) -> str | None:
 
 def shown(value: Any) -> str:
     """Any value as a text on one line: a text is itself, all else is JSON."""
-    from viewer.ingest.lenient_json import dumps
+    from stepscope.viewer.ingest.lenient_json import dumps
 
     if isinstance(value, str):
         return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from viewer.queries.rows_of_graphs import SourceLine
-from viewer.views.blocks import StackView
-from viewer.views.shape import integer, text_or_none
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
+from stepscope.viewer.views.blocks import StackView
+from stepscope.viewer.views.shape import integer, text_or_none
 
 _LONGEST = 1_000
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from viewer.views.blocks import Block, Column, Fact, FactsView, StackView, TableView, TreeNode, TreeView, Value
-from viewer.views.measures import NOT_SAID
-from viewer.views.record import Record, Sibling
-from viewer.views.shape import as_dict, get_dict, get_list, integer, shown, text_or_none
-from viewer.views.stacks import stack_view
+from stepscope.viewer.views.blocks import (
+    Block,
+    Column,
+    Fact,
+    FactsView,
+    StackView,
+    TableView,
+    TreeNode,
+    TreeView,
+    Value,
+)
+from stepscope.viewer.views.measures import NOT_SAID
+from stepscope.viewer.views.record import Record, Sibling
+from stepscope.viewer.views.shape import as_dict, get_dict, get_list, integer, shown, text_or_none
+from stepscope.viewer.views.stacks import stack_view
 
 EXPRESSIONS = ("expression_created", "create_unbacked_symbol")
 _DEEPEST = 40

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from viewer.views.blocks import Block, Column, Fact, FactsView, NoteView, TableView, Value
-from viewer.views.measures import NOT_SAID, value_of
-from viewer.views.record import Record, Sibling
-from viewer.views.shape import as_dict, shown
+from stepscope.viewer.views.blocks import Block, Column, Fact, FactsView, NoteView, TableView, Value
+from stepscope.viewer.views.measures import NOT_SAID, value_of
+from stepscope.viewer.views.record import Record, Sibling
+from stepscope.viewer.views.shape import as_dict, shown
 
 DESCRIBED = ("describe_tensor", "describe_storage", "describe_source")
 _SIMPLE = {"dtype": "dtype", "size": "size", "stride": "stride", "device": "device", "layout": "layout",

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer.aoti import live
+from stepscope.tracer.aoti.capture import Capture, import_file, import_text
+from stepscope.tracer.aoti.live import LiveCapture, about_kernels, environment
+from stepscope.tracer.aoti.profiler_times import durations
+from stepscope.tracer.aoti.saved_files import SavedFiles, describe
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.watching import Ending
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.summary import summary
 from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
-from tracer.aoti import live
-from tracer.aoti.capture import Capture, import_file, import_text
-from tracer.aoti.live import LiveCapture, about_kernels, environment
-from tracer.aoti.profiler_times import durations
-from tracer.aoti.saved_files import SavedFiles, describe
-from tracer.config import TraceConfig
-from tracer.watching import Ending
-from viewer.queries import sql
-from viewer.store.open import open_trace
-from viewer.summary import summary
 
 ROOT = Path(__file__).parents[3]
 STEPSCOPE = [sys.executable, "-m", "viewer"] if (ROOT / "viewer/__main__.py").exists() else [
@@ -241,7 +241,9 @@ def test_a_program_does_not_wait_for_a_reader_that_has_failed(
 def test_output_that_is_not_to_be_waited_for_is_waited_for(tmp_path: Path) -> None:
     """As of a pipe that somebody else's program, which shares it, has made so."""
     program = "import os; os.write(2, b'x' * (1 << 20))"
-    script = "import os, sys; from tracer.watching import watch; watch(sys.argv[1:], os.environ, keep_tail=True)"
+    script = (
+        "import os, sys; from stepscope.tracer.watching import watch; watch(sys.argv[1:], os.environ, keep_tail=True)"
+    )
     command = [sys.executable, "-c", script, sys.executable, "-c", program]
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)

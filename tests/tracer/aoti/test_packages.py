@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer.aoti.capture import import_file
+from stepscope.viewer.queries import sql
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.summary import summary
 from tests.capture.conftest import ROOT, clean_environment
 from tests.tracer.aoti.test_capture import STEPSCOPE, kinds, logs
-from tracer.aoti.capture import import_file
-from viewer.queries import sql
-from viewer.store.open import open_trace
-from viewer.summary import summary
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),

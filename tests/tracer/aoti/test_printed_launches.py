@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tracer.aoti import printed_launches
-from tracer.aoti.printed_graphs import continues, graph, key
-from tracer.aoti.printed_launches import Launch, LaunchReader, ModelRun, period, runs
-from tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor, PrinterReader
+from stepscope.tracer.aoti import printed_launches
+from stepscope.tracer.aoti.printed_graphs import continues, graph, key
+from stepscope.tracer.aoti.printed_launches import Launch, LaunchReader, ModelRun, period, runs
+from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor, PrinterReader
 
 TEXTS = Path(__file__).parent / "texts"
 SITES = [

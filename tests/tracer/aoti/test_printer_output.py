@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tracer.aoti.printer_output import LONGEST_LINE, Printed, PrintedFile, PrintedLaunch, PrintedTensor, PrinterReader
+from stepscope.tracer.aoti.printer_output import (
+    LONGEST_LINE,
+    Printed,
+    PrintedFile,
+    PrintedLaunch,
+    PrintedTensor,
+    PrinterReader,
+)
 
 TEXTS = Path(__file__).parent / "texts"
 

@@ -14,12 +14,12 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal import two_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from stepscope.tracer.runtime.stats import Part
+from stepscope.tracer.runtime.stats.parts import parts
+from stepscope.tracer.runtime.stats.readers import MixedReader, reader_for, why_not_compiled
+from stepscope.tracer.runtime.stats.snapshots import joined, runs
+from stepscope.tracer.runtime.stats.torch_ops import TorchReader
 from tests.tracer.stats.oracle import check, row_of
-from tracer.runtime.stats import Part
-from tracer.runtime.stats.parts import parts
-from tracer.runtime.stats.readers import MixedReader, reader_for, why_not_compiled
-from tracer.runtime.stats.snapshots import joined, runs
-from tracer.runtime.stats.torch_ops import TorchReader
 
 ALL = 1 << 40
 TwoTensor: Any = two_tensor.TwoTensor
@@ -242,7 +242,7 @@ def test_rows_that_stand_together_by_device_are_not_moved() -> None:
 
 
 def test_without_a_compiler_torch_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracer.runtime.stats import cpu
+    from stepscope.tracer.runtime.stats import cpu
 
     def fails(source: str) -> None:
         raise OSError("no compiler")

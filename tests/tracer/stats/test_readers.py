@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from stepscope.tracer.runtime.stats import ROW, Reader
+from stepscope.tracer.runtime.stats.cpu import BIG, CpuReader
+from stepscope.tracer.runtime.stats.dtypes import KINDS, NAMES, tables
+from stepscope.tracer.runtime.stats.torch_ops import TorchReader
 from tests.tracer.stats.oracle import check, row_of
-from tracer.runtime.stats import ROW, Reader
-from tracer.runtime.stats.cpu import BIG, CpuReader
-from tracer.runtime.stats.dtypes import KINDS, NAMES, tables
-from tracer.runtime.stats.torch_ops import TorchReader
 
 ALL = 1 << 40
 READERS: dict[str, Callable[[list[Tensor], int], Reader]] = {"compiled": CpuReader, "torch": TorchReader}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tracer.inductor.stats_toolchain import build_library, own_folder
+from stepscope.tracer.inductor.stats_toolchain import build_library, own_folder
 
 SOURCE = 'extern "C" int answer() { return 42; }'
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from tracer.inductor.device_launch import Launcher, capturing_of, raw_stream_of
-from tracer.runtime.stats.cuda_rows import COPY_WORDS, ROW_WORDS
-from tracer.runtime.stats.snapshots import (
+from stepscope.tracer.inductor.device_launch import Launcher, capturing_of, raw_stream_of
+from stepscope.tracer.runtime.stats.cuda_rows import COPY_WORDS, ROW_WORDS
+from stepscope.tracer.runtime.stats.snapshots import (
     Buffer,
     CapturedBlock,
     DeviceBlock,
@@ -99,7 +99,7 @@ class Arena:
         self._is_capturing, self._raw_stream = capturing_of(), raw_stream_of()
         if self._is_capturing():
             raise RuntimeError("statistics on a device cannot begin during the capture of a CUDA graph")
-        from tracer.runtime.stats import cuda_transfer
+        from stepscope.tracer.runtime.stats import cuda_transfer
 
         self.device = device
         self._memory = _allocate(device)

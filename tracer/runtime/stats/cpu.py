@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, get_num_threads
 
-from tracer.inductor.stats_toolchain import build_library, function_mode_active, without_torch_function
-from tracer.runtime.stats import ROW
-from tracer.runtime.stats.dtypes import KINDS, tables
-from tracer.runtime.stats.layout import Layout, layout_of
+from stepscope.tracer.inductor.stats_toolchain import build_library, function_mode_active, without_torch_function
+from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.stats.dtypes import KINDS, tables
+from stepscope.tracer.runtime.stats.layout import Layout, layout_of
 
 SOURCE = Path(__file__).with_name("cpu_kernel.cpp")
 BIG = 128 * 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tracer.inductor.device_launch import Launcher, capturing_of
-from tracer.runtime.stats import cuda_rows
-from tracer.runtime.stats.arena import EAGER_ROWS, Arena, arena_of, arenas, watch_captures
-from tracer.runtime.stats.snapshots import ReadBlock, SkippedBlock
+from stepscope.tracer.inductor.device_launch import Launcher, capturing_of
+from stepscope.tracer.runtime.stats import cuda_rows
+from stepscope.tracer.runtime.stats.arena import EAGER_ROWS, Arena, arena_of, arenas, watch_captures
+from stepscope.tracer.runtime.stats.snapshots import ReadBlock, SkippedBlock
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -175,7 +175,7 @@ def _launcher(device: int, takes: int, has_views: bool) -> Launcher:
     if key not in _launchers:
         import torch
 
-        from tracer.runtime.stats import cuda_entries
+        from stepscope.tracer.runtime.stats import cuda_entries
 
         constants = {"VIEWS": has_views, "PACKED": torch.cuda.get_device_capability(device) >= (9, 0)}
         with torch.cuda.device(device):

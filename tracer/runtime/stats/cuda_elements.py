@@ -7,7 +7,7 @@ from __future__ import annotations
 import triton
 from triton import language as tl
 
-from tracer.runtime.stats import cuda_rows as layout
+from stepscope.tracer.runtime.stats import cuda_rows as layout
 
 F32, BF16, F16 = tl.constexpr(layout.F32), tl.constexpr(layout.BF16), tl.constexpr(layout.F16)
 F64, E4M3, E5M2 = tl.constexpr(layout.F64), tl.constexpr(layout.E4M3), tl.constexpr(layout.E5M2)

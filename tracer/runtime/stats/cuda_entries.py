@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 from triton import language as tl
 
-from tracer.runtime.stats.cuda_kernel import read_part
+from stepscope.tracer.runtime.stats.cuda_kernel import read_part
 
 
 @triton.jit

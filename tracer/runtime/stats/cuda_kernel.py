@@ -17,8 +17,8 @@ from __future__ import annotations
 import triton
 from triton import language as tl
 
-from tracer.runtime.stats import cuda_rows as layout
-from tracer.runtime.stats.cuda_elements import limits, order, raw, value
+from stepscope.tracer.runtime.stats import cuda_rows as layout
+from stepscope.tracer.runtime.stats.cuda_elements import limits, order, raw, value
 
 F32, BF16, F16 = tl.constexpr(layout.F32), tl.constexpr(layout.BF16), tl.constexpr(layout.F16)
 F64 = tl.constexpr(layout.F64)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.stats import ROW
 
 F32, BF16, F16, F64, E4M3, E5M2, E4M3Z, E5M2Z, E8M0 = range(9)
 FIRST_INTEGER, FIRST_UNSIGNED, U64, BOOL = 16, 20, 23, 24

@@ -7,7 +7,7 @@ from __future__ import annotations
 import triton
 from triton import language as tl
 
-from tracer.runtime.stats import cuda_rows as layout
+from stepscope.tracer.runtime.stats import cuda_rows as layout
 
 FLAG_WORDS = tl.constexpr(layout.FLAG_WORDS)
 

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tracer.inductor.stats_toolchain import (
+from stepscope.tracer.inductor.stats_toolchain import (
     function_mode_active,
     is_fake,
     plain_torch,
     stands_for_another,
     stored_values,
 )
-from tracer.runtime.stats import Part
-from tracer.runtime.stats.dtypes import KINDS, name_of
+from stepscope.tracer.runtime.stats import Part
+from stepscope.tracer.runtime.stats.dtypes import KINDS, name_of
 
 PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 MOST_DEPTH = 8

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from tracer.inductor.stats_toolchain import without_torch_function
-from tracer.runtime.stats import ROW, Block, Reader
-from tracer.runtime.stats.cpu import CpuReader, ToolchainError, kernel
-from tracer.runtime.stats.torch_ops import TorchReader
+from stepscope.tracer.inductor.stats_toolchain import without_torch_function
+from stepscope.tracer.runtime.stats import ROW, Block, Reader
+from stepscope.tracer.runtime.stats.cpu import CpuReader, ToolchainError, kernel
+from stepscope.tracer.runtime.stats.torch_ops import TorchReader
 
 
 def reader_for(tensors: Sequence[Tensor], most_bytes: int) -> Reader:
@@ -44,7 +44,7 @@ def why_not_compiled() -> str | None:
 
 def _reader(device: str, tensors: Sequence[Tensor], most_bytes: int) -> Reader:
     if device == "cuda":
-        from tracer.runtime.stats.cuda import CudaReader
+        from stepscope.tracer.runtime.stats.cuda import CudaReader
 
         return CudaReader(tensors, most_bytes)
     if device == "cpu":

@@ -15,8 +15,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from tracer.runtime.stats import ROW, Block, cuda_rows
-from tracer.runtime.stats.cuda_rows import FLAG_WORDS, ROW_WORDS
+from stepscope.tracer.runtime.stats import ROW, Block, cuda_rows
+from stepscope.tracer.runtime.stats.cuda_rows import FLAG_WORDS, ROW_WORDS
 
 TABLE_WORDS = 8192
 WAIT_S = 300.0

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tracer.inductor.stats_toolchain import plain_torch
-from tracer.runtime.stats import ROW
-from tracer.runtime.stats.dtypes import KINDS, NEAR_OVERFLOW, SUBNORMAL, Kind, tables
-from tracer.runtime.stats.layout import Layout, layout_of
+from stepscope.tracer.inductor.stats_toolchain import plain_torch
+from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.stats.dtypes import KINDS, NEAR_OVERFLOW, SUBNORMAL, Kind, tables
+from stepscope.tracer.runtime.stats.layout import Layout, layout_of
 
 CHUNK = 1 << 20
 """Elements taken at once: copies of them in float64 stay small."""

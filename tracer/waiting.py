@@ -1,0 +1,27 @@
+"""The recorder starts at the first structured record of a compile: a program that never compiles pays nothing."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from stepscope.tracer.inductor.structured_log import LOGGER
+
+
+def wait_for_compile() -> None:
+    """Start the recorder that the environment asks for (`stepscope.tracer.config`) when the first compile begins."""
+    logging.getLogger(LOGGER).addHandler(_Waiter(logging.DEBUG))
+
+
+class _Waiter(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        logging.getLogger(record.name).removeHandler(self)
+        try:
+            from stepscope.tracer.config import from_environment
+            from stepscope.tracer.recorder import Recorder
+
+            config = from_environment()
+            if config is not None:
+                Recorder(config).start(record)
+        except Exception as error:
+            print(f"stepscope: nothing is recorded: {error}", file=sys.stderr)  # noqa: T201
