@@ -138,7 +138,7 @@ def private_torch_names(name: str, path: Path) -> Iterator[str]:
             yield attribute_chain(node)
         # The name as a string, as import_module and sys.modules take it.
         if (
-            name.startswith("tracer")
+            name.startswith("stepscope.tracer")
             and isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and re.fullmatch(r"torch\._[\w.]+", node.value)

@@ -30,7 +30,7 @@ __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty
 def __getattr__(name: str) -> Any:
     """What only programs with checks of memory steps in their code use is imported when it is used."""
     if name not in __all__:
-        raise AttributeError(f"module 'tracer' has no attribute {name!r}")
+        raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
     from stepscope.tracer.runtime import memory_steps
 
     return getattr(memory_steps, name)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ContextDecorator, suppress
 from itertools import count
 from multiprocessing import util as multiprocessing_util
 from pathlib import Path
@@ -48,9 +48,10 @@ _active: Recorder | None = None
 _active_lock = threading.Lock()
 
 
-class Recorder:
+class Recorder(ContextDecorator):
     """Records the compiled programs of this process while it is attached. One at a time.
 
+    It is a context manager, and a decorator of functions each call of which is then recorded to a log of its own.
     Nothing here raises into the recorded program: what fails is counted, written down and said once.
     """
 
@@ -145,6 +146,14 @@ class Recorder:
                 self._hook.configure(config)
         except Exception as error:
             self.failed("configure", error)
+
+    def __repr__(self) -> str:
+        state = "recording" if self._running else "not recording"
+        return f"<stepscope recorder: {state}, level {self.config.level}, log {self.path or 'not begun'}>"
+
+    def _recreate_cm(self) -> Recorder:
+        """For each call of a decorated function: a recorder that has stopped does not start again."""
+        return Recorder(self.config)
 
     def __enter__(self) -> Recorder:
         return self.start()

@@ -348,6 +348,28 @@ def test_the_very_same_code_objects_run_after_detach(scripts: Scripts, tmp_path:
     assert [len(batch["calls"]["call"]) for batch in trace.of("launches")] == [1, 1]
 
 
+def test_each_call_of_a_decorated_function_is_recorded(scripts: Scripts, tmp_path: Path) -> None:
+    done = scripts.run(
+        tmp_path,
+        """
+        recorder = stepscope.trace(FOLDER)
+        print(recorder)
+        @recorder
+        def train():
+            same(model(VALUE))
+        train()
+        train()
+        """,
+    )
+    assert (done.returncode, said(done)) == (0, []), done.stderr
+    assert done.stdout.splitlines() == [
+        "<stepscope recorder: not recording, level launches, log not begun>", "same", "same",
+    ]  # fmt: skip
+    trace = Trace(tmp_path)
+    assert [len(batch["calls"]["call"]) for batch in trace.of("launches")] == [1, 1]
+    assert len(trace.paths) == 2
+
+
 def test_one_recording_at_a_time(scripts: Scripts, tmp_path: Path) -> None:
     done = scripts.run(
         tmp_path / "first",
@@ -409,7 +431,7 @@ def test_scheduler_nodes_are_known_however_early_recording_starts(
     done = scripts.run_alone(
         tmp_path,
         f"""
-        import sys, torch, tracer
+        import sys, stepscope, torch
         {before}
         with stepscope.trace(sys.argv[1]):
             torch.compile(lambda value: (value @ value).sin().sum(0))(torch.ones(8, 8))

@@ -36,7 +36,7 @@ def record(scripts: Scripts, folder: Path, body: str) -> list[Finding]:
 def test_a_sequential_of_torch_names_its_modules_and_its_caller(scripts: Scripts, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        "import sys, torch, tracer\n"
+        "import sys, stepscope, torch\n"
         "from torch import nn\n"
         "net = torch.compile(nn.Sequential(nn.Linear(8, 16), nn.Sequential(nn.LayerNorm(16), nn.GELU())))\n"
         "with stepscope.trace(sys.argv[1]):\n"

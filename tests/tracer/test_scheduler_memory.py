@@ -253,7 +253,7 @@ def test_a_version_of_torch_without_the_functions_is_said(tmp_path: Path, monkey
 
 
 WARM = """
-import sys, torch, tracer
+import sys, stepscope, torch
 @torch.compile
 def run(x):
     return (x @ x).relu()
