@@ -1,4 +1,4 @@
-"""Which launches began and returned, and which steps ended, in a file that shares its memory with this process.
+"""Which launches began and returned, and what may have ended a step, in a file that shares its memory with this process.
 
 What it looks like is told in `stepscope.tracer.ring_format`. A launch costs two items of a memoryview; a graph call
 takes a block of its own and gives it back once it is in the log, so the file stays small. The room is allocated on the
@@ -29,12 +29,11 @@ _LEAST_WORDS = 32
 _END, _STATE = CallWord.END_NS.value, CallWord.STATE.value
 _CALL, _NOTHING, _SLOTS = What.CALL.value, What.NOTHING.value, Form.SLOTS.value
 _pack_call = struct.Struct(f"@{CALL_WORDS - 2}q").pack_into
-_pack_step = struct.Struct("@5q").pack_into
+_pack_mark = struct.Struct("@4q").pack_into
 _MAP_FIXED = 0x10
 _kept: list[mmap.mmap] = []
 _STATE_NUMBERS = {state: number for number, state in enumerate(layout.STATES)}
-_KIND_NUMBERS = {kind: number for number, kind in enumerate(layout.STEP_KINDS)}
-_END_NUMBERS = {by: number for number, by in enumerate(layout.STEP_ENDS)}
+_MARK_NUMBERS = {mark: number for number, mark in enumerate(layout.STEP_MARKS)}
 
 
 class Block:
@@ -143,14 +142,14 @@ class LaunchRing:
         _describe(block, call, Form.SITES.value, len(sites) // WORD)
         call.block = block
 
-    def step(self, step: int, kind: str, by: str, start_ns: int, end_ns: int) -> Block | None:
-        """A step has ended. The block is given back when it is in the log."""
+    def step_mark(self, what: str, who: int, thread: int, ns: int) -> Block | None:
+        """Something may have ended a step. The block is given back when it is in the log."""
         block = self._take(layout.STEP_WORDS) if self.is_on else None
         if block is not None:
             words = block.words
             words[1] = _NOTHING
-            _pack_step(words, 2 * WORD, step, _KIND_NUMBERS[kind], _END_NUMBERS[by], start_ns, end_ns)
-            words[1] = What.STEP.value
+            _pack_mark(words, 2 * WORD, _MARK_NUMBERS[what], who, thread, ns)
+            words[1] = What.STEP_MARK.value
         return block
 
     def replayed(self, call: Call) -> None:

@@ -40,6 +40,8 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
         unix_ns=time.time_ns(),
         utc_offset_s=time.localtime().tm_gmtoff,
         forked=forked,
+        guesses_steps=True,
+        loads_data=_loads_data(torch),
     )
 
 
@@ -63,6 +65,11 @@ def uncaught_exception() -> UncaughtException | None:
     except Exception as broken:  # of the program's own making
         text = f"(its text cannot be had: {type(broken).__name__})"
     return UncaughtException(name, text[:MOST_TEXT], frames)
+
+
+def _loads_data(torch: Any) -> bool:
+    """It is a worker of a `DataLoader`."""
+    return torch.utils.data.get_worker_info() is not None
 
 
 def _devices(torch: Any) -> list[str]:

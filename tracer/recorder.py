@@ -38,8 +38,9 @@ from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
 from stepscope.tracer.runtime.save import TensorSaver, tensors_folder
 from stepscope.tracer.runtime.value_batches import ValueBatches
 from stepscope.tracer.signals import is_from_handler
-from stepscope.tracer.steps import EndedStep, StepTracker
+from stepscope.tracer.steps import StepTracker
 from stepscope.tracer.unwritten import Unwritten, to_record
+from stepscope.tracer.whole_calls import WholeCalls
 
 FLUSH_NS = 250_000_000
 FLUSH_STEP_NS = 100_000_000
@@ -59,7 +60,9 @@ class Recorder(ContextDecorator):
         self.config = config
         self._log = RunLog(config, self._on_log_failed)
         self._begin_ring()
-        self._steps = StepTracker(self._on_step, time.perf_counter_ns)
+        self._whole_calls = WholeCalls(
+            lambda begins: self._guarded("generate", lambda: self._steps.on_whole_call(begins))
+        )
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._graph_numbers = count()
@@ -92,6 +95,7 @@ class Recorder(ContextDecorator):
         self.ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))
         self.marks = DeviceMarks(self.ring, lambda why: self.skipped(Skipped("what the device has finished", why)))
         self._unwritten = Unwritten(self.ring)
+        self._steps = StepTracker(self._unwritten.add_mark, time.perf_counter_ns)
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
         """Attach. A second recorder while one is attached records nothing and says so.
@@ -213,6 +217,7 @@ class Recorder(ContextDecorator):
             self.skipped(Skipped("saved tensors", why))
 
     def enter(self, frame: object, phase: str | None) -> int:
+        self._whole_calls.look()
         return self._steps.on_call(frame, phase)
 
     def finish(self, call: Call) -> None:
@@ -268,8 +273,8 @@ class Recorder(ContextDecorator):
         self._launches += batch.launches
         if batch.calls:
             self._write(to_batch(batch.calls))
-        if batch.steps:
-            self._write(to_record(batch.steps))
+        if batch.marks:
+            self._write(to_record(batch.marks))
         self._unwritten.written(batch)
         if self.lifetimes is not None and (lives := self.lifetimes.batch(batch.calls)) is not None:
             self._write(lives)
@@ -323,6 +328,7 @@ class Recorder(ContextDecorator):
     def _attach_inductor(self) -> None:
         """Once Inductor is imported: a program that never compiles with it does not pay for it."""
         self._plain.attach()
+        self._whole_calls.attach()
         if self._hook is not None or not compat.inductor_is_loaded():
             return
         with self._lock:
@@ -348,6 +354,7 @@ class Recorder(ContextDecorator):
             self._optimizer_hook.remove()
         try:
             self._plain.detach()
+            self._whole_calls.detach()
             if self._hook is not None:
                 self._hook.detach()
                 self.captured.detach()
@@ -361,7 +368,6 @@ class Recorder(ContextDecorator):
 
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
         self._guarded("device marks", self._ask_devices)
-        self._steps.finish()
         self.flush(wait=self._device_error is None)
         self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
         self._write_overhead()
@@ -382,7 +388,6 @@ class Recorder(ContextDecorator):
         self._begin_ring()
         self._lock = threading.RLock()
         self._flushing = False
-        self._steps = StepTracker(self._on_step, time.perf_counter_ns)
         self._values.again()
         self.lifetimes = self._tracker()
         self._stats_ns = None
@@ -406,7 +411,7 @@ class Recorder(ContextDecorator):
 
     def _on_optimizer(self, optimizer: Any) -> None:
         try:
-            self._steps.on_optimizer(id(optimizer))
+            self._steps.on_optimizer(optimizer)
             self._flush_step()
         except Exception as error:
             self.failed("optimizer", error)
@@ -426,9 +431,6 @@ class Recorder(ContextDecorator):
     def _on_log_failed(self, error: OSError) -> None:
         self.ring.log_failed(error.errno or errno.EIO)
         self._say(f"cannot write to {self.config.directory}: {reason_of(error)}; recording has stopped")
-
-    def _on_step(self, step: EndedStep) -> None:
-        self._unwritten.add_step(step)
 
     def _say(self, text: str) -> None:
         if text not in self._said:

@@ -37,7 +37,7 @@ from stepscope.tracer.value_records import Sparse as Sparse
 from stepscope.tracer.value_records import ValueLayout as ValueLayout
 from stepscope.tracer.value_records import Values as Values
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 CACHED_ESTIMATE = "estimated memory of a cached graph"
 """`Skipped.what` wherever a compile cache was made without us: no reason to alarm anybody."""
 DEVICE_FAILED = "the device had failed"
@@ -81,6 +81,10 @@ class Run:
     utc_offset_s: int
     forked: bool = False
     """It is a copy of a process that was recorded, `parent_pid`: one that may leave by `os._exit`, without an end."""
+    guesses_steps: bool = False
+    """The steps of calls are a guess that was made while they ran: which ones they belong to follows from `StepMarks`."""
+    loads_data: bool = False
+    """It is a worker of a `DataLoader`: the iterations are those of the process that it feeds."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,8 @@ class Tensors:
 
 @dataclass(frozen=True)
 class Steps:
-    """A batch of steps that have ended, as columns. A step that has not is known by its calls."""
+    """A batch of steps that have ended, as columns. A step that has not is known by its calls. Since format version 2
+    only a log that was made from printed text holds them."""
 
     KIND: ClassVar[str] = "steps"
 
@@ -242,6 +247,24 @@ class Steps:
     """What ended it: `stepscope.step()`, an optimizer, or a call of a frame that had run in the step already."""
     start_ns: list[int]
     end_ns: list[int]
+
+
+@dataclass(frozen=True)
+class StepMarks:
+    """What may end a step, as columns. Which of it does is known later, where the whole log is: an iteration may have
+    several optimizers, and the first calls come before any of them has stepped."""
+
+    KIND: ClassVar[str] = "step_marks"
+
+    what: list[Literal["user", "optimizer", "begin", "end"]]
+    """`stepscope.step()` was called; an optimizer has stepped; a function whose whole call is a step (`generate` of
+    transformers) begins, and ends."""
+    who: list[int]
+    """Optimizers are numbered in the order in which they first step; 0 for all others."""
+    name: list[str | None]
+    """The class of the optimizer; None for all others."""
+    thread: list[int]
+    ns: list[int]
 
 
 @dataclass(frozen=True)
@@ -357,7 +380,7 @@ class End:
 
 
 Record = (
-    Run | Graph | Provenance | Tensors | Steps | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
+    Run | Graph | Provenance | Tensors | Steps | StepMarks | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
     | TunedKernels | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
 )  # fmt: skip

@@ -8,7 +8,7 @@ All of it are 64-bit little-endian integers ("words"):
   that what was submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
   are of streams, the others ("graph slots") of calls that were captured into a CUDA graph, where each replay counts
   up the position, with the bit above it set.
-* blocks one behind the other, each a graph call or a step that has ended. Its first word is its size in words, the
+* blocks one behind the other, each a graph call or what may end a step. Its first word is its size in words, the
   second says what it is; 0: nothing, or it is being written.
 
 A block is used again once its call is in the log: a call that the log holds is to be ignored here. Of a call the
@@ -44,6 +44,7 @@ STATES = "ok", "raised", "captured", "replayed"
 UNFINISHED = "unfinished"
 STEP_KINDS = "train", "inference"
 STEP_ENDS = "user", "optimizer", "call"
+STEP_MARKS = "user", "optimizer", "begin", "end"
 
 
 class Header(IntEnum):
@@ -68,6 +69,8 @@ class What(IntEnum):
     NOTHING = 0
     CALL = 1
     STEP = 2
+    """Of recorders of format version 1."""
+    STEP_MARK = 3
 
 
 class Form(IntEnum):
@@ -105,7 +108,8 @@ class CallWord(IntEnum):
 
 CALL_WORDS = 16
 STEP_WORDS = 8
-"""Size, what, step, kind, what ended it, start, end; times in ns of the log's monotonic clock."""
+"""Size, what, step, kind, what ended it, start, end; times in ns of the log's monotonic clock. Of a step mark: size,
+what, which of `STEP_MARKS`, who, thread, time."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,16 @@ class RingStep:
 
 
 @dataclass(frozen=True)
+class RingMark:
+    """What may end a step, as in `records.StepMarks`."""
+
+    what: str
+    who: int
+    thread: int
+    ns: int
+
+
+@dataclass(frozen=True)
 class RingStream:
     """A stream of a device: all that was submitted to it before launch `position` of `call` is finished."""
 
@@ -165,6 +179,7 @@ class Ring:
     pid: int
     calls: Sequence[RingCall]
     steps: Sequence[RingStep]
+    marks: Sequence[RingMark]
     streams: Sequence[RingStream]
     lost_calls: int
     """Calls that found no room."""
@@ -203,6 +218,7 @@ def read_ring(data: bytes) -> Ring:
     marks = struct.unpack_from(f"<{MARK_WORDS}q", words, HEADER_WORDS * WORD)
     calls: list[RingCall] = []
     steps: list[RingStep] = []
+    step_marks: list[RingMark] = []
     damaged, at = 0, BLOCKS_AT
     while at + 2 * WORD <= len(words):
         size, what = struct.unpack_from("<2q", words, at)
@@ -216,6 +232,8 @@ def read_ring(data: bytes) -> Ring:
             elif what == What.STEP:
                 kind, by = _named(STEP_KINDS, block[3]), _named(STEP_ENDS, block[4])
                 steps.append(RingStep(block[2], kind, by, block[5], block[6]))
+            elif what == What.STEP_MARK:
+                step_marks.append(RingMark(_named(STEP_MARKS, block[2]), block[3], block[4], block[5]))
             elif what not in (What.NOTHING, What.CALL):
                 damaged += 1
         except (ValueError, IndexError):  # of a kind that is not known; too short for a call
@@ -225,6 +243,7 @@ def read_ring(data: bytes) -> Ring:
         pid=header[Header.PID],
         calls=calls,
         steps=steps,
+        marks=step_marks,
         streams=_streams(header, marks),
         lost_calls=max(header[Header.LOST_CALLS], 0),
         is_blocking=bool(header[Header.FLAGS] & BLOCKING),

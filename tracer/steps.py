@@ -1,9 +1,9 @@
-"""Where one step ends and the next begins.
+"""What may end a step, and a guess of the step that runs.
 
-Three sources, the best one seen so far wins: `stepscope.step()`; else an optimizer's `step` (the first optimizer
-that steps: with several, a step is one round of it); else the next outermost call of a frame that has already
-run in the step. Evaluation between two training steps is split by its calls. A step whose optimizer was skipped
-(a gradient scaler does so after an overflow) ends where a frame runs more often than in the step before.
+Which step a call belongs to is decided by the reader of the log, who knows what came later: how many optimizers an
+iteration has, and what ran before the first of them stepped. It needs the marks: `stepscope.step()`, an optimizer's
+`step`, begin and end of a whole call of `generate`. The number that is given to a call while it runs is a guess, for
+what has to be decided then (``--steps``, how often storages are followed, names of files).
 """
 
 from __future__ import annotations
@@ -11,106 +11,126 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 Source = Literal["user", "optimizer", "call"]
 
 
-class EndedStep(NamedTuple):
-    step: int
-    kind: Literal["train", "inference"]
-    by: Source
-    start_ns: int
-    end_ns: int
+class StepMark(NamedTuple):
+    what: Literal["user", "optimizer", "begin", "end"]
+    who: int
+    name: str | None
+    thread: int
+    ns: int
 
 
 class StepTracker:
-    """Numbers steps from 0 and hands on each one that has ended. Safe to call from any thread."""
+    """Hands on each mark, and guesses steps, numbered from 0. Safe to call from any thread.
 
-    def __init__(self, on_end: Callable[[EndedStep], None], now: Callable[[], int]) -> None:
-        self._on_end, self._now = on_end, now
+    The first optimizer that steps ends a step: with several, a step is one round of it. What ran before is one step,
+    except for calls that did not train a function that is trained. Later calls of a function that no training step has
+    called, as in an evaluation, are steps of their own.
+    """
+
+    def __init__(self, on_mark: Callable[[StepMark], None], now: Callable[[], int]) -> None:
+        self._on_mark, self._now = on_mark, now
         self._lock = threading.RLock()  # a signal handler may end a step or run a graph
         self._source: Source = "call"
         self._next = 0
         self._open: int | None = None
-        self._opened_under: Source = "call"
         self._frames: Counter[object] = Counter()
         self._usual: Counter[object] | None = None
-        """Calls of each frame in the last step that an optimizer began and ended."""
-        self._trains = False
-        self._started_ns = self._ended_ns = now()
-        self._optimizer: int | None = None
+        """Calls of each frame in the last step that an optimizer has ended."""
+        self._trained: set[object] = set()
+        """Frames that were called to be trained."""
+        self._before: list[set[object]] = []
+        """Before an optimizer has stepped: frames of the steps that trained nothing, up to the first one that did."""
+        self._trains = self._has_trained = False
+        self._within = 0
+        self._optimizers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._first: int | None = None
+        """The optimizer that ends the steps."""
 
     def on_call(self, frame: object, phase: str | None) -> int:
-        """An outermost graph call of `frame` begins; the step it belongs to."""
+        """An outermost graph call of `frame` begins; the step that it seems to belong to."""
         with self._lock:
             if self._open is not None and self._starts_new_step(frame, phase):
-                self._close("call")
+                self._close()
             if self._open is None:
-                self._begin()
-            self._trains |= phase in ("forward", "backward")
+                self._open, self._next = self._next, self._next + 1
+            if phase in ("forward", "backward"):
+                self._trains = True
+                self._trained.add(frame)
             if phase != "backward":
                 self._frames[frame] += 1
-            assert self._open is not None
             return self._open
 
-    def on_optimizer(self, optimizer: int) -> None:
-        """An optimizer, known by its `id`, has finished its `step`."""
+    def on_optimizer(self, optimizer: Any) -> None:
+        """An optimizer has finished its `step`."""
         with self._lock:
-            self._trains = True
+            number = self._optimizers.setdefault(optimizer, len(self._optimizers))
+            self._mark("optimizer", number, type(optimizer).__name__)
             if self._source == "user":
                 return
-            self._source = "optimizer"
-            if self._optimizer is None:
-                self._optimizer = optimizer
-            if optimizer != self._optimizer and self._is_another_program():
-                self._optimizer = optimizer
-            if optimizer == self._optimizer:
-                if self._open is None:  # no call was seen, as in replays of a CUDA graph
-                    self._begin(self._ended_ns)
-                    self._trains = True
-                self._close("optimizer")
+            if self._source == "call":
+                self._source = "optimizer"
+                self._join_first_steps()
+            if self._first is None or (number != self._first and self._is_another_program()):
+                self._first = number
+            if number == self._first:
+                self._next += self._open is None  # no call was seen, as in replays of a CUDA graph
+                self._usual = self._frames
+                self._close()
 
     def on_user(self) -> None:
         """`stepscope.step()` was called."""
         with self._lock:
+            self._mark("user")
             self._source = "user"
-            self._close("user")
+            self._close()
+
+    def on_whole_call(self, begins: bool) -> None:
+        """A function whose whole call is a step begins or ends."""
+        with self._lock:
+            self._mark("begin" if begins else "end")
+            self._within += 1 if begins else -1
+            if self._source == "call":
+                self._close()
 
     @property
     def last(self) -> int:
         """The step that began last; -1: none has."""
         return self._next - 1
 
-    def finish(self) -> None:
-        """Recording ends: so does the open step."""
-        with self._lock:
-            self._close(self._source)
+    def _mark(self, what: Literal["user", "optimizer", "begin", "end"], who: int = 0, name: str | None = None) -> None:
+        self._on_mark(StepMark(what, who, name, threading.get_native_id(), self._now()))
+
+    def _join_first_steps(self) -> None:
+        if self._open is not None:
+            kept = 0
+            while kept < len(self._before) and self._before[kept] <= self._trained:
+                kept += 1
+            self._open, self._next = kept, kept + 1
 
     def _starts_new_step(self, frame: object, phase: str | None) -> bool:
-        if self._source == "user" or phase == "backward":
+        if self._source == "user" or phase == "backward" or self._within > 0:
             return False
-        if self._source == "optimizer" and self._trains:
-            return self._usual is not None and 0 < self._usual[frame] <= self._frames[frame]
-        if self._source == "optimizer" and phase == "forward":
-            return True
-        return frame in self._frames
+        if self._source == "call":
+            return frame in self._frames
+        usual = self._usual or Counter()
+        if self._trains:
+            return 0 < usual[frame] <= self._frames[frame]
+        is_evaluation = any(count > 1 and not usual[one] for one, count in self._frames.items())
+        return is_evaluation if phase == "forward" else frame in self._frames and not usual[frame]
 
     def _is_another_program(self) -> bool:
         """Nothing that ran in this step is part of a usual one: training has gone on to another model."""
         return bool(self._usual and self._frames and self._usual.keys().isdisjoint(self._frames))
 
-    def _begin(self, since_ns: int | None = None) -> None:
-        self._open, self._next = self._next, self._next + 1
-        self._opened_under = self._source
+    def _close(self) -> None:
+        self._has_trained |= self._trains
+        if self._source == "call" and self._open is not None and not self._has_trained:
+            self._before.append(set(self._frames))
+        self._open = None
         self._frames, self._trains = Counter(), False
-        self._started_ns = since_ns or self._now()
-
-    def _close(self, by: Source) -> None:
-        if self._open is not None:
-            step, self._open = self._open, None
-            if by == self._opened_under == "optimizer":
-                self._usual = self._frames
-            self._ended_ns = self._now()
-            kind: Literal["train", "inference"] = "train" if self._trains else "inference"
-            self._on_end(EndedStep(step, kind, by, self._started_ns, self._ended_ns))

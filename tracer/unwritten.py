@@ -1,4 +1,4 @@
-"""Graph calls and steps that have ended and are not in the log yet. The launch ring holds them until they are."""
+"""Graph calls that have ended and marks of steps, which are not in the log yet. The launch ring holds them until they are."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stepscope.tracer.launch_ring import Block, LaunchRing
-from stepscope.tracer.records import Steps
+from stepscope.tracer.records import StepMarks
 from stepscope.tracer.runtime.launches import Call
-from stepscope.tracer.steps import EndedStep
+from stepscope.tracer.steps import StepMark
 
 MOST_CALLS = 4096
 MOST_LAUNCHES = 16_384
-MOST_STEPS = 4096
+MOST_MARKS = 4096
 
 
 class Batch(NamedTuple):
@@ -20,7 +20,7 @@ class Batch(NamedTuple):
 
     calls: list[Call]
     launches: int
-    steps: list[tuple[EndedStep, Block | None]]
+    marks: list[tuple[StepMark, Block | None]]
 
 
 class Unwritten:
@@ -29,41 +29,41 @@ class Unwritten:
     def __init__(self, ring: LaunchRing) -> None:
         self._ring = ring
         self._calls: list[Call] = []
-        self._steps: list[tuple[EndedStep, Block | None]] = []
+        self._marks: list[tuple[StepMark, Block | None]] = []
         self._launches = 0
 
     def __bool__(self) -> bool:
-        return bool(self._calls or self._steps)
+        return bool(self._calls or self._marks)
 
     @property
     def is_much(self) -> bool:
         """So much that it should be written at once."""
         return (
-            self._launches > MOST_LAUNCHES or len(self._calls) > MOST_CALLS or len(self._steps) > MOST_STEPS
+            self._launches > MOST_LAUNCHES or len(self._calls) > MOST_CALLS or len(self._marks) > MOST_MARKS
         )  # fmt: skip
 
     def add_call(self, call: Call) -> None:
         self._calls.append(call)
         self._launches += (len(call.rows) + 1) // 3
 
-    def add_step(self, step: EndedStep) -> None:
-        self._steps.append((step, self._ring.step(*step)))
+    def add_mark(self, mark: StepMark) -> None:
+        self._marks.append((mark, self._ring.step_mark(mark.what, mark.who, mark.thread, mark.ns)))
 
     def take(self) -> Batch:
         calls, self._calls = self._calls, []
         launches, self._launches = self._launches, 0
-        steps = self._steps[:]
-        del self._steps[: len(steps)]  # another thread may have added one meanwhile
-        return Batch(calls, launches, steps)
+        marks = self._marks[:]
+        del self._marks[: len(marks)]  # another thread may have added one meanwhile
+        return Batch(calls, launches, marks)
 
     def written(self, batch: Batch) -> None:
         """It is in the log: its places in the ring can be used again."""
         for call in batch.calls:
             self._ring.give_back(call.block)
             call.block = None
-        for _, block in batch.steps:
+        for _, block in batch.marks:
             self._ring.give_back(block)
 
 
-def to_record(steps: Sequence[tuple[EndedStep, Block | None]]) -> Steps:
-    return Steps(*(list(column) for column in zip(*(step for step, _ in steps), strict=True)))
+def to_record(marks: Sequence[tuple[StepMark, Block | None]]) -> StepMarks:
+    return StepMarks(*(list(column) for column in zip(*(mark for mark, _ in marks), strict=True)))

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.tracer.records import DeviceTimes, Launches, Steps
+from stepscope.tracer.records import DeviceTimes, Launches, StepMarks, Steps
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.rows import Rows
 
@@ -18,10 +18,40 @@ LAUNCH_COLUMNS = ("site", "start_ns", "end_ns")
 
 
 class EndedStep(NamedTuple):
-    kind: str
-    by: str
+    kind: str | None
+    by: str | None
     start_ns: int
-    end_ns: int
+    end_ns: int | None
+    """None: it was not seen to end."""
+    who: str | None = None
+    """Class names of the optimizers that ended it."""
+    compile_ns: int | None = None
+    """That the compiles took which it has triggered; None: not known."""
+    compiling_ns: int = 0
+    """Of the time from its start to its end."""
+
+    @property
+    def duration_ns(self) -> int | None:
+        """Without compiles."""
+        return None if self.end_ns is None else self.end_ns - self.start_ns - self.compiling_ns
+
+
+class StepMark(NamedTuple):
+    """One row of `StepMarks`."""
+
+    what: str
+    who: int
+    name: str | None
+    thread: int
+    ns: int
+
+
+def step_marks(batch: StepMarks) -> list[StepMark]:
+    """Raises BadPayload when its columns are not of one length."""
+    columns = (batch.what, batch.who, batch.name, batch.thread, batch.ns)
+    if any(len(column) != len(batch.ns) for column in columns):
+        raise BadPayload("StepMarks has columns of unequal length")
+    return [StepMark(*row) for row in zip(*columns, strict=True)]
 
 
 def ended_steps(batch: Steps) -> dict[int, EndedStep]:

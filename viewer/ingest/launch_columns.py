@@ -199,8 +199,11 @@ def _add_steps(rows: Rows, log: int, steps: Mapping[int, EndedStep], calls: dict
     }
     for number in sorted(steps.keys() | seen.keys()):
         first_ns, launched, called = seen.get(number, (None, 0, 0))
-        kind, by, start_ns, end_ns = steps.get(number, (None, None, first_ns, None))
-        rows.add("steps", log, number, kind, by, start_ns, end_ns, launched, called)
+        step = steps.get(number) or EndedStep(None, None, first_ns or 0, None)
+        rows.add(
+            "steps", log, number, step.kind, step.by, step.who, step.start_ns, step.end_ns, step.duration_ns,
+            step.compile_ns, launched, called,
+        )  # fmt: skip
 
 
 def _ints(values: array[int]) -> Ints:

@@ -64,7 +64,7 @@ def _read_logs(sources: Sequence[Source], first_log: int, first_id: int, relativ
     for log in logs:
         log.torch.logs_breaks |= log.runtime.run is not None
         log.torch.finish(_inherited(log, logs, relatives))
-        log.runtime.finish(log.torch.output_codes, log.torch.callers)
+        log.runtime.finish(log.torch.output_codes, log.torch.callers, log.torch.compiling())
         log.ranks.finish()
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):

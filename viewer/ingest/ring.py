@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stepscope.tracer.records import Calls, Launches
 from stepscope.tracer.ring_format import Ring, RingCall, read_ring
 from stepscope.viewer.ingest.damage import Damage
-from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches
+from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark
 from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class RingRows:
             found.append(("launches in flight", f"{self.ring.lost_calls:,} calls found no room in the launch ring"))
         return found
 
-    def add_calls(self, batches: LaunchBatches, steps: dict[int, EndedStep]) -> None:
-        """Calls and steps that the log does not hold join those that it does."""
+    def add_calls(self, batches: LaunchBatches, steps: dict[int, EndedStep], marks: list[StepMark]) -> None:
+        """Calls, steps and marks that the log does not hold join those that it does."""
         if self.ring is None:
             return
         known = set(batches.calls["call"])
@@ -62,6 +62,10 @@ class RingRows:
             batches.add(_batch([missing[number] for number in sorted(missing)]))
         for step in self.ring.steps:
             steps.setdefault(step.step, EndedStep(step.kind, step.by, step.start_ns, step.end_ns))
+        known_marks = {(mark.what, mark.who, mark.thread, mark.ns): mark for mark in marks}
+        for mark in self.ring.marks:
+            if (mark.what, mark.who, mark.thread, mark.ns) not in known_marks:
+                marks.append(StepMark(mark.what, mark.who, None, mark.thread, mark.ns))
 
     def add_rows(
         self, rows: Rows, log: int, batches: LaunchBatches, places: Places | None, graph_id: Callable[[int], int]

@@ -33,6 +33,7 @@ from stepscope.tracer.records import (
     SavedTensor,
     SchedulerMemory,
     Skipped,
+    StepMarks,
     Steps,
     Tensors,
     TunedKernels,
@@ -44,12 +45,13 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.compile_ids import CompileIds
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload, decode
-from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, ended_steps, function_name
+from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark, ended_steps, function_name, step_marks
 from stepscope.viewer.ingest.lenient_json import dumps, int64, loads
 from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.ring import RingRows
 from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.step_compiles import Compiling
 from stepscope.viewer.ingest.torch_events import OutputCode
 from stepscope.viewer.ingest.torch_text import UserFrame
 from stepscope.viewer.ingest.value_batches import Place, ValueBatches
@@ -77,6 +79,7 @@ class RuntimeRecords:
         self.tensors: list[Tensors] = []
         self.tuned: list[TunedKernels] = []
         self.steps: dict[int, EndedStep] = {}
+        self.marks: list[StepMark] = []
         self.batches = LaunchBatches()
         self.values = ValueBatches(damage)
         self.memory = MemoryBatches(damage)
@@ -127,6 +130,8 @@ class RuntimeRecords:
                 self.tuned.append(value)
             case Steps():
                 self.steps.update(ended_steps(value))
+            case StepMarks():
+                self.marks += step_marks(value)
             case Launches():
                 self.batches.add(value)
             case DeviceTimes() | ValueLayout() | Values() | SavedTensor():
@@ -152,9 +157,11 @@ class RuntimeRecords:
             case ProcessEnd():
                 self._add_process_end(value)
 
-    def finish(self, codes: list[OutputCode], callers: Mapping[str, UserFrame]) -> None:
+    def finish(
+        self, codes: list[OutputCode], callers: Mapping[str, UserFrame], compiles: Iterable[Compiling] = ()
+    ) -> None:
         """Add all rows; `codes` are the generated wrappers that the log holds, `callers` the lines that called what
-        each compile id compiled."""
+        each compile id compiled, `compiles` when it compiled, in unix ns."""
         code_of = {code.wrapper_key: code for code in codes}
         for graph in self.graphs.values():
             code = code_of.get(graph.wrapper_key)
@@ -170,7 +177,8 @@ class RuntimeRecords:
         for tuned in self.tuned:
             self._add_tuned(tuned)
         if self.run is not None:
-            self.ring.add_calls(self.batches, self.steps)
+            self.ring.add_calls(self.batches, self.steps, self.marks)
+            self._find_steps(self.run, compiles)
         functions = {number: graph.functions for number, graph in self.graphs.items()}
         places, lost = self.batches.finish(
             self.rows, self.log, self.steps, functions, self.graph_id, self.site_id, self.values.device_times
@@ -188,6 +196,20 @@ class RuntimeRecords:
                 "overhead", self.log, cost.hook_ns, cost.wall_ns, cost.log_bytes, cost.launches, cost.failures,
                 cost.stats_ns,
             )  # fmt: skip
+
+    def _find_steps(self, run: Run, spans: Iterable[Compiling]) -> None:
+        if not (self.batches.parents or self.marks or self.steps):
+            return
+        from stepscope.viewer.ingest import find_steps, step_compiles
+
+        compiles = step_compiles.on_clock_of(run, spans)
+        if run.guesses_steps:
+            ended = self.end is not None or self.ring.has_ended
+            self.steps = find_steps.find_steps(
+                self.batches, self.graphs, self.marks, compiles, has_ended=ended, feeds=run.loads_data
+            )
+        booked = step_compiles.book(compiles, self.batches, self.graphs)
+        self.steps = step_compiles.with_compiles(self.steps, compiles, booked)
 
     def graph_id(self, number: int) -> int:
         """Id in the index; a graph whose record is lost gets a row that says so."""

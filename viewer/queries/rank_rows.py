@@ -67,7 +67,7 @@ def rank_rows(trace: Trace) -> list[RankRow]:
             "compile_ns": "SELECT log, CAST(sum(duration_ns) AS BIGINT) FROM compiles GROUP BY log",
             "graphs": "SELECT log, count(*) FROM graphs GROUP BY log",
             "steps": "SELECT log, count(*) FROM steps GROUP BY log",
-            "step_ns": "SELECT log, CAST(median(end_ns - start_ns) AS BIGINT) FROM steps GROUP BY log",
+            "step_ns": "SELECT log, CAST(median(duration_ns) AS BIGINT) FROM steps GROUP BY log",
             "estimated_ns": "SELECT log, sum(estimated_ns) FROM rank_facts WHERE kind = 'tensors' GROUP BY log",
         }.items()
     }

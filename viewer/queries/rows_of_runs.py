@@ -113,8 +113,13 @@ class StepRow:
     start_ns: int
     end_ns: int | None
     duration_ns: int | None
+    """Without any compile."""
     launches: int
     calls: int
+    compile_ns: int | None = None
+    """That the compiles took which it has triggered; None: the log does not say."""
+    optimizers: str | None = None
+    """Classes of those that ended it."""
 
 
 @dataclass(frozen=True)

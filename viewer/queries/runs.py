@@ -32,7 +32,8 @@ def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
     """Steps of all logs, or of one, in order."""
     found = sql.rows(
         trace,
-        "SELECT log, step, kind, by_what, start_ns, end_ns, end_ns - start_ns, launches, calls FROM steps"
+        "SELECT log, step, kind, by_what, start_ns, end_ns, duration_ns, launches, calls, compile_ns, optimizers"
+        " FROM steps"
         " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
         [log],
     )

@@ -114,7 +114,13 @@ CREATE TABLE memory_statements (
 );
 
 CREATE TABLE steps (
-    log BIGINT, step BIGINT, kind VARCHAR, by_what VARCHAR, start_ns BIGINT, end_ns BIGINT,
+    log BIGINT, step BIGINT,
+    kind VARCHAR,                    -- train, inference, data (what a worker of a DataLoader has called)
+    by_what VARCHAR,                 -- user, optimizer, call, generate
+    optimizers VARCHAR,              -- classes of those that ended it
+    start_ns BIGINT, end_ns BIGINT,  -- with the compiles that it has triggered
+    duration_ns BIGINT,              -- without any compile
+    compile_ns BIGINT,               -- that those compiles took; NULL: the log has no spans
     launches BIGINT, calls BIGINT
 );
 CREATE TABLE calls (

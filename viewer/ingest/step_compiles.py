@@ -1,0 +1,75 @@
+"""Which step triggered which compile. What a step took is told without them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from stepscope.tracer.records import Graph, Run
+from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches
+
+
+class Compiling(NamedTuple):
+    """A time in which the process compiled."""
+
+    start_ns: int
+    end_ns: int
+    compile_id: str | None
+    """Of the outermost compile."""
+
+
+def on_clock_of(run: Run, spans: Iterable[Compiling]) -> list[Compiling]:
+    """Spans in unix ns -> times on the clock of the calls, one behind the other."""
+    since = run.monotonic_ns - run.unix_ns
+    found: list[Compiling] = []
+    for start_ns, end_ns, compile_id in sorted(spans, key=lambda span: (span.start_ns, -span.end_ns)):
+        if found and start_ns + since <= found[-1].end_ns:
+            found[-1] = found[-1]._replace(end_ns=max(found[-1].end_ns, end_ns + since))
+        else:
+            found.append(Compiling(start_ns + since, end_ns + since, compile_id))
+    return found
+
+
+def book(
+    compiles: Sequence[Compiling], batches: LaunchBatches, graphs: Mapping[int, Graph]
+) -> dict[int, list[Compiling]]:
+    """By step. A compile belongs to the next call of what was compiled, else to the next call, else to the last."""
+    calls = batches.calls
+    starts = sorted(zip(calls["start_ns"], calls["step"], calls["graph"], strict=True))
+    of_compile: defaultdict[str | None, list[tuple[int, int]]] = defaultdict(list)
+    for start_ns, step, graph in starts:
+        known = graphs.get(graph)
+        if known is not None:
+            of_compile[known.compile_id].append((start_ns, step))
+    every = [(start_ns, step) for start_ns, step, _ in starts]
+    found: defaultdict[int, list[Compiling]] = defaultdict(list)
+    for one in compiles:
+        step = _next(of_compile.get(one.compile_id, []), one.end_ns)
+        step = _next(every, one.end_ns) if step is None else step
+        if step is not None or every:
+            found[every[-1][1] if step is None else step].append(one)
+    return found
+
+
+def _next(calls: Sequence[tuple[int, int]], ns: int) -> int | None:
+    at = bisect_left(calls, (ns,))
+    return calls[at][1] if at < len(calls) else None
+
+
+def with_compiles(
+    steps: Mapping[int, EndedStep], compiles: Sequence[Compiling], booked: Mapping[int, Sequence[Compiling]]
+) -> dict[int, EndedStep]:
+    """Each step with what its compiles took, and how much of its own time any compile took."""
+    starts = [one.start_ns for one in compiles]
+    found = {}
+    for number, step in steps.items():
+        inside = 0
+        if step.end_ns is not None:
+            first = max(bisect_right(starts, step.start_ns) - 1, 0)
+            for one in compiles[first : bisect_left(starts, step.end_ns)]:
+                inside += max(0, min(one.end_ns, step.end_ns) - max(one.start_ns, step.start_ns))
+        own = sum(one.end_ns - one.start_ns for one in booked.get(number, ()))
+        found[number] = step._replace(compile_ns=own if compiles else None, compiling_ns=inside)
+    return found

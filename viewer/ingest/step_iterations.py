@@ -1,0 +1,207 @@
+"""Calls and marks of one thread -> iterations of the program.
+
+Marks end iterations (`step_rounds` says which of them do). Between two of them stands what an iteration usually calls,
+learned from what most of them have called: what runs before the first call of the usual ones is not a part of it, as
+an evaluation between two epochs; what runs after the optimizer and was not there before the first one belongs to the
+iteration that the optimizer has ended, as a metric does. Where nothing marks an end, an iteration ends where a
+function is called again that was called in it already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from stepscope.viewer.ingest.step_rounds import ends_of_rounds
+from stepscope.viewer.ingest.step_units import By, Found, Key, Mark, Unit, runs_of
+
+MOST_UPDATES = 4096
+"""Of one rollout."""
+_SEARCHES = "LBFGS"
+"""An optimizer that calls the model several times in each of its steps."""
+
+
+@dataclass
+class Segment:
+    """What ran up to the mark that ends an iteration, since the one before."""
+
+    units: list[Unit]
+    marks: list[Mark]
+    """Those of the optimizers that have stepped in it; the last one ends it. None: it is the rest."""
+
+
+def split(units: Sequence[Unit], marks: Sequence[Mark], by: By) -> Iterator[Found]:
+    """The iterations of one thread, in order. `by`: what the marks are."""
+    if not marks:
+        yield from split_calls(units)
+        return
+    segments = _rollouts_joined(_only_round_joined(list(_segments(units, marks))))
+    yield from _iterations(segments, by)
+
+
+def split_calls(units: Sequence[Unit]) -> Iterator[Found]:
+    """Iterations of calls alone."""
+    for group in _rounds_of_calls(units) or _until_called_again(units):
+        yield Found(list(group), "generate" if any(unit.generates for unit in group) else "call")
+
+
+def _segments(units: Sequence[Unit], marks: Sequence[Mark]) -> Iterator[Segment]:
+    ends, at, first = ends_of_rounds([mark.who for mark in marks]), 0, 0
+    for end in ends:
+        since = at
+        while at < len(units) and units[at].start_ns <= marks[end].ns:
+            at += 1
+        yield Segment(list(units[since:at]), list(marks[first : end + 1]))
+        first = end + 1
+    yield Segment(list(units[at:]), [])
+
+
+def _only_round_joined(segments: list[Segment]) -> list[Segment]:
+    """Of a program that was stopped in its second iteration each optimizer has stepped once."""
+    whole, rest = segments[:-1], segments[-1]
+    stepped = [mark for segment in whole for mark in segment.marks]
+    forms = [[unit.key for unit in segment.units] for segment in whole]
+    if len({mark.who for mark in stepped}) < len(stepped) or any(form == forms[0] for form in forms[1:]):
+        return segments
+    return [Segment([unit for segment in whole for unit in segment.units], stepped), rest]
+
+
+def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
+    """Where each round begins with a rollout and goes on with several updates, the round is the iteration.
+
+    An evaluation between epochs looks much the same; but a rollout comes before the first update too, and has more
+    calls than updates follow it.
+    """
+    whole, rest = segments[:-1], segments[-1]
+    rollouts = [_leading_inference(segment.units) for segment in whole]
+    begins = [at for at, calls in enumerate(rollouts) if calls]
+    if len(begins) < 2 or begins[0] != 0:
+        return segments
+    gaps = {after - before for before, after in pairwise([*begins, len(whole)])}
+    updates = max(gaps)
+    if len(gaps) > 1 or updates < 2 or updates > MOST_UPDATES or min(rollouts[at] for at in begins) <= updates:
+        return segments
+    joined = [whole[at : at + updates] for at in begins]
+    return [*(Segment([u for s in group for u in s.units], [m for s in group for m in s.marks]) for group in joined), rest]
+
+
+def _leading_inference(units: Sequence[Unit]) -> int:
+    return next((at for at, unit in enumerate(units) if unit.trains), 0)
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """What an iteration calls."""
+
+    before: frozenset[Key]
+    """Up to its end."""
+    after: frozenset[Key]
+    """After the optimizer."""
+    leader: Key | None
+    """What it calls first."""
+    leaders: int | None
+    """How often it calls that; None: now so, now so."""
+    marks: int = 0
+    """How often optimizers step in it."""
+
+    def begins(self, unit: Unit) -> bool:
+        return unit.trains or unit.key in self.before
+
+
+def _usual(segments: Sequence[Segment]) -> _Usual:
+    forms = [[key for key, _ in runs_of(segment.units)] for segment in segments if segment.units]
+    if not forms:
+        return _Usual(frozenset(), frozenset(), None, None)
+    later = Counter(tuple(form) for form in forms[1:]) or Counter([tuple(forms[0])])
+    usual = list(later.most_common(1)[0][0])
+    shared = _common_end(forms[0], usual)
+    cut = len(usual) - shared if shared else 0
+    before = frozenset(usual[cut:])
+    counts = Counter(sum(unit.key == usual[cut] for unit in segment.units) for segment in segments)
+    counts.pop(0, None)
+    often, times = counts.most_common(1)[0]
+    steady = 2 * times > sum(counts.values()) and all(mark.name != _SEARCHES for s in segments for mark in s.marks)
+    marks = Counter(len(segment.marks) for segment in segments).most_common(1)[0][0]
+    return _Usual(before, frozenset(usual[:cut]) - before, usual[cut], often if steady else None, marks)
+
+
+def _common_end(a: Sequence[Key], b: Sequence[Key]) -> int:
+    return next((n for n, (x, y) in enumerate(zip(reversed(a), reversed(b), strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _iterations(segments: list[Segment], by: By) -> Iterator[Found]:
+    usual = _usual(segments[:-1])
+    found: list[Found] = []
+    for segment in segments:
+        units = segment.units
+        if found and found[-1].end_ns is not None:
+            units = _given_to(found[-1], units, usual)
+        outside = next((at for at, unit in enumerate(units) if usual.begins(unit)), 0 if segment.marks else len(units))
+        found += split_calls(units[:outside])
+        found += _own(units[outside:], segment.marks, usual, by, found[-1].end_ns if found else None)
+    yield from found
+
+
+def _given_to(before: Found, units: Sequence[Unit], usual: _Usual) -> Sequence[Unit]:
+    """What an iteration calls after its optimizer is given to it."""
+    count = next((at for at, unit in enumerate(units) if unit.key not in usual.after), len(units))
+    before.units += units[:count]
+    return units[count:]
+
+
+def _own(
+    units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, since_ns: int | None
+) -> Iterator[Found]:
+    """An iteration; several where an optimizer did not step in some of them, as a gradient scaler has it."""
+    starts = [at for at, unit in enumerate(units) if unit.key == usual.leader]
+    each = usual.leaders
+    if each and len(marks) <= usual.marks and len(starts) > each and len(starts) % each == 0 and starts[0] == 0:
+        cuts = starts[each::each]
+        for first, last in pairwise([0, *cuts]):
+            yield Found(list(units[first:last]), by)
+        units = units[cuts[-1] :]
+    if marks:
+        names = ", ".join(dict.fromkeys(mark.name for mark in marks if mark.name)) or None
+        yield Found(list(units), by, marks[-1].ns, since_ns, names, trains=True)
+    elif units:
+        yield Found(list(units), "call")
+
+
+def _rounds_of_calls(units: Sequence[Unit]) -> list[Sequence[Unit]] | None:
+    """Rounds that begin with the same function and are alike; None: there are none.
+
+    Blocks that are compiled one by one run several times in a row; so does the decoding of a text, for which another
+    function has prepared: that one alone begins a round, and rounds may differ in length.
+    """
+    forms = runs_of(units)
+    if len(forms) < 4 or any(unit.generates for unit in units):
+        return None
+    leader = forms[0][0]
+    starts = [at for at, (key, _) in enumerate(forms) if key == leader]
+    rounds = [forms[first:last] for first, last in pairwise([*starts, len(forms)])]
+    order = [key for key, _ in rounds[0]]
+    alike = all([key for key, _ in one] == order[: len(one)] for one in rounds[1:])
+    if len(rounds) < 2 or not alike or len(set(order)) < len(order) or any(len(r) < len(order) for r in rounds[:-1]):
+        return None
+    steady = all(one == rounds[0] for one in rounds[:-1]) and rounds[-1][-1][1] <= rounds[0][len(rounds[-1]) - 1][1]
+    decodes = all(one[0][1] == 1 for one in rounds) and any(count > 1 for one in rounds for _, count in one)
+    if not steady and not decodes:
+        return None
+    lengths = [sum(count for _, count in one) for one in rounds]
+    ends = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
+    return [units[first:last] for first, last in pairwise(ends)]
+
+
+def _until_called_again(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    group: list[Unit] = []
+    called: set[object] = set()
+    for unit in units:
+        if group and (unit.generates or group[-1].generates or unit.key[0] in called):
+            yield group
+            group, called = [], set()
+        group.append(unit)
+        called.add(unit.key[0])
+    if group:
+        yield group

@@ -1,0 +1,78 @@
+"""What steps are made of: the outermost calls of a thread, and the marks between them that end an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+By = Literal["user", "optimizer", "call", "generate"]
+Key = tuple[object, bool]
+"""The function that was called, and whether it was called to be trained."""
+
+
+@dataclass(slots=True)
+class Unit:
+    """A call of a compiled function with the backward calls that follow it; or a whole call of `generate`."""
+
+    key: Key
+    start_ns: int
+    end_ns: int
+    calls: list[int] = field(default_factory=list)
+    """Positions of the calls in the log."""
+    trains: bool = False
+    generates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that may end a step: an optimizer has stepped, or a backward pass has ended where none is seen."""
+
+    who: object
+    ns: int
+    name: str | None = None
+    """Class of the optimizer; None: it is not one, or not known."""
+
+
+@dataclass(slots=True)
+class Found:
+    """A step that was found."""
+
+    units: list[Unit]
+    by: By
+    end_ns: int | None = None
+    """When it was seen to end; None: where the next one begins."""
+    start_ns: int | None = None
+    """None: with its first call."""
+    who: str | None = None
+    """Class names of the optimizers that ended it."""
+    trains: bool = False
+    compiles_from_ns: int | None = None
+    """When the compile began that its first call has triggered; None: it has triggered none."""
+
+    @property
+    def kind(self) -> Literal["train", "inference"]:
+        return "train" if self.trains or any(unit.trains for unit in self.units) else "inference"
+
+    @property
+    def first_ns(self) -> int:
+        begins = [unit.start_ns for unit in self.units]
+        if begins and self.compiles_from_ns is not None:
+            begins.append(self.compiles_from_ns)
+        return min(begins) if begins else (self.start_ns or 0)
+
+    @property
+    def last_ns(self) -> int:
+        """The last that is known of it."""
+        return max([self.end_ns or 0, self.first_ns, *(unit.end_ns for unit in self.units)])
+
+
+def runs_of(units: Sequence[Unit]) -> list[tuple[Key, int]]:
+    """Keys with neighbours that are alike joined, and how many of each there are."""
+    found: list[tuple[Key, int]] = []
+    for unit in units:
+        if found and found[-1][0] == unit.key:
+            found[-1] = unit.key, found[-1][1] + 1
+        else:
+            found.append((unit.key, 1))
+    return found
