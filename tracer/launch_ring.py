@@ -1,4 +1,5 @@
-"""Which launches began and returned, and what may have ended a step, in a file that shares its memory with this process.
+"""Which launches began and returned, and what may have ended a step, in a file that shares its memory with this
+process.
 
 What it looks like is told in `stepscope.tracer.ring_format`. A launch costs two items of a memoryview; a graph call
 takes a block of its own and gives it back once it is in the log, so the file stays small. The room is allocated on the

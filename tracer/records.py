@@ -82,7 +82,7 @@ class Run:
     forked: bool = False
     """It is a copy of a process that was recorded, `parent_pid`: one that may leave by `os._exit`, without an end."""
     guesses_steps: bool = False
-    """The steps of calls are a guess that was made while they ran: which ones they belong to follows from `StepMarks`."""
+    """The steps of calls were guessed while they ran; which step each belongs to follows from `StepMarks`."""
     loads_data: bool = False
     """It is a worker of a `DataLoader`: the iterations are those of the process that it feeds."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -40,15 +41,22 @@ class StepTracker:
         self._next = 0
         self._open: int | None = None
         self._frames: Counter[object] = Counter()
-        self._usual: Counter[object] | None = None
-        """Calls of each frame in the last step that an optimizer has ended."""
+        self._opened_under: Source = "call"
+        self._usual: Counter[object] = Counter()
+        """Calls of each frame in the last step that an optimizer has begun and ended."""
+        self._helpers: set[object] = set()
+        """Frames that some training step has called without training them."""
+        self._called: set[object] = set()
+        """Those of the open step."""
         self._trained: set[object] = set()
         """Frames that were called to be trained."""
         self._before: list[set[object]] = []
         """Before an optimizer has stepped: frames of the steps that trained nothing, up to the first one that did."""
         self._trains = self._has_trained = False
+        self._evaluates = False
         self._within = 0
         self._optimizers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._new_numbers = count()
         self._first: int | None = None
         """The optimizer that ends the steps."""
 
@@ -59,9 +67,12 @@ class StepTracker:
                 self._close()
             if self._open is None:
                 self._open, self._next = self._next, self._next + 1
+                self._opened_under = self._source
             if phase in ("forward", "backward"):
                 self._trains = True
                 self._trained.add(frame)
+            else:
+                self._called.add(frame)
             if phase != "backward":
                 self._frames[frame] += 1
             return self._open
@@ -69,7 +80,9 @@ class StepTracker:
     def on_optimizer(self, optimizer: Any) -> None:
         """An optimizer has finished its `step`."""
         with self._lock:
-            number = self._optimizers.setdefault(optimizer, len(self._optimizers))
+            number = self._optimizers.get(optimizer)
+            if number is None:
+                number = self._optimizers[optimizer] = next(self._new_numbers)
             self._mark("optimizer", number, type(optimizer).__name__)
             if self._source == "user":
                 return
@@ -80,7 +93,10 @@ class StepTracker:
                 self._first = number
             if number == self._first:
                 self._next += self._open is None  # no call was seen, as in replays of a CUDA graph
-                self._usual = self._frames
+                if self._opened_under == "optimizer":
+                    self._usual = self._frames
+                self._helpers |= self._called
+                self._evaluates = False
                 self._close()
 
     def on_user(self) -> None:
@@ -118,19 +134,21 @@ class StepTracker:
             return False
         if self._source == "call":
             return frame in self._frames
-        usual = self._usual or Counter()
         if self._trains:
-            return 0 < usual[frame] <= self._frames[frame]
-        is_evaluation = any(count > 1 and not usual[one] for one, count in self._frames.items())
-        return is_evaluation if phase == "forward" else frame in self._frames and not usual[frame]
+            return 0 < self._usual[frame] <= self._frames[frame]
+        if phase == "forward":
+            return self._evaluates
+        is_again = frame in self._frames and frame not in self._helpers
+        self._evaluates |= is_again
+        return is_again
 
     def _is_another_program(self) -> bool:
         """Nothing that ran in this step is part of a usual one: training has gone on to another model."""
-        return bool(self._usual and self._frames and self._usual.keys().isdisjoint(self._frames))
+        return bool(self._usual and self._frames) and self._usual.keys().isdisjoint(self._frames)
 
     def _close(self) -> None:
         self._has_trained |= self._trains
         if self._source == "call" and self._open is not None and not self._has_trained:
             self._before.append(set(self._frames))
         self._open = None
-        self._frames, self._trains = Counter(), False
+        self._frames, self._called, self._trains = Counter(), set(), False

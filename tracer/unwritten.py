@@ -1,4 +1,4 @@
-"""Graph calls that have ended and marks of steps, which are not in the log yet. The launch ring holds them until they are."""
+"""Graph calls that have ended, and marks of steps, which the log does not hold yet. The launch ring does until then."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pytest
 
-from stepscope.tracer.records import Calls, Launches
+from stepscope.tracer.records import Calls, Graph, Launches
 from stepscope.viewer.ingest.find_steps import find_steps
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark
 from tests.viewer import synthetic
@@ -18,11 +18,11 @@ WORDS = {"user": "user", "<": "begin", ">": "end"}
 
 class Program:
     """``t0`` calls function 0 to train it, ``b0`` runs it backward, ``i0`` calls it without gradients, ``oA`` is a step
-    of optimizer A, ``user`` one of `stepscope.step()`, ``<`` and ``>`` begin and end a call of `generate`; ``/2`` behind
-    a word is the thread."""
+    of optimizer A, ``user`` a call of `stepscope.step()`, ``<`` and ``>`` begin and end a call of `generate`; ``/2``
+    behind a word is the thread."""
 
     def __init__(self, words: str) -> None:
-        self.graphs = {}
+        self.graphs: dict[int, Graph] = {}
         self.batches = LaunchBatches()
         self.marks: list[StepMark] = []
         for at, word in enumerate(words.split()):

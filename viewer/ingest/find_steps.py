@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stepscope.tracer.records import Graph
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark
+from stepscope.viewer.ingest.lenient_json import INT64
 from stepscope.viewer.ingest.step_compiles import Compiling, book
 from stepscope.viewer.ingest.step_iterations import split
 from stepscope.viewer.ingest.step_units import Found, Mark, Unit
@@ -46,10 +47,9 @@ def find_steps(
     """
     calls = _outermost(batches, graphs)
     ordered = sorted(marks, key=lambda mark: mark.ns)
-    if feeds:
-        found = [Found([_unit(call) for call in calls], "call")] if calls else []
-    else:
-        found = _find(calls, ordered)
+    found = _find(calls, ordered)
+    if feeds and found:
+        found = [Found([unit for step in found for unit in step.units], "call")]
     found.sort(key=lambda step: step.first_ns)
     _number(batches, found)
     for number, booked in book(compiles, batches, graphs).items():
@@ -60,7 +60,7 @@ def find_steps(
     for number, step in enumerate(found):
         following = found[number + 1].first_ns if number + 1 < len(found) else last_ns if has_ended else None
         end_ns = max(step.last_ns, following) if step.end_ns is None and following is not None else step.end_ns
-        end_ns = None if end_ns is None else max(end_ns, step.last_ns)
+        end_ns = None if end_ns is None else min(max(end_ns, step.last_ns), INT64[-1])
         kind = "data" if feeds else step.kind
         steps[number] = EndedStep(kind, step.by, step.first_ns, end_ns, step.who)
     return steps
@@ -112,14 +112,13 @@ def _outermost(batches: LaunchBatches, graphs: Mapping[int, Graph]) -> list[_Cal
         function = compile_id.rpartition("/")[0] if compile_id else ("graph", graph)
         end_ns = start_ns + max(columns["duration_ns"][at], 0)
         captured = batches.states[at] == CAPTURED
-        found.append(_Call(at, start_ns, end_ns, columns["thread"][at], function, known and known.phase, captured))
+        phase = known.phase if known else None
+        found.append(_Call(at, start_ns, end_ns, columns["thread"][at], function, phase, captured))
     found.sort(key=lambda call: (call.start_ns, columns["call"][call.at]))
     return found
 
 
-def _threads(
-    calls: Sequence[_Call], marks: Sequence[StepMark]
-) -> list[tuple[list[_Call], list[StepMark]]]:
+def _threads(calls: Sequence[_Call], marks: Sequence[StepMark]) -> list[tuple[list[_Call], list[StepMark]]]:
     """Each thread runs a loop of its own, except where one alone has optimizers: the others help it."""
     of_marks: defaultdict[int, list[StepMark]] = defaultdict(list)
     for mark in marks:
@@ -173,7 +172,9 @@ def _units(
             continue
         if is_backward:
             _join(units[-1], call)
-            ends[-1:] = [Mark(call.function, call.end_ns)] if in_backward else [*ends[-1:], Mark(call.function, call.end_ns)]
+            if in_backward:
+                ends.pop()
+            ends.append(Mark(call.function, call.end_ns))
         elif scope is not None and (scope[1] is None or call.start_ns <= scope[1]):
             key = call.thread, scope[0]
             if key in within:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepscope.tracer.records import DeviceTimes, Launches, StepMarks, Steps
 from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.lenient_json import INT64
 from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class EndedStep(NamedTuple):
     @property
     def duration_ns(self) -> int | None:
         """Without compiles."""
-        return None if self.end_ns is None else self.end_ns - self.start_ns - self.compiling_ns
+        return None if self.end_ns is None else min(self.end_ns - self.start_ns - self.compiling_ns, INT64[-1])
 
 
 class StepMark(NamedTuple):

@@ -45,7 +45,14 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.compile_ids import CompileIds
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload, decode
-from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark, ended_steps, function_name, step_marks
+from stepscope.viewer.ingest.launch_batches import (
+    EndedStep,
+    LaunchBatches,
+    StepMark,
+    ended_steps,
+    function_name,
+    step_marks,
+)
 from stepscope.viewer.ingest.lenient_json import dumps, int64, loads
 from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.reader import LogRecord

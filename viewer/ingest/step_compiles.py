@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from stepscope.tracer.records import Graph, Run
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches
+from stepscope.viewer.ingest.lenient_json import INT64
 
 
 class Compiling(NamedTuple):
@@ -39,23 +40,22 @@ def book(
     calls = batches.calls
     starts = sorted(zip(calls["start_ns"], calls["step"], calls["graph"], strict=True))
     of_compile: defaultdict[str | None, list[tuple[int, int]]] = defaultdict(list)
-    for start_ns, step, graph in starts:
+    for start_ns, number, graph in starts:
         known = graphs.get(graph)
         if known is not None:
-            of_compile[known.compile_id].append((start_ns, step))
-    every = [(start_ns, step) for start_ns, step, _ in starts]
+            of_compile[known.compile_id].append((start_ns, number))
+    every = [(start_ns, number) for start_ns, number, _ in starts]
     found: defaultdict[int, list[Compiling]] = defaultdict(list)
     for one in compiles:
-        step = _next(of_compile.get(one.compile_id, []), one.end_ns)
-        step = _next(every, one.end_ns) if step is None else step
-        if step is not None or every:
-            found[every[-1][1] if step is None else step].append(one)
+        following = [*_first(of_compile.get(one.compile_id, []), one.end_ns), *_first(every, one.end_ns), *every[-1:]]
+        if following:
+            found[following[0][1]].append(one)
     return found
 
 
-def _next(calls: Sequence[tuple[int, int]], ns: int) -> int | None:
-    at = bisect_left(calls, (ns,))
-    return calls[at][1] if at < len(calls) else None
+def _first(calls: Sequence[tuple[int, int]], since_ns: int) -> Sequence[tuple[int, int]]:
+    at = bisect_left(calls, (since_ns,))
+    return calls[at : at + 1]
 
 
 def with_compiles(
@@ -71,5 +71,6 @@ def with_compiles(
             for one in compiles[first : bisect_left(starts, step.end_ns)]:
                 inside += max(0, min(one.end_ns, step.end_ns) - max(one.start_ns, step.start_ns))
         own = sum(one.end_ns - one.start_ns for one in booked.get(number, ()))
+        own = min(own, INT64[-1])
         found[number] = step._replace(compile_ns=own if compiles else None, compiling_ns=inside)
     return found

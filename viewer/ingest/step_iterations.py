@@ -65,7 +65,12 @@ def _only_round_joined(segments: list[Segment]) -> list[Segment]:
     forms = [[unit.key for unit in segment.units] for segment in whole]
     if len({mark.who for mark in stepped}) < len(stepped) or any(form == forms[0] for form in forms[1:]):
         return segments
-    return [Segment([unit for segment in whole for unit in segment.units], stepped), rest]
+    return [_joined(whole), rest]
+
+
+def _joined(segments: Sequence[Segment]) -> Segment:
+    units = [unit for segment in segments for unit in segment.units]
+    return Segment(units, [mark for segment in segments for mark in segment.marks])
 
 
 def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
@@ -84,7 +89,7 @@ def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
     if len(gaps) > 1 or updates < 2 or updates > MOST_UPDATES or min(rollouts[at] for at in begins) <= updates:
         return segments
     joined = [whole[at : at + updates] for at in begins]
-    return [*(Segment([u for s in group for u in s.units], [m for s in group for m in s.marks]) for group in joined), rest]
+    return [*map(_joined, joined), rest]
 
 
 def _leading_inference(units: Sequence[Unit]) -> int:
@@ -128,14 +133,15 @@ def _usual(segments: Sequence[Segment]) -> _Usual:
 
 
 def _common_end(a: Sequence[Key], b: Sequence[Key]) -> int:
-    return next((n for n, (x, y) in enumerate(zip(reversed(a), reversed(b), strict=False)) if x != y), min(len(a), len(b)))
+    unlike = (n for n, (x, y) in enumerate(zip(reversed(a), reversed(b), strict=False)) if x != y)
+    return next(unlike, min(len(a), len(b)))
 
 
 def _iterations(segments: list[Segment], by: By) -> Iterator[Found]:
     usual = _usual(segments[:-1])
     found: list[Found] = []
     for segment in segments:
-        units = segment.units
+        units: Sequence[Unit] = segment.units
         if found and found[-1].end_ns is not None:
             units = _given_to(found[-1], units, usual)
         outside = next((at for at, unit in enumerate(units) if usual.begins(unit)), 0 if segment.marks else len(units))
@@ -151,9 +157,7 @@ def _given_to(before: Found, units: Sequence[Unit], usual: _Usual) -> Sequence[U
     return units[count:]
 
 
-def _own(
-    units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, since_ns: int | None
-) -> Iterator[Found]:
+def _own(units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, since_ns: int | None) -> Iterator[Found]:
     """An iteration; several where an optimizer did not step in some of them, as a gradient scaler has it."""
     starts = [at for at, unit in enumerate(units) if unit.key == usual.leader]
     each = usual.leaders

@@ -17,8 +17,8 @@ from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import int64, loads, text
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.rows import Rows
-from stepscope.viewer.ingest.step_compiles import Compiling
 from stepscope.viewer.ingest.spans import OUTER_SPANS, Spans, compile_id_of
+from stepscope.viewer.ingest.step_compiles import Compiling
 from stepscope.viewer.ingest.torch_text import Cause, UserFrame, user_frame
 
 CHROMIUM_EVENT = "chromium_event"
@@ -101,7 +101,9 @@ class TorchEvents:
     def compiling(self) -> list[Compiling]:
         """When it compiled what, in unix ns."""
         rows = (row for spans in self._spans.values() for row in spans.rows)
-        return [Compiling(start_ns, start_ns + length, compile_id) for _, _, compile_id, _, _, start_ns, length, _ in rows]
+        return [
+            Compiling(start_ns, start_ns + length, compile_id) for _, _, compile_id, _, _, start_ns, length, _ in rows
+        ]
 
     def finish(self, inherited: Iterable[StringTable] = ()) -> None:
         """Add the rows of all compiles and spans."""
