@@ -47,6 +47,7 @@ from stepscope.viewer.queries.rows_of_memory import (
     RunPeak,
 )
 from stepscope.viewer.queries.search import SearchPiece
+from stepscope.viewer.queries.step_sources import StepSources
 from stepscope.viewer.queries.tables import Answer, TableRow
 from stepscope.viewer.views.blocks import RecordView
 
@@ -59,6 +60,7 @@ class StepsPage:
     steps: list[StepRow]
     curve: RunCurve | None
     """Live bytes over the steps; None: nobody followed storages."""
+    sources: StepSources
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from stepscope.viewer.queries.kernel_code import CONTEXT_LINES
 from stepscope.viewer.queries.memory_steps import RunCurve
 from stepscope.viewer.queries.rows import LaunchDetail, Timeline
 from stepscope.viewer.queries.rows_of_memory import LiveCurve
+from stepscope.viewer.queries.step_sources import step_sources
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.open import Trace
@@ -52,7 +53,8 @@ def steps_page(trace: Trace, request: Request) -> StepsPage:
     from stepscope.viewer.queries.runs import list_runs, list_steps
 
     log = request.optional_id("log")
-    return StepsPage(list_runs(trace), log, list_steps(trace, log), memory_pages.run_curve_page(trace, request))
+    steps = list_steps(trace, log)
+    return StepsPage(list_runs(trace), log, steps, memory_pages.run_curve_page(trace, request), step_sources(steps))
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:

@@ -273,7 +273,7 @@ STRIP_HEIGHT = 40
 
 
 def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Strip | None:
-    """Bars of step durations, capped at four medians so that a first step with its compile hides nothing."""
+    """Bars of step durations, capped at four medians so that a slow one hides nothing."""
     durations = sorted(step.duration_ns for step in steps if step.duration_ns is not None)
     if not durations:
         return None

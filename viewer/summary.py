@@ -10,12 +10,15 @@ from stepscope.viewer.queries.compiles import list_compiles
 from stepscope.viewer.queries.damage import inside_kernels, problems
 from stepscope.viewer.queries.memory_summary import NodePeak, estimated_peaks, measured_peaks, memory_figures
 from stepscope.viewer.queries.overview import overview
-from stepscope.viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow
+from stepscope.viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow, StepRow
 from stepscope.viewer.queries.snodes import snode_counts
+from stepscope.viewer.queries.step_sources import step_sources
 from stepscope.viewer.store.open import Trace
 from stepscope.viewer.summary_text import MemoryText, render
 
 FORMAT = "stepscope-summary/1"
+MOST_STEPS = 2000
+"""`steps.rows` holds so many, `counts.steps` tells how many there are."""
 _FINDING_KEYS = (
     "kind", "severity", "title", "rank", "step", "graph", "launch", "kernel", "buffer", "argument", "source",
     "evidence", "page", "rule",
@@ -40,6 +43,7 @@ def summary(trace: Trace) -> dict[str, Any]:
             _finding(finding) | {"log": logs.get(finding.log) if finding.log is not None else None}
             for finding in facts.findings
         ],
+        "steps": _steps(facts.steps, logs),
         "crash_runs": [asdict(run) for run in facts.crash_runs],
         "graphs": [
             _graph(graph, snodes.get(graph.graph))
@@ -70,6 +74,12 @@ def summary_text(trace: Trace) -> str:
 def _run(run: RunRow) -> dict[str, Any]:
     keys = ("rank", "world_size", "pid", "torch", "python", "devices", "argv", "level", "format_version", "complete")
     return {key: getattr(run, key) for key in keys} | {"log": PurePath(run.path).name, "crash_run": run.crash_run}
+
+
+def _steps(steps: list[StepRow], logs: dict[int, str]) -> dict[str, Any]:
+    keys = ("step", "kind", "by", "optimizers", "duration_ns", "compile_ns", "launches", "calls")
+    rows = [{key: getattr(step, key) for key in keys} | {"log": logs.get(step.log)} for step in steps[:MOST_STEPS]]
+    return asdict(step_sources(steps)) | {"rows": rows}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

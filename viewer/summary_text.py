@@ -22,6 +22,7 @@ from stepscope.viewer.queries.rows import (
     StepRow,
 )
 from stepscope.viewer.queries.rows_of_runs import SIDES
+from stepscope.viewer.queries.step_sources import step_sources
 
 WIDTH = 100
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
@@ -186,12 +187,22 @@ def _run(run: RunRow) -> str:
 def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
     if not steps:
         return []
-    header = ("step", "kind", "by", "time", "launches", "calls")
+    header = ("step", "kind", "by", "time", "compile", "launches", "calls")
     rows = [
-        (str(s.step), s.kind or UNKNOWN, s.by or UNKNOWN, time(s.duration_ns), f"{s.launches:,}", f"{s.calls:,}")
+        (
+            str(s.step), s.kind or UNKNOWN, s.by or UNKNOWN, time(s.duration_ns),
+            time(s.compile_ns) if s.compile_ns else UNKNOWN, f"{s.launches:,}", f"{s.calls:,}",
+        )
         for s in steps
+    ]  # fmt: skip
+    said = step_sources(steps)
+    notes = [note for note in (said.found_by, said.doubt, said.data_workers) if note is not None]
+    wrapped = [
+        line
+        for note in notes
+        for line in textwrap.wrap(clean(note), WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
     ]
-    return [f"Steps  {len(steps):,}", *_by_log(facts, steps, header, rows, left=3)]
+    return [f"Steps  {_number(facts.counts.steps)}", *wrapped, *_by_log(facts, steps, header, rows, left=3)]
 
 
 def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:

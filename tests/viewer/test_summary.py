@@ -24,6 +24,7 @@ KEYS = {
     ),
     "memory": "peak_bytes peak_step peak_graph growth_bytes_per_step",
     "compiles": "compile_id frame status attempts duration_ns cache recompile_reason graph_break_reason",
+    "steps": "found_by doubt data_workers rows",
     "overhead": "hook_ns stats_ns log_bytes bytes_per_launch failures",
 }
 
@@ -78,7 +79,7 @@ def test_text_of_a_healthy_run(opened: Open) -> None:
     lines = summary_text(opened(recorded())).split("\n")
     assert lines[0] == "No findings in 3 steps, 16 launches."
     assert any(line.startswith("Run  train.py --lr 0.1") for line in lines)
-    assert "  0     inference  user  5.00 us         4      2" in lines
+    assert "  0     inference  user  5.00 us        –         4      2" in lines
     assert any("0_forward" in line for line in lines)
     assert max(map(len, lines)) <= 100
 

@@ -34,12 +34,12 @@ def _first_page(trace: Trace) -> Overview:
     runs, skipped, meta = list_runs(trace), problem_counts(trace), _meta(trace)
     caches = sql.rows(trace, "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache")
     durations = [duration_ns for _, _, duration_ns in caches if duration_ns is not None]
-    findings = all_findings(trace)
+    findings, steps = all_findings(trace), list_steps(trace)
     return Overview(
         runs=runs,
-        counts=_counts(meta, runs, lifetime_events(trace)),
+        counts=_counts(meta, runs, lifetime_events(trace), sum(step.kind == "data" for step in steps)),
         findings=findings,
-        steps=list_steps(trace),
+        steps=steps,
         graphs=list_graphs(trace, MOST_GRAPHS),
         compile_count=sum(count for _, count, _ in caches),
         compile_duration_ns=sum(durations) if durations else None,
@@ -67,8 +67,10 @@ def _meta(trace: Trace) -> dict[str, str]:
     return dict(sql.rows(trace, "SELECT key, value FROM meta"))
 
 
-def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None) -> Counts:
-    """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote."""
+def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_steps: int) -> Counts:
+    """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote.
+
+    `no_steps`: how many rows of steps are what workers of a DataLoader have called."""
     recorded = any(run.level is not None for run in runs)
     with_values = any(run.level in _LEVELS_WITH_VALUES for run in runs)
     logs, records, compiles, graphs, sites, launches, steps, values = (
@@ -83,7 +85,7 @@ def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None) -> 
         launch_sites=sites if recorded else None,
         launches=launches if recorded else None,
         value_rows=values if values or with_values else None,
-        steps=steps if recorded else None,
+        steps=steps - no_steps if recorded else None,
         lifetime_events=lifetimes,
     )
 
