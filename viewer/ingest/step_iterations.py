@@ -164,7 +164,7 @@ def _own(units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, si
     if each and len(marks) <= usual.marks and len(starts) > each and len(starts) % each == 0 and starts[0] == 0:
         cuts = starts[each::each]
         for first, last in pairwise([0, *cuts]):
-            yield Found(list(units[first:last]), by)
+            yield Found(list(units[first:last]), "call")
         units = units[cuts[-1] :]
     if marks:
         names = ", ".join(dict.fromkeys(mark.name for mark in marks if mark.name)) or None
