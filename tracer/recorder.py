@@ -60,9 +60,7 @@ class Recorder(ContextDecorator):
         self.config = config
         self._log = RunLog(config, self._on_log_failed)
         self._begin_ring()
-        self._whole_calls = WholeCalls(
-            lambda begins: self._guarded("generate", lambda: self._steps.on_whole_call(begins))
-        )
+        self._whole_calls = WholeCalls(lambda begins: self._guarded("steps", self._steps.on_whole_call, begins))
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._graph_numbers = count()

@@ -50,7 +50,7 @@ def product(x: torch.Tensor) -> torch.Tensor:
 
 
 def update(loss: torch.Tensor, *optimizers: torch.optim.Optimizer) -> None:
-    loss.backward()
+    torch.autograd.backward(loss)
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
@@ -81,9 +81,19 @@ def eager_backend() -> None:
         metric(y)
 
 
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = model(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.inner(x)
+        return y
+
+
 @program(train=6)
 def blocks_and_a_function_after_the_optimizer() -> None:
-    blocks = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8, bias=False)) for _ in range(4)))
+    blocks = nn.Sequential(*(Block() for _ in range(4)))
     for block in blocks:
         block.compile()
     head, metric = compiled(nn.Linear(8, 1, bias=False)), compiled(product)
@@ -197,7 +207,7 @@ def update_by_hand() -> None:
         function(x).sum().backward()
         with torch.no_grad():
             for parameter in net.parameters():
-                parameter -= 0.1 * torch.as_tensor(parameter.grad)
+                parameter.sub_(0.1 * torch.as_tensor(parameter.grad))
                 parameter.grad = None
 
 
@@ -223,7 +233,7 @@ def optimizers_in_the_backward_pass() -> None:
         of[parameter].zero_grad()  # type: ignore[index]
 
     for parameter in net.parameters():
-        parameter.register_post_accumulate_grad_hook(step)
+        parameter.register_post_accumulate_grad_hook(step)  # type: ignore[no-untyped-call]
     for x in batches(4):
         function(x).sum().backward()
 

@@ -20,11 +20,11 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """All programs that are asked for, recorded one after the other in one process."""
     folder = tmp_path_factory.mktemp("steps")
     items = [item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
-    names = [item.callspec.params["name"] for item in items if item.path == Path(__file__)]
+    names = [str(item.callspec.params["name"]) for item in items if item.path == Path(__file__)]
     command = [sys.executable, "-m", "tests.capture.step_programs", str(folder), *names]
     environment = clean_environment(folder / "cache", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
     with (folder / "stderr").open("w") as stderr:
-        subprocess.run(command, cwd=ROOT, env=environment, stderr=stderr, check=False, timeout=500)
+        subprocess.run(command, cwd=ROOT, env=environment, stderr=stderr, check=False, timeout=900)
     return folder
 
 

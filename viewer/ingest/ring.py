@@ -62,10 +62,12 @@ class RingRows:
             batches.add(_batch([missing[number] for number in sorted(missing)]))
         for step in self.ring.steps:
             steps.setdefault(step.step, EndedStep(step.kind, step.by, step.start_ns, step.end_ns))
-        known_marks = {(mark.what, mark.who, mark.thread, mark.ns): mark for mark in marks}
+        in_log = {mark._replace(name=None) for mark in marks}
+        names = {mark.who: mark.name for mark in marks if mark.what == "optimizer"}
         for mark in self.ring.marks:
-            if (mark.what, mark.who, mark.thread, mark.ns) not in known_marks:
-                marks.append(StepMark(mark.what, mark.who, None, mark.thread, mark.ns))
+            name = names.get(mark.who) if mark.what == "optimizer" else None
+            if StepMark(mark.what, mark.who, None, mark.thread, mark.ns) not in in_log:
+                marks.append(StepMark(mark.what, mark.who, name, mark.thread, mark.ns))
 
     def add_rows(
         self, rows: Rows, log: int, batches: LaunchBatches, places: Places | None, graph_id: Callable[[int], int]
