@@ -55,6 +55,19 @@ def test_a_step_holds_no_time_of_the_next_functions_compile() -> None:
     assert (found[1].duration_ns, found[1].compile_ns) == (None, 4_699_995)
 
 
+def test_times_that_cannot_be_cost_nothing_but_themselves(opened: Open) -> None:
+    edge = 2**63 - 1
+    log = LogBuilder().record(synthetic.run(guesses_steps=True, monotonic_ns=edge, unix_ns=0))
+    log.torch("chromium_event", {}, payload=synthetic_span("B", 0)).torch(
+        "chromium_event", {}, payload=synthetic_span("E", 9)
+    )
+    log.record(synthetic.graph(phase="inference")).record(synthetic.calls(0, 0, MONOTONIC_NS))
+    log.record(StepMarks(["optimizer", "user"], [edge, -edge], [None, None], [1, 1], [-edge, edge]))
+    log.record(synthetic.run())
+    assert len(list_steps(opened(log))) == 1
+    assert EndedStep("train", "user", edge, -edge).duration_ns == -edge - 1
+
+
 def test_a_log_without_spans_does_not_say_what_compiling_took() -> None:
     steps = {0: EndedStep("inference", "call", 0, 10)}
     assert with_compiles(steps, [], {})[0].compile_ns is None

@@ -212,9 +212,10 @@ def _number(batches: LaunchBatches, found: Sequence[Found]) -> None:
     parent_of = dict(zip(calls, batches.parents, strict=True))
     for at, call in enumerate(calls):
         if call not in step_of:
-            path = [call]
-            while (above := parent_of.get(path[-1])) is not None and above not in step_of and above not in path:
-                path.append(above)
-            number = step_of.get(above, 0) if above is not None else 0
+            path, above = {call: None}, parent_of.get(call)
+            while above is not None and above not in step_of and above not in path:
+                path[above] = None
+                above = parent_of.get(above)
+            number = 0 if above is None else step_of.get(above, 0)
             step_of.update(dict.fromkeys(path, number))
         steps[at] = step_of[call]

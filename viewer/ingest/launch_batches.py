@@ -34,7 +34,9 @@ class EndedStep(NamedTuple):
     @property
     def duration_ns(self) -> int | None:
         """Without compiles."""
-        return None if self.end_ns is None else min(self.end_ns - self.start_ns - self.compiling_ns, INT64[-1])
+        if self.end_ns is None:
+            return None
+        return min(max(self.end_ns - self.start_ns - self.compiling_ns, INT64[0]), INT64[-1])
 
 
 class StepMark(NamedTuple):

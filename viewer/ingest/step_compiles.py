@@ -25,11 +25,13 @@ def on_clock_of(run: Run, spans: Iterable[Compiling]) -> list[Compiling]:
     """Spans in unix ns -> times on the clock of the calls, one behind the other."""
     since = run.monotonic_ns - run.unix_ns
     found: list[Compiling] = []
-    for start_ns, end_ns, compile_id in sorted(spans, key=lambda span: (span.start_ns, -span.end_ns)):
-        if found and start_ns + since <= found[-1].end_ns:
-            found[-1] = found[-1]._replace(end_ns=max(found[-1].end_ns, end_ns + since))
+    moved = (Compiling(start_ns + since, end_ns + since, compile_id) for start_ns, end_ns, compile_id in spans)
+    possible = (one for one in moved if one.start_ns in INT64 and one.end_ns in INT64)
+    for one in sorted(possible, key=lambda one: (one.start_ns, -one.end_ns)):
+        if found and one.start_ns <= found[-1].end_ns:
+            found[-1] = found[-1]._replace(end_ns=max(found[-1].end_ns, one.end_ns))
         else:
-            found.append(Compiling(start_ns + since, end_ns + since, compile_id))
+            found.append(one)
     return found
 
 
