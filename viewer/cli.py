@@ -246,7 +246,10 @@ def summary(
 def report(
     trace: Trace,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("report.html"),
-    redact: Annotated[bool, typer.Option("--redact", help="Leave out paths, source lines and arguments.")] = False,
+    redact: Annotated[
+        bool,
+        typer.Option("--redact", help="Show only what PyTorch and stepscope name; everything else is a placeholder."),
+    ] = False,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="Stands on the first page.")] = None,
     latest: Latest = False,
 ) -> None:
@@ -255,6 +258,8 @@ def report(
 
     with open_trace(asking.chosen(trace, latest)) as opened:
         _write_report(opened, out, redact, note)
+    if redact and note:
+        asking.note("stepscope: the note is not in the report, because nobody can prove what a note tells.")
 
 
 @_command()

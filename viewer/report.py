@@ -15,7 +15,7 @@ from stepscope.viewer.addresses import Request
 from stepscope.viewer.findings.launch_deaths import LaunchDeath, launch_deaths
 from stepscope.viewer.highlight import Line, highlight
 from stepscope.viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
-from stepscope.viewer.redaction import redact as without_secrets
+from stepscope.viewer.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.open import Trace
@@ -52,14 +52,15 @@ class Contents:
 
 
 def render_report(trace: Trace, *, redact: bool = False, note: str | None = None) -> str:
-    """The file's text, with `note` on its first page. `redact`: paths become file names; source text, payloads and
-    command lines are dropped."""
+    """The file's text, with `note` on its first page. `redact`: a text stands in it only with a proof that no program,
+    file or machine named it; a note does not."""
     from stepscope.viewer.summary import summary
 
     contents, answer = collect(trace), summary(trace)
     if redact:
-        contents = without_secrets(contents)
-        answer = without_secrets(answer)
+        redactor = Redactor()
+        contents, answer = redactor.redact(contents), redactor.redact(answer)
+        contents.left_out += ["source and generated code", *(["the note"] if note else [])]
     code = wrappers([page.detail for page in contents.graphs], contents.left_out)
     data = {
         "steps": [timeline for _, timeline in contents.steps],
@@ -77,7 +78,7 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
     template = rendering.environment(root="#", redacted=redact).get_template("report.html")
     return template.render(
         contents=contents,
-        note=note,
+        note=None if redact else note,
         frame=overview_page.frame(contents.overview),
         section="Overview",
         summary=answer,

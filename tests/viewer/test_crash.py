@@ -24,7 +24,7 @@ from stepscope.viewer.report import render_report
 from stepscope.viewer.store.open import Trace, open_trace
 from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run
-from tests.viewer.test_report import data_of
+from tests.viewer.unpacking import data_of
 
 PID = 2**22 + 5
 START_NS = MONOTONIC_NS + 3_000_000

@@ -1,0 +1,1 @@
+"""Reports for strangers: see `redactor`."""

@@ -1,0 +1,108 @@
+"""Findings in a redacted report: what kind, where, which numbers; in sentences that hold nothing of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stepscope.viewer.findings import KINDS
+from stepscope.viewer.redaction import proofs, rules
+from stepscope.viewer.redaction.proofs import words
+
+if TYPE_CHECKING:
+    from stepscope.viewer.redaction.redactor import Redactor
+
+MEASURED = words(
+    "nonfinite uninitialised_read storage_overlap changed_without_writer lifetime_mismatch "
+    "recompute_mismatch estimate_gap growth"
+)
+"""Kinds whose titles are made of measurements and names: their sentences stay, with the names looked at one by one."""
+SENTENCES: Mapping[str, str] = {
+    "nonfinite": "NaN or an infinity came up",
+    "uninitialised_read": "Memory that nobody wrote is read",
+    "storage_overlap": "A kernel writes memory that it reads",
+    "changed_without_writer": "A buffer changed although no launch wrote it",
+    "lifetime_mismatch": "A buffer lived for another time than expected",
+    "recompute_mismatch": "Memory figures of a reordering pass differ from a full recomputation",
+    "estimate_gap": "Measured and estimated memory differ",
+    "growth": "Memory grows from step to step",
+    "crash": "The process died",
+    "exception": "An exception that nothing caught ended the program",
+    "not_recorded": "Something was not recorded",
+    "recompile_limit": "A frame reached the recompile limit",
+    "recompile": "A frame was compiled again",
+    "graph_break": "Graph break",
+    "compile_failure": "A compile failed",
+    "cache_bypass": "A compile could not use a cache",
+    "draft_export": "Draft export met what a sound export would have refused",
+    "rank_divergence": "Ranks differ",
+}
+_OTHER = "A finding"
+_ADDED = ("symptom", "compile_id", "aspect")
+"""Evidence that the sentence of a kind ends with, where it may be shown."""
+_PLACES = ("rank", "step", "graph", "launch")
+
+
+def redacted(redactor: Redactor, finding: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a finding that hold texts, anew."""
+    evidence = _evidence(redactor, finding["evidence"])
+    known = {
+        "kind": redactor.text(finding["kind"], rules.OWN),
+        "severity": redactor.text(finding["severity"], rules.OWN),
+        "rule": finding["rule"] if finding["rule"] in _rules() else "",
+        "evidence": evidence,
+        "page": redactor.address(finding["page"]),
+        "kernel": redactor.optional(finding["kernel"], rules.KERNEL),
+        "buffer": redactor.optional(finding["buffer"], rules.NAME),
+        "argument": redactor.optional(finding["argument"], rules.NAME),
+    }
+    return {**known, "title": _title(redactor, finding, known)}
+
+
+def _title(redactor: Redactor, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    if finding["kind"] in MEASURED and (said := redactor.sentence(finding["title"])) is not None:
+        return said
+    added = [str(known["evidence"][name]) for name in _ADDED if known["evidence"].get(name)]
+    places = [f"{name} {finding[name]}" for name in _PLACES if finding[name] is not None]
+    places += [f"{name} {known[name]}" for name in ("kernel", "buffer") if known[name]]
+    start = SENTENCES.get(finding["kind"], _OTHER) + "".join(f" ({text})" for text in added)
+    return ": ".join(part for part in (start, ", ".join(places)) if part)
+
+
+@cache
+def _rules() -> frozenset[str]:
+    from stepscope.viewer.findings.evidence import rule_of
+
+    return frozenset(rule_of(import_module(f"stepscope.viewer.findings.{kind}").__doc__) for kind in KINDS)
+
+
+def _evidence(redactor: Redactor, evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what is known to be a measurement, or one of stepscope's own words."""
+    kept = {name: _fact(redactor, name, value) for name, value in evidence.items() if isinstance(name, str)}
+    return {name: value for name, value in kept.items() if value is not None and value != []}
+
+
+def _fact(redactor: Redactor, name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _evidence(redactor, value) if name in rules.EVIDENCE_TABLES else None
+    if isinstance(value, list | tuple):
+        facts = (_fact(redactor, name, item) for item in value)
+        return [fact for fact in facts if fact is not None and fact != {}]
+    if not isinstance(value, str):
+        return value if name in rules.EVIDENCE_NUMBERS else None
+    if name in rules.EVIDENCE_NAMES:
+        return redactor.text(value, rules.EVIDENCE_NAMES[name])
+    if name in rules.EVIDENCE_SENTENCES:
+        return _described(redactor, value)
+    proof = rules.EVIDENCE_TEXTS.get(name)
+    return value if proof is not None and proof(value) else None
+
+
+def _described(redactor: Redactor, text: str) -> str | None:
+    """``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's."""
+    name, space, content = text.partition(" ")
+    name, bracket, item = name.partition("[")
+    content = bracket + item + space + content
+    return redactor.text(name, rules.NAME) + content if proofs.described(content) else None

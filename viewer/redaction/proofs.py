@@ -1,0 +1,266 @@
+"""What a text must look like to stand in a redacted report: each proof is a closed grammar over public names.
+
+A proof holds for the whole of a text. Names that only PyTorch gives (operators, dtypes, buffers of Inductor) are listed
+or numbered; whatever a program, its files or its machine could have named has no proof.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Proof = Callable[[str], bool]
+
+_LONGEST = 400
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DTYPES = words(
+    "float16 bfloat16 float32 float64 half float double complex32 complex64 complex128 bool uint8 "
+    "uint16 uint32 uint64 int8 int16 int32 int64 short int long float8_e4m3fn float8_e5m2 "
+    "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2 qint8 quint8 qint32 bits8 bits16 "
+    "int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
+)
+_DEVICE_TYPES = "cpu|cuda|xpu|mps|mtia|hpu|npu|meta|vulkan|xla|maia|ipu|privateuseone|fpga|lazy"
+_DEVICE = re.compile(rf"(?:{_DEVICE_TYPES})(?::\d{{1,4}})?(?: \(\d{{1,5}} cores?\))?")
+_DEVICE_MODEL = re.compile(
+    r"(?:NVIDIA|AMD|Intel)(?:\(R\))?(?: (?:GeForce|Tesla|Quadro|Graphics|Radeon|Instinct|Pro|Arc|Max|Data|Center|GPU|"
+    r"Super|Ti|GTX|RTX|TITAN|RTX|Xp|Ada|Generation|Laptop|SXM\d?|PCIe|NVL|HBM\d?e?|\d{1,3}GB|MIG|\dg\.\d{1,3}gb|"
+    r"[ABGHLTVPK]{1,2}\d{1,4}[a-zA-Z]?(?:-(?:PCIE|SXM\d?|PCIe|\d{1,3}GB)){0,3}|MI\d{1,3}[XA]?|\d{3,4}(?:XT|XTX)?|B\d{2,3})){1,6}"
+)
+_VERSION = re.compile(
+    r"\d{1,4}(?:\.\d{1,8}){1,3}(?:(?:a|b|rc|\.dev|\.post)\d{1,8}){0,2}(?:a\d{1,4})?"
+    r"(?:\+(?:cpu|xpu|cu\d{2,3}|rocm\d+(?:\.\d+){0,2}|git[0-9a-f]{7,40}|[0-9a-f]{7,40}))?"
+)
+_COMPILE_ID = re.compile(r"!?(?:r\d{1,6}:)?\[?\d{1,9}(?:/\d{1,9}){0,3}(?:_\d{1,9})?\]?")
+_AOT_ID = re.compile(r"\d{1,6}(?:_(?:forward|backward|inference|joint))?")
+_PHASE = r"(?:forward|backward|inference|joint)"
+_LABEL = re.compile(rf"(?:{_COMPILE_ID.pattern}|graph \d{{1,9}})(?: {_PHASE})?(?: · (?P<function>\w+))?")
+_GRAPH_WORD = (
+    r"(?:true|false|cond|body|while|loop|fw|bw|fwd|bwd|joint|combine|scan|associative|map|repeated|invoke|sub|subgraph|"
+    r"subgraphs|score|mod|mask|forward|backward|graph|partition|partitions|call|runner|sdpa|\d{1,6})"
+)
+_FUNCTION = re.compile(rf"{_GRAPH_WORD}(?:_{_GRAPH_WORD}){{0,8}}")
+_SNODE = re.compile(r"(?:op|foreach_)?\d{1,7}(?:_op\d{1,7}){0,200}|op\d{1,7}(?:_op\d{1,7}){0,200}|buf\d{1,7}")
+_SNODE_CLASS = words(
+    "SchedulerNode FusedSchedulerNode ExternKernelSchedulerNode NopKernelSchedulerNode "
+    "ForeachKernelSchedulerNode GroupedSchedulerNode OuterLoopFusedSchedulerNode BaseSchedulerNode "
+    "FusedMixOrderReductions"
+)
+_NAME = re.compile(
+    r"buf\d+|arg\d+_\d+|primals_\d+|tangents_\d+|workspace_\d+|(?:in_out|in|out|ks|ws|seed|load_seed_offset)_?(?:ptr)?\d*|"
+    r"(?:[xyz]|r\d?_?)numel|xnumel_\d+|rnumel_\d+|[su]\d{1,6}|(?:[XYZ]|R\d?_?)BLOCK|ks\d+|tmp\d+|"
+    r"(?:fwd|bwd)_rng_state_\d+|(?:fwd|bwd)_base_offset_\d+|_frozen_param\d+|constant\d+|_tensor_constant\d+|"
+    r"seed_(?:cpu|cuda|xpu)_None|reinterpret_tensor|as_strided|stream\d+|raw_stream\d*|num_warps|num_stages|num_ctas|"
+    r"subgraph\d+|None|True|False|torch|device|dtype"
+)
+_BLOCKS = re.compile(
+    r"(?:[XYZ]|R\d?_?)BLOCK(?:_\d+)?|BLOCK_[MNK]|GROUP_M|ACC_TYPE|num_(?:warps|stages|ctas|buffers\w{0,10})"
+)
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?(?:e[+-]?\d+)?|[()\[\],.:*+/ -]")
+_SUFFIXED = re.compile(r"(?P<name>.+?)_\d{1,6}")
+_KERNEL = re.compile(
+    r"(?:cpp|triton_(?:poi|red|per|tem|for|unk|spl|split_scan|mm|mix|nat|sort|pers)|triton|pallas|cutedsl|cutlass|mps|metal)"
+    r"_(?:fused_?)?(?P<operators>\w*?)(?:_?\d{1,6})?"
+)
+_EXTERN = re.compile(r"(?:extern_kernels|aten|prims|inductor)\.(?P<name>\w+)(?P<overload>\.\w+)?")
+_OPERATOR = re.compile(r"(?:torch\.ops\.)?(?P<namespace>\w+)(?:\.|::)(?P<name>\w+)(?:\.(?P<overload>\w+))?")
+_AOTI = re.compile(rf"aoti_torch_(?:(?:{_DEVICE_TYPES})_)?(?:_)?(?P<operators>\w+?)(?:_out)?")
+_EXTERN_ONLY = words("bias_addmm _mm_plus_mm mm_plus_mm addmm_out mm_out bmm_out baddbmm_out convolution_out")
+_NODES = frozenset(["getitem", "half", "float", "double", "scalar_tensor"])
+_METHODS = words("copy_ zero_ fill_ item size stride clone contiguous fallback")
+_SIGNAL = re.compile(
+    r"SIG(?:HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|KILL|USR1|SEGV|USR2|PIPE|ALRM|TERM|CHLD|CONT|STOP|TSTP|XCPU|XFSZ|SYS)|"
+    r"signal \d{1,3}|exit code \d{1,3}|time limit"
+)
+_DEVICE_ERRORS = frozenset(
+    f"CUDA error: {text}"
+    for text in (
+        "an illegal memory access was encountered", "device-side assert triggered", "out of memory",
+        "misaligned address", "unspecified launch failure", "an illegal instruction was encountered",
+        "invalid configuration argument", "invalid argument", "invalid device function", "launch timed out",
+        "the launch timed out and was terminated", "too many resources requested for launch",
+        "operation not permitted when stream is capturing", "uncorrectable ECC error encountered",
+        "hardware stack error", "invalid program counter", "unknown error",
+    )
+)  # fmt: skip
+_TOOL_ERROR = re.compile(
+    r"Invalid (?:__(?:global|shared|local|constant)__ )?(?:read|write|atomic) of size \d{1,4} bytes?|"
+    r"(?:Uninitialized|Potential) (?:__(?:global|shared)__ )?(?:memory read|read|write|(?:RAW|WAW|WAR) hazard)"
+    r"(?: of size \d{1,4} bytes?)?|Program hit CUDA_ERROR_[A-Z_]{3,40} \(error \d{1,4}\)"
+)
+_TOOL_PLACE = re.compile(r"thread \(\d+,\d+,\d+\) in block \(\d+,\d+,\d+\)")
+
+
+@cache
+def _public() -> dict[str, Any]:
+    """Of PyTorch, as docs/generate_torch_names.py wrote them down."""
+    read: dict[str, Any] = json.loads(Path(__file__).with_name("torch_names.json").read_text("utf-8"))
+    return {name: frozenset(found if isinstance(found, list) else found.split()) for name, found in read.items()}
+
+
+@cache
+def _all_operators() -> frozenset[str]:
+    return frozenset().union(*(names for name, names in _public().items() if name.startswith("operators of ")))
+
+
+def whole(pattern: re.Pattern[str]) -> Proof:
+    return lambda text: len(text) <= _LONGEST and pattern.fullmatch(text) is not None
+
+
+is_device_type, version, compile_id, aot_id = whole(_DEVICE), whole(_VERSION), whole(_COMPILE_ID), whole(_AOT_ID)
+wrapper_function, block, signal, tool_place = whole(_FUNCTION), whole(_BLOCKS), whole(_SIGNAL), whole(_TOOL_PLACE)
+tool_error = whole(_TOOL_ERROR)
+
+
+def device(text: str) -> bool:
+    return is_device_type(text) or (len(text) < 60 and _DEVICE_MODEL.fullmatch(text) is not None)
+
+
+def dtype(text: str) -> bool:
+    return text.removeprefix("torch.") in _DTYPES
+
+
+def symptom(text: str) -> bool:
+    return text in _DEVICE_ERRORS or signal(text)
+
+
+def graph_label(text: str) -> bool:
+    found = _LABEL.fullmatch(text)
+    return found is not None and (found["function"] is None or wrapper_function(found["function"]))
+
+
+def snode(text: str) -> bool:
+    return (len(text) <= 4000 and _SNODE.fullmatch(text) is not None) or text in _SNODE_CLASS
+
+
+def operator(text: str) -> bool:
+    """``aten.mm.default``, ``torch.ops.aten.mm``, ``mm``, and an FX node that is named after one: ``mm_1``."""
+    found = _OPERATOR.fullmatch(text)
+    if found is not None and f"operators of {found['namespace']}" in _public():
+        known = found["name"] in _public()[f"operators of {found['namespace']}"]
+        return known and (found["overload"] is None or found["overload"] in _public()["overloads"])
+    if text in _all_operators():
+        return True
+    numbered = _SUFFIXED.fullmatch(text)
+    return _is_node(numbered["name"] if numbered is not None else text)
+
+
+@cache
+def _is_node(text: str) -> bool:
+    """``mm``, ``getitem``; with the overload: ``mul_tensor``."""
+    if text in _all_operators() or text in _NODES:
+        return True
+    overloads = _small_overloads()
+    places = [i for i, char in enumerate(text) if char == "_"]
+    return any(text[:i] in _all_operators() and text[i + 1 :] in overloads for i in places)
+
+
+@cache
+def _small_overloads() -> frozenset[str]:
+    return frozenset(name.lower() for name in _public()["overloads"])
+
+
+@cache
+def _are_operators(text: str) -> bool:
+    """Whether `text` is names of operators with underscores between them."""
+    ends = {0}
+    for end in range(1, len(text) + 1):
+        if end < len(text) and text[end] != "_":
+            continue
+        if any((text[start:end] in _all_operators()) for start in ends):
+            ends.add(end + 1)
+    return len(text) + 1 in ends
+
+
+def kernel(text: str) -> bool:
+    """A kernel that Inductor named after the operators in it, an operator, or a call by one of its own names."""
+    if not text or len(text) > 2000:
+        return False
+    found = _KERNEL.fullmatch(text) or _AOTI.fullmatch(text)
+    if found is not None and (not found["operators"] or _are_operators(found["operators"])):
+        return True
+    extern = _EXTERN.fullmatch(text)
+    if extern is not None and extern["name"] in _EXTERN_ONLY:
+        return True
+    if extern is not None and text.startswith("extern_kernels.") and extern["overload"] is None:
+        return extern["name"] in _all_operators()
+    return operator(text) or text in _METHODS or wrapper_function(text)
+
+
+def name(text: str) -> bool:
+    """What Inductor calls a buffer, an argument or an FX node; an expression over such names."""
+    if len(text) > _LONGEST:
+        return False
+    if _NAME.fullmatch(text) or snode(text) or operator(text) or dtype(text):
+        return True
+    tokens = _TOKEN.findall(text)
+    words = [token for token in tokens if token[0].isalpha() or token[0] == "_"]
+    is_whole = "".join(tokens) == text
+    return (
+        is_whole
+        and bool(words)
+        and len(tokens) > 1
+        and all(_NAME.fullmatch(word) or dtype(word) or operator(word) for word in words)
+    )
+
+
+def parameter(text: str) -> bool:
+    return name(text) or text in _public()["parameters"]
+
+
+def span(text: str) -> bool:
+    """``inductor_compile``, ``pass.post_grad_passes.remove_noop_ops``, ``compile_attempt_0``."""
+    known = _public()["spans"]
+    if text in known:
+        return True
+    parts = text.split(".") if text.startswith("pass.") else [text]
+    return all(part in known or ((found := _SUFFIXED.fullmatch(part)) and found["name"] in known) for part in parts)
+
+
+def record(text: str) -> bool:
+    return _CACHE_RECORD.fullmatch(text) is not None
+
+
+def metric(text: str) -> bool:
+    return text in _public()["metrics"]
+
+
+_CACHE_RECORD = re.compile(
+    r"(?:fx_graph|aotautograd|aot_autograd|remote_fx_graph|pgo)_cache_(?:hit|miss|bypass|hash|save|load)"
+)
+_NUMBER = re.compile(
+    r"[-+−]?\d[\d,]{0,25}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?(?: ?(?:B|kB|MB|GB|TB|ns|us|ms|s|min|h|%))?|"
+    r"\[(?:\d{1,18}(?:, \d{1,18}){0,20})?\]|NaN|[+-]inf(?: and -inf)?"
+)
+
+
+def number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
+
+
+_COUNT = r"\d[\d,]*"
+_VALUE = r"(?:[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?|unknown|inf|-inf|nan)"
+_OF = rf"(?:the sample of {_COUNT} \(of {_COUNT}\)|{_COUNT})"
+_BAD = rf"(?:NaN|\+inf|-inf) (?:at least )?{_COUNT} of {_OF}"
+_LIMIT = rf"{_VALUE} \((?P<dtype>\w+)(?: limit {_VALUE})?\)"
+_CONTENT = re.compile(
+    rf"(?:\[\d+\])?(?: \((?:real|imaginary|data|scale|values|indices)\))? (?:"
+    rf"{_BAD}(?:, {_BAD}){{0,2}}(?:, first at (?:\[[\d, ]*\]|\d+))?(?:; else largest {_LIMIT})?"
+    rf"|finite(?: in {_OF})?(?:, {_COUNT} of {_OF} zero)?(?:, largest {_LIMIT.replace('<dtype>', '<dtype_2>')})?"
+    r"|is empty|not read|uninitialised: nobody wrote it)"
+)
+
+
+def described(text: str) -> re.Match[str] | None:
+    """What `findings.value_text.describe` says of a tensor, behind its name."""
+    found = _CONTENT.fullmatch(text)
+    given = found and (found["dtype"] or found["dtype_2"])
+    return found if given is None or dtype(given) else None

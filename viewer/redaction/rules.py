@@ -1,0 +1,126 @@
+"""Which proof a text needs in which place of a report. A place that no rule names shows a placeholder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from stepscope.viewer.redaction import own_words, proofs
+from stepscope.viewer.redaction.proofs import Proof, words
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A text that none of `proofs` holds for becomes ``noun_1``."""
+
+    noun: str
+    proofs: tuple[Proof, ...] = ()
+
+
+def _own(text: str) -> bool:
+    return text in own_words.texts()
+
+
+def _rules(rule: Rule, names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
+
+
+TEXT = Rule("text")
+FILE = Rule("file")
+FUNCTION = Rule("function")
+KERNEL = Rule("kernel", (proofs.kernel,))
+NAME = Rule("name", (proofs.name,))
+OWN = Rule("text", (_own,))
+SENTENCE = Rule("sentence", (_own,))
+COMPILE_ID = Rule("compile", (proofs.compile_id,))
+
+RULES: Mapping[str, Rule] = {
+    **_rules(FILE, "file path log"),
+    **_rules(FUNCTION, "frame"),
+    **_rules(KERNEL, "kernel kernels actual_kernel expected_kernel measured_kernel last_kernel written_by read_by"),
+    **_rules(NAME, "buffer argument of outputs storage names other_names name"),
+    **_rules(Rule("operator", (proofs.operator,)), "aten operator source_nodes"),
+    "fx_nodes": Rule("node", (proofs.operator,)),
+    **_rules(Rule("name", (proofs.parameter,)), "parameter"),
+    **_rules(
+        Rule("node", (proofs.snode,)),
+        "snode snodes actual_snode expected_snode measured_snode estimated_snode members reason_snodes at "
+        "candidate group estimated_peak_snode measured_peak_snode",
+    ),
+    **_rules(Rule("type", (proofs.dtype,)), "dtype"),
+    **_rules(Rule("device", (proofs.device,)), "device devices"),
+    **_rules(COMPILE_ID, "compile_id compile_ids"),
+    **_rules(Rule("graph", (proofs.aot_id,)), "aot_id"),
+    **_rules(Rule("graph", (proofs.graph_label,)), "graph_label label against_name"),
+    **_rules(Rule("function", (proofs.wrapper_function,)), "function subgraph subgraphs"),
+    **_rules(Rule("version", (proofs.version,)), "torch python stepscope"),
+    **_rules(Rule("text", (proofs.symptom, _own)), "symptom ended signal device_error"),
+    **_rules(
+        OWN,
+        "severity kind status level role held moment event state by cache encoding expected_by found_by part phase "
+        "purpose reason reasons shown_as statistic classes health format",
+    ),
+    **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out"),
+    **_rules(TEXT, "recompile_reason recompile_reasons graph_break_reason failure holders pass_name config asked"),
+}
+"""By the name of a field, or of a key."""
+
+RULES_OF: Mapping[tuple[str, str], Rule] = {
+    ("SourceLine", "function"): FUNCTION,
+    ("CompileRow", "function"): FUNCTION,
+    ("Span", "name"): Rule("span", (proofs.span,)),
+    ("RecordRow", "name"): Rule("record", (_own, proofs.record)),
+    ("RecordRow", "source"): FILE,
+    ("Spread", "name"): OWN,
+    ("Spread", "low"): Rule("type", (proofs.dtype, proofs.device)),
+    ("Spread", "high"): Rule("type", (proofs.dtype, proofs.device)),
+    ("NodeColumns", "kind"): Rule("node", (proofs.snode,)),
+    ("NodeMemory", "kind"): Rule("node", (proofs.snode,)),
+    ("Difference", "name"): Rule("name", (proofs.name,)),
+    ("ToolErrorRow", "text"): Rule("text", (proofs.tool_error,)),
+    ("ToolErrorRow", "where"): Rule("text", (proofs.tool_place,)),
+    ("source", "function"): FUNCTION,
+}
+"""Of single classes, before `RULES`."""
+
+DROPPED: Mapping[str, object] = {
+    "argv": [], "config": {}, "code": None, "code_lines": [], "stack": [], "said": [], "details": [], "sentences": [],
+    "sha256": "", "wrapper_key": None, "handle": None, "environment": {},
+}  # fmt: skip
+"""What has no public part."""
+
+EVIDENCE_NUMBERS = words(
+    "step last_step first_step launch of launches launch_in_step sites steps storages storage_bytes "
+    "bytes_per_step checks is_final_step measured_peak_bytes estimated_peak_bytes gap_bytes "
+    "measured_index estimated_index measured_bytes expected_bytes mismatches swap peak_before_bytes "
+    "peak_after_bytes allowed_peak_bytes is_explained peak_snodes snodes compiles pid parent_pid "
+    "exit_code last_record_unix_ns launch_returned has_ring in_flight_count thread returned device "
+    "stream run times min max mean std zero nan certain leaves_the_graph explains_launches "
+    "other_origins largest limit inputs_finite ordinal offset size stride recompiles logs breaks "
+    "held_bytes perhaps_held_bytes made_by_graph held_in_graph launches_after refused_compiles "
+    "failures left_rank right_rank left_place right_place graphs freed_by_collection calls expected "
+    "actual bytes argument in_flight line graph growth_bytes item numel iterations bytes_of_peak "
+    "share peak_bytes written_by_launch_in_step"
+)
+EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
+    **dict.fromkeys(["compile_id", "compile_ids"], proofs.compile_id),
+    **dict.fromkeys(words("origin role held kind why expected_by found_by made_by aspect finite what purpose"), _own),
+    "signal": proofs.signal,
+    **dict.fromkeys(["symptom", "device_error"], proofs.symptom),
+    **dict.fromkeys(["aten", "fx_nodes"], proofs.operator),
+    "dtype": proofs.dtype,
+    **dict.fromkeys(["reason_snodes", "measured_snode", "estimated_snode", "candidate", "group"], proofs.snode),
+}  # fmt: skip
+"""Evidence whose texts stand as they are, or not at all."""
+EVIDENCE_NAMES: Mapping[str, Rule] = {
+    **_rules(KERNEL, "kernel measured_kernel last_kernel"),
+    **_rules(NAME, "buffer name argument"),
+    "parameter": Rule("name", (proofs.parameter,)),
+}
+EVIDENCE_SENTENCES = frozenset({"in", "out", "is", "was"})
+"""What `value_text.describe` said of tensors."""
+EVIDENCE_TABLES = words(
+    "chain buffers held_buffers crash_runs ran_before last_finished in_flight other_threads arguments "
+    "before now written read checked_at"
+)
+"""Whose parts are looked at one by one."""
