@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
 
 from markupsafe import Markup
 
-from stepscope.viewer import assets, contexts, overview_page, pages, rendering, report_memory, report_values
+from stepscope.viewer import (
+    assets,
+    contexts,
+    overview_page,
+    pages,
+    rank_pages,
+    rendering,
+    report_memory,
+    report_values,
+)  # fmt: skip
 from stepscope.viewer.addresses import Request
+from stepscope.viewer.findings.evidence import compile_page
 from stepscope.viewer.findings.launch_deaths import LaunchDeath, launch_deaths
 from stepscope.viewer.highlight import Line, highlight
 from stepscope.viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
+from stepscope.viewer.rank_contexts import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction.redactor import Redactor
+from stepscope.viewer.report_links import route_of, without_dead_links
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.open import Trace
 
+T = TypeVar("T")
 MOST_STEPS = 16
 MOST_LAUNCHES = 20_000
 """In all timelines together."""
@@ -29,6 +43,8 @@ SCRIPTS = ("#js/page.js", "#js/report.js")
 """What a report begins with."""
 MOST_GRAPHS = 24
 MOST_COMPILES = 32
+MOST_NAMED = 200
+"""Pages of one sort that findings lead to: these come before the others, and beside their number."""
 MOST_CODE_CHARS = 600_000
 
 
@@ -48,6 +64,9 @@ class Contents:
     deaths: dict[int, LaunchDeath] = field(default_factory=dict)
     values: report_values.Values = field(default_factory=report_values.Values)
     memory: report_memory.Memory = field(default_factory=report_memory.Memory)
+    ranks: RanksPage | None = None
+    """None: no finding tells of a difference between them."""
+    differences: list[RankDifferencePage] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -76,7 +95,7 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
     }
     static = assets.static_files()
     template = rendering.environment(root="#", redacted=redact).get_template("report.html")
-    return template.render(
+    html = template.render(
         contents=contents,
         note=None if redact else note,
         frame=overview_page.frame(contents.overview),
@@ -88,6 +107,7 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         imports=assets.inlined_import_map(*SCRIPTS),
         packed=packed(data),
     )
+    return without_dead_links(html, {graph: len(lines) for graph, lines in code.items()})
 
 
 def without_values(page: contexts.LaunchPage) -> contexts.LaunchPage:
@@ -109,11 +129,18 @@ def collect(trace: Trace) -> Contents:
     contents = Contents(overview(trace), pages.problems_page(trace, asked))
     collect_steps(trace, contents)
     contents.deaths = launch_deaths(trace)
+    named = {route_of(finding.page) for finding in contents.overview.findings}
     graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))
     compiles = list_compiles(trace)
-    for row in sorted(graphs[:MOST_GRAPHS], key=lambda row: row.graph):
+    for row in chosen(graphs, MOST_GRAPHS, lambda row: f"/graphs/{row.graph}" in named, lambda row: row.graph):
         contents.graphs.append(pages.graph_page(trace, Request({"graph": str(row.graph)}, {})))
-    for compiled in compiles[:MOST_COMPILES]:
+    places = {(row.log, row.compile_id): place for place, row in enumerate(compiles)}
+    for compiled in chosen(
+        compiles,
+        MOST_COMPILES,
+        lambda row: compile_page(row.log, row.compile_id) in named,
+        lambda row: places[row.log, row.compile_id],
+    ):
         detail = compile_detail(trace, compiled.log, compiled.compile_id)
         if detail is not None:
             contents.compiles.append(detail)
@@ -121,6 +148,7 @@ def collect(trace: Trace) -> Contents:
     contents.values = report_values.collect(trace, contents.overview.findings, described)
     contents.memory = report_memory.collect(trace, contents.overview.findings)
     collect_live(trace, contents)
+    collect_ranks(trace, contents)
     say_left_out(contents, len(contents.values.rows), len(contents.values.kernels), "kernels")
     if contents.values.recorded:
         contents.left_out.append("values of most launches, versions of most buffers")
@@ -130,6 +158,25 @@ def collect(trace: Trace) -> Contents:
     if contents.overview.counts.records:
         contents.left_out.append("the records themselves and their payloads")
     return contents
+
+
+def chosen(
+    rows: Sequence[T], most: int, is_named: Callable[[T], bool], place: Callable[[T], tuple[int, ...] | int]
+) -> list[T]:
+    """The rows that findings lead to, and of the others the first, in their own order."""
+    named, others = [row for row in rows if is_named(row)], [row for row in rows if not is_named(row)]
+    return sorted([*named[:MOST_NAMED], *others[: max(0, most - len(named))]], key=place)
+
+
+def collect_ranks(trace: Trace, contents: Contents) -> None:
+    """Both sides of each difference that a finding tells of."""
+    found = [finding.page for finding in contents.overview.findings if finding.kind == "rank_divergence"]
+    for page in dict.fromkeys(found):
+        path, _, query = page.partition("?")
+        if path == "/ranks/difference":
+            contents.differences.append(rank_pages.difference_page(trace, Request({}, dict(parse_qsl(query)))))
+    if contents.differences:
+        contents.ranks = rank_pages.ranks_page(trace, Request({}, {}))
 
 
 def say_left_out(contents: Contents, there: int, shown: int, what: str) -> None:
@@ -153,19 +200,25 @@ def collect_steps(trace: Trace, contents: Contents) -> None:
     """Steps with findings first, then from the first on, as far as the budget goes."""
     from stepscope.viewer.queries.steps import timeline
 
-    found = {(finding.log or 0, finding.step) for finding in contents.overview.findings}
-    order = sorted(contents.overview.steps, key=lambda row: ((row.log, row.step) not in found, row.step, row.log))
+    found = {route_of(finding.page) for finding in contents.overview.findings}
+    order = sorted(contents.overview.steps, key=lambda row: (row.step, row.log))
+    rows = chosen(
+        order,
+        MOST_STEPS,
+        lambda row: f"/steps/{row.step}?log={row.log}" in found,
+        lambda row: (f"/steps/{row.step}?log={row.log}" not in found, row.step, row.log),
+    )
     room = MOST_LAUNCHES
-    chosen = []
-    for row in order[:MOST_STEPS]:
+    shown = []
+    for row in rows:
         # At least the bins of a small picture, so that every step that is listed can be seen.
         picture = timeline(trace, row.log, row.step, width=max(200, min(room, row.launches)))
         if picture is None:
             continue
         room = max(0, room - len(picture.launches.launch))
-        chosen.append((row, picture))
-    collect_panels(trace, contents, [picture for _, picture in chosen])
-    contents.steps = sorted(chosen, key=lambda pair: (pair[0].log, pair[0].step))
+        shown.append((row, picture))
+    collect_panels(trace, contents, [picture for _, picture in shown])
+    contents.steps = sorted(shown, key=lambda pair: (pair[0].log, pair[0].step))
 
 
 def collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeline]) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from stepscope.viewer.queries.rows_of_memory import LiveCurve
     from stepscope.viewer.store.open import Trace
 
-MOST_GRAPHS = 8
-MOST_RECOMPUTE = 8
+MOST_GRAPHS = 24
+MOST_RECOMPUTE = 24
 MOST_LISTED = 40
 """Lines of the model, mismatches and buffers of the schedule that are listed of each graph."""
 LIVE_WIDTH = 400

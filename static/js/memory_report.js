@@ -2,7 +2,7 @@
 import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory_plots.js";
 import { mountTreemap } from "#js/treemap.js";
 
-export function mountMemory(page, data) {
+export function mountMemory(page, data, leads) {
   for (const box of page.querySelectorAll(".treemap:empty")) mountTreemap(box, { root: "#" });
   if (!data) return;
   const empty = (name) => page.querySelector(`[${name}]:empty`);
@@ -13,6 +13,11 @@ export function mountMemory(page, data) {
   }
   if (data.recompute && empty("data-recompute")) mountRecompute(empty("data-recompute"), data.recompute);
   if (data.run && empty("data-run-memory")) {
-    mountRun(empty("data-run-memory"), data.run, { open: (step) => (location.href = `#/steps/${step}?log=${data.run.log}`) });
+    mountRun(empty("data-run-memory"), data.run, {
+      open: (step) => {
+        const href = `#/steps/${step}?log=${data.run.log}`;
+        if (leads(href)) location.href = href;
+      },
+    });
   }
 }

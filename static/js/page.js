@@ -54,7 +54,7 @@ const FINDING = "stepscope-finding";
 
 /** To the finding after or before the one whose page this is; several can share a page, so the last one is kept. */
 function goToFinding(direction) {
-  const links = [...document.querySelectorAll("#finding-links a")];
+  const links = [...document.querySelectorAll("#finding-links a[href]")];
   if (!links.length) return say("No findings in this trace.");
   const last = Number(recall() ?? -1);
   const index = nextFinding(links.map((link) => link.href), location.href, last, direction);

@@ -12,6 +12,13 @@ const panel = document.getElementById("panel");
 const mounted = new Map();
 const loading = unpack(document.getElementById("report-data").textContent);
 
+const leads = (address) => pages.has(parseRoute(address).page);
+
+/** Links that scripts make stay links where they lead to a page of this file. */
+function keepLiving() {
+  for (const link of document.querySelectorAll('a[href^="#/"]')) if (!leads(link.getAttribute("href"))) link.removeAttribute("href");
+}
+
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text.trim()), (char) => char.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -19,6 +26,7 @@ async function unpack(text) {
 }
 
 function show() {
+  if (location.hash && !location.hash.startsWith("#/")) return; // a place on the page that is shown
   const route = parseRoute(location.hash);
   const page = pages.get(route.page) ?? pages.get("left out");
   for (const other of pages.values()) other.classList.toggle("shown", other === page);
@@ -37,8 +45,8 @@ async function fill(page, route) {
     const lines = data.wrappers[box.dataset.graph];
     box.append(lines ? codeBlock(lines, { prefix: `${route.page}#L` }) : "Left out of this report.");
   }
-  for (const box of page.querySelectorAll("[data-plot]:empty")) mountPlot(box, data.plots[route.page], { root: "#" });
-  mountMemory(page, data.memory[route.page]);
+  for (const box of page.querySelectorAll("[data-plot]:empty")) mountPlot(box, data.plots[route.page], { root: "#", leads });
+  mountMemory(page, data.memory[route.page], leads);
   const view = page.querySelector(".step-view");
   if (view) showStep(view, route, data);
   else reveal(page, route);
@@ -81,6 +89,7 @@ document.getElementById("download").addEventListener("click", () => {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
+new MutationObserver(keepLiving).observe(document.body, { childList: true, subtree: true });
 addEventListener("hashchange", show);
 addEventListener("popstate", show);
 makeResizable(panel);

@@ -13,11 +13,12 @@ export function parseRoute(hash) {
   };
 }
 
-const CURVE = ["site", "argument", "item", "part", "moment"];
+const NAMED_BY = { "/curves": ["site", "argument", "item", "part", "moment"], "/ranks/difference": ["aspect", "left", "right"] };
 
 /** The address of a page without what only changes its state. */
 function pageOf(path, asked) {
-  if (path === "/curves") return `/curves?${new URLSearchParams(CURVE.filter((name) => asked.has(name)).map((name) => [name, asked.get(name)]))}`;
+  const names = NAMED_BY[path];
+  if (names) return `${path}?${new URLSearchParams(names.filter((name) => asked.has(name)).map((name) => [name, asked.get(name)]))}`;
   return path === "/values" || /^\/(steps|compile)\/./.test(path) ? `${path}?log=${asked.get("log") ?? 0}` : path || "/";
 }
 

@@ -15,8 +15,14 @@ export const STATISTICS = {
 const COUNTS = new Set(["nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal"]);
 const WHY = "no finite element, or not read";
 
+/** A report holds some pages only: elsewhere it does not lead. */
+function go(context, address) {
+  const href = `${context.root}${address}`;
+  if (context.leads?.(href) ?? true) location.href = href;
+}
+
 function openAt(context, log) {
-  return (launch, step) => (location.href = `${context.root}/steps/${step}?log=${log}&launch=${launch}`);
+  return (launch, step) => go(context, `/steps/${step}?log=${log}&launch=${launch}`);
 }
 
 /** A switch between a linear and a logarithmic axis; greyed with the reason where the values allow only one. */
@@ -112,7 +118,7 @@ function markAt(columns, index) {
 }
 
 function mountHeat(box, { heat }, context) {
-  const to = (path, window, place = "") => (location.href = `${context.root}${path}?${new URLSearchParams({ log: heat.log, ...window })}${place}`);
+  const to = (path, window, place = "") => go(context, `${path}?${new URLSearchParams({ log: heat.log, ...window })}${place}`);
   const toLaunch = openAt(context, heat.log);
   const map = new HeatMap(box, heat, {
     open: (window, found) => (found ? toLaunch(found.launch, found.step) : to("/values/launch", window)),

@@ -44,6 +44,11 @@ def _ending(path: str) -> str:
     return found[0] if found else ""
 
 
+def _is_plain(name: str, text: str) -> bool:
+    """Of what stands behind the ? of an address."""
+    return (name in _NUMBERS and text.isdecimal()) or (name == "aspect" and text in own_words.texts())
+
+
 def _is_public(text: str) -> bool:
     return any(holds(text) for holds in _IN_SENTENCES)
 
@@ -85,6 +90,8 @@ class Redactor:
             return ""
         if key in rules.DROPPED:
             return rules.DROPPED[key]
+        if key == "page":
+            return self.address(text)
         rule = rules.RULES_OF.get((owner, key)) or rules.RULES.get(key, rules.TEXT)
         if rule is rules.SENTENCE:
             return self.sentence(text) or self.text(text, rule)
@@ -164,5 +171,5 @@ class Redactor:
                 return "/"
             segments.append(shown)
             before = segment
-        asked = [(name, text) for name, text in parse_qsl(parts.query) if name in _NUMBERS and text.isdecimal()]
+        asked = [(name, text) for name, text in parse_qsl(parts.query) if _is_plain(name, text)]
         return f"/{'/'.join(segments)}" + (f"?{urlencode(asked)}" if asked else "")

@@ -58,7 +58,7 @@ RULES: Mapping[str, Rule] = {
     **_rules(
         OWN,
         "severity kind status level role held moment event state by cache encoding expected_by found_by part phase "
-        "purpose reason reasons shown_as statistic classes health format",
+        "purpose aspect basis title reason reasons shown_as statistic classes health format",
     ),
     **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out"),
     **_rules(TEXT, "recompile_reason recompile_reasons graph_break_reason failure holders pass_name config asked"),
@@ -85,7 +85,7 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
 
 DROPPED: Mapping[str, object] = {
     "argv": [], "config": {}, "code": None, "code_lines": [], "stack": [], "said": [], "details": [], "sentences": [],
-    "sha256": "", "wrapper_key": None, "handle": None, "environment": {},
+    "sha256": "", "wrapper_key": None, "lines": [], "handle": None, "environment": {},
 }  # fmt: skip
 """What has no public part."""
 
