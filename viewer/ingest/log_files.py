@@ -17,6 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from stepscope.tracer.log_format import HEADER
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.other_files import what_it_is
 from stepscope.viewer.ingest.prefixes import before_record, launcher_problem, prefix_of, without
 from stepscope.viewer.ingest.ring_beside import ring_beside
 from stepscope.viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
@@ -93,12 +94,18 @@ def head_of(address: str) -> bytes:
     return bytes(fs.cat_file(path, start=0, end=_HEAD_BYTES))
 
 
+def unpacked(head: bytes) -> bytes:
+    """The first bytes of a file, as far as they can be unpacked."""
+    if not is_packed(head):
+        return head
+    plain = io.BytesIO()
+    unpack(io.BytesIO(head), plain)
+    return plain.getvalue()
+
+
 def has_record(head: bytes) -> bool:
     """A line of a file's first bytes, packed or not, begins a record."""
-    if is_packed(head):
-        plain = io.BytesIO()
-        unpack(io.BytesIO(head), plain)
-        head = plain.getvalue()
+    head = unpacked(head)
     lines = head.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
     return any(HEADER.match(line) for line in lines) or before_record(head) is not None
 
@@ -149,10 +156,11 @@ def _as_written(source: Source, copy: Path) -> Source:
 
 def _only_log(fs: Any, path: str) -> LogFile:
     log = _log_file(fs, fs.info(path))
-    if not has_record(head_of(log.address)):
-        raise StepscopeError(
-            f"{log.address} is not a log: it does not begin with a record of stepscope or TORCH_TRACE."
-        )
+    head = head_of(log.address)
+    if not has_record(head):
+        known = what_it_is(unpacked(head), PurePosixPath(path).name)
+        why = f"it is {known}" if known else "it does not begin with a record of stepscope or TORCH_TRACE"
+        raise StepscopeError(f"{log.address} is not a log: {why}.")
     return log
 
 

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from stepscope.tracer.log_format import HEADER
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.other_files import what_it_is
 from stepscope.viewer.ingest.prefixes import before_record, launcher_problem, prefix_of
 from stepscope.viewer.ingest.ring_beside import ring_beside
 from stepscope.viewer.ingest.spool import (
@@ -29,6 +30,8 @@ LOG_PREFIXES = ("stepscope_trace_", "dedicated_log_torch_trace_")
 LOG_SUFFIXES = (".log", ".txt", ".log.gz", ".txt.gz", ".log.zst", ".txt.zst")
 MOST_LOGS = 1024
 DEEPEST_FOLDER = 6
+_MOST_OTHERS = 50
+"""Files of a folder without a log that are looked at."""
 _HEAD_BYTES = 1 << 16
 
 TracePath = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -114,7 +117,8 @@ def _in_folder(folder: Path, name: str) -> Iterator[Source]:
     paths = list(found.values())
     if not paths:
         raise StepscopeError(
-            f"The folder {name} holds no log: record one with `stepscope run` or with TORCH_TRACE={name}."
+            _others_in(folder, name)
+            or f"The folder {name} holds no log: record one with `stepscope run` or with TORCH_TRACE={name}."
         )
     *first, last = (source for path in paths[:MOST_LOGS] for source in _source(path))
     yield from first
@@ -134,8 +138,26 @@ def _only_log(path: Path) -> Source:
     if source.size == 0:
         raise StepscopeError(f"{path} is empty: did the recorded program compile anything?")
     if not _has_record(source.data_path, whole=True):
-        raise StepscopeError(f"{path} is not a log: it holds no record of stepscope or TORCH_TRACE.")
+        raise StepscopeError(f"{path} is not a log: {_what(source.data_path, path.name)}.")
     return source
+
+
+def _others_in(folder: Path, name: str) -> str | None:
+    """A sentence about the first file of another tool in the folder."""
+    for path in sorted(folder.iterdir())[:_MOST_OTHERS]:
+        try:
+            known = _what(path, path.name) if path.is_file() else ""
+        except (*PACKED_ERRORS, OSError):
+            continue
+        if known.startswith("it is "):
+            return f"The folder {name} holds no log; {path.name} is {known.removeprefix('it is ')}."
+    return None
+
+
+def _what(path: Path, name: str) -> str:
+    with _open(path) as file:
+        known = what_it_is(file.read(_HEAD_BYTES), name)
+    return f"it is {known}" if known else "it holds no record of stepscope or TORCH_TRACE"
 
 
 def _logs_in(folder: Path) -> Iterator[Path]:
