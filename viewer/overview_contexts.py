@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.viewer.queries.rows_of_runs import Counts, Overview, RunRow
+from stepscope.viewer.recorder_cost import RecorderCost
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,7 @@ class Frame:
     facts: list[str]
     skipped: int
     not_recorded: int
-    recorder_cost: float | None
-    """Share of the run's wall time spent in the recorder."""
+    recorder_cost: RecorderCost | None
     index_bytes: int
     version: str
     counts: Counts

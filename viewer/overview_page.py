@@ -9,6 +9,7 @@ from stepscope.viewer.addresses import Page, Request
 from stepscope.viewer.mini_curves import mini_curves
 from stepscope.viewer.overview_contexts import FindingLink, Frame, OverviewPage
 from stepscope.viewer.queries.overview import first_page
+from stepscope.viewer.recorder_cost import recorder_cost
 
 if TYPE_CHECKING:
     from stepscope.viewer.queries.rows import Overview, RunRow
@@ -20,14 +21,12 @@ MOST_FINDINGS = 50
 
 
 def frame(overview: Overview) -> Frame:
-    cost = overview.overhead
-    share = cost.hook_ns / cost.wall_ns if cost.hook_ns is not None and cost.wall_ns else None
     return Frame(
         runs=overview.runs,
         facts=run_facts(overview),
         skipped=sum(overview.skipped.values()),
         not_recorded=len(overview.not_recorded),
-        recorder_cost=share,
+        recorder_cost=recorder_cost(overview),
         index_bytes=overview.index_bytes,
         version=__version__,
         counts=overview.counts,

@@ -23,6 +23,7 @@ from stepscope.viewer.queries.rows import (
 )
 from stepscope.viewer.queries.rows_of_runs import SIDES
 from stepscope.viewer.queries.step_sources import step_sources
+from stepscope.viewer.recorder_cost import recorder_cost
 
 WIDTH = 100
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
@@ -280,7 +281,8 @@ def _cost(facts: Overview) -> list[str]:
     cost = facts.overhead
     if cost.hook_ns is None:
         return []
-    share = f" ({100 * cost.hook_ns / cost.wall_ns:.2f} % of the run)" if cost.wall_ns else ""
+    known = recorder_cost(facts)
+    share = f" ({100 * known.share:.2f} % of {known.of})" if known else ""
     parts = [f"{time(cost.hook_ns)}{share}"]
     if cost.log_bytes is not None:
         parts.append(f"{size(cost.log_bytes)} of log")

@@ -102,10 +102,9 @@ def test_samples_have_no_dead_links(name: str, tmp_path: Path) -> None:
 
 
 def test_a_dead_link_becomes_plain_text_and_a_dead_place_its_page() -> None:
-    html = '<body><div data-route="/a"></div><a class="x" href="#/a">1</a><a class="x" href="#/b">2</a><a href="#/a#L9">3</a>'
-    assert without_dead_links(html, {}) == (
-        '<body><div data-route="/a"></div><a class="x" href="#/a">1</a><a class="x">2</a><a href="#/a">3</a>'
-    )
+    start = '<body><div data-route="/a"></div><a class="x" href="#/a">1</a>'
+    html = f'{start}<a class="x" href="#/b">2</a><a href="#/a#L9">3</a>'
+    assert without_dead_links(html, {}) == f'{start}<a class="x">2</a><a href="#/a">3</a>'
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def what_it_is(head: bytes, name: str) -> str | None:
     if is_pickle:
         return f"a pickle, which is not opened, because that would run what stands in it: {_RECORD}"
     if is_json and _CHROME.search(head):
-        return f"a trace of torch.profiler (Kineto) or of another tool in Chrome's format: open it in Perfetto, and {_RECORD}"
+        return f"a Chrome trace, as torch.profiler (Kineto) writes them: open it in Perfetto, and {_RECORD}"
     if head.startswith(b"\n") and name.removesuffix(".gz").endswith(_PERFETTO_ENDINGS):
         return f"a Perfetto trace: open it in Perfetto, and {_RECORD}"
     if head.startswith(b"PK\x03\x04"):

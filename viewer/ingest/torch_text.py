@@ -146,7 +146,7 @@ def headline(text: str) -> str:
     if not lines:
         return ""
     short = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    if short[0] in "'\"" and short[0] == short[-1]:
+    if len(short) > 1 and short[0] in "'\"" and short[0] == short[-1] and short[0] not in short[1:-1]:
         short = short[1:-1]
     return short if len(short) <= 300 else short[:299] + "…"
 
