@@ -18,6 +18,11 @@ class RecorderCost:
     of: str
     """``a step`` or ``the run``."""
 
+    @property
+    def text(self) -> str:
+        """A step costs this at most: launches of the first steps, with their preparations, are in the mean."""
+        return f"{'at most ' if self.of == 'a step' else ''}{100 * self.share:.1f} % of {self.of}"
+
 
 def recorder_cost(overview: Overview) -> RecorderCost | None:
     """Of the median step behind the first of each log: what its launches cost in the mean; of the whole run where
@@ -31,5 +36,5 @@ def recorder_cost(overview: Overview) -> RecorderCost | None:
     steady = [row for row in overview.steps if row.step != firsts[row.log] and row.launches and row.duration_ns]
     if launches and len(steady) >= _FEWEST:
         each = cost.hook_ns / launches
-        return RecorderCost(median(each * row.launches / (row.duration_ns or 1) for row in steady), "a step")
+        return RecorderCost(min(1.0, median(each * row.launches / (row.duration_ns or 1) for row in steady)), "a step")
     return RecorderCost(cost.hook_ns / cost.wall_ns, "the run") if cost.wall_ns else None

@@ -282,7 +282,7 @@ def _cost(facts: Overview) -> list[str]:
     if cost.hook_ns is None:
         return []
     known = recorder_cost(facts)
-    share = f" ({100 * known.share:.2f} % of {known.of})" if known else ""
+    share = f" ({known.text})" if known else ""
     parts = [f"{time(cost.hook_ns)}{share}"]
     if cost.log_bytes is not None:
         parts.append(f"{size(cost.log_bytes)} of log")

@@ -30,6 +30,7 @@ def test_cost_is_a_share_of_a_steady_step(opened: Opened) -> None:
     told = recorder_cost(replace(known, overhead=cost, counts=counts, steps=steps))
     assert told is not None
     assert (told.of, told.share) == ("a step", 0.2)
+    assert told.text == "at most 20.0 % of a step"
     told = recorder_cost(replace(known, overhead=cost, counts=counts, steps=steps[:1]))
     assert told is not None
     assert (told.of, told.share) == ("the run", 0.0003)
