@@ -68,3 +68,16 @@ def test_summary_can_be_saved(offline: Visit, report: str) -> None:
     with page.expect_download() as waiting:
         page.locator("#download").click()
     assert Path(waiting.value.path()).read_text("utf-8").startswith('{"format":"stepscope-summary/1"')
+
+
+def test_links_that_scripts_make_lead_to_pages_of_the_report(offline: Visit, report: str) -> None:
+    page = offline.page
+    page.goto(report)
+    routes = page.eval_on_selector_all(".page", "pages => pages.map((page) => page.dataset.route)")
+    paths = {route.partition("?")[0] for route in routes}
+    for route in [route for route in routes if route.startswith("/steps/")]:
+        page.goto(f"{report}#{route}")
+        page.locator(".page.shown .launch-list tbody tr").first.click()
+        page.locator("#panel").get_by_text(re.compile(r"launch 1 of")).wait_for()
+        links = page.eval_on_selector_all('a[href^="#/"]', "links => links.map((link) => link.getAttribute('href'))")
+        assert {re.split(r"[?#]", link[1:])[0] for link in links} <= paths
