@@ -111,6 +111,6 @@ def test_redacted_report_holds_no_source_path_or_argument(opened: Opened) -> Non
     ):
         assert secret in open_text, secret
         assert secret not in text, secret
-    assert "file_1.py" in text
+    assert re.search(r"file_\d+\.py", text)
     assert "cpp_fused_relu_0" in text
     assert "[4, 8]" in text
