@@ -123,3 +123,16 @@ def test_calls_that_stand_alone_add_nothing(opened: Open, parents: list[int | No
     assert memory is not None
     assert memory.positions is not None
     assert memory.positions.live_bytes == [10, 10, 10, 10]
+
+
+def test_a_death_that_the_inner_and_the_outer_call_saw_is_one(opened: Open) -> None:
+    trace = opened(nested(outer_deaths=[(1, 2)], calls=[(MAKES, [(0, 1), (2, 1)])]))
+    assert problem_counts(trace) == {}
+    assert curve(trace) == [10, 110, 57, 57]
+
+
+def test_deaths_in_two_calls_that_are_not_in_each_other_do_not_fit_together(opened: Open) -> None:
+    again: Storages = [("buf0", "input", 10, 0, (2, None, 1)), *MAKES[1:]]
+    calls = [(MAKES, [(0, 1), (2, 1)]), (again, [(0, 1), (2, 1)])]
+    trace = opened(nested(calls=calls, parents=(None, 0, 0)))
+    assert problem_counts(trace)["broken_lifetimes"] == 1

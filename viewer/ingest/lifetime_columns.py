@@ -189,11 +189,27 @@ class _Followed:
         order = np.argsort(deaths.ns, kind="stable")
         chosen = np.full(len(self.root), -1, dtype=np.int64)
         chosen[deaths.storage[order[::-1]]] = order[::-1]
-        chosen = chosen[chosen >= 0]
-        if len(chosen) < len(order):
-            text = f"{len(order) - len(chosen):,} storages die twice; the first time counts"
+        first = chosen[deaths.storage]
+        again = np.flatnonzero(first != np.arange(len(first)))
+        one, other = deaths.call[again], deaths.call[first[again]]
+        again = again[~(self._is_around(one, other) | self._is_around(other, one))]
+        if len(again):
+            text = f"{len(again):,} storages die twice; the first time counts"
             self._batches.damage.add("broken_lifetimes", text)
+        chosen = chosen[chosen >= 0]
         return _Deaths(*(column[chosen] for column in deaths))
+
+    def _is_around(self, outer: Ints, inner: Ints) -> Flags:
+        """Whether the calls `outer` run the calls `inner`, directly or not: both then tell of one and the same death."""
+        found = np.zeros(len(outer), dtype=bool)
+        at = np.where(outer == UNKNOWN, UNKNOWN, self.calls.at[np.maximum(outer, 0)])
+        above = np.where(inner == UNKNOWN, -1, self.calls.at[np.maximum(inner, 0)])
+        for _ in range(_MOST_JUMPS):
+            above = np.where(above >= 0, self.places.parent[np.maximum(above, 0)], -1)
+            if not (above >= 0).any():
+                break
+            found |= above == at
+        return found
 
     def _add_survivors(
         self, rows: Rows, log: int, layout_ids: Ints, first: Ints, born: Ints, died: Ints, deaths: _Deaths
