@@ -32,7 +32,7 @@ from stepscope.tracer.runtime.device_marks import DeviceMarks
 from stepscope.tracer.runtime.device_times import EventTimer
 from stepscope.tracer.runtime.failed_device import failure_in, never_free
 from stepscope.tracer.runtime.growth import growth_of
-from stepscope.tracer.runtime.launches import Call, forget_parent_process, running_call, to_batch
+from stepscope.tracer.runtime.launches import Call, calls_of_this_thread, forget_parent_process, running_call, to_batch
 from stepscope.tracer.runtime.lifetimes import Tracker
 from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
 from stepscope.tracer.runtime.save import TensorSaver, tensors_folder
@@ -58,16 +58,22 @@ class Recorder(ContextDecorator):
 
     def __init__(self, config: TraceConfig) -> None:
         self.config = config
-        self._log = RunLog(config, self._on_log_failed)
+        self._graph_numbers = count()
+        self._configuring = threading.RLock()
+        self._begin()
+
+    def _begin(self) -> None:
+        """A recording of its own, with nothing in it."""
+        self._log = RunLog(self.config, self._on_log_failed)
         self._begin_ring()
         self._whole_calls = WholeCalls(lambda begins: self._guarded("steps", self._steps.on_whole_call, begins))
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
-        self._graph_numbers = count()
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._optimizer_hook: Any = None
         self._lock = threading.RLock()
-        self._running = False
+        self._running = self._has_ended = False
+        self.running: dict[int, Call] = {}
         self._flushing = False
         self._failures: dict[str, int] = {}
         self._said: set[str] = set()
@@ -75,8 +81,10 @@ class Recorder(ContextDecorator):
         self.timer = EventTimer()
         self.captured = CapturedCalls(self)
         self._values = ValueBatches()
-        self.lifetimes = self._tracker()
+        self._trackers: list[Tracker] = []
+        self._follow(self.config.lifetimes != "off")
         self._saver: TensorSaver | None = None
+        self._saver_lock = threading.RLock()
         self._stats_ns: int | None = None
         self._launches = 0
         self._hook_ns = 0
@@ -89,6 +97,16 @@ class Recorder(ContextDecorator):
         """The log, once something was written."""
         return self._log.path
 
+    @property
+    def is_on(self) -> bool:
+        """Calls that begin now are to be in the log."""
+        return self._running and self.config.level != "off"
+
+    @property
+    def lifetimes(self) -> Tracker | None:
+        """What follows the storages of calls that begin now."""
+        return self._trackers[-1] if self._trackers else None
+
     def _begin_ring(self) -> None:
         self.ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))
         self.marks = DeviceMarks(self.ring, lambda why: self.skipped(Skipped("what the device has finished", why)))
@@ -96,7 +114,7 @@ class Recorder(ContextDecorator):
         self._steps = StepTracker(self._unwritten.add_mark, time.perf_counter_ns)
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
-        """Attach. A second recorder while one is attached records nothing and says so.
+        """Attach. A second recorder while one is attached records nothing and says so. After `stop` it begins a new log.
 
         `first` is a structured record that came before the tap was there.
         """
@@ -108,6 +126,8 @@ class Recorder(ContextDecorator):
                 self._say("a recording is running already; this one records nothing")
                 return self
             _active = self
+        if self._has_ended:
+            self._begin()
         self._running = True
         memory_steps.attach(self)
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
@@ -135,19 +155,18 @@ class Recorder(ContextDecorator):
 
     def configure(self, config: TraceConfig) -> None:
         """Record what `config` asks for from the next call of each graph on; nothing is compiled again."""
-        self.config = config
-        self.ring.is_on = config.level != "off"
-        try:
-            if self._saver is not None:
-                self._saver.quota_bytes = config.save_quota_bytes
-            if self.lifetimes is None or config.lifetimes == "off":
-                self.lifetimes = self._tracker()
-            else:
-                self.lifetimes.follow_every(self._lifetimes_every)
-            if self._hook is not None:
-                self._hook.configure(config)
-        except Exception as error:
-            self.failed("configure", error)
+        with self._configuring:
+            self.config = config
+            try:
+                if self._saver is not None:
+                    self._saver.quota_bytes = config.save_quota_bytes
+                self._follow(config.lifetimes != "off")
+                if self._hook is not None:
+                    self._hook.configure(config)
+                if config.level == "off":  # it may be long until the next call that is recorded
+                    self.flush()
+            except Exception as error:
+                self.failed("configure", error)
 
     def __repr__(self) -> str:
         state = "recording" if self._running else "not recording"
@@ -163,9 +182,15 @@ class Recorder(ContextDecorator):
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def _tracker(self) -> Tracker | None:
-        if self.config.lifetimes == "off":
-            return None
+    def _follow(self, wanted: bool) -> None:
+        """Follow storages, or no more. What followed them before tells of their deaths all the same."""
+        if wanted and self.lifetimes is None:
+            self._trackers.append(self._tracker())
+        if self.lifetimes is not None:
+            self.lifetimes.is_on = wanted
+            self.lifetimes.follow_every(self._lifetimes_every)
+
+    def _tracker(self) -> Tracker:
         clock, every = time.perf_counter_ns, self._lifetimes_every
         if self._hook is not None:
             with suppress(RuntimeError):
@@ -204,7 +229,7 @@ class Recorder(ContextDecorator):
         return self.config.lifetimes == "assert"
 
     def saver(self) -> TensorSaver:
-        with self._lock:
+        with self._saver_lock:  # the hook asks for it under a lock of its own
             if self._saver is None:
                 self._saver = TensorSaver(tensors_folder(self._log.target), self.config.save_quota_bytes)
             return self._saver
@@ -219,9 +244,9 @@ class Recorder(ContextDecorator):
         return self._steps.on_call(frame, phase)
 
     def finish(self, call: Call) -> None:
-        if self.config.level == "off":
-            return
         with self._lock:
+            if self.running.pop(call.number, None) is None:  # it was told of when the recording ended
+                return
             self._unwritten.add_call(call)
             if call.readings:
                 self._values.add(call)
@@ -274,8 +299,11 @@ class Recorder(ContextDecorator):
         if batch.marks:
             self._write(to_record(batch.marks))
         self._unwritten.written(batch)
-        if self.lifetimes is not None and (lives := self.lifetimes.batch(batch.calls)) is not None:
-            self._write(lives)
+        followed = batch.calls
+        for tracker in self._trackers[::-1]:
+            if (lives := tracker.batch(followed)) is not None:
+                self._write(lives)
+            followed = []
         if not self.captured.is_capturing():  # asking a device anything could break the capture
             self._guarded("devices", flush_devices)
             self._guarded("device times", self._write_all, self.timer.take)
@@ -336,14 +364,15 @@ class Recorder(ContextDecorator):
                 memory_steps.stand_in()
                 self.captured.attach()
                 if self.lifetimes is not None and not self.lifetimes.storages():
-                    self.lifetimes = self._tracker()
+                    self._trackers.append(self._tracker())
+                    self._follow(self._trackers[-2].is_on)
 
     def _stop(self, reason: Any) -> None:
         global _active
         with _active_lock:
             if not self._running:
                 return
-            self._running = False
+            self._running, self._has_ended = False, True
             _active = None
         atexit.unregister(self._stop)
         self._tap.detach()
@@ -360,18 +389,28 @@ class Recorder(ContextDecorator):
                 self._end_log(reason)
         except Exception as error:
             self.failed("detach", error)
-        self.lifetimes = None
+        self._trackers = []
         self.marks.forget()
         self.ring.close(keep=not self._log.close() or self._device_error is not None)
 
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
         self._guarded("device marks", self._ask_devices)
+        self._guarded("unfinished calls", self._end_calls)
         self.flush(wait=self._device_error is None)
         self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
         self._write_overhead()
         if reason == "exit" and (uncaught := uncaught_exception()) is not None:
             self._write(uncaught)
         self._write(End(reason, time.perf_counter_ns(), self._device_error))
+
+    def _end_calls(self) -> None:
+        """Calls that still run, on other threads, are told of as far as they have come."""
+        now_ns = time.perf_counter_ns()
+        with self._lock:
+            for number, call in list(self.running.items()):
+                if call.hooks is not None and call.start_ns:
+                    self._unwritten.add_call(call.unfinished(now_ns))
+                del self.running[number]
 
     def _ask_devices(self) -> None:
         self._device_error = self.marks.device_error()
@@ -387,7 +426,13 @@ class Recorder(ContextDecorator):
         self._lock = threading.RLock()
         self._flushing = False
         self._values.again()
-        self.lifetimes = self._tracker()
+        self._trackers = []
+        self._follow(self.config.lifetimes != "off")
+        self.running = {call.number: call for call in calls_of_this_thread()}
+        self._configuring = threading.RLock()
+        self._saver_lock = threading.RLock()
+        if self._hook is not None:
+            self._hook.after_fork()
         self._stats_ns = None
         self.timer = EventTimer()
         self.marks.forget()

@@ -286,6 +286,7 @@ class Calls:
     state: list[str]
     """``ok``; ``raised`` (an exception left it; its last launch did not return); ``captured`` (recorded into a CUDA
     graph: nothing ran yet); ``replayed`` (by a CUDA graph: its launches carry the times of the whole replay);
+    ``unfinished`` (it still ran when recording ended, perhaps on another thread: what it had done until then);
     ``printed`` (read from text without times: starts and durations are positions in it)."""
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import sys
 
-from stepscope.tracer.inductor.structured_log import LOGGER
+from stepscope.tracer.inductor.structured_log import add_handler, remove_handler
 
 
 def wait_for_compile() -> None:
     """Start the recorder that the environment asks for (`stepscope.tracer.config`) when the first compile begins."""
-    logging.getLogger(LOGGER).addHandler(_Waiter(logging.DEBUG))
+    add_handler(_Waiter(logging.DEBUG))
 
 
 class _Waiter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        logging.getLogger(record.name).removeHandler(self)
+        remove_handler(self)
         try:
             from stepscope.tracer.config import from_environment
             from stepscope.tracer.recorder import Recorder

@@ -37,6 +37,8 @@ class Sink:
     ring = LaunchRing(lambda: None, lambda why: None)
     marks = DeviceMarks(ring, lambda why: None)
     lifetimes: Tracker | None = None
+    running: dict[int, Call] = {}  # noqa: RUF012
+    is_on = True
 
     @property
     def asserts_lifetimes(self) -> bool:

@@ -43,10 +43,25 @@ class StructuredLogTap(logging.Handler):
         self._on_record(encode(prefix, metadata, payload), metadata, payload)
 
     def attach(self) -> None:
-        logging.getLogger(LOGGER).addHandler(self)
+        add_handler(self)
 
     def detach(self) -> None:
-        logging.getLogger(LOGGER).removeHandler(self)
+        remove_handler(self)
+
+
+# Each makes a new list: whoever hands a record on at this moment goes through the old one, and neither passes over a
+# handler that has moved up nor hands the record to one that has come meanwhile.
+
+
+def add_handler(handler: logging.Handler) -> None:
+    """In front of the others: torch's own leaves the list, where it has nothing to write, at the first record."""
+    logger = logging.getLogger(LOGGER)
+    logger.handlers = [handler, *logger.handlers]
+
+
+def remove_handler(handler: logging.Handler) -> None:
+    logger = logging.getLogger(LOGGER)
+    logger.handlers = [one for one in logger.handlers if one is not handler]
 
 
 def encode(prefix: bytes, metadata: dict[str, Any], payload: str | None) -> bytes:

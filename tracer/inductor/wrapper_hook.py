@@ -188,11 +188,15 @@ class WrapperHook:
         hooks.plans.append(values.Plan(places, config, self._sink))
         return points
 
+    def after_fork(self) -> None:
+        """In the child: the thread that held the lock may not be there."""
+        self._lock = threading.RLock()
+
     def detach(self) -> None:
         """Take every hook out; the original code objects run again."""
+        self._undo.close()
         with self._lock:
             self._is_detached = True
-        self._undo.close()
         self._report_lost(everything=True)
         for waiting in self._waiting.values():
             for entry in waiting:  # the traces never came
@@ -204,13 +208,19 @@ class WrapperHook:
     def on_load(self, module: ModuleType, key: str, path: str, *, from_cache: bool) -> None:
         """A module was loaded: instrument it if it is a wrapper. Never raises."""
         try:
-            if callable(getattr(module, "call", None)) and module not in self._seen:
-                self._seen.add(module)
-                source = Path(path).read_text(encoding="utf-8")
-                if _is_wrapper(source):
-                    self._instrument(module, key, path, source, from_cache)
+            if callable(getattr(module, "call", None)):
+                with self._lock:  # who loads the same module at once must not run it before its hooks are in
+                    self._on_wrapper(module, key, path, from_cache)
         except Exception as error:
             self._sink.failed("load", error)
+
+    def _on_wrapper(self, module: ModuleType, key: str, path: str, from_cache: bool) -> None:
+        if self._is_detached or module in self._seen:
+            return
+        self._seen.add(module)
+        source = Path(path).read_text(encoding="utf-8")
+        if _is_wrapper(source):
+            self._instrument(module, key, path, source, from_cache)
 
     def on_stack_traces(self, traces: dict[str, list[str]]) -> None:
         """torch logged the stack traces of the graph that this thread loaded last."""

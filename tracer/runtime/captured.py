@@ -148,11 +148,15 @@ class CapturedCalls:
 
     def _begin_replay(self, captured: Sequence[_Captured]) -> list[tuple[_Captured, Call]]:
         replayed: dict[int, Call] = {}
-        begun = []
+        begun: list[tuple[_Captured, Call]] = []
+        around = running_call()
+        if not (around.is_recorded if around is not None else self._sink.is_on):
+            return begun
         for one in sorted(captured, key=lambda one: one.call.number):  # a call begins before those inside it
             # What was not captured with it, as the function around a partition, runs in Python now too.
-            parent = replayed.get(one.call.parent.number) or running_call() if one.call.parent else None
+            parent = replayed.get(one.call.parent.number) or around if one.call.parent else None
             call = replayed[one.call.number] = _replay(one, parent)
+            self._sink.running[call.number] = call
             stream = self._sink.marks.stream(one.slot.device) if one.slot is not None else None
             if one.slot is not None:
                 call.graph_slot = one.slot.slot

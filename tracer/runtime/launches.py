@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +27,7 @@ from stepscope.tracer.records import (
     TensorMeta,
     Tensors,
 )
+from stepscope.tracer.ring_format import UNFINISHED
 from stepscope.tracer.runtime.expected import Expectations, LifetimeError
 from stepscope.tracer.runtime.lifetimes import SPARSE, Layouts, close
 
@@ -54,6 +56,12 @@ class Sink(Protocol):
     marks: DeviceMarks
     captured: CapturedCalls
     lifetimes: Tracker | None
+    running: dict[int, Call]
+    """Calls that are to be in the log and are not handed on yet, by their numbers."""
+
+    @property
+    def is_on(self) -> bool:
+        """Calls that begin now are to be in the log."""
 
     @property
     def asserts_lifetimes(self) -> bool: ...
@@ -82,11 +90,17 @@ def running_call() -> Call | None:
     return _thread.stack[-1] if _thread.stack else None
 
 
+def calls_of_this_thread() -> list[Call]:
+    """That are to be in the log, outermost first."""
+    return [call for call in _thread.stack if call.is_recorded]
+
+
 def forget_parent_process() -> None:
     """In a forked child: the thread that goes on has another number there, and the ring is the parent's."""
     _thread.ident = threading.get_native_id()
     for call in _thread.stack:
-        call.block = call.flag = None
+        close(call)  # what others met first is in the parent's log
+        call.block = call.flag = call.life = call.tracker = None
 
 
 _NO_CELLS = memoryview(b"").cast("q")
@@ -98,8 +112,9 @@ class Call:
 
     __slots__ = (
         "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "function", "graph", "graph_slot",
-        "layout", "life", "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at", "readings",
-        "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread", "tick",
+        "hooks", "is_recorded", "layout", "life", "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at",
+        "readings", "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread",
+        "tick", "tracker",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -124,6 +139,8 @@ class Call:
         self.meet: Callable[[Call, int, Sequence[Any]], None] | None = None
         """Looks at storages at a place of the wrapper; None: not in this call."""
         self.life: Life | None = None
+        self.tracker: Tracker | None = None
+        """What follows its storages."""
         self.owned: dict[str, ref[Any]] = {}
         """Storages of inputs that nobody else holds, by their names; looked for in the first calls of a graph."""
         self.layout: int | None = None
@@ -140,12 +157,31 @@ class Call:
         """From when on it is to be called again, ns."""
         self.stream = self.graph_slot = -1
         """What the device marks for it, as the launch ring counts them; -1: nothing."""
+        self.hooks: GraphHooks | None = None
+        """That began it; None: a CUDA graph did."""
+        self.is_recorded = True
+        """It is to be in the log, whatever is asked for while it runs; so are the calls inside it."""
         self.state = "ok"
         self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
 
+    @property
+    def sink(self) -> Sink | None:
+        """Of the recording that it belongs to."""
+        return self.hooks.sink if self.hooks is not None else None
+
     def raised(self) -> None:
         self.state = "raised"
+
+    def unfinished(self, now_ns: int) -> Call:
+        """A copy of a call that still runs, as one that has ended."""
+        found = copy(self)
+        found.rows, found.readings = self.rows[:], self.readings[:]
+        found.block = found.flag = found.mark = None
+        found.end_ns, found.state = now_ns, UNFINISHED
+        if self.hooks is not None and self.tracker is not None:
+            self.hooks.lay_out(found, self.tracker)
+        return found
 
 
 class GraphHooks:
@@ -164,7 +200,7 @@ class GraphHooks:
     ) -> None:
         self.plans: list[Plan | None] = [None]
         """What the code of the wrapper names by its index; code that still runs may name an old one."""
-        self._sink, self._frame, self._phase = sink, frame, graph.phase
+        self.sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
         self.tick_type = tick_type
         """None: the code of the wrapper is to do without."""
@@ -185,33 +221,26 @@ class GraphHooks:
 
     def begin(self, function: int, plan: int = 0) -> Call:
         entered = perf_counter_ns()
-        stack = _thread.stack
-        parent = stack[-1] if stack else None
+        stack, sink = _thread.stack, self.sink
+        parent = stack[-1] if stack and stack[-1].sink is sink else None
         call = Call(self._graph, function, self._wanted, parent)
-        shape, ring = self._shapes[function], self._sink.ring
+        call.hooks = self
+        shape, ring = self._shapes[function], sink.ring
         call.cells = shape.scratch
+        if parent.is_recorded if parent is not None else sink.is_on:
+            sink.running[call.number] = call
+        else:
+            call.is_recorded, call.look = False, None
         try:
             call.thread = _thread.ident
-            call.step = parent.step if parent else self._sink.enter(self._frame, self._phase)
-            reads = self.plans[plan]
-            ring.begin(call, shape)
-            if self._is_capturing is not None:
-                if self._is_capturing():
-                    call.state = "captured"
-                else:
-                    call.mark = self._sink.timer.wanted(call)
-                flag = self._sink.marks.begin(call, self._device_index)
-                if flag is not None:
-                    call.flag, call.due = flag, flag.due
-            if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
-                at_once = reads.writes_at_once and not shape.has_loops
-                read = reads.read_at_once if at_once else reads.read
-                call.read = reads.read_captured if call.state == "captured" else read
-            lifetimes = self._sink.lifetimes
-            if lifetimes is not None and self._wants_lifetimes(lifetimes, call, parent):
-                self._follow(lifetimes, call, parent)
+            call.step = parent.step if parent else sink.enter(self._frame, self._phase)
+            if self._is_capturing is not None and self._is_capturing():
+                call.state = "captured"
+            if call.is_recorded:
+                ring.begin(call, shape)
+                self._prepare(call, self.plans[plan], parent)
         except Exception as error:
-            self._sink.failed("begin", error)
+            sink.failed("begin", error)
         if self.tick_type is not None:
             call.tick = self._tick(call)
         stack.append(call)
@@ -219,6 +248,22 @@ class GraphHooks:
         ring.started(call, shape)
         call.cost_ns = call.start_ns - entered
         return call
+
+    def _prepare(self, call: Call, reads: Plan | None, parent: Call | None) -> None:
+        """What is to be told of a call beside its launches."""
+        if self._is_capturing is not None:
+            if call.state != "captured":
+                call.mark = self.sink.timer.wanted(call)
+            flag = self.sink.marks.begin(call, self._device_index)
+            if flag is not None:
+                call.flag, call.due = flag, flag.due
+        if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
+            at_once = reads.writes_at_once and not self._shapes[call.function].has_loops
+            read = reads.read_at_once if at_once else reads.read
+            call.read = reads.read_captured if call.state == "captured" else read
+        lifetimes = self.sink.lifetimes
+        if lifetimes is not None and self._wants_lifetimes(lifetimes, call, parent):
+            self._follow(lifetimes, call, parent)
 
     def _tick(self, call: Call) -> Tick:
         tick: Tick | None = call.block.tick if call.block is not None else None
@@ -233,6 +278,8 @@ class GraphHooks:
     def _wants_lifetimes(self, lifetimes: Tracker, call: Call, parent: Call | None) -> bool:
         if parent is not None and parent.graph == call.graph:  # a part of its parent
             return parent.life is not None
+        if not lifetimes.is_on:
+            return False
         self._calls += 1
         return self._calls <= FIRST_CALLS or call.step % lifetimes.every == 0
 
@@ -243,7 +290,7 @@ class GraphHooks:
 
     def _follow(self, lifetimes: Tracker, call: Call, parent: Call | None) -> None:
         place = (self._frame, self._phase, call.function) if call.state != "captured" else None
-        call.life, call.meet = lifetimes.life(call, place), self._meeter(lifetimes)
+        call.life, call.meet, call.tracker = lifetimes.life(call, place), self._meeter(lifetimes), lifetimes
         if parent is not None and parent.life is not None:
             parent.life.child = call.life
         call.life.asks_owner = self._calls <= FIRST_CALLS and self._layouts.frees_inputs(call.function)
@@ -258,7 +305,7 @@ class GraphHooks:
         return self._is_capturing is not None and (self._calls <= FIRST_CALLS or call.step % SPARSE == 0)
 
     def _enter(self) -> int:
-        return self._sink.enter(self._frame, self._phase)
+        return self.sink.enter(self._frame, self._phase)
 
     def _plan(self) -> Plan | None:
         """What is to be read now."""
@@ -268,33 +315,50 @@ class GraphHooks:
         if not self._captured:
             self._captured = True
             why = "it was recorded into a CUDA graph whose recording was not seen to begin"
-            self._sink.skipped(Skipped("launches of CUDA graph replays", why, self._graph))
+            self.sink.skipped(Skipped("launches of CUDA graph replays", why, self._graph))
 
     def end(self, call: Call) -> None:
         call.end_ns = perf_counter_ns()
         try:
             stack = _thread.stack
             while stack and (other := stack.pop()) is not call:
-                self._sink.ring.drop(other)
-            self._sink.ring.end(call, self._shapes[call.function])
-            if call.flag is not None:
-                call.flag(call)
-            if call.state == "captured" and not self._sink.captured.add(call, self._enter, self._plan):
+                self.sink.ring.drop(other)
+                self.sink.running.pop(other.number, None)
+            if call.state == "captured" and not self.sink.captured.add(call, self._enter, self._plan):
                 self._say_replays()
-            if call.life is not None and self._sink.lifetimes is not None:
-                if self._asks_allocator(call):
-                    self._sink.lifetimes.ask_allocator(call, self._device)
-                call.layout = self._layouts.of(call, self._sink.lifetimes, self._sink.layout)
-                call.cost_ns += self._meeter_ns()
-            self._sink.finish(call)
-            if self._is_capturing is not None:
-                self._sink.timer.ended(call)
+            if call.is_recorded:
+                self._end_recorded(call)
             if call.look is not None and not self._dynamic and not any(call.look):
                 self._wanted = None
         except Exception as error:
-            self._sink.failed("end", error)
-        if call.layout in self._layouts.problems and self._sink.asserts_lifetimes:
+            self.sink.failed("end", error)
+        if call.layout in self._layouts.problems and self.sink.asserts_lifetimes:
             raise LifetimeError(f"stepscope: in graph {self._graph}, {self._layouts.problems[call.layout]}")
+
+    def _end_recorded(self, call: Call) -> None:
+        if call.number not in self.sink.running:  # the recording has ended meanwhile, and has told of the call
+            return
+        try:
+            self._conclude(call)
+        finally:
+            self.sink.finish(call)
+        if self._is_capturing is not None:
+            self.sink.timer.ended(call)
+
+    def _conclude(self, call: Call) -> None:
+        """What is known of a call now that it has ended."""
+        self.sink.ring.end(call, self._shapes[call.function])
+        if call.flag is not None:
+            call.flag(call)
+        if call.life is not None and call.tracker is not None:
+            if self._asks_allocator(call):
+                call.tracker.ask_allocator(call, self._device)
+            self.lay_out(call, call.tracker)
+            call.cost_ns += self._meeter_ns()
+
+    def lay_out(self, call: Call, tracker: Tracker) -> None:
+        """Write what its storages did, if that was new."""
+        call.layout = self._layouts.of(call, tracker, self.sink.layout)
 
     def _meeter_ns(self) -> int:
         """What a compiled `meet` has taken; the other counts it itself."""
@@ -305,8 +369,8 @@ class GraphHooks:
         """Storages that the wrapper has come to have."""
         started = perf_counter_ns()
         try:
-            if self._sink.lifetimes is not None:
-                self._sink.lifetimes.meet(call, place, self._places[place], values)
+            if call.tracker is not None:
+                call.tracker.meet(call, place, self._places[place], values)
             if call.life is not None and call.life.asks_owner:
                 self.met_inputs(call, place, values)
         except Exception as error:
@@ -321,11 +385,11 @@ class GraphHooks:
         """Its storages cannot be followed."""
         close(call)
         call.life = call.meet = None
-        self._sink.failed("lifetimes", error)
+        self.sink.failed("lifetimes", error)
 
     def ask_allocator(self, call: Call, device: str | None) -> None:
-        if self._sink.lifetimes is not None:
-            self._sink.lifetimes.ask_allocator(call, device)
+        if call.tracker is not None:
+            call.tracker.ask_allocator(call, device)
 
     def before(self, call: Call, site: int, values: Sequence[object]) -> None:
         """The arguments of a launch that is about to start."""
@@ -350,13 +414,13 @@ class GraphHooks:
             if len(seen) == MOST_SIZES:
                 self._look[site] = 0
                 why = f"its arguments have had {MOST_SIZES} different sizes; further ones are not written down"
-                self._sink.skipped(Skipped("sizes of a launch site", why, self._graph))
+                self.sink.skipped(Skipped("sizes of a launch site", why, self._graph))
             tensors = [meta for n, value in enumerate(values) for meta in describe(first + n, value)]
             if tensors:
-                self._sink.tensors(Tensors(self._graph, call.number, site, tensors))
+                self.sink.tensors(Tensors(self._graph, call.number, site, tensors))
         except Exception as error:
             self._look[site] = 0
-            self._sink.failed("arguments", error)
+            self.sink.failed("arguments", error)
         finally:
             call.cost_ns += perf_counter_ns() - started
 

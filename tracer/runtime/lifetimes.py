@@ -15,6 +15,7 @@ from weakref import getweakrefs, ref
 
 from stepscope.tracer.inductor.use_counts import only_one_holds
 from stepscope.tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
+from stepscope.tracer.ring_format import UNFINISHED
 from stepscope.tracer.runtime.expected import Expectations, compare, in_words, to_record
 from stepscope.tracer.runtime.holders import find_holders, overlapped
 
@@ -121,6 +122,8 @@ class Tracker:
 
     def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int], every: int | None = None) -> None:
         """After the first calls of a graph, those of steps that `every` divides are followed."""
+        self.is_on = True
+        """Calls that begin now are followed. The deaths of what others have met are told in any case."""
         self._running, self._clock = running, clock
         self.follow_every(every)
         self.life: type[Life] = Life
@@ -328,7 +331,7 @@ class Layouts:
         if call.life is None:
             return None
         try:
-            return None if overlapped(call.start_ns) else self._number(call, call.life, tracker, write)
+            return self._number(call, call.life, tracker, write)
         finally:
             close(call)
 
@@ -343,7 +346,9 @@ class Layouts:
             self._tracker = tracker
             self._numbers.clear()
             self._told.clear()
-        key = (call.function, call.state == "raised", life.key())
+        # What is not whole is not compared, nor what may have died late, held by a search for holders.
+        compares = call.state not in ("raised", UNFINISHED) and not overlapped(call.start_ns)
+        key = (call.function, compares, life.key())
         number = self._numbers.get(key)
         if number is None:
             if len(self._numbers) >= MOST_LAYOUTS:
@@ -352,7 +357,7 @@ class Layouts:
             number = self._numbers[key] = next(_layout_numbers)
             layout = _Builder(number, self._graph, call.function, self._places).build(life.events)
             write(layout)
-            if call.state != "raised" and call.function < len(self._expected):
+            if compares and call.function < len(self._expected):
                 self._compare(call, layout, tracker, write)
         return number
 
