@@ -49,7 +49,7 @@ CPP_WRAPPER = (
 """`Skipped.why`; what the library printed may be in a log of its own."""
 ARTIFACT_PREFIX = "stepscope_"
 
-LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"]
+LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy", "unknown"]
 Role = Literal["in", "out", "inout"]
 Held = Literal["input", "written", "uninitialised"]
 MemoryEvent = Literal["allocate", "pool", "pool_member", "reuse", "alias", "item", "free", "drop", "hold", "read"]

@@ -6,7 +6,7 @@ import { drawLiveLane } from "#js/timeline_live.js";
 import { AXIS, GAP, MINIMAP, firstAt, healthStrip, intervalsOf, ticks } from "#js/timeline_model.js";
 
 export const GUTTER = 64;
-export const KINDS = ["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy"];
+export const KINDS = ["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy", "unknown"];
 const NAMES = ["estimated", "bg", "bg-2", "line", "line-2", "text", "muted", "accent", "critical", "bar-text", "span", "call"];
 
 export function themeColours(element) {

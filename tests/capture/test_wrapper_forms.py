@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
@@ -237,11 +238,56 @@ def test_partitions_are_subgraphs_and_functions() -> None:
     assert source.functions == ["partition_0", "Runner.call"]
 
 
-def test_an_unknown_call_is_kept_to_be_said() -> None:
-    source = read("something_new(buf0, 3)")
+def test_an_unknown_call_is_a_launch_of_unknown_kind() -> None:
+    source = read("buf1 = something_new(buf0, 3)")
+    launch = only(source)
+    assert (launch.site.kind, launch.site.kernel, launch.site.outputs) == ("unknown", "something_new", ["buf1"])
+    assert arguments(launch) == [("buf0", "inout", "buf0"), ("buf1", "out", "buf1")]
+    assert source.unknown == []
+
+
+def test_what_decides_a_branch_is_kept_to_be_said() -> None:
+    source = read("if something_new(buf0, 3):\n    del buf1")
     assert source.launches == []
-    assert len(source.unknown) == 1
-    assert "something_new(buf0, 3)" in source.unknown[0]
+    assert source.unknown == ["call:11: something_new(buf0, 3)"]
+
+
+def test_a_reduction_of_a_workspace() -> None:
+    launch = only(read("buf1 = workspace_0[0 * 512 * 2048:(0 + 1) * 512 * 2048].view(512, 2048).sum(dim=0)"))
+    assert (launch.site.kind, launch.site.kernel, launch.site.outputs) == ("fallback", "Tensor.sum", ["buf1"])
+    assert launch.site.arguments[0].buffer == "workspace_0"
+    assert isinstance(launch.expressions[0], ast.Constant)  # it is not worked out a second time
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "kernel"),
+    [
+        ("torch.full((4,), 0, out=buf0)", "unknown", "torch.full"),
+        ("buf1 = buf0.to(torch.float16)", "fallback", "Tensor.to"),
+        ("buf1 = (helper[0](buf0))[1]", "unknown", "helper[0]"),
+        ("buf1 = helpers[name](buf0)", "unknown", "buf1 = helpers[name](buf0)"),
+        ("assert not buf0.isnan().any().item()", "fallback", "Tensor.any"),
+        ("buf1 = [something(buf0), None]", "unknown", "something"),
+        ("buf0.mul_(2)", "fallback", "Tensor.mul_"),
+        ("buf1 = something(buf0) if flag else buf0", "unknown", "something"),
+        ("return (something(buf0), )", "unknown", "something"),
+    ],
+)
+def test_whatever_calls_is_a_launch(statement: str, kind: str, kernel: str) -> None:
+    launch = only(read(statement))
+    assert (launch.site.kind, launch.site.kernel) == (kind, kernel)
+    assert launch.site.arguments[0].buffer == "buf0"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["buf1 = buf0.permute(1, 0)", "u0 = buf0.item()", "stream1.wait_stream(stream0)", "event0.record(stream0)",
+     "buf1 = buf0[0:4].view(2, 2)", "torch.cuda.set_device(0)", "raise RuntimeError(name)", "s1 = max(s0, 2)"],
+)  # fmt: skip
+def test_what_launches_nothing_is_no_launch(statement: str) -> None:
+    source = read(statement)
+    assert source.launches == []
+    assert source.unknown == []
 
 
 def test_text_that_is_not_python_is_refused() -> None:

@@ -30,9 +30,20 @@ HARMLESS_CALLS = re.compile(
     r"get_raw_stream\w*|torch\._C\._\w+Stream\w*|run_intermediate_hooks|record_function\w*|RuntimeError|"
     r"check_memory_step|track_tensor|math\.\w+|start_graph|end_graph"
 )
+VIEW_METHODS = frozenset(
+    {"as_strided", "view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "narrow", "detach"}
+)
+MAY_BE_VIEWS = frozenset({"contiguous", "to", "reshape", "flatten", "expand_as", "view_as", "unbind", "split", "chunk"})
+"""Methods whose result may share the memory of the tensor, or has its own."""
+STREAM_METHODS = frozenset({"record", "record_event", "wait", "wait_event", "wait_stream", "synchronize", "query"})
 HARMLESS_METHODS = frozenset({"size", "stride", "clear", "numel", "storage_offset", "append", "item"})
 CARRIERS = {"run_and_save_rng_state": 0, "run_with_rng_state": 1, "graphsafe_run_with_rng_state": 0}
 SYMBOL = re.compile(r"[suz]\d+")
+BUFFER = re.compile(
+    r"(\w+_)?(buf|arg|primals|tangents|workspace|pool|getitem|constant|semaphores|convert_element_type|view|permute)"
+    r"_?\d+(_\w+)?"
+)
+MOST_TEXT = 120
 
 
 @dataclass(eq=False)
@@ -58,7 +69,7 @@ class WrapperSource:
     events: dict[ast.stmt, list[Launch | MemoryStatement]] = field(default_factory=dict)
     """The same by statement."""
     unknown: list[str] = field(default_factory=list)
-    """Calls that are neither a launch nor known to be harmless, as ``function:line: text``."""
+    """Calls that no launch can stand for, where a branch or a loop is decided, as ``function:line: text``."""
     dynamic: bool = False
     cpp_wrapper: bool = False
     is_cuda: bool = False
@@ -84,6 +95,8 @@ def analyse(source: str, schema: SchemaLookup = lambda name: None) -> WrapperSou
     lines = source.splitlines()
     for qualified_name, node in functions:
         result.functions.append(qualified_name)
+        if result.cpp_wrapper:
+            continue
         _FunctionReader(result, qualified_name.split(".")[-1], kernels, names, lines, schema).read(node.body)
     return result
 
@@ -171,9 +184,15 @@ class _FunctionReader:
                     self._memory("free", ast.unparse(target), statement)
             elif isinstance(statement, (ast.If, ast.While)):
                 self._predicate(statement.test, statement)
+                self._keep_unknown(statement.test, statement)
             elif isinstance(statement, ast.With):
                 for item in statement.items:
-                    self._leftovers(item.context_expr, statement)
+                    self._keep_unknown(item.context_expr, statement)
+            elif isinstance(statement, ast.For):
+                self._keep_unknown(statement.iter, statement)
+            elif isinstance(statement, ast.Assert):
+                self._predicate(statement.test, statement)
+                self._otherwise(statement, statement.test)
             for block in ("body", "orelse", "finalbody"):
                 self.read(getattr(statement, block, None) or [])
 
@@ -189,7 +208,15 @@ class _FunctionReader:
         if isinstance(statement, ast.Assign):
             self._assignment(statement)
         self._predicate(value, statement)
-        self._leftovers(value, statement)
+        self._otherwise(statement, value)
+
+    def _otherwise(self, statement: ast.stmt, value: ast.expr) -> None:
+        """What calls and is none of the known forms is a launch all the same: of a method of a tensor, or unknown."""
+        call = next(self._unknown_calls(value), None)
+        if call is None:
+            return
+        is_method = _method(call) is not None and _is_buffer(_receiver(call))
+        self._launch(statement, call, "fallback" if is_method else "unknown")
 
     def _launch_kind(self, call: ast.Call) -> LaunchKind | None:
         name = dotted(call.func)
@@ -209,9 +236,14 @@ class _FunctionReader:
     def _launch(self, statement: ast.stmt, call: ast.Call, kind: LaunchKind) -> None:
         kernel: str = dotted(call.func) or _method(call) or "?"
         operator = None
-        if kind == "copy":
+        is_method = kind == "copy" or (kind == "fallback" and _is_buffer(_receiver(call)))
+        if is_method:
             arguments = self._method_arguments(call)
             kernel = f"Tensor.{_method(call)}"
+        elif kind == "unknown":
+            found = [pair for member in _members(call) for pair in self._flatten(member, "inout", None)]
+            arguments = [(argument, _evaluable(expression)) for argument, expression in found]
+            kernel = dotted(call.func) or ast.unparse(statement)[:MOST_TEXT]
         else:
             kernel = kernel.removesuffix(".run") if kind in ("triton", "user_triton") else kernel
             carried = CARRIERS.get(kernel.split(".")[-1])
@@ -240,6 +272,8 @@ class _FunctionReader:
         self.result.events.setdefault(statement, []).append(launch)
 
     def _view_of(self, site: LaunchSite) -> int | None:
+        if site.kernel.startswith("Tensor."):
+            return 0 if site.kernel.removeprefix("Tensor.") in MAY_BE_VIEWS else None
         schema = self.schema(site.operator or site.kernel) if site.kind in ("fallback", "collective") else None
         shared = schema.view_of if schema is not None else None
         if shared is None:
@@ -250,8 +284,8 @@ class _FunctionReader:
         assert isinstance(call.func, ast.Attribute)
         role: Role = "inout" if call.func.attr.endswith("_") else "in"
         receiver = call.func.value
-        found = [(Argument(ast.unparse(receiver), role, buffer_of(receiver), "self"), receiver)]
-        for expression in call.args:
+        found = [(Argument(ast.unparse(receiver), role, _root(receiver), "self"), receiver)]
+        for expression in [*call.args, *(keyword.value for keyword in call.keywords)]:
             found += self._flatten(expression, "in", None)
         return [(argument, _evaluable(expression)) for argument, expression in found]
 
@@ -324,6 +358,8 @@ class _FunctionReader:
         elif isinstance(value, ast.Subscript) and isinstance(target, ast.Name):
             if not SYMBOL.fullmatch(name):
                 self._memory("item", name, statement, of=buffer_of(value))
+        elif call and _method(call) in VIEW_METHODS and _is_buffer(_receiver(call)) and isinstance(target, ast.Name):
+            self._memory(self._reuse_or_alias(statement), name, statement, of=_root(call))
         elif isinstance(value, ast.Constant) and value.value is None:
             self._memory("drop", name, statement)
         elif isinstance(value, ast.List):
@@ -340,20 +376,23 @@ class _FunctionReader:
             if isinstance(part, ast.Call) and _method(part) == "item":
                 self._memory("read", ast.unparse(part.func.value), statement)  # type: ignore[attr-defined]
 
-    def _leftovers(self, value: ast.expr, statement: ast.stmt) -> None:
-        """Calls that nothing above has read: dynamic sizes are noted, unknown ones are kept to be reported."""
+    def _unknown_calls(self, value: ast.expr) -> Iterator[ast.Call]:
+        """Calls that nothing above has read, the outermost first; dynamic sizes are noted."""
         for part in ast.walk(value):
             if not isinstance(part, ast.Call):
                 continue
             name = dotted(part.func)
-            known = (
-                name is not None and (HARMLESS_CALLS.fullmatch(name) or name in VIEWS or ALLOCATION.fullmatch(name))
-            ) or _method(part) in HARMLESS_METHODS | {"as_strided", "view"}
             if name == "assert_size_stride":
                 self.result.dynamic |= any(not _is_constant(argument) for argument in part.args[1:3])
-            if not known:
-                text = ast.unparse(part)
-                self.result.unknown.append(f"{self.function}:{statement.lineno}: {text[:120]}")
+            is_known = name is not None and (
+                HARMLESS_CALLS.fullmatch(name) or name in VIEWS or ALLOCATION.fullmatch(name)
+            )
+            if not is_known and not _is_harmless_method(part):
+                yield part
+
+    def _keep_unknown(self, value: ast.expr, statement: ast.stmt) -> None:
+        for part in self._unknown_calls(value):
+            self.result.unknown.append(f"{self.function}:{statement.lineno}: {ast.unparse(part)[:MOST_TEXT]}")
 
     def _memory(self, event: MemoryEvent, buffer: str, statement: ast.stmt, of: str | None = None) -> None:
         found = MemoryStatement(event, buffer, self.function, statement.lineno, of)
@@ -399,6 +438,40 @@ def _core_call(value: ast.expr) -> ast.Call | None:
 
 def _method(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
+
+
+def _receiver(call: ast.Call) -> ast.expr:
+    return call.func.value if isinstance(call.func, ast.Attribute) else call.func
+
+
+def _root(expression: ast.expr) -> str | None:
+    """The name at the bottom of methods, attributes and subscripts."""
+    while not isinstance(expression, ast.Name):
+        if isinstance(expression, ast.Call):
+            expression = expression.func
+        elif isinstance(expression, (ast.Attribute, ast.Subscript)):
+            expression = expression.value
+        else:
+            return None
+    return expression.id
+
+
+def _is_buffer(expression: ast.expr) -> bool:
+    """It begins with a name of Inductor's for a tensor."""
+    return BUFFER.fullmatch(_root(expression) or "") is not None
+
+
+def _is_harmless_method(call: ast.Call) -> bool:
+    method = _method(call)
+    if method in STREAM_METHODS and re.search("stream|event", ast.unparse(_receiver(call))):
+        return True
+    return method in HARMLESS_METHODS or (method in VIEW_METHODS and _is_buffer(_receiver(call)))
+
+
+def _members(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given, the object of a method too."""
+    own = [call.func.value] if isinstance(call.func, ast.Attribute) and dotted(call.func) is None else []
+    return [*own, *call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _bound_names(statement: ast.stmt) -> list[str]:

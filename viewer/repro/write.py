@@ -34,6 +34,7 @@ from stepscope.viewer.tensor import copy_tensor, read_tensor
 
 _RANDOM = re.compile(r"rand|bernoulli|dropout|normal|multinomial|poisson|exponential|uniform")
 _KINDS_WITHOUT_A_KERNEL = {
+    "unknown": "is a statement whose form is not known: there is no kernel to run alone",
     "subgraph": "calls a part of the graph: take a launch inside of it",
     "collective": "is a collective, which one process alone cannot run",
 }
