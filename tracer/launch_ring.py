@@ -101,6 +101,28 @@ class LaunchRing:
         self._maps: list[mmap.mmap] = []
         self._segment: memoryview | None = None
         self._used = self._segment_at = self._end = 0
+        self._guard: Callable[[mmap.mmap], None] | None = None
+
+    def guard_by(self, guard: Callable[[mmap.mmap], None]) -> None:
+        """`guard` keeps whoever writes into a mapping of the file from dying of SIGBUS when another process cuts it."""
+        with self._lock:
+            self._guard = guard
+            for mapped in self._maps:
+                guard(mapped)
+
+    def check_file(self) -> None:
+        """See whether the file is still whole. What was cut off is no reason to go on: nobody could read the rest."""
+        if self._file is None or not self.is_on:
+            return
+        try:
+            if self._file.checked().st_size >= self._end:
+                return
+            why = "another program has truncated the launch ring"
+        except OSError as error:
+            why = f"{error.strerror or error}"
+        self.is_on = False
+        self._free = {}
+        self._say(why)
 
     @property
     def marks_address(self) -> int:
@@ -178,7 +200,7 @@ class LaunchRing:
 
     def log_failed(self, number: int) -> None:
         """The log cannot be written any more."""
-        if self.header is not None:
+        if self.header is not None and not self.header[Header.WRITE_ERRNO]:  # the first reason is the one
             self.header[Header.WRITE_ERRNO] = number
 
     def close(self, keep: bool) -> None:
@@ -281,6 +303,8 @@ class LaunchRing:
         _allocate(self._file.descriptor, first, length)
         segment = mmap.mmap(-1, length)  # of the file itself it would keep a descriptor, and close that number
         _map_over(segment, mmap.MAP_SHARED, self._file.descriptor, first)
+        if self._guard is not None:
+            self._guard(segment)
         if self._segment is not None and self._used < self._end:  # the rest becomes a block of nothing
             at = self._used - self._segment_at
             self._segment[at:].cast("q")[0] = (self._end - self._used) // WORD
@@ -296,7 +320,7 @@ class LaunchRing:
             self.is_on = False
             return None
         self.path = Path(layout.ring_path(log))
-        return OwnFile(self.path, os.O_RDWR)
+        return OwnFile(self.path, os.O_RDWR, 0o400)  # nobody is to write into it by mistake
 
     def _write_header(self, segment: mmap.mmap) -> None:
         header = memoryview(segment)[: layout.BLOCKS_AT].cast("q")

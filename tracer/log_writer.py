@@ -24,9 +24,9 @@ class OwnFile:
     """A new file that is open. A program may close descriptors that are not its own, and get their numbers for files
     of its own, which must not be written then. Raises OSError."""
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path, flags: int, mode: int = 0o600) -> None:
         flags |= os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        self.descriptor = os.open(path, flags, 0o600)
+        self.descriptor = os.open(path, flags, mode)
         self._identity = _identity(os.fstat(self.descriptor))
 
     def checked(self) -> os.stat_result:

@@ -26,16 +26,17 @@ from stepscope.tracer.launch_ring import LaunchRing, is_blocking
 from stepscope.tracer.process import cost_of_a_launch, uncaught_exception
 from stepscope.tracer.records import CACHED_ESTIMATE, DEVICE_FAILED, End, Failure, Graph, Overhead, Record, Skipped
 from stepscope.tracer.run_log import RunLog, reason_of
-from stepscope.tracer.runtime import lifetimes_core, memory_steps
+from stepscope.tracer.runtime import memory_steps, ticks
 from stepscope.tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
 from stepscope.tracer.runtime.device_marks import DeviceMarks
 from stepscope.tracer.runtime.device_times import EventTimer
 from stepscope.tracer.runtime.failed_device import failure_in, never_free
+from stepscope.tracer.runtime.following import Following
 from stepscope.tracer.runtime.growth import growth_of
-from stepscope.tracer.runtime.launches import Call, calls_of_this_thread, forget_parent_process, running_call, to_batch
+from stepscope.tracer.runtime.launch_columns import to_batch
+from stepscope.tracer.runtime.launches import Call, calls_of_this_thread, forget_parent_process
 from stepscope.tracer.runtime.lifetimes import Tracker
-from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
-from stepscope.tracer.runtime.save import TensorSaver, tensors_folder
+from stepscope.tracer.runtime.save import Saving, TensorSaver, tensors_folder
 from stepscope.tracer.runtime.value_batches import ValueBatches
 from stepscope.tracer.signals import is_from_handler
 from stepscope.tracer.steps import StepTracker
@@ -72,22 +73,17 @@ class Recorder(ContextDecorator):
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._optimizer_hook: Any = None
         self._lock = threading.RLock()
-        self._running = self._has_ended = False
         self.running: dict[int, Call] = {}
-        self._flushing = False
+        self._running = self._has_ended = self._flushing = False
         self._failures: dict[str, int] = {}
         self._said: set[str] = set()
-        self._unsaved: set[str] = set()
         self.timer = EventTimer()
         self.captured = CapturedCalls(self)
         self._values = ValueBatches()
-        self._trackers: list[Tracker] = []
-        self._follow(self.config.lifetimes != "off")
-        self._saver: TensorSaver | None = None
-        self._saver_lock = threading.RLock()
+        self._following = Following(self.config)
+        self._saving = Saving(lambda: tensors_folder(self._log.target), self.config.save_quota_bytes)
         self._stats_ns: int | None = None
-        self._launches = 0
-        self._hook_ns = 0
+        self._launches = self._hook_ns = 0
         self._per_launch_ns = 0.0
         self._device_error: str | None = None
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
@@ -105,7 +101,7 @@ class Recorder(ContextDecorator):
     @property
     def lifetimes(self) -> Tracker | None:
         """What follows the storages of calls that begin now."""
-        return self._trackers[-1] if self._trackers else None
+        return self._following.tracker
 
     def _begin_ring(self) -> None:
         self.ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))
@@ -114,7 +110,7 @@ class Recorder(ContextDecorator):
         self._steps = StepTracker(self._unwritten.add_mark, time.perf_counter_ns)
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
-        """Attach. A second recorder while one is attached records nothing and says so. After `stop` it begins a new log.
+        """Attach. A second recorder while one is attached records nothing and says so. After `stop`, a new log begins.
 
         `first` is a structured record that came before the tap was there.
         """
@@ -158,9 +154,8 @@ class Recorder(ContextDecorator):
         with self._configuring:
             self.config = config
             try:
-                if self._saver is not None:
-                    self._saver.quota_bytes = config.save_quota_bytes
-                self._follow(config.lifetimes != "off")
+                self._saving.set_quota(config.save_quota_bytes)
+                self._following.configure(config)
                 if self._hook is not None:
                     self._hook.configure(config)
                 if config.level == "off":  # it may be long until the next call that is recorded
@@ -181,25 +176,6 @@ class Recorder(ContextDecorator):
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-
-    def _follow(self, wanted: bool) -> None:
-        """Follow storages, or no more. What followed them before tells of their deaths all the same."""
-        if wanted and self.lifetimes is None:
-            self._trackers.append(self._tracker())
-        if self.lifetimes is not None:
-            self.lifetimes.is_on = wanted
-            self.lifetimes.follow_every(self._lifetimes_every)
-
-    def _tracker(self) -> Tracker:
-        clock, every = time.perf_counter_ns, self._lifetimes_every
-        if self._hook is not None:
-            with suppress(RuntimeError):
-                return CompiledTracker(lifetimes_core.load(), running_call, clock, every)
-        return Tracker(running_call, clock, every)
-
-    @property
-    def _lifetimes_every(self) -> int | None:
-        return 1 if self.asserts_lifetimes else self.config.lifetimes_every
 
     # What the hooks call.
 
@@ -229,14 +205,10 @@ class Recorder(ContextDecorator):
         return self.config.lifetimes == "assert"
 
     def saver(self) -> TensorSaver:
-        with self._saver_lock:  # the hook asks for it under a lock of its own
-            if self._saver is None:
-                self._saver = TensorSaver(tensors_folder(self._log.target), self.config.save_quota_bytes)
-            return self._saver
+        return self._saving.saver()
 
     def not_saved(self, why: str) -> None:
-        if why not in self._unsaved:
-            self._unsaved.add(why)
+        if self._saving.is_new(why):
             self.skipped(Skipped("saved tensors", why))
 
     def enter(self, frame: object, phase: str | None) -> int:
@@ -292,6 +264,7 @@ class Recorder(ContextDecorator):
     def _flush(self, wait: bool) -> None:
         self._flushed_ns = time.perf_counter_ns()
         self._log.check_file()
+        self.ring.check_file()
         batch = self._unwritten.take()
         self._launches += batch.launches
         if batch.calls:
@@ -299,11 +272,7 @@ class Recorder(ContextDecorator):
         if batch.marks:
             self._write(to_record(batch.marks))
         self._unwritten.written(batch)
-        followed = batch.calls
-        for tracker in self._trackers[::-1]:
-            if (lives := tracker.batch(followed)) is not None:
-                self._write(lives)
-            followed = []
+        self._write_all(lambda: self._following.batches(batch.calls))
         if not self.captured.is_capturing():  # asking a device anything could break the capture
             self._guarded("devices", flush_devices)
             self._guarded("device times", self._write_all, self.timer.take)
@@ -363,9 +332,8 @@ class Recorder(ContextDecorator):
                 self._hook.attach()
                 memory_steps.stand_in()
                 self.captured.attach()
-                if self.lifetimes is not None and not self.lifetimes.storages():
-                    self._trackers.append(self._tracker())
-                    self._follow(self._trackers[-2].is_on)
+                self._guarded("ring", self.ring.guard_by, ticks.guard)
+                self._following.use_compiled()
 
     def _stop(self, reason: Any) -> None:
         global _active
@@ -389,28 +357,19 @@ class Recorder(ContextDecorator):
                 self._end_log(reason)
         except Exception as error:
             self.failed("detach", error)
-        self._trackers = []
         self.marks.forget()
         self.ring.close(keep=not self._log.close() or self._device_error is not None)
 
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
         self._guarded("device marks", self._ask_devices)
-        self._guarded("unfinished calls", self._end_calls)
+        with self._lock:
+            self._guarded("unfinished calls", self._unwritten.end_calls, self.running, time.perf_counter_ns())
         self.flush(wait=self._device_error is None)
         self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
         self._write_overhead()
         if reason == "exit" and (uncaught := uncaught_exception()) is not None:
             self._write(uncaught)
         self._write(End(reason, time.perf_counter_ns(), self._device_error))
-
-    def _end_calls(self) -> None:
-        """Calls that still run, on other threads, are told of as far as they have come."""
-        now_ns = time.perf_counter_ns()
-        with self._lock:
-            for number, call in list(self.running.items()):
-                if call.hooks is not None and call.start_ns:
-                    self._unwritten.add_call(call.unfinished(now_ns))
-                del self.running[number]
 
     def _ask_devices(self) -> None:
         self._device_error = self.marks.device_error()
@@ -426,18 +385,15 @@ class Recorder(ContextDecorator):
         self._lock = threading.RLock()
         self._flushing = False
         self._values.again()
-        self._trackers = []
-        self._follow(self.config.lifetimes != "off")
+        self._following = Following(self.config, may_compile=self._hook is not None)
         self.running = {call.number: call for call in calls_of_this_thread()}
         self._configuring = threading.RLock()
-        self._saver_lock = threading.RLock()
         if self._hook is not None:
             self._hook.after_fork()
         self._stats_ns = None
         self.timer = EventTimer()
         self.marks.forget()
-        if self._saver is not None:
-            self._saver.after_fork(tensors_folder(self._log.target))
+        self._saving.after_fork()
         self._failures = {}
         self._launches = self._hook_ns = 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()

@@ -20,7 +20,8 @@ class RunLog:
 
     def __init__(self, config: TraceConfig, stopped: Callable[[OSError], None]) -> None:
         self._config, self._stopped = config, stopped
-        self._writer = LogWriter(config.directory, environment_number("RANK"))
+        self._folder = _absolute(config.directory)
+        self._writer = LogWriter(self._folder, environment_number("RANK"))
         self._lock = threading.RLock()
         self._forked = False
         self.has_begun = False
@@ -89,7 +90,7 @@ class RunLog:
     def after_fork(self) -> None:
         """In the child: a log of its own."""
         self._writer.abandon()
-        self._writer = LogWriter(self._config.directory, self._writer.rank)
+        self._writer = LogWriter(self._folder, self._writer.rank)
         self._lock = threading.RLock()
         self.has_begun = self._has_stopped = False
         self._forked = True
@@ -109,6 +110,14 @@ class RunLog:
         if self._writer.failure is not None and not self._has_stopped:
             self._has_stopped = True
             self._stopped(self._writer.failure)
+
+
+def _absolute(folder: Path) -> Path:
+    """Where it is now: the program may go to another folder before the first record, and before the last."""
+    try:
+        return folder.absolute()
+    except OSError:  # the working folder is gone
+        return folder
 
 
 def reason_of(error: OSError) -> str:

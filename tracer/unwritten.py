@@ -49,6 +49,13 @@ class Unwritten:
     def add_mark(self, mark: StepMark) -> None:
         self._marks.append((mark, self._ring.step_mark(mark.what, mark.who, mark.thread, mark.ns)))
 
+    def end_calls(self, running: dict[int, Call], now_ns: int) -> None:
+        """Recording ends: calls that still run, on other threads, are told of as far as they have come."""
+        for number, call in list(running.items()):
+            if call.hooks is not None and call.start_ns:
+                self.add_call(call.unfinished(now_ns))
+            del running[number]
+
     def take(self) -> Batch:
         calls, self._calls = self._calls, []
         launches, self._launches = self._launches, 0

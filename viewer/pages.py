@@ -140,11 +140,11 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
 
 def problems_page(trace: Trace, request: Request) -> ProblemsPage:
     from stepscope.viewer.queries.compiles import list_compiles
-    from stepscope.viewer.queries.damage import not_recorded, problems
+    from stepscope.viewer.queries.damage import not_recorded_lines, problems
     from stepscope.viewer.queries.overview import overhead
 
     failed = [row for row in list_compiles(trace) if row.failure or row.status == "failed"]
-    return ProblemsPage(problems(trace), not_recorded(trace), failed, overhead(trace).failures)
+    return ProblemsPage(problems(trace), not_recorded_lines(trace), failed, overhead(trace).failures)
 
 
 def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:

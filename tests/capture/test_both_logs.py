@@ -34,8 +34,11 @@ def run(folder: Path, ours: bool, torchs: bool, *arguments: str) -> tuple[list[L
     if ours and not arguments:
         environment["STEPSCOPE_TRACE"] = str(folder / "ours")
     subprocess.run([sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, env=environment | _no_autoload(), check=True)
-    found = [[record for path in (folder / name).glob("*.log") for record in read_log(path)] for name in ("ours", "torch")]
-    return found[0], found[1]
+    return _records(folder / "ours"), _records(folder / "torch")
+
+
+def _records(folder: Path) -> list[LogRecord]:
+    return [record for path in folder.glob("*.log") for record in read_log(path)]
 
 
 def _no_autoload() -> dict[str, str]:

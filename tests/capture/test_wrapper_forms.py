@@ -249,7 +249,7 @@ def test_an_unknown_call_is_a_launch_of_unknown_kind() -> None:
 def test_what_decides_a_branch_is_kept_to_be_said() -> None:
     source = read("if something_new(buf0, 3):\n    del buf1")
     assert source.launches == []
-    assert source.unknown == ["call:11: something_new(buf0, 3)"]
+    assert source.unknown == ["call: something_new(buf0, 3)"]
 
 
 def test_a_reduction_of_a_workspace() -> None:

@@ -19,7 +19,8 @@ from stepscope.tracer.runtime import launches
 from stepscope.tracer.runtime.captured import CapturedCalls
 from stepscope.tracer.runtime.device_marks import DeviceMarks
 from stepscope.tracer.runtime.device_times import EventTimer
-from stepscope.tracer.runtime.launches import Call, GraphHooks, describe, to_batch
+from stepscope.tracer.runtime.launch_columns import describe, to_batch
+from stepscope.tracer.runtime.launches import Call, GraphHooks
 from stepscope.tracer.runtime.lifetimes import Tracker
 
 

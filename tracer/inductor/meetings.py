@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stepscope.tracer.inductor.expressions import SYMBOL, dotted
 from stepscope.tracer.inductor.statements import allocating_call
-from stepscope.tracer.inductor.wrapper_source import SYMBOL, Launch, WrapperSource, dotted, wrapper_functions
+from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
 from stepscope.tracer.records import StorageKind
 from stepscope.tracer.runtime.lifetimes import Place
 

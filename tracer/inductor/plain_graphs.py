@@ -15,9 +15,10 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor import code_swap, compat, provenance
+from stepscope.tracer.inductor.expressions import buffer_of, dotted
 from stepscope.tracer.inductor.meetings import places_of
 from stepscope.tracer.inductor.wrapper_hook import frame_of
-from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted
+from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource
 from stepscope.tracer.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
 from stepscope.tracer.runtime import launches
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from stepscope.tracer.inductor.wrapper_source import Launch, dotted
+from stepscope.tracer.inductor.expressions import dotted
+from stepscope.tracer.inductor.wrapper_source import Launch
 from stepscope.tracer.records import Held
 
 WHOLE = "whole"

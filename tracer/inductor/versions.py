@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from stepscope.tracer.inductor.expressions import buffer_of, dotted
 from stepscope.tracer.inductor.statements import (
     WHOLE,
     Parts,
@@ -24,7 +25,7 @@ from stepscope.tracer.inductor.statements import (
     names_in,
     variables,
 )
-from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, buffer_of, dotted, wrapper_functions
+from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
 from stepscope.tracer.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
 
 MOST_AT_ONCE = 64

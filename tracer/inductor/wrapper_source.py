@@ -12,6 +12,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepscope.tracer.inductor.expressions import (
+    SYMBOL,
+    VIEW_METHODS,
+    VIEWS,
+    bound_names,
+    buffer_of,
+    core_call,
+    dotted,
+    evaluable,
+    given_to,
+    is_buffer,
+    is_constant,
+    is_harmless_method,
+    may_be_tensor,
+    method_of,
+    receiver_of,
+    root_of,
+)
 from stepscope.tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
 from stepscope.tracer.inductor.operators import SchemaLookup
 from stepscope.tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
@@ -23,26 +41,15 @@ NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "re
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
 OPERATOR_ROOTS = ("torch.ops.", "aten.", "inductor_ops.", "_quantized.", "prims.", "quantized.")
 TENSOR_METHODS = frozenset({"clone", "copy_", "zero_", "fill_", "resize_", "index_put_", "add_", "record_stream"})
-VIEWS = frozenset({"reinterpret_tensor", "alloc_from_pool"})
 HARMLESS_CALLS = re.compile(
     r"assert_\w+|args\.clear|print|len|int|float|bool|max|min|align|"
     r"torch\.\w+\.(set_device|synchronize|_DeviceGuard|device|stream|current_stream)|"
     r"get_raw_stream\w*|torch\._C\._\w+Stream\w*|run_intermediate_hooks|record_function\w*|RuntimeError|"
     r"check_memory_step|track_tensor|math\.\w+|start_graph|end_graph"
 )
-VIEW_METHODS = frozenset(
-    {"as_strided", "view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "narrow", "detach"}
-)
 MAY_BE_VIEWS = frozenset({"contiguous", "to", "reshape", "flatten", "expand_as", "view_as", "unbind", "split", "chunk"})
 """Methods whose result may share the memory of the tensor, or has its own."""
-STREAM_METHODS = frozenset({"record", "record_event", "wait", "wait_event", "wait_stream", "synchronize", "query"})
-HARMLESS_METHODS = frozenset({"size", "stride", "clear", "numel", "storage_offset", "append", "item"})
 CARRIERS = {"run_and_save_rng_state": 0, "run_with_rng_state": 1, "graphsafe_run_with_rng_state": 0}
-SYMBOL = re.compile(r"[suz]\d+")
-BUFFER = re.compile(
-    r"(\w+_)?(buf|arg|primals|tangents|workspace|pool|getitem|constant|semaphores|convert_element_type|view|permute)"
-    r"_?\d+(_\w+)?"
-)
 MOST_TEXT = 120
 
 
@@ -69,7 +76,7 @@ class WrapperSource:
     events: dict[ast.stmt, list[Launch | MemoryStatement]] = field(default_factory=dict)
     """The same by statement."""
     unknown: list[str] = field(default_factory=list)
-    """Calls that no launch can stand for, where a branch or a loop is decided, as ``function:line: text``."""
+    """Calls that no launch can stand for, where a branch or a loop is decided, as ``function: text``."""
     dynamic: bool = False
     cpp_wrapper: bool = False
     is_cuda: bool = False
@@ -123,43 +130,6 @@ def _kernel_definitions(tree: ast.Module) -> Iterator[tuple[str, KernelDefinitio
                     yield target.id, definition
 
 
-def dotted(node: ast.expr) -> str | None:
-    """``a.b.c`` for a chain of attributes on a name; subscripts are kept (``self.partitions[0]``)."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return base and f"{base}.{node.attr}"
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        base = dotted(node.value)
-        return base and f"{base}[{node.slice.value!r}]"
-    return None
-
-
-def buffer_of(node: ast.expr) -> str | None:
-    """The name whose storage an argument expression looks at."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Subscript):
-        return buffer_of(node.value)
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Name) and node.func.id in VIEWS and node.args:
-            return buffer_of(node.args[0])
-        if isinstance(node.func, ast.Attribute):
-            return buffer_of(node.func.value) if not dotted(node.func) or node.args == [] else None
-    return None
-
-
-def _evaluable(node: ast.expr) -> ast.expr:
-    """`node`, if evaluating it a second time changes nothing and costs no more than a view; else ``...``."""
-    is_pure = all(
-        not isinstance(part, ast.Call) or dotted(part.func) in VIEWS
-        for part in ast.walk(node)
-        if isinstance(part, (ast.Call, ast.NamedExpr, ast.Lambda, ast.Await, ast.Yield))
-    )
-    return node if is_pure else ast.Constant(...)
-
-
 class _FunctionReader:
     """Reads the statements of one function in order."""
 
@@ -184,12 +154,12 @@ class _FunctionReader:
                     self._memory("free", ast.unparse(target), statement)
             elif isinstance(statement, (ast.If, ast.While)):
                 self._predicate(statement.test, statement)
-                self._keep_unknown(statement.test, statement)
+                self._keep_unknown(statement.test)
             elif isinstance(statement, ast.With):
                 for item in statement.items:
-                    self._keep_unknown(item.context_expr, statement)
+                    self._keep_unknown(item.context_expr)
             elif isinstance(statement, ast.For):
-                self._keep_unknown(statement.iter, statement)
+                self._keep_unknown(statement.iter)
             elif isinstance(statement, ast.Assert):
                 self._predicate(statement.test, statement)
                 self._otherwise(statement, statement.test)
@@ -200,13 +170,14 @@ class _FunctionReader:
         value = statement.value
         if value is None:
             return
-        call = _core_call(value)
+        call = core_call(value)
         kind = self._launch_kind(call) if call else None
         if call is not None and kind is not None:
             self._launch(statement, call, kind)
             return
         if isinstance(statement, ast.Assign):
             self._assignment(statement)
+            self._view(statement, call)
         self._predicate(value, statement)
         self._otherwise(statement, value)
 
@@ -215,13 +186,13 @@ class _FunctionReader:
         call = next(self._unknown_calls(value), None)
         if call is None:
             return
-        is_method = _method(call) is not None and _is_buffer(_receiver(call))
+        is_method = method_of(call) is not None and is_buffer(receiver_of(call))
         self._launch(statement, call, "fallback" if is_method else "unknown")
 
     def _launch_kind(self, call: ast.Call) -> LaunchKind | None:
         name = dotted(call.func)
         if name is None:
-            return "copy" if _method(call) in TENSOR_METHODS else None
+            return "copy" if method_of(call) in TENSOR_METHODS else None
         root = name.removesuffix(".run")
         if root in self.kernels:
             return self.kernels[root].kind
@@ -231,18 +202,18 @@ class _FunctionReader:
             return "extern"
         if name.startswith(OPERATOR_ROOTS) and name.split(".")[-1] not in VIEWS:
             return "collective" if "c10d" in name else "fallback"
-        return "copy" if _method(call) in TENSOR_METHODS else None
+        return "copy" if method_of(call) in TENSOR_METHODS else None
 
     def _launch(self, statement: ast.stmt, call: ast.Call, kind: LaunchKind) -> None:
-        kernel: str = dotted(call.func) or _method(call) or "?"
+        kernel: str = dotted(call.func) or method_of(call) or "?"
         operator = None
-        is_method = kind == "copy" or (kind == "fallback" and _is_buffer(_receiver(call)))
+        is_method = kind == "copy" or (kind == "fallback" and is_buffer(receiver_of(call)))
         if is_method:
             arguments = self._method_arguments(call)
-            kernel = f"Tensor.{_method(call)}"
+            kernel = f"Tensor.{method_of(call)}"
         elif kind == "unknown":
-            found = [pair for member in _members(call) for pair in self._flatten(member, "inout", None)]
-            arguments = [(argument, _evaluable(expression)) for argument, expression in found]
+            found = [pair for member in given_to(call) for pair in self._flatten(member, "inout", None)]
+            arguments = [(argument, evaluable(expression)) for argument, expression in found]
             kernel = dotted(call.func) or ast.unparse(statement)[:MOST_TEXT]
         else:
             kernel = kernel.removesuffix(".run") if kind in ("triton", "user_triton") else kernel
@@ -250,7 +221,7 @@ class _FunctionReader:
             if carried is not None and carried < len(call.args):
                 operator = ast.unparse(call.args[carried])
             arguments = self._call_arguments(call, kernel, kind, operator, carried)
-        bound = _bound_names(statement)
+        bound = bound_names(statement)
         expressions = [expression for _, expression in arguments]
         outputs = [Argument(name=name, role="out", buffer=name.partition("[")[0]) for name in bound]
         source_nodes, aten, handle = self._comments(statement.lineno)
@@ -284,10 +255,10 @@ class _FunctionReader:
         assert isinstance(call.func, ast.Attribute)
         role: Role = "inout" if call.func.attr.endswith("_") else "in"
         receiver = call.func.value
-        found = [(Argument(ast.unparse(receiver), role, _root(receiver), "self"), receiver)]
+        found = [(Argument(ast.unparse(receiver), role, root_of(receiver), "self"), receiver)]
         for expression in [*call.args, *(keyword.value for keyword in call.keywords)]:
             found += self._flatten(expression, "in", None)
-        return [(argument, _evaluable(expression)) for argument, expression in found]
+        return [(argument, evaluable(expression)) for argument, expression in found]
 
     def _call_arguments(
         self, call: ast.Call, kernel: str, kind: LaunchKind, operator: str | None, carried: int | None
@@ -310,7 +281,7 @@ class _FunctionReader:
             known = by_name.get(keyword.arg or "")
             role = "out" if written else (known.role if known else None) or "in"
             found += self._flatten(keyword.value, role, keyword.arg)
-        return [(argument, _evaluable(expression)) for argument, expression in found]
+        return [(argument, evaluable(expression)) for argument, expression in found]
 
     def _parameters(
         self, kernel: str, kind: LaunchKind, operator: str | None, carried: int | None
@@ -334,18 +305,18 @@ class _FunctionReader:
                 for pair in self._flatten(member, role, f"{parameter}[{position}]" if parameter else None)
             ]
         buffer = buffer_of(expression)
-        if buffer is None or not _may_be_tensor(expression):
+        if buffer is None or not may_be_tensor(expression):
             return []
         return [(Argument(ast.unparse(expression), role, buffer, parameter), expression)]
 
     def _assignment(self, statement: ast.Assign) -> None:
         target, value = statement.targets[0], statement.value
         name = ast.unparse(target)
-        call = _core_call(value)
+        call = core_call(value)
         factory = dotted(call.func) if call else None
         if call and factory and ALLOCATION.fullmatch(factory):
             self._memory("pool" if re.fullmatch(r"pool\d+", name) else "allocate", name, statement)
-            self.result.dynamic |= any(not _is_constant(argument) for argument in call.args[:2])
+            self.result.dynamic |= any(not is_constant(argument) for argument in call.args[:2])
         elif call and factory in VIEWS:
             pool = factory == "alloc_from_pool" or "alloc_from_pool" in ast.unparse(call)
             event: MemoryEvent = "pool_member" if pool else self._reuse_or_alias(statement)
@@ -358,8 +329,6 @@ class _FunctionReader:
         elif isinstance(value, ast.Subscript) and isinstance(target, ast.Name):
             if not SYMBOL.fullmatch(name):
                 self._memory("item", name, statement, of=buffer_of(value))
-        elif call and _method(call) in VIEW_METHODS and _is_buffer(_receiver(call)) and isinstance(target, ast.Name):
-            self._memory(self._reuse_or_alias(statement), name, statement, of=_root(call))
         elif isinstance(value, ast.Constant) and value.value is None:
             self._memory("drop", name, statement)
         elif isinstance(value, ast.List):
@@ -367,13 +336,19 @@ class _FunctionReader:
                 if (buffer := buffer_of(member)) is not None:
                     self._memory("hold", name, statement, of=buffer)
 
+    def _view(self, statement: ast.Assign, call: ast.Call | None) -> None:
+        """``buf1 = buf0.permute(1, 0)``"""
+        target = statement.targets[0]
+        if call and method_of(call) in VIEW_METHODS and is_buffer(receiver_of(call)) and isinstance(target, ast.Name):
+            self._memory(self._reuse_or_alias(statement), target.id, statement, of=root_of(call))
+
     def _reuse_or_alias(self, statement: ast.stmt) -> MemoryEvent:
         return "reuse" if "# reuse" in self.lines[statement.lineno - 1] else "alias"
 
     def _predicate(self, test: ast.expr, statement: ast.stmt) -> None:
         """A value the host reads to decide something; on a device it is a synchronisation."""
         for part in ast.walk(test):
-            if isinstance(part, ast.Call) and _method(part) == "item":
+            if isinstance(part, ast.Call) and method_of(part) == "item":
                 self._memory("read", ast.unparse(part.func.value), statement)  # type: ignore[attr-defined]
 
     def _unknown_calls(self, value: ast.expr) -> Iterator[ast.Call]:
@@ -383,16 +358,16 @@ class _FunctionReader:
                 continue
             name = dotted(part.func)
             if name == "assert_size_stride":
-                self.result.dynamic |= any(not _is_constant(argument) for argument in part.args[1:3])
+                self.result.dynamic |= any(not is_constant(argument) for argument in part.args[1:3])
             is_known = name is not None and (
                 HARMLESS_CALLS.fullmatch(name) or name in VIEWS or ALLOCATION.fullmatch(name)
             )
-            if not is_known and not _is_harmless_method(part):
+            if not is_known and not is_harmless_method(part):
                 yield part
 
-    def _keep_unknown(self, value: ast.expr, statement: ast.stmt) -> None:
+    def _keep_unknown(self, value: ast.expr) -> None:
         for part in self._unknown_calls(value):
-            self.result.unknown.append(f"{self.function}:{statement.lineno}: {ast.unparse(part)[:MOST_TEXT]}")
+            self.result.unknown.append(f"{self.function}: {ast.unparse(part)[:MOST_TEXT]}")
 
     def _memory(self, event: MemoryEvent, buffer: str, statement: ast.stmt, of: str | None = None) -> None:
         found = MemoryStatement(event, buffer, self.function, statement.lineno, of)
@@ -419,76 +394,3 @@ class _FunctionReader:
 
 def _names(text: str) -> list[str]:
     return [name for name in (part.strip() for part in text.split(",")) if name]
-
-
-def _core_call(value: ast.expr) -> ast.Call | None:
-    """The call a statement is about, under subscripts and view methods."""
-    while True:
-        if isinstance(value, ast.Subscript):
-            value = value.value
-        elif isinstance(value, ast.Call):
-            inner = value.func.value if isinstance(value.func, ast.Attribute) else None
-            if _method(value) in ("as_strided", "view") and isinstance(inner, ast.Call):
-                value = inner
-            else:
-                return value
-        else:
-            return None
-
-
-def _method(call: ast.Call) -> str | None:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else None
-
-
-def _receiver(call: ast.Call) -> ast.expr:
-    return call.func.value if isinstance(call.func, ast.Attribute) else call.func
-
-
-def _root(expression: ast.expr) -> str | None:
-    """The name at the bottom of methods, attributes and subscripts."""
-    while not isinstance(expression, ast.Name):
-        if isinstance(expression, ast.Call):
-            expression = expression.func
-        elif isinstance(expression, (ast.Attribute, ast.Subscript)):
-            expression = expression.value
-        else:
-            return None
-    return expression.id
-
-
-def _is_buffer(expression: ast.expr) -> bool:
-    """It begins with a name of Inductor's for a tensor."""
-    return BUFFER.fullmatch(_root(expression) or "") is not None
-
-
-def _is_harmless_method(call: ast.Call) -> bool:
-    method = _method(call)
-    if method in STREAM_METHODS and re.search("stream|event", ast.unparse(_receiver(call))):
-        return True
-    return method in HARMLESS_METHODS or (method in VIEW_METHODS and _is_buffer(_receiver(call)))
-
-
-def _members(call: ast.Call) -> list[ast.expr]:
-    """All that a call is given, the object of a method too."""
-    own = [call.func.value] if isinstance(call.func, ast.Attribute) and dotted(call.func) is None else []
-    return [*own, *call.args, *(keyword.value for keyword in call.keywords)]
-
-
-def _bound_names(statement: ast.stmt) -> list[str]:
-    if not isinstance(statement, ast.Assign):
-        return []
-    names = []
-    for target in statement.targets:
-        members = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-        names += [ast.unparse(member) for member in members]
-    return names
-
-
-def _may_be_tensor(expression: ast.expr) -> bool:
-    if isinstance(expression, ast.Name):
-        return not SYMBOL.fullmatch(expression.id) and not re.match(r"(triton|stream)\w*numel|stream\d+", expression.id)
-    return isinstance(expression, (ast.Call, ast.Subscript))
-
-
-def _is_constant(expression: ast.expr) -> bool:
-    return not any(isinstance(part, ast.Name) for part in ast.walk(expression))

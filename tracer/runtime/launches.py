@@ -9,7 +9,7 @@ returned even when the process dies.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import count
 from time import perf_counter_ns
@@ -18,17 +18,15 @@ from weakref import ref
 
 from stepscope.tracer.launch_ring import Block, LaunchRing, Shape
 from stepscope.tracer.records import (
-    Calls,
     Graph,
-    Launches,
     LifetimeLayout,
     LifetimeMismatch,
     Skipped,
-    TensorMeta,
     Tensors,
 )
 from stepscope.tracer.ring_format import UNFINISHED
 from stepscope.tracer.runtime.expected import Expectations, LifetimeError
+from stepscope.tracer.runtime.launch_columns import describe, signature_of
 from stepscope.tracer.runtime.lifetimes import SPARSE, Layouts, close
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from stepscope.tracer.runtime.ticks import Tick, TickType
     from stepscope.tracer.runtime.values import Plan, Reading
 
-NO_END = -1
 FIRST_CALLS = 8
 """Of a graph, whose storages are followed in any case: most of what goes wrong shows in them."""
 ASKING_CALL = 2
@@ -55,9 +52,12 @@ class Sink(Protocol):
     ring: LaunchRing
     marks: DeviceMarks
     captured: CapturedCalls
-    lifetimes: Tracker | None
     running: dict[int, Call]
     """Calls that are to be in the log and are not handed on yet, by their numbers."""
+
+    @property
+    def lifetimes(self) -> Tracker | None:
+        """What follows the storages of calls that begin now."""
 
     @property
     def is_on(self) -> bool:
@@ -112,8 +112,8 @@ class Call:
 
     __slots__ = (
         "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "function", "graph", "graph_slot",
-        "hooks", "is_recorded", "layout", "life", "look", "mark", "meet", "now", "number", "owned", "parent", "read", "read_at",
-        "readings", "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread",
+        "hooks", "is_recorded", "layout", "life", "look", "mark", "meet", "now", "number", "owned", "parent", "read",
+        "read_at", "readings", "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread",
         "tick", "tracker",
     )  # fmt: skip
 
@@ -406,7 +406,7 @@ class GraphHooks:
     def _record(self, call: Call, site: int, values: Sequence[object], first: int) -> None:
         started = perf_counter_ns()
         try:
-            signature = tuple(_signature(value) for value in values)
+            signature = tuple(signature_of(value) for value in values)
             seen = self._seen.setdefault((site, first), set())
             if signature in seen:
                 return
@@ -423,73 +423,3 @@ class GraphHooks:
             self.sink.failed("arguments", error)
         finally:
             call.cost_ns += perf_counter_ns() - started
-
-
-def _signature(value: Any) -> Any:
-    """Equal for values that `describe` would describe alike."""
-    if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
-        return tuple(_signature(member) for member in value)
-    size = getattr(value, "shape", None)
-    return (tuple(size), value.dtype) if size is not None else type(value)
-
-
-def describe(argument: int, value: Any, item: int | None = None) -> Iterable[TensorMeta]:
-    """What `value` is, without reading or keeping it; members of a list one by one."""
-    if value is ...:  # an expression that must not be evaluated twice
-        return
-    if isinstance(value, (list, tuple)) and item is None:
-        for position, member in enumerate(value):
-            yield from describe(argument, member, position)
-        return
-    if not (hasattr(value, "untyped_storage") and hasattr(value, "stride")):
-        yield TensorMeta(argument, type(value).__name__, [], [], "", 0, None, item)
-        return
-    size: list[int] = []
-    try:
-        size = [int(s) for s in value.shape]
-        stride, offset = [int(s) for s in value.stride()], int(value.storage_offset())
-        storage_bytes: int | None = value.untyped_storage().nbytes()
-        address: int | None = value.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):  # sparse, meta and wrapper subclasses have no strided storage
-        stride, offset, storage_bytes, address = [], 0, None, None
-    except (AttributeError, TypeError):  # jagged: sizes that are no numbers
-        size, stride, offset, storage_bytes, address = [], [], 0, None, None
-    yield TensorMeta(
-        argument,
-        str(value.dtype).removeprefix("torch."),
-        size,
-        stride,
-        str(value.device),
-        offset,
-        storage_bytes,
-        item,
-        address,
-    )
-
-
-def to_batch(calls: Sequence[Call]) -> Launches:
-    """The columns of finished calls."""
-    rows: list[int] = []
-    for call in calls:
-        rows += call.rows
-        if len(call.rows) % 3 == 2:
-            rows.append(NO_END)
-        elif len(call.rows) % 3:  # an exception of a signal handler: the launch has not begun
-            del rows[-1]
-    return Launches(
-        calls=Calls(
-            call=[c.number for c in calls],
-            graph=[c.graph for c in calls],
-            function=[c.function for c in calls],
-            step=[c.step for c in calls],
-            thread=[c.thread for c in calls],
-            parent=[c.parent.number if c.parent else None for c in calls],
-            start_ns=[c.start_ns for c in calls],
-            duration_ns=[c.end_ns - c.start_ns for c in calls],
-            launches=[(len(c.rows) + 1) // 3 for c in calls],
-            state=[c.state for c in calls],
-        ),
-        site=rows[0::3],
-        start_ns=rows[1::3],
-        end_ns=rows[2::3],
-    )

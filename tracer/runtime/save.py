@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,3 +261,36 @@ def _check_loads(path: Path) -> None:
         raise
     except Exception:
         raise _NotSaved("torch.load(weights_only=True) would not load a tensor of its kind") from None
+
+
+class Saving:
+    """The saver of a recording, made when it is first wanted."""
+
+    def __init__(self, folder: Callable[[], Path], quota_bytes: int) -> None:
+        """`folder`: where the tensors of this process go."""
+        self._folder, self._quota_bytes = folder, quota_bytes
+        self._saver: TensorSaver | None = None
+        self._lock = threading.RLock()  # not the recorder's: who asks may hold another that the recorder waits for
+        self._said: set[str] = set()
+
+    def saver(self) -> TensorSaver:
+        with self._lock:
+            if self._saver is None:
+                self._saver = TensorSaver(self._folder(), self._quota_bytes)
+            return self._saver
+
+    def set_quota(self, quota_bytes: int) -> None:
+        self._quota_bytes = quota_bytes
+        if self._saver is not None:
+            self._saver.quota_bytes = quota_bytes
+
+    def is_new(self, why: str) -> bool:
+        """The first time that something is not saved for this reason."""
+        is_new = why not in self._said
+        self._said.add(why)
+        return is_new
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
+        if self._saver is not None:
+            self._saver.after_fork(self._folder())

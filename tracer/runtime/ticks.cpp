@@ -2,8 +2,15 @@
 // of the call and into a cell of the launch ring. The same statements in Python are in tracer/inductor/code_swap.py.
 #include <Python.h>
 
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
 #include <structmember.h>  // members of types, before Python 3.12
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
+
+#include <atomic>
 
 namespace {
 
@@ -53,9 +60,80 @@ void tick_dealloc(PyObject* self) {
   Py_TYPE(self)->tp_free(self);
 }
 
+// Another process may cut the file that the cells lie in: touching a page that is gone then is a SIGBUS, of which the
+// program would die. In our ranges such a page is replaced by an anonymous one; any other SIGBUS is whose it was.
+const int MOST_RANGES = 256;
+std::atomic<uintptr_t> range_begin[MOST_RANGES], range_end[MOST_RANGES];
+struct sigaction before_us;
+uintptr_t page_size = 4096;
+
+bool is_ours(uintptr_t at) {
+  for (int i = 0; i < MOST_RANGES; i++)
+    if (at >= range_begin[i].load() && at < range_end[i].load()) return true;
+  return false;
+}
+
+// Only what is safe in a handler.
+void on_bus(int number, siginfo_t* info, void* context) {
+  int error = errno;
+  uintptr_t at = reinterpret_cast<uintptr_t>(info->si_addr);
+  if (info->si_code > 0 && is_ours(at)) {
+    void* page = reinterpret_cast<void*>(at / page_size * page_size);
+    void* made = mmap(page, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = error;
+    if (made == page) return;
+  }
+  if (before_us.sa_flags & SA_SIGINFO) return before_us.sa_sigaction(number, info, context);
+  if (before_us.sa_handler == SIG_IGN && info->si_code <= 0) return;
+  if (before_us.sa_handler != SIG_DFL && before_us.sa_handler != SIG_IGN) return before_us.sa_handler(number);
+  signal(number, SIG_DFL);  // the statement that failed does so again
+  if (info->si_code <= 0) raise(number);
+}
+
+bool is_installed() {
+  struct sigaction now;
+  return sigaction(SIGBUS, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_bus;
+}
+
+bool install() {
+  static bool was_installed = false;
+  if (was_installed || is_installed()) return true;  // who has a handler of their own now may call ours
+  page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  struct sigaction ours = {};
+  ours.sa_sigaction = on_bus;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&ours.sa_mask);
+  return was_installed = sigaction(SIGBUS, nullptr, &before_us) == 0 && sigaction(SIGBUS, &ours, nullptr) == 0;
+}
+
+PyObject* guard(PyObject*, PyObject* arguments) {
+  unsigned long long address, length;
+  if (!PyArg_ParseTuple(arguments, "KK", &address, &length)) return nullptr;
+  for (int i = 0; i < MOST_RANGES; i++)
+    if (range_end[i].load() == 0) {
+      if (!install()) return PyErr_SetFromErrno(PyExc_OSError);
+      range_begin[i].store(address), range_end[i].store(address + length);
+      Py_RETURN_TRUE;
+    }
+  Py_RETURN_FALSE;
+}
+
+PyObject* release(PyObject*, PyObject* arguments) {
+  unsigned long long address;
+  if (!PyArg_ParseTuple(arguments, "K", &address)) return nullptr;
+  for (int i = 0; i < MOST_RANGES; i++)
+    if (range_end[i].load() && range_begin[i].load() == address) range_end[i].store(0);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"guard", guard, METH_VARARGS, "(address, length): a page that is gone from there does not end the process."},
+    {"release", release, METH_VARARGS, "(address): that memory is not there any more."},
+    {},
+};
 PyMemberDef members[] = {{"rows", T_OBJECT, offsetof(Tick, rows), 0, "Of the call: a list."}, {}};
 PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
-PyModuleDef module = {PyModuleDef_HEAD_INIT, "stepscope_ticks", nullptr, -1, nullptr,
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "stepscope_ticks", nullptr, -1, functions,
                       nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace

@@ -5,9 +5,12 @@ Between launches hardly anything of a statement is left in the processor's cache
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import time
+import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from stepscope.tracer.runtime import compiled
 
@@ -29,10 +32,24 @@ TickType = Callable[[memoryview], Tick]
 
 def tick_type() -> TickType | None:
     """None: it cannot be compiled here."""
-    if time.get_clock_info("perf_counter").implementation != _CLOCK:
+    if time.get_clock_info("perf_counter").implementation != _CLOCK or (library := _library()) is None:
         return None
+    made: TickType = library.Tick
+    return made
+
+
+def guard(mapped: mmap.mmap) -> None:
+    """What cuts the file behind `mapped` shall not end the process: without this, who touches a page that is gone dies
+    of SIGBUS. Does nothing where nothing can be compiled."""
+    library = _library()
+    if library is not None:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        if library.guard(address, len(mapped)):
+            weakref.finalize(mapped, library.release, address).atexit = False
+
+
+def _library() -> Any:
     try:
-        made: TickType = compiled.load("stepscope_ticks", "ticks.cpp").Tick
-        return made
+        return compiled.load("stepscope_ticks", "ticks.cpp")
     except RuntimeError:
         return None

@@ -200,7 +200,7 @@ class _Followed:
         return _Deaths(*(column[chosen] for column in deaths))
 
     def _is_around(self, outer: Ints, inner: Ints) -> Flags:
-        """Whether the calls `outer` run the calls `inner`, directly or not: both then tell of one and the same death."""
+        """Whether the calls `outer` run the calls `inner`, directly or not: both then tell of one death."""
         found = np.zeros(len(outer), dtype=bool)
         at = np.where(outer == UNKNOWN, UNKNOWN, self.calls.at[np.maximum(outer, 0)])
         above = np.where(inner == UNKNOWN, -1, self.calls.at[np.maximum(inner, 0)])

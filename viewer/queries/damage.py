@@ -44,6 +44,21 @@ def not_recorded(trace: Trace) -> list[NotRecorded]:
     return [NotRecorded(*row) for row in found]
 
 
+def not_recorded_lines(trace: Trace) -> list[NotRecorded]:
+    """`not_recorded`, with what is alike in several graphs or logs as one row."""
+    alike: dict[tuple[str, str], list[NotRecorded]] = {}
+    for row in not_recorded(trace):
+        alike.setdefault((row.what, row.why), []).append(row)
+    return [_as_one(rows) for rows in alike.values()]
+
+
+def _as_one(rows: list[NotRecorded]) -> NotRecorded:
+    first = rows[0]
+    log = first.log if all(row.log == first.log for row in rows) else None
+    graph = first.graph if all(row.graph == first.graph for row in rows) else None
+    return NotRecorded(first.what, first.why, log, graph, sum(row.count for row in rows))
+
+
 def inside_kernels(trace: Trace) -> list[NotRecorded]:
     """What no recording of values can show; nothing where none were recorded."""
     from stepscope.viewer.queries.values import has_values  # takes time to import

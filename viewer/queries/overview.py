@@ -7,7 +7,7 @@ from dataclasses import replace
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.ingest.known_events import UNKNOWN_EVENT
 from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded, problem_counts
+from stepscope.viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
 from stepscope.viewer.queries.graphs import list_graphs
 from stepscope.viewer.queries.memory_graphs import lifetime_events
 from stepscope.viewer.queries.rows_of_runs import Counts, CrashRunRow, OverheadRow, Overview, RunRow
@@ -47,7 +47,7 @@ def _first_page(trace: Trace) -> Overview:
         graph_breaks=sum(finding.evidence["breaks"] for finding in findings if finding.kind == "graph_break"),
         problems=sum(skipped.values()),
         skipped=skipped,
-        not_recorded=not_recorded(trace),
+        not_recorded=not_recorded_lines(trace),
         overhead=overhead(trace),
         index_bytes=trace.index_bytes,
         notes=_notes(meta, runs),
