@@ -382,19 +382,18 @@ class Recorder(ContextDecorator):
         self._log.after_fork()
         self.ring.abandon()
         self._begin_ring()
-        self._lock = threading.RLock()
+        self._lock, self._configuring = threading.RLock(), threading.RLock()
         self._flushing = False
         self._values.again()
         self._following = Following(self.config, may_compile=self._hook is not None)
         self.running = {call.number: call for call in calls_of_this_thread()}
-        self._configuring = threading.RLock()
         if self._hook is not None:
             self._hook.after_fork()
-        self._stats_ns = None
+            self._guarded("ring", self.ring.guard_by, ticks.guard)
         self.timer = EventTimer()
         self.marks.forget()
         self._saving.after_fork()
-        self._failures = {}
+        self._failures, self._stats_ns = {}, None
         self._launches = self._hook_ns = 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
 

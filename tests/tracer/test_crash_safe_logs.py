@@ -291,3 +291,17 @@ def test_what_a_handler_raises_in_the_midst_of_a_launch_leaves_whole_rows(
     rows = rows_of(tmp_path / "logs")
     assert column(rows, "launches", "step") == [0]
     assert not rows.tables["problems"]
+
+
+def test_a_relative_folder_is_that_of_the_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    recorder = recorder_in(Path("logs")).start()
+    graph = HandMade(recorder, LAUNCHES)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    steps(recorder, graph)
+    recorder.flush()
+    monkeypatch.chdir("/")
+    recorder.stop()
+    assert [path.suffix for path in (tmp_path / "logs").iterdir()] == [".log"]
+    assert not list((tmp_path / "elsewhere").iterdir())

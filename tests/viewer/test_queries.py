@@ -10,7 +10,7 @@ import pytest
 from stepscope.tracer.records import End, Skipped, Steps
 from stepscope.viewer.queries.artifacts import list_records, record_detail
 from stepscope.viewer.queries.compiles import compile_detail, list_compiles
-from stepscope.viewer.queries.damage import not_recorded
+from stepscope.viewer.queries.damage import not_recorded, not_recorded_lines
 from stepscope.viewer.queries.graphs import graph_detail, list_graphs
 from stepscope.viewer.queries.launches import launch_detail
 from stepscope.viewer.queries.overview import overview
@@ -209,6 +209,14 @@ def test_skipped_records_are_counted(opened: Open) -> None:
         log.record(Skipped("values", "unsupported dtype", 0))
     (row,) = not_recorded(opened(log.record(End("exit", 0))))
     assert (row.what, row.why, row.count, row.graph) == ("values", "unsupported dtype", 3, 0)
+
+
+def test_what_is_alike_in_several_graphs_is_one_line(opened: Open) -> None:
+    log = recorded(end=False)
+    for graph_number in (0, 1, 1, None):
+        log.record(Skipped("a statement of the wrapper", "its form is not known", graph_number))
+    (row,) = not_recorded_lines(opened(log.record(End("exit", 0))))
+    assert (row.what, row.count, row.graph) == ("a statement of the wrapper", 4, None)
 
 
 def test_compile(opened: Open) -> None:
