@@ -1,11 +1,12 @@
-"""An argument that a launch writes shares memory with one that it reads, and the kernel reads elements that it
-overwrites at other places: by the index expressions of the generated kernel's source, which within one loop nest must
-be the same for reading and writing, or never meet. For operators called by name: an `out` that overlaps an input.
-Where the source does not tell, or it depends on data, it is a warning. Kernels written by the user and collectives
-are not judged."""
+"""An argument that a launch writes shares memory with one that it reads, and the kernel reads elements that it has
+overwritten: by the index expressions and the loops of the generated kernel's source, which are evaluated until one
+element is found that an iteration writes and a later one reads. For operators called by name: an `out` that overlaps
+an input. Nothing is said where a use of one of the two in the kernel is not understood, stands under a mask, or depends
+on data. Kernels written by the user and collectives are not judged."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +15,15 @@ from stepscope.viewer.findings.overlap import do_overlap
 from stepscope.viewer.findings.value_text import source_line
 from stepscope.viewer.queries.argument_facts import SharedMemory, shared_memory
 from stepscope.viewer.queries.graphs import graph_row, site_rows, wrapper_code
-from stepscope.viewer.queries.index_ranges import Meeting, meeting
+from stepscope.viewer.queries.index_meetings import Place, meeting
 from stepscope.viewer.queries.kernel_access import Accesses, accesses
 from stepscope.viewer.queries.kernel_code import cut
 from stepscope.viewer.queries.nonfinite import launch_place
+from stepscope.viewer.queries.reach import item_bytes
 from stepscope.viewer.queries.rows import Finding, Severity
 from stepscope.viewer.store.open import Trace
 
 _GENERATED = ("cpp", "triton")
-_MEETINGS: tuple[tuple[Meeting, Severity, str], ...] = (
-    ("meet", "critical", "one loop nest reads what it overwrites"),
-    ("unknown", "warning", "one loop nest reads and writes places that depend on sizes or on data"),
-)
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def _judge_pair(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
     if not is_same and not do_overlap(pair.read, pair.written):
         return None
     if pair.kind in _GENERATED:
-        return _judge_kernel(pair, is_same, kernels)
+        return _judge_kernel(pair, kernels)
     if pair.written.parameter == "out" and pair.written.role == "out":
         return _Verdict(pair, "critical", "the output of an operator overlaps its input", [], [])
     if pair.written.role == "inout" and pair.read.form != pair.written.form:
@@ -86,28 +84,39 @@ def _judge_pair(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
     return None
 
 
-def _judge_kernel(pair: SharedMemory, is_same: bool, kernels: _Kernels) -> _Verdict | None:
+def _judge_kernel(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
     found = kernels.accesses(pair.graph, pair.kernel, pair.kind)
     pointers = {pair.read.parameter, pair.written.parameter}
-    if found is None or None in pointers or pointers & found.unread:
-        if is_same:  # in place on one argument: Inductor's own way, no sign of anything by itself
-            return None
-        why = "the kernel's source is not in the log" if found is None else "the kernel's source does not tell where"
-        return _Verdict(pair, "warning", f"{why} it reads and writes", [], [])
+    shift = _shift(pair)
+    if found is None or None in pointers or pointers & found.unread or shift is None:
+        return None
     for nest in found.nests:
-        reads, writes = (
-            sorted({index for name in pointers for index in side[str(name)]}) for side in (nest.reads, nest.writes)
-        )
-        if not writes or not reads:
-            continue
-        if pair.read.offset != pair.written.offset:
-            return _Verdict(pair, "critical", "one loop nest reads what it overwrites", reads, writes)
-        met = {index: [meeting(index, write, nest.bounds) for write in writes] for index in reads}
-        for how, severity, why in _MEETINGS:
-            other = [index for index in reads if how in met[index] and "same" not in met[index]]
-            if other:
-                return _Verdict(pair, severity, why, other, writes)
+        places = [place for place in nest.places if place.pointer in pointers]
+        reads, writes = ([one for one in places if one.is_write is is_write] for is_write in (False, True))
+        met = [read for read in reads if any(_meets(read, write, pair, shift) for write in writes)]
+        if met:
+            why = "one loop nest reads what it overwrites"
+            return _Verdict(pair, "critical", why, _texts(met), _texts(writes))
     return None
+
+
+def _meets(read: Place, write: Place, pair: SharedMemory, shift: int) -> bool:
+    begins = {pair.read.parameter: shift, pair.written.parameter: 0}
+    return meeting(read, write, begins[read.pointer] - begins[write.pointer]) == "meet"
+
+
+def _shift(pair: SharedMemory) -> int | None:
+    """How many elements behind the argument that is written the one that is read begins; None: not known."""
+    a, b = pair.read, pair.written
+    if a.argument == b.argument or (a.offset is None and b.offset is None):
+        return 0
+    if a.offset is None or b.offset is None or a.dtype is None or b.dtype is None:
+        return None
+    return a.offset - b.offset if item_bytes(a.dtype) == item_bytes(b.dtype) else None
+
+
+def _texts(places: Iterable[Place]) -> list[str]:
+    return sorted({place.text for place in places})
 
 
 def _finding(trace: Trace, group: list[_Verdict]) -> Timed:

@@ -1,48 +1,57 @@
 """Reads out of a generated kernel's source at which index it reads and writes each pointer.
 
-Only as far as Inductor's own kernels go: C++ (`loadu`, `store`, subscripts) and Triton (`tl.load`, `tl.store`).
+Of Inductor's own kernels: C++ by `cpp_accesses`; Triton by the text of `tl.load` and `tl.store`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stepscope.viewer.queries.cpp_accesses import Use, cpp_accesses
+from stepscope.viewer.queries.cpp_parser import Expression, Loop, Name, Node, Number
+from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError
+from stepscope.viewer.queries.index_meetings import Axis, Place, axis_of
+from stepscope.viewer.queries.index_values import names_in, of_python
+
 _POINTER = re.compile(r"\b(?:in_out_ptr|in_ptr|out_ptr)\d+\b")
-_ALIAS = re.compile(r"\bauto\s*\*?\s*(\w+_ptr\d+)\s*=\s*(\w+_ptr\d+)\s*;")
 _CAST = re.compile(r"static_cast<\w+>")
-_LOOP = re.compile(r"\bfor\s*\(")
-_BOUND = re.compile(r"for\s*\(\s*\w+\s+(\w+)\s*=[^;]*;\s*\w+\s*<\s*([^;]*);")
 _NUMBER = r"[0-9]{1,18}"
 _TRITON_SIZE = re.compile(rf"^[ \t]*(\w*numel) = ({_NUMBER})[ \t]*$", re.MULTILINE)
 _TRITON_INDEX = re.compile(
     rf"^[ \t]*(\w+) = \(?(\w*)index(?: *// *({_NUMBER})\)?)?(?: *% *({_NUMBER}))?\)?[ \t]*$", re.MULTILINE
 )
-_VARIABLE = re.compile(r"\b[a-z]+\d+(?:_\d+)?\b")
 _LANE = re.compile(r"(?:\w+\*)?\w+_inner(?:\*\w+)?")
 _TAIL = re.compile(r"\b(\w+?)_tail\b")
 _LITERAL = re.compile(r"\b(\d+)[lL]+\b")
-_WRITES = re.compile(r"(?:tl\.(?:store|atomic_\w+)|\bstore|atomic_\w+)\s*\(\s*&?\s*$")
+_WRITES = re.compile(r"tl\.(?:store|atomic_\w+)\s*\(\s*$")
+_READS = re.compile(r"tl\.load\s*\(\s*$")
 _READ_MASK = re.compile(r"\s*,[^,()\n]*\btmp\d+")
-"""Behind the index of a Triton load: beside the ends of the loops, which its other masks are."""
+"""Behind the index of a load: beside the ends of the loops, which its other masks are."""
 _WRITE_MASK = re.compile(r"\s*,[^,()\n]*" + _READ_MASK.pattern)
-_LONGEST_LAMBDA = 1 << 14
-_LAMBDA = re.compile(r"\[&\]\s*\{")
-_READS = re.compile(r"(?:tl\.load|\bloadu?)\s*\(\s*$")
+_PARALLEL_AXES = ("x", "y", "z")
 
 
 @dataclass
 class Nest:
-    """A loop nest of a kernel, or all of a Triton kernel: its iterations may run in any order."""
+    """A loop nest of a kernel, or all of a Triton kernel."""
 
+    bounds: dict[str, str] = field(default_factory=dict)
+    """Variable -> where it ends: every one begins at 0."""
     reads: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """pointer -> index expressions."""
     writes: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     sure: set[tuple[str, str]] = field(default_factory=set)
     """Pointer and index of what every iteration does; the rest is done where a condition holds."""
-    bounds: dict[str, str] = field(default_factory=dict)
-    """Variable -> where it ends: every one begins at 0."""
+    places: list[Place] = field(default_factory=list)
+    """The same, with their loops."""
+
+    def add(self, place: Place) -> None:
+        (self.writes if place.is_write else self.reads)[place.pointer].add(place.text)
+        self.sure |= {(place.pointer, place.text)} if place.is_sure else set()
+        self.places.append(place)
 
 
 @dataclass
@@ -54,27 +63,89 @@ class Accesses:
 
 def accesses(code: str) -> Accesses:
     """Of the definition of a kernel."""
-    is_triton = "tl.load" in code or "tl.store" in code
-    body = _triton_body(code) if is_triton else _cpp_body(code)
-    names = dict(_ALIAS.findall(body))
-    nests = [(0, len(body))] if is_triton else _nests(body)
+    if "tl.load" in code or "tl.store" in code:
+        return _triton(code)
+    try:
+        found = cpp_accesses(code)
+    except NotUnderstoodError:
+        return Accesses([], set(_POINTER.findall(code)))
+    nests: dict[Loop, Nest] = {}
+    for outermost, variable, end in found.ends:
+        _bound(nests.setdefault(outermost, Nest()).bounds, variable, end)
+    axes = {loop: axis_of(loop) for use in found.uses for loop in use.loops}
     outside = Nest()
-    found = [Nest(bounds=_bounds(body[first:last], is_triton)) for first, last in nests]
+    for use in found.uses:
+        nest = nests[use.loops[0]] if use.loops else outside
+        nest.add(_place(use, axes))
+    return Accesses([*nests.values(), *([outside] if outside.places else [])], found.unread)
+
+
+def _place(use: Use, axes: Mapping[Loop, Axis]) -> Place:
+    text = normal(use.text) if use.index is not None else use.text
+    return Place(use.pointer, use.is_write, use.index, text, tuple(axes[loop] for loop in use.loops), use.is_sure)
+
+
+def _bound(bounds: dict[str, str], name: str, end: str) -> None:
+    """The farthest end of each variable; one whose loops end at different places that are no numbers has none."""
+    variable, text = _TAIL.sub(r"\1", name), normal(end)
+    known = bounds.get(variable)
+    if known is None or known == text:
+        bounds[variable] = text
+    elif is_number(known) and is_number(text):
+        bounds[variable] = str(max(int(known), int(text)))
+    else:
+        bounds[variable] = f"{known} or {text}"
+
+
+def _triton(code: str) -> Accesses:
+    body = _triton_body(code)
+    sizes = {name.removesuffix("numel"): int(size) for name, size in _TRITON_SIZE.findall(body)}
+    nest = Nest(_triton_bounds(body, sizes))
+    defined = {name: _derived(axis, divisor, modulus) for name, axis, divisor, modulus in _TRITON_INDEX.findall(body)}
+    shared = {name: _axis(name, sizes) for name in _PARALLEL_AXES}
     unread: set[str] = set()
-    conditional = [] if is_triton else _conditional(body)
-    for use in _POINTER.finditer(_without_aliases(body)):
-        at = next((i for i, (first, last) in enumerate(nests) if first <= use.start() < last), None)
-        nest = outside if at is None else found[at]
-        is_sure = not any(first <= use.start() < last for first, last in conditional)
-        if not _take(nest, names.get(use[0], use[0]), body, use.start(), use.end(), is_sure):
-            unread.add(names.get(use[0], use[0]))
-    return Accesses(found, unread)
+    for use in _POINTER.finditer(body):
+        found = _triton_use(body, use.start(), use.end())
+        if found is None:
+            unread.add(use[0])
+            continue
+        is_write, text, is_sure = found
+        try:
+            index: Expression | None = of_python(text)
+        except NotUnderstoodError:
+            index = None
+        axes = _axes_of(index, defined, shared, sizes)
+        nest.add(Place(use[0], is_write, index, text, axes, is_sure, defined))
+    return Accesses([nest], unread)
 
 
-def _bounds(code: str, is_triton: bool) -> dict[str, str]:
-    if not is_triton:
-        return _cpp_bounds(code)
-    sizes = {name.removesuffix("numel"): int(size) for name, size in _TRITON_SIZE.findall(code)}
+def _axes_of(
+    index: Expression | None, defined: Mapping[str, Expression], shared: Mapping[str, Axis], sizes: Mapping[str, int]
+) -> tuple[Axis, ...]:
+    """All that its programs run in parallel over, and what it reduces over in a loop of its own."""
+    made_of = {axis for name, value in defined.items() for axis in names_in(value)}
+    names = {axis.removesuffix("index") for axis in made_of}
+    reduced = sorted(names - shared.keys()) if index is not None else []
+    return (
+        *(axis for name, axis in shared.items() if name in names),
+        *(_axis(name, sizes) for name in reduced),
+    )
+
+
+def _axis(name: str, sizes: Mapping[str, int]) -> Axis:
+    size = sizes.get(name)
+    end: Expression = Number(str(size)) if size is not None else Name(f"{name}numel", 0)
+    return Axis(f"{name}index", Number("0"), end, Number("1"), name in _PARALLEL_AXES)
+
+
+def _derived(axis: str, divisor: str, modulus: str) -> Expression:
+    found: Expression = Name(f"{axis}index", 0)
+    if divisor:
+        found = Node("//", (found, Number(divisor)), 0, 0)
+    return Node("%", (found, Number(modulus)), 0, 0) if modulus else found
+
+
+def _triton_bounds(code: str, sizes: Mapping[str, int]) -> dict[str, str]:
     bounds = {}
     for name, axis, divisor, modulus in _TRITON_INDEX.findall(code):
         size = sizes.get(axis.removesuffix("_") if axis not in sizes else axis)
@@ -87,56 +158,22 @@ def _bounds(code: str, is_triton: bool) -> dict[str, str]:
     return bounds
 
 
-def _cpp_bounds(code: str) -> dict[str, str]:
-    """The farthest end of each variable; one whose loops end at different places that are no numbers has none."""
-    bounds: dict[str, str] = {}
-    for name, end in _BOUND.findall(code):
-        variable, text = _TAIL.sub(r"\1", name), normal(end)
-        known = bounds.get(variable)
-        if known is None or known == text:
-            bounds[variable] = text
-        elif is_number(known) and is_number(text):
-            bounds[variable] = str(max(int(known), int(text)))
-        else:
-            bounds[variable] = f"{known} or {text}"
-    return bounds
-
-
 def is_number(text: str) -> bool:
     """A plain one, of 18 digits at most."""
     return re.fullmatch(_NUMBER, text) is not None
 
 
-def _take(nest: Nest, pointer: str, body: str, start: int, end: int, is_sure: bool) -> bool:
-    """Note one use of a pointer; False when it cannot be read."""
-    before, after = body[max(0, start - 60) : start], body[end : end + 2000]
-    stripped = after.lstrip()
-    if stripped.startswith("["):
-        index, rest = _bracketed(stripped, "[", "]")
-        if index is None:
-            return False
-        rest = rest.lstrip()
-        is_write = (rest.startswith("=") and not rest.startswith("==")) or bool(_WRITES.search(before))
-        is_both = rest[:2] in ("+=", "-=", "*=", "|=", "&=")
-        if is_write or is_both:
-            nest.writes[pointer].add(normal(index))
-        if not is_write or is_both:
-            nest.reads[pointer].add(normal(index))
-        nest.sure |= {(pointer, normal(index))} if is_sure else set()
-        return True
+def _triton_use(body: str, start: int, end: int) -> tuple[bool, str, bool] | None:
+    """Whether a use of a pointer writes, its index, and whether it is without a mask of its own; None: it cannot be
+    read."""
+    before, behind = body[max(0, start - 60) : start], body[end : end + 2000].lstrip()
     is_write, is_read = bool(_WRITES.search(before)), bool(_READS.search(before))
-    if is_write == is_read or not stripped.startswith("+"):
-        return False
-    rest = (
-        _CAST.sub("", stripped[1:].lstrip(), count=1) if _CAST.match(stripped[1:].lstrip()) else stripped[1:].lstrip()
-    )
-    index, rest = _bracketed(rest, "(", ")")
+    if is_write == is_read or not behind.startswith("+"):
+        return None
+    index, rest = _bracketed(behind[1:].lstrip(), "(", ")")
     if index is None:
-        return False
-    is_sure = is_sure and not (_WRITE_MASK if is_write else _READ_MASK).match(rest)
-    nest.sure |= {(pointer, normal(index))} if is_sure else set()
-    (nest.writes if is_write else nest.reads)[pointer].add(normal(index))
-    return True
+        return None
+    return is_write, normal(index), not (_WRITE_MASK if is_write else _READ_MASK).match(rest)
 
 
 def normal(index: str) -> str:
@@ -167,20 +204,6 @@ def _unwrapped(term: str) -> str:
     return term
 
 
-def same_place(read: str, write: str, bounds: dict[str, str]) -> bool:
-    """Two expressions that mean the same element: equal, or equal but for one variable that runs as far."""
-    if read == write:
-        return True
-    ours, theirs = (set(_VARIABLE.findall(text)) for text in (read, write))
-    (only_read, only_write) = (ours - theirs, theirs - ours)
-    if len(only_read) != 1 or len(only_write) != 1:
-        return False
-    (a,), (b,) = only_read, only_write
-    if bounds.get(a) is None or bounds.get(a) != bounds.get(b):
-        return False
-    return normal(re.sub(rf"\b{re.escape(a)}\b", b, read)) == write
-
-
 def _bracketed(text: str, opening: str, closing: str) -> tuple[str | None, str]:
     """What stands in the brackets that `text` begins with, and the rest."""
     if not text.startswith(opening):
@@ -193,40 +216,6 @@ def _bracketed(text: str, opening: str, closing: str) -> tuple[str | None, str]:
     return None, text
 
 
-def _cpp_body(code: str) -> str:
-    """From the brace behind the parameters on."""
-    start = re.search(r"\bkernel\w*\s*\(", code)
-    at = code.find("{", start.end() if start else 0)
-    return code[at:] if at >= 0 else ""
-
-
 def _triton_body(code: str) -> str:
     start = re.search(r"^def \w+\(.*?\):\s*$", code, re.MULTILINE | re.DOTALL)
     return code[start.end() :] if start else code
-
-
-def _without_aliases(body: str) -> str:
-    return _ALIAS.sub(lambda found: " " * len(found[0]), body)
-
-
-def _conditional(body: str) -> list[tuple[int, int]]:
-    """The lambdas in which C++ kernels put what they do under a mask only."""
-    found = []
-    for start in _LAMBDA.finditer(body):
-        inner, _ = _bracketed(body[start.end() - 1 : start.end() + _LONGEST_LAMBDA], "{", "}")
-        found.append((start.start(), start.end() + (_LONGEST_LAMBDA if inner is None else len(inner))))
-    return found
-
-
-def _nests(body: str) -> list[tuple[int, int]]:
-    """The outermost loops."""
-    nests, at = [], 0
-    while loop := _LOOP.search(body, at):
-        head, _ = _bracketed(body[loop.end() - 1 :], "(", ")")
-        opening = body.find("{", loop.end() + len(head or ""))
-        if opening < 0:
-            break
-        inner, _ = _bracketed(body[opening:], "{", "}")
-        at = opening + (len(inner) + 2 if inner is not None else len(body) - opening)
-        nests.append((loop.start(), at))
-    return nests
