@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator, suppress
 from itertools import count
-from multiprocessing import util as multiprocessing_util
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +22,7 @@ from stepscope.tracer.inductor import compat, provenance, structured_log
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
 from stepscope.tracer.launch_ring import LaunchRing, is_blocking
+from stepscope.tracer.leaving import LONGEST_WAIT_S, Leaving, Reason
 from stepscope.tracer.process import cost_of_a_launch, uncaught_exception
 from stepscope.tracer.records import CACHED_ESTIMATE, DEVICE_FAILED, End, Failure, Graph, Overhead, Record, Skipped
 from stepscope.tracer.run_log import RunLog, reason_of
@@ -72,6 +72,7 @@ class Recorder(ContextDecorator):
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._optimizer_hook: Any = None
+        self._leaving = Leaving(self._leave, self._stop)
         self._lock = threading.RLock()
         self.running: dict[int, Call] = {}
         self._running = self._has_ended = self._flushing = False
@@ -304,7 +305,7 @@ class Recorder(ContextDecorator):
         import torch
 
         atexit.register(self._stop, "exit")
-        multiprocessing_util.register_after_fork(self, _end_with_the_process)
+        self._leaving.attach()
         reason = compat.unsupported_version(torch.__version__)
         if reason:
             self.skipped(Skipped("everything", reason))
@@ -343,6 +344,7 @@ class Recorder(ContextDecorator):
             self._running, self._has_ended = False, True
             _active = None
         atexit.unregister(self._stop)
+        self._leaving.detach()
         self._tap.detach()
         memory_steps.detach()
         if self._optimizer_hook is not None:
@@ -370,6 +372,18 @@ class Recorder(ContextDecorator):
         if reason == "exit" and (uncaught := uncaught_exception()) is not None:
             self._write(uncaught)
         self._write(End(reason, time.perf_counter_ns(), self._device_error))
+
+    def _leave(self, reason: Reason) -> None:
+        """The process is about to be gone: nothing is waited for, neither a device nor for long a thread."""
+        if (self._log.has_begun or self._unwritten) and self._lock.acquire(timeout=LONGEST_WAIT_S):
+            try:
+                self._steps.finish()
+                self.flush()
+                self._write_overhead()
+                self._write(End(reason, time.perf_counter_ns()))
+                self.ring.close(keep=False)
+            finally:
+                self._lock.release()
 
     def _ask_devices(self) -> None:
         self._device_error = self.marks.device_error()
@@ -415,16 +429,9 @@ class Recorder(ContextDecorator):
             self.failed("optimizer", error)
 
     def _write_overhead(self) -> None:
-        self._write(
-            Overhead(
-                hook_ns=int(self._hook_ns + self._launches * self._per_launch_ns),
-                wall_ns=time.perf_counter_ns() - self._started_ns,
-                log_bytes=self._log.bytes_written,
-                launches=self._launches,
-                failures=sum(self._failures.values()),
-                stats_ns=self._stats_ns,
-            )
-        )
+        hook_ns = int(self._hook_ns + self._launches * self._per_launch_ns)
+        wall_ns, log_bytes = time.perf_counter_ns() - self._started_ns, self._log.bytes_written
+        self._write(Overhead(hook_ns, wall_ns, log_bytes, self._launches, sum(self._failures.values()), self._stats_ns))
 
     def _on_log_failed(self, error: OSError) -> None:
         self.ring.log_failed(error.errno or errno.EIO)
@@ -452,8 +459,3 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _end_with_the_process(recorder: Recorder) -> None:
-    """In a child that `multiprocessing` forked: it leaves by `os._exit`, without atexit."""
-    multiprocessing_util.Finalize(recorder, recorder._stop, args=("exit",), exitpriority=0)

@@ -374,7 +374,8 @@ class End:
 
     KIND: ClassVar[str] = "end"
 
-    reason: Literal["exit", "detach"]
+    reason: Literal["exit", "detach", "_exit", "exec"]
+    """``_exit``: it left by `os._exit(0)`; ``exec``: another program took its place by `os.exec…`."""
     monotonic_ns: int
     device_error: str | None = None
     """The error that a CUDA device was in, after which nothing runs on it: the launch ring is kept then."""

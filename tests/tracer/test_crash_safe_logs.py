@@ -149,8 +149,27 @@ def become_another() -> None:
     os.execv("/bin/true", ["/bin/true"])
 
 
-@pytest.mark.parametrize("go", [leave, become_another])
-def test_a_process_that_leaves_without_a_word(go: Callable[[], None], recorder: Recorder, tmp_path: Path) -> None:
+def leave_with_an_error() -> None:
+    os._exit(3)
+
+
+def become_another_in_its_environment() -> None:
+    os.execlpe("true", "true", os.environ)
+
+
+ENDS: list[tuple[Callable[[], None], str | None]] = [
+    (leave, "_exit"),
+    (become_another, "exec"),
+    (become_another_in_its_environment, "exec"),
+    (leave_with_an_error, None),
+]
+
+
+@pytest.mark.parametrize(("go", "reason"), ENDS)
+def test_a_process_that_leaves_without_an_end_of_pythons(
+    go: Callable[[], None], reason: str | None, recorder: Recorder, tmp_path: Path
+) -> None:
+    """Its log is ended before, unless it leaves with an error: then nothing says that it ended well."""
     graph = HandMade(recorder, LAUNCHES)
     steps(recorder, graph)
     pid = os.fork()
@@ -160,8 +179,10 @@ def test_a_process_that_leaves_without_a_word(go: Callable[[], None], recorder: 
             go()
         finally:
             os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == (3 if reason is None else 0)
     (log,) = (tmp_path / "logs").glob(f"*_{pid}_*.log")
+    assert [end["reason"] for end in read(log)["end"]] == ([] if reason is None else [reason])
+    assert log.with_name(log.name + ".ring").exists() is (reason is None)
     rows = rows_of(log)
     assert [row[1] for row in rows.tables["steps"]] == list(range(STEPS))
     assert len(column(rows, "launches", "launch")) == STEPS * LAUNCHES
@@ -305,3 +326,31 @@ def test_a_relative_folder_is_that_of_the_begin(tmp_path: Path, monkeypatch: pyt
     recorder.stop()
     assert [path.suffix for path in (tmp_path / "logs").iterdir()] == [".log"]
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_the_functions_of_the_system_are_back_afterwards(recorder: Recorder) -> None:
+    assert os._exit.__module__ != "posix" or hasattr(os._exit, "__wrapped__")
+    recorder.stop()
+    assert not any(hasattr(function, "__wrapped__") for function in (os._exit, os.execv, os.execve))
+
+
+def test_a_child_that_recorded_nothing_leaves_no_log(recorder: Recorder, tmp_path: Path) -> None:
+    steps(recorder, HandMade(recorder, LAUNCHES))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert list((tmp_path / "logs").glob(f"*_{pid}_*")) == []
+
+
+def test_an_exec_that_fails_ends_nothing(recorder: Recorder, tmp_path: Path) -> None:
+    graph = HandMade(recorder, LAUNCHES)
+    steps(recorder, graph)
+    recorder.flush()
+    with pytest.raises(OSError, match="No such file"):
+        os.execv(tmp_path / "no-such-program", ["x"])
+    steps(recorder, graph)
+    recorder.stop()
+    rows = rows_of(tmp_path / "logs")
+    assert len(column(rows, "launches", "launch")) == 2 * STEPS * LAUNCHES
+    assert not rows.tables["problems"]

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.records import Calls, End, Failure, Skipped
+from stepscope.tracer.records import Calls, End, Failure, ProcessEnd, Skipped, UncaughtException
 from stepscope.viewer.findings import KINDS, all_findings
 from stepscope.viewer.queries.compiles import list_compiles
 from stepscope.viewer.queries.rows import Finding
@@ -234,24 +234,62 @@ def test_a_forked_child_that_died_in_a_launch(tmp_path: Path, end_ns: int, kind:
         assert [one.kind for one in all_findings(trace)] == [kind]
 
 
+SPAWNED = ["python", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"]
+
+
 @pytest.mark.parametrize(
-    ("forked", "parent_ended", "kinds"),
-    [(True, True, {"not_recorded"}), (True, False, {"crash"}), (False, True, {"crash"})],
+    ("how", "parent_ended", "kinds"),
+    [
+        ({"forked": True}, True, {"not_recorded"}),
+        ({"argv": SPAWNED}, True, {"not_recorded"}),
+        ({"forked": True}, False, {"crash"}),
+        ({}, True, {"crash"}),
+    ],
 )
-def test_a_forked_child_that_ends_without_saying_so(
-    tmp_path: Path, forked: bool, parent_ended: bool, kinds: set[str]
+def test_a_worker_that_ends_without_saying_so(
+    tmp_path: Path, how: dict[str, Any], parent_ended: bool, kinds: set[str]
 ) -> None:
-    """`os._exit` is no death that is known of; of a process that was killed the parent's end says nothing."""
+    """Pools end their workers; of another process that was killed the parent's end says nothing."""
     parent, child = 2**22 + 6, 2**22 + 5
     recorded(end=parent_ended, pid=parent).write(tmp_path / "a.log")
-    recorded(end=False, pid=child, parent_pid=parent, forked=forked).write(tmp_path / "b.log")
+    recorded(end=False, pid=child, parent_pid=parent, **how).write(tmp_path / "b.log")
     with open_trace(tmp_path, index_dir=tmp_path / "index") as trace:
         found = all_findings(trace)
     assert {finding.kind for finding in found} == kinds
     if kinds == {"not_recorded"}:
         (finding,) = found
         assert (finding.severity, finding.evidence) == ("info", {"pid": child, "parent_pid": parent})
-        assert finding.title == "Not recorded: the end of forked process 4194309 (it ended without saying so)"
+        forked = "forked " if "forked" in how else ""
+        assert finding.title == f"Not recorded: the end of {forked}process 4194309 (it ended without saying so)"
+
+
+@pytest.mark.parametrize(
+    ("error", "parent", "severity"),
+    [("ValueError", 7, "info"), ("ValueError", 8, "critical"), ("torch.distributed.DistBackendError", 7, "critical")],
+)
+def test_a_rank_that_its_launcher_ended(tmp_path: Path, error: str, parent: int, severity: str) -> None:
+    """When one rank fails the others are ended by SIGTERM; one that only missed another rank did not fail first."""
+    recorded(end=False, pid=2**22 + 5, parent_pid=7).write(tmp_path / "a.log")
+    failed = recorded(end=False, pid=2**22 + 6, parent_pid=parent)
+    failed.record(UncaughtException(error, "no", []))
+    failed.record(End("exit", MONOTONIC_NS + 9_000_000)).write(tmp_path / "b.log")
+    with open_trace(tmp_path, index_dir=tmp_path / "index") as trace:
+        found = {finding.kind: finding for finding in all_findings(trace)}
+    assert found.keys() == {"crash", "exception"}
+    assert found["crash"].severity == severity
+    assert ("process 4194310, of the same parent, had failed" in found["crash"].title) is (severity == "info")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "severity"),
+    [(15, None, "info"), (1, None, "info"), (None, 143, "info"), (9, None, "critical"), (None, 137, "critical")],
+)
+def test_a_process_that_was_asked_to_stop(opened: Open, number: int | None, code: int | None, severity: str) -> None:
+    log = recorded(end=False, pid=2**22 + 5)
+    log.record(ProcessEnd(2**22 + 5, code, number, timed_out=False, duration_ns=1))
+    finding = only(opened(log))
+    assert (finding.kind, finding.severity) == ("crash", severity)
+    assert ("was asked to stop by SIG" in finding.title) is (severity == "info")
 
 
 def test_a_living_process_has_not_crashed(opened: Open) -> None:

@@ -1,10 +1,12 @@
-"""A compile ended with an error that was not the recompile limit. It is critical when the log ends with it: no end
-record, and no launch or other compile after it; else the program went on without that compiled code, and it is a
-warning. A warning too: a log that PyTorch alone wrote ends while something is compiled, because the process was killed
-or still goes on."""
+"""A compile ended with an error that was not the recompile limit. It is critical when the program ended by that error,
+or the log of a process that died ends with it: no end record, and no launch or other compile after it. It is info when
+the program went on, since it caught the error or ran the code without compiling it: another compile, a launch or the
+end of the program came after it. A warning: a log that PyTorch alone wrote, or that still goes on, ends with it, or
+while something is compiled, because the process was killed or still goes on."""
 
 from __future__ import annotations
 
+from stepscope.viewer.findings.compile_fates import SEVERITIES, Fate, Fates
 from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
@@ -16,7 +18,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
-from stepscope.viewer.queries.compile_events import CompileEvent, last_compiles_of_unfinished_logs
+from stepscope.viewer.queries.compile_events import CompileEvent
 from stepscope.viewer.queries.rows_of_runs import Finding
 
 
@@ -28,25 +30,24 @@ def find(evidence: Evidence) -> list[Timed]:
         for event in evidence.compile_events("compile_failure")
         if event.status != "skipped" and not (event.status == "unfinished" and event.log in recorded)
     ]
-    last = last_compiles_of_unfinished_logs(evidence.trace) if events else {}
+    if not events:
+        return []
+    fates = Fates(evidence)
     groups = grouped(events, lambda event: (event.log, event.frame_id, event.cause))
-    dying = [group for group in groups if last.get(group[-1].log) == group[-1].compile_id]
-    living = [group for group in groups if group not in dying]
-    return [
-        _finding(same[0], group_died, len(same))
-        for some, group_died in ((dying, True), (living, False))
-        for same in alike_in_logs(some)
-    ]
+    by_fate = grouped(groups, lambda group: fates.of(group[-1]))
+    return [_finding(same[0], fates.of(same[0][-1]), len(same)) for some in by_fate for same in alike_in_logs(some)]
 
 
-def _finding(group: list[CompileEvent], died: bool, logs: int) -> Timed:
+def _finding(group: list[CompileEvent], fate: Fate, logs: int) -> Timed:
     first = group[0]
     title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"
+    if fate == "went on":
+        title += "; the program went on"
     if first.status == "unfinished":
         title = f"{first.name} was not compiled to its end{in_logs(logs)}: {first.cause}"
     return first.time_ns, Finding(
         kind="compile_failure",
-        severity="critical" if died else "warning",
+        severity=SEVERITIES[fate],
         title=title,
         rule=rule_of(__doc__),
         evidence={"failures": len(group), **logs_of(logs), "compile_id": first.compile_id, "error": first.text[:2000]},

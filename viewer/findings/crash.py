@@ -1,6 +1,8 @@
-"""A recorded process died. It has no end record and does not run on this machine any more (a forked child of a process
-that ended well may have left by `os._exit`: that is told of as not_recorded); or an exception left a launch, or a
-device reported an error; or a signal came after the recording had ended. Launch and device stand as the launch ring
+"""A recorded process died. It has no end record and does not run on this machine any more (a worker of a process
+that ended well may have been ended by it: that is told of as not_recorded); or an exception left a launch, or a device
+reported an error; or a signal came after the recording had ended. One that SIGTERM or SIGHUP asked to stop, and one
+that ended without a word when another process of the same parent had failed, as launchers end the others, are no
+crashes of their own: they are info. Launch and device stand as the launch ring
 beside the log says: a launch is in flight on a device until a mark behind it is reached, so that several may be,
 and the first of them is named. Without a ring the launch named is the last one that did not return, else the last
 one in the log. How far a kernel reaches is read from its generated source, its masks taken as they are. Runs of one
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepscope.viewer.findings import suspects
-from stepscope.viewer.findings.deaths import Death, deaths, same
+from stepscope.viewer.findings.deaths import Death, deaths, failed_beside, same
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.findings.suspects import Suspect
 from stepscope.viewer.findings.value_text import source_line
@@ -27,19 +29,21 @@ MOST_IN_FLIGHT = 24
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per process that died; one for all runs of --crash that died of the same."""
-    died = [death for death in deaths(evidence.trace) if death.kind != "exception"]
-    return [_finding(evidence.trace, group) for group in grouped(died, same)]
+    all_deaths = deaths(evidence.trace)
+    died = [death for death in all_deaths if death.kind != "exception"]
+    return [_finding(evidence.trace, group, all_deaths) for group in grouped(died, same)]
 
 
-def _finding(trace: Trace, group: Sequence[Death]) -> Timed:
+def _finding(trace: Trace, group: Sequence[Death], all_deaths: Sequence[Death]) -> Timed:
     found = [suspects.suspect(trace, death.blamed) if death.blamed is not None else None for death in group]
     death, known = max(zip(group, found, strict=True), key=lambda pair: _knows(*pair))
     at = death.at
     source = source_line(known.detail.site) if known else None
+    beside = failed_beside(death, all_deaths)
     return at.time_unix_ns or 0, Finding(
         kind="crash",
-        severity=_severity(death),
-        title=title_of(death),
+        severity="info" if beside else _severity(death),
+        title=title_of(death) + (f"; process {beside.run.pid}, of the same parent, had failed" if beside else ""),
         rule=rule_of(__doc__),
         evidence=_evidence(trace, death, known) | {"compute_sanitizer": _tool_errors(group)} | _runs(group),
         page=page_of(death.run.log, at.step, at.launch),
@@ -60,6 +64,8 @@ def _knows(death: Death, known: Suspect | None) -> tuple[int, ...]:
 
 
 def _severity(death: Death) -> Severity:
+    if death.was_asked:
+        return "info"
     if death.kind == "after_end" or (death.end is not None and death.end.timed_out):
         return "warning"
     return "critical"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -20,6 +21,11 @@ from stepscope.viewer.store.open import Trace
 Kind = Literal["no_end", "device", "launch", "exception", "after_end"]
 _ASKED_FOR = ("KeyboardInterrupt",)
 _ASKING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE")
+_LOST_OTHERS = re.compile(
+    r"Dist(?:Backend|Network|Store)?Error|NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset|refused)|Broken pipe"
+    r"|timed? ?out",
+)
+"""Errors by which a process tells that another one has gone."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,20 @@ class Death:
         return ends.symptom(self.end, self.error) or self.device_error
 
     @property
+    def was_asked(self) -> bool:
+        """Somebody wanted it to end, and nothing else is known that it died of."""
+        asked = self.end is not None and self.end.signal_name in _ASKING
+        return asked and not (self.end and self.end.timed_out) and self.error is None and self.device_error is None
+
+    @property
     def how(self) -> str:
         """``died of SIGSEGV``."""
         if self.end is None:
             return "died"
         if self.end.timed_out:
             return f"was ended after {format_ns(self.end.duration_ns)}, its time limit,"
+        if self.was_asked:
+            return f"was asked to stop by {self.end.signal_name}, and did,"
         if self.end.signal_name is not None:
             return f"died of {self.end.signal_name}"
         return f"left with exit code {self.end.exit_code}"
@@ -123,6 +137,20 @@ def _raised(death: Death) -> bool:
     was_killed = death.end is not None and death.end.signal_name is not None
     told = death.error is not None and death.blamed is not None
     return death.kind == "no_end" and is_printed(death.run) and told and not was_killed
+
+
+def failed_beside(death: Death, all_deaths: Sequence[Death]) -> Death | None:
+    """The process that failed beside one that ended without a word: a launcher ends the others then. None: no other
+    one of the same parent has failed, or it failed because it had lost another one."""
+    if death.end is not None or death.error is not None or death.device_error is not None:
+        return None
+    for other in all_deaths:
+        is_beside = other.run.parent_pid is not None and other.run.parent_pid == death.run.parent_pid
+        if other is not death and is_beside and other.symptom is not None:
+            outlived = (death.at.time_unix_ns or 0) > (other.at.time_unix_ns or 0)
+            if outlived or not _LOST_OTHERS.search(other.symptom):
+                return other
+    return None
 
 
 def same(death: Death) -> object:

@@ -1,7 +1,7 @@
 """The recorder met something that it could not record, and said so in the log; or a process left with exit code 0, or
-a forked child of one that ended well ended, in no launch, without ending its log, as by `os._exit`: what it did last
-may be missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of its
-memory is said on its pages only, as is what is missing because a device failed, which is a finding of its own; and
+a worker of one that ended well ended, in no launch, without ending its log, as pools end their workers: what it did
+last may be missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of
+its memory is said on its pages only, as is what is missing because a device failed, which is a finding of its own; and
 launches of a C++ wrapper that printed them are not missing."""
 
 from __future__ import annotations

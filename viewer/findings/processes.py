@@ -12,6 +12,8 @@ from stepscope.viewer.queries.ends import ProcessEndRow
 from stepscope.viewer.queries.rows import RunRow
 
 _START_SLACK_S = 5
+_WORKER = "multiprocessing"
+"""In the command line of a process that `multiprocessing` spawned."""
 _OWN_NAME = re.compile(r"stepscope_trace_rank_\d+_\d+_[0-9a-f]+\.log")
 
 
@@ -33,13 +35,13 @@ def is_printed(run: RunRow) -> bool:
 def may_have_left(
     run: RunRow, runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow], within_a_launch: Collection[int]
 ) -> bool:
-    """It left without an error, as by `os._exit`; of a forked child of a process that ended well, between launches,
-    nothing tells that from a death."""
+    """It left without an error; of a worker of a process that ended well, between launches, nothing tells from a death
+    that its parent has ended it, as pools do."""
     end = own_end(run, ends)
     if end is not None:
         return end.exit_code == 0 and not end.timed_out
     return (
-        run.forked
+        (run.forked or any(_WORKER in text for text in run.argv))
         and run.log not in within_a_launch
         and any(parent.complete and parent.pid == run.parent_pid for parent in runs)
     )

@@ -1,11 +1,12 @@
 """A frame was to be compiled more often than torch._dynamo.config.recompile_limit (or cache_size_limit) allows:
-since then it runs without being compiled, or with `fullgraph=True` the call raises. One finding for all
-logs in which it was so."""
+since then it runs without being compiled, or with `fullgraph=True` the call raises, which is info when the program
+caught that and went on, and critical when it ended by it. One finding for all logs in which it was so."""
 
 from __future__ import annotations
 
 import re
 
+from stepscope.viewer.findings.compile_fates import SEVERITIES, Fates
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
@@ -27,10 +28,13 @@ def find(evidence: Evidence) -> list[Timed]:
     """One finding per frame, over all logs in which it is the same."""
     reasons = {(event.log, event.compile_id): event.cause for event in evidence.compile_events("recompile")}
     frames = grouped(evidence.compile_events("recompile_limit"), lambda event: (event.log, event.frame_id))
-    return [_finding(same[0], reasons, len(same)) for same in alike_in_logs(frames)]
+    if not frames:
+        return []
+    fates = Fates(evidence)
+    return [_finding(same[0], reasons, len(same), fates) for same in alike_in_logs(frames)]
 
 
-def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], logs: int) -> Timed:
+def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], logs: int, fates: Fates) -> Timed:
     first = group[0]
     limit = _LIMIT.search(first.text)
     last = [reasons[event.log, event.compile_id] for event in group if (event.log, event.compile_id) in reasons]
@@ -38,7 +42,7 @@ def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], log
     then = "the call raised at" if first.status == "failed" else "it runs uncompiled since"
     return first.time_ns, Finding(
         kind="recompile_limit",
-        severity="warning",
+        severity=SEVERITIES[fates.of(group[-1])] if first.status == "failed" else "warning",
         title=f"{first.name} reached the recompile limit{reached}{in_logs(logs)}: {then} {first.compile_id}",
         rule=rule_of(__doc__),
         evidence={

@@ -58,12 +58,12 @@ def list_compile_events(trace: Trace) -> list[CompileEvent]:
     return [*map(CompileEvent._make, found)]
 
 
-def last_compiles_of_unfinished_logs(trace: Trace) -> dict[int, str]:
-    """log -> its last compile, for logs without an end record and without calls after that compile began."""
+def last_compiles(trace: Trace) -> dict[int, str]:
+    """log -> its last compile, for logs without calls after that compile began."""
     found = sql.rows(
         trace,
         "SELECT c.log, max_by(c.compile_id, c.start_unix_ns) FROM compiles c JOIN logs l ON l.log = c.log"
-        " WHERE NOT l.complete GROUP BY c.log, l.unix_ns, l.monotonic_ns"
+        " GROUP BY c.log, l.unix_ns, l.monotonic_ns"
         " HAVING max(c.start_unix_ns) > coalesce((SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
         " - l.monotonic_ns + l.unix_ns, 0)",
     )
