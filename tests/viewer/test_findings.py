@@ -185,6 +185,33 @@ def test_a_failed_compile_at_the_end_of_a_dead_log_is_critical(opened: Open) -> 
     ]
 
 
+BROKEN = "backend='b' raised:\nRuntimeError: broken"
+
+
+@pytest.mark.parametrize(
+    ("raised", "severity"), [(None, "info"), ("something else went wrong", "info"), (BROKEN, "critical")]
+)
+@pytest.mark.parametrize("limit", [False, True])
+def test_a_failed_compile_that_the_program_caught(opened: Open, raised: str | None, severity: str, limit: bool) -> None:
+    """As in a test that expects it: the program went on, and ended well or by another error."""
+    kind = "FailOnRecompileLimitHit" if limit else "BackendCompilerFailed"
+    log = compile_records(recorded(end=False), 3, 0, fail_type=kind, fail_reason=BROKEN, start_time_us=10**15 * 2)
+    if raised is not None:
+        log.record(UncaughtException("RuntimeError", raised, []))
+    findings = all_findings(opened(log.record(End("exit", 0))))
+    (finding,) = [one for one in findings if one.kind != "exception"]
+    assert (finding.kind, finding.severity) == ("recompile_limit" if limit else "compile_failure", severity)
+    if not limit:
+        assert finding.title.endswith("; the program went on") is (severity == "info")
+
+
+def test_a_failed_compile_with_another_behind_it(opened: Open) -> None:
+    """PyTorch alone wrote the log: nothing says how the program ended."""
+    log = compile_records(LogBuilder(), 0, 0, fail_type="BackendCompilerFailed", fail_reason=BROKEN)
+    finding = only(opened(compile_records(log, 1, 0, start_time_us=10**15 * 2)))
+    assert (finding.kind, finding.severity) == ("compile_failure", "info")
+
+
 def test_cache_bypass(opened: Open) -> None:
     payload = orjson.dumps({"cache_bypass_reason": "Unsupported call_function target x"})
     log = compile_records(LogBuilder()).artifact("fx_graph_cache_bypass", payload, **ids(0, 0))
@@ -306,6 +333,6 @@ def test_a_younger_process_of_the_same_id_is_another(opened: Open) -> None:
 def test_the_worst_comes_first(opened: Open) -> None:
     log = recorded(end=False)
     log.artifact("dynamo_graph_break_reason", GRAPH_BREAK, "string", **ids(5, 0))
-    compile_records(log, 5, 0, fail_type="X", fail_reason="y")
+    compile_records(log, 5, 0, fail_type="X", fail_reason="Dynamo recompile limit exceeded")
     log.record(calls(900, 900, MONOTONIC_NS + 9_000_000_000))
     assert [f.severity for f in all_findings(opened(log))] == ["critical", "warning", "info"]

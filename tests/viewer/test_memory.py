@@ -308,6 +308,27 @@ def test_what_makes_a_gap(opened: Open) -> None:
     assert gap.buffers[0].why == "the schedule does not know it"
 
 
+@pytest.mark.parametrize(
+    ("dynamic", "hint", "sizes_of_data", "is_told"),
+    [(False, 8, False, True), (True, 64, False, True), (True, 8, False, False), (True, 64, True, False)],
+)
+def test_an_estimate_for_other_sizes_says_nothing(
+    opened: Open, dynamic: bool, hint: int, sizes_of_data: bool, is_told: bool
+) -> None:
+    """Of a graph with dynamic shapes it is an estimate for the inputs that the graph was compiled with."""
+    program = Program().allocate("buf0").launch("a", ["x"], ["buf0"])
+    storages: list[Any] = [("x", "input", 64, 0, NEW), ("buf0", "allocated", 400, 0, NEW)]
+    graph = replace(program.graph(), dynamic=dynamic)
+    log = LogBuilder().record(run()).record(graph)
+    if sizes_of_data:
+        code = b"def call(args):\n    u0 = buf1.item()\n"
+        log.torch("inductor_output_code", {"filename": f"/tmp/x/{graph.wrapper_key}.py"}, code, frame_id=0)
+    log.record(calls_of(0, program, 0, start_of(0)))
+    log.record(logs.schedule(0, [("buf0", 50, 0, -1, "output")], {"x": hint}, 1))
+    log.record(layout(0, 0, storages, [])).record(lifetimes([0], [0]))
+    assert [gap.gap_bytes for gap in estimate_gaps(opened(log))] == ([350] if is_told else [])
+
+
 def test_an_input_that_its_caller_still_holds_explains_a_gap(opened: Open) -> None:
     program = Program().allocate("buf0").launch("a", ["relu"], ["buf0"]).free("relu")
     program.allocate("buf1").launch("b", ["buf0"], ["buf1"])

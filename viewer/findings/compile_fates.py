@@ -12,7 +12,7 @@ from stepscope.viewer.queries.rows_of_runs import Severity
 
 Fate = Literal["died", "went on", "unknown"]
 SEVERITIES: dict[Fate, Severity] = {"died": "critical", "unknown": "warning", "went on": "info"}
-_LONGEST = 200
+_SHORTEST, _LONGEST = 8, 200
 
 
 class Fates:
@@ -41,4 +41,7 @@ def _is_same(event: CompileEvent, text: str) -> bool:
     """The program ended by the error that ended the compile: one text holds the first line of the other."""
     told = [one.strip().partition("\n")[0][:_LONGEST] for one in (text, event.text)]
     ours, theirs = " ".join(f"{event.cause} {event.text}".split()), " ".join(text.split())
-    return any(line and " ".join(line.split()) in other for line, other in zip(told, (ours, theirs), strict=True))
+    return any(
+        len(line) >= _SHORTEST and " ".join(line.split()) in other
+        for line, other in zip(told, (ours, theirs), strict=True)
+    )

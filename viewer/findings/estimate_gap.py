@@ -1,6 +1,7 @@
 """The measured peak of a graph is over the scheduler's estimate by more than 25 % and 1 MiB. Both are of what the graph
-makes and of the inputs that it may free; weights and other inputs are in neither. One finding per graph: it says which
-buffers the estimate did not have there."""
+makes and of the inputs that it may free; weights and other inputs are in neither. Of a graph with dynamic shapes the
+estimate was made for one set of sizes: a call of other sizes, and sizes that depend on data, are not compared. One
+finding per graph: it says which buffers the estimate did not have there."""
 
 from __future__ import annotations
 

@@ -62,9 +62,9 @@ def last_compiles(trace: Trace) -> dict[int, str]:
     """log -> its last compile, for logs without calls after that compile began."""
     found = sql.rows(
         trace,
-        "SELECT c.log, max_by(c.compile_id, c.start_unix_ns) FROM compiles c JOIN logs l ON l.log = c.log"
+        "SELECT c.log, max_by(c.compile_id, coalesce(c.start_unix_ns, 1)) FROM compiles c JOIN logs l ON l.log = c.log"
         " GROUP BY c.log, l.unix_ns, l.monotonic_ns"
-        " HAVING max(c.start_unix_ns) > coalesce((SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
+        " HAVING max(coalesce(c.start_unix_ns, 1)) > coalesce((SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
         " - l.monotonic_ns + l.unix_ns, 0)",
     )
     return dict(found)

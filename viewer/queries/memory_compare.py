@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.graphs import graph_row, wrapper_code
 from stepscope.viewer.queries.memory_alive import alive_in_call
 from stepscope.viewer.queries.memory_graph import graph_memory
 from stepscope.viewer.queries.memory_nodes import scheduled_alive
@@ -34,6 +36,15 @@ _BOTH = """
     HAVING max(l.peak_bytes) - s.peak_bytes >= $least AND max(l.peak_bytes) > s.peak_bytes * (1 + $share)
     ORDER BY max(l.peak_bytes) - s.peak_bytes DESC, s.graph
 """
+_GIVEN = """
+    SELECT s.storage_bytes, b.alloc_bytes FROM measured_calls m JOIN layout_storages s ON s.layout = m.layout
+    JOIN schedules p ON p.graph = ? AND p.subgraph IS NULL
+    JOIN scheduled_buffers b ON b.schedule = p.schedule AND b.name = s.name
+    WHERE m.call = ? AND s.kind = 'input' AND b.role IN ('base', 'input') AND b.alloc_bytes > 0
+"""
+_SYMBOL = re.compile(r"^[ \t]+([a-z]+)\d+ = ", re.MULTILINE)
+"""A size that the wrapper takes from its arguments (``s33 = arg2_1``), or from data (``u0 = …``)."""
+_SIZES, _SIZES_OF_DATA = {"s", "ks"}, {"u"}
 K = TypeVar("K", bound=Hashable)
 
 
@@ -89,7 +100,8 @@ def _line(source: SourceLine | None) -> str:
 
 def estimate_gaps(trace: Trace, least_share: float = 0.0, least_bytes: int = 1) -> list[EstimateGap]:
     """Graphs whose measured peak is over the estimated one by more than a share and at least so many bytes, the
-    largest gap first, with what makes it."""
+    largest gap first, with what makes it. An estimate is made for one set of sizes: a call of other ones is not
+    compared with it."""
     found = sql.rows_named(trace, _BOTH, {"share": least_share, "least": least_bytes})
     gaps = (_gap(trace, graph) for graph, _, _ in found)
     return [gap for gap in gaps if gap is not None]
@@ -98,6 +110,8 @@ def estimate_gaps(trace: Trace, least_share: float = 0.0, least_bytes: int = 1) 
 def _gap(trace: Trace, graph: int) -> EstimateGap | None:
     memory = graph_memory(trace, graph)
     if memory is None or memory.call is None or memory.measured_peak is None or memory.estimated_peak is None:
+        return None
+    if not _is_of_its_sizes(trace, graph, memory.call.call):
         return None
     measured, estimated = memory.measured_peak, memory.estimated_peak
     alive = alive_in_call(trace, memory.call.call, limit=_EVERYTHING)
@@ -113,6 +127,17 @@ def _gap(trace: Trace, graph: int) -> EstimateGap | None:
         gap_bytes=measured.peak_bytes - estimated.peak_bytes,
         buffers=_gap_buffers(trace, graph, alive, node if node is not None else estimated.snode_index),
     )
+
+
+def _is_of_its_sizes(trace: Trace, graph: int, call: int) -> bool:
+    """The inputs of a call are as large as those that the estimate was made for, and no size depends on data; of a
+    graph whose sizes do not vary all calls are so."""
+    row = graph_row(trace, graph)
+    symbols = set(_SYMBOL.findall((wrapper_code(trace, row) if row is not None else None) or ""))
+    if row is None or not (row.dynamic or symbols & (_SIZES | _SIZES_OF_DATA)):
+        return True
+    given = sql.rows(trace, _GIVEN, [graph, call])
+    return not symbols & _SIZES_OF_DATA and bool(given) and all(size == hint for size, hint in given)
 
 
 def _gap_buffers(trace: Trace, graph: int, alive: Alive | None, node: int | None) -> list[GapBuffer]:
