@@ -78,7 +78,8 @@ def test_what_dynamo_leaves_to_python_is_a_graph_break(scripts: Scripts, tmp_pat
     assert {(finding.kind, finding.severity) for finding in found} == {("graph_break", "info")}
 
 
-def test_a_forked_child_may_leave_without_a_word(scripts: Scripts, tmp_path: Path) -> None:
+def test_who_leaves_by_os_exit_ends_the_log_before(scripts: Scripts, tmp_path: Path) -> None:
+    """As launchers, forked servers and workers do: a child, and the program itself."""
     body = """
     import time
     with stepscope.trace(FOLDER):
@@ -90,10 +91,58 @@ def test_a_forked_child_may_leave_without_a_word(scripts: Scripts, tmp_path: Pat
                 time.sleep(0.4)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
+        os._exit(0)
+    """
+    assert record(scripts, tmp_path, body) == []
+    assert len(list(tmp_path.glob("*.log"))) == 2
+    assert list(tmp_path.glob("*.ring")) == []
+
+
+def test_a_failed_compile_that_a_test_expects_is_info(scripts: Scripts, tmp_path: Path) -> None:
+    body = """
+    with stepscope.trace(FOLDER):
+        try:
+            torch.compile(lambda value: value @ value, fullgraph=True)(torch.ones(2, 3))
+        except Exception:
+            pass
+        same(model(VALUE))
     """
     found = record(scripts, tmp_path, body)
-    assert len(list(tmp_path.glob("*.log"))) == 2
-    assert [(finding.kind, finding.severity) for finding in found] == [("not_recorded", "info")]
+    assert [(finding.kind, finding.severity) for finding in found] == [("compile_failure", "info")]
+
+
+OVERLAP = """
+@torch.compile
+def flipped(value):
+    value.index_put_((torch.arange(value.size(0)),), value * 2.0)
+    value.add_(value.flip(0))
+    return value
+with stepscope.trace(FOLDER):
+    flipped(torch.rand(64, 32))
+"""
+HEALTHY = """
+@torch.compile
+def recurrent(value, weight):
+    state, states = torch.zeros_like(value[0]), []
+    for piece in value:
+        state = torch.tanh(piece @ weight + state) * 0.5 + state.t().contiguous().t()
+        states.append(state)
+    rows = torch.cat([torch.stack(states), value.permute(0, 2, 1).contiguous().relu()], 1)
+    return rows.softmax(-1) + rows.masked_fill(rows > 1, 0.0)
+weight = torch.rand(20, 20, requires_grad=True)
+with stepscope.trace(FOLDER):
+    losses = []
+    for _ in range(4):
+        losses.append(recurrent(torch.rand(3, 20, 20), weight).mean())
+        losses[-1].backward()
+        stepscope.step()
+"""
+
+
+@pytest.mark.parametrize(("body", "kinds"), [(OVERLAP, [("storage_overlap", "critical")]), (HEALTHY, [])])
+def test_memory_that_a_kernel_shares(scripts: Scripts, tmp_path: Path, body: str, kinds: list[tuple[str, str]]) -> None:
+    """The first kernel reads what it overwrites; the second program works in place, and keeps its losses in a list."""
+    assert [(finding.kind, finding.severity) for finding in record(scripts, tmp_path, body)] == kinds
 
 
 def test_a_killed_process_stays_a_crash(scripts: Scripts, tmp_path: Path) -> None:

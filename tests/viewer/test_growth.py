@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings import growth as growths
 from stepscope.viewer.queries.memory_mismatches import left_behind
 from stepscope.viewer.queries.rows import Finding
 from stepscope.viewer.store.open import Trace
@@ -15,6 +16,13 @@ from tests.viewer.memory_logs import training
 from tests.viewer.synthetic import LogBuilder
 
 Open = Callable[[LogBuilder | bytes], Trace]
+
+
+@pytest.fixture(autouse=True)
+def _bytes_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs below are of a few bytes."""
+    monkeypatch.setattr(growths, "LEAST_BYTES", 1)
+    monkeypatch.setattr(growths, "WARNED_BYTES", 1)
 
 
 def growth_in(trace: Trace) -> list[Finding]:

@@ -64,7 +64,7 @@ def last_compiles(trace: Trace) -> dict[int, str]:
         trace,
         "SELECT c.log, max_by(c.compile_id, coalesce(c.start_unix_ns, 1)) FROM compiles c JOIN logs l ON l.log = c.log"
         " GROUP BY c.log, l.unix_ns, l.monotonic_ns"
-        " HAVING max(coalesce(c.start_unix_ns, 1)) > coalesce((SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
-        " - l.monotonic_ns + l.unix_ns, 0)",
+        " HAVING coalesce(max(coalesce(c.start_unix_ns, 1)) > (SELECT max(k.start_ns) FROM calls k WHERE k.log = c.log)"
+        " - l.monotonic_ns + l.unix_ns, true)",
     )
     return dict(found)
