@@ -427,6 +427,7 @@ def test_one_holder_of_buffers_of_two_graphs(opened: Open) -> None:
     programs = [Program(number).allocate("buf0").launch("a", ["x"], ["buf0"]) for number in range(2)]
     log = LogBuilder().record(run())
     for number, program in enumerate(programs):
+        program.compile_id = f"{number}/0"
         log.record(program.graph()).record(layout(number, number, [("buf0", "allocated", 64, 0, NEW)], []))
     for step in range(5):
         for number, program in enumerate(programs):
@@ -437,7 +438,7 @@ def test_one_holder_of_buffers_of_two_graphs(opened: Open) -> None:
     (finding,) = found(opened(log.record(left).record(schema.End("exit", start_of(9)))), "growth")
     assert finding.evidence["bytes_per_step"] == 128
     assert finding.title.startswith("Memory grows by 128 B per step: buf0 of 0/0 ")
-    assert finding.title.count("buf0 of ") == 2
+    assert ", buf0 of 1/0 " in finding.title
 
 
 def test_buffers_that_nothing_is_known_to_hold_are_no_one_leak(opened: Open) -> None:
