@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stepscope.viewer.queries.cpp_accesses import CppAccesses, cpp_accesses
-from stepscope.viewer.queries.cpp_parser import Block, Declaration, body_of
+from stepscope.viewer.queries.cpp_parser import body_of
+from stepscope.viewer.queries.cpp_syntax import Block, Declaration
 from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError, tokens
 from stepscope.viewer.queries.kernel_access import accesses
 

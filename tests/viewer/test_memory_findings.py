@@ -399,52 +399,6 @@ def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
     assert (second.buffer, second.evidence["bytes_per_step"], second.evidence["buffers"]) == ("buf1", 128, [])
 
 
-@pytest.mark.parametrize(
-    ("least", "severity"),
-    [(12, None), (256, None), (2 << 10, "info"), (20 << 10, "info"), (60 << 10, "warning"), (1 << 20, "warning")],
-)
-def test_how_much_growth_is_worth_a_warning(
-    opened: Open, monkeypatch: pytest.MonkeyPatch, least: int, severity: str | None
-) -> None:
-    """Two buffers of one list count together: losses that are kept on purpose are no leak."""
-    monkeypatch.undo()
-    keep = ["list of 43 in ts of __main__"]
-    assert [one.severity for one in found(opened(leaking([keep, keep], least)), "growth")] == (
-        [severity] if severity else []
-    )
-
-
-@pytest.mark.parametrize(
-    ("grows", "peak", "severity"),
-    [(64 << 10, 6 << 20, "warning"), (64 << 10, 7 << 20, "info"), (1 << 20, 1 << 40, "warning"), (5000, 5000, "info")],
-)
-def test_growth_against_the_peak(monkeypatch: pytest.MonkeyPatch, grows: int, peak: int, severity: str) -> None:
-    monkeypatch.undo()
-    assert growths._severity(grows, peak) == severity
-
-
-def test_one_holder_of_buffers_of_two_graphs(opened: Open) -> None:
-    programs = [Program(number).allocate("buf0").launch("a", ["x"], ["buf0"]) for number in range(2)]
-    log = LogBuilder().record(run())
-    for number, program in enumerate(programs):
-        program.compile_id = f"{number}/0"
-        log.record(program.graph()).record(layout(number, number, [("buf0", "allocated", 64, 0, NEW)], []))
-    for step in range(5):
-        for number, program in enumerate(programs):
-            log.record(calls_of(2 * step + number, program, step, start_of(step) + number * 4_000))
-        log.record(lifetimes([2 * step, 2 * step + 1], [0, 1]))
-        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
-    left = growth([(call, 0) for call in range(8)], ["list of 8 in ts of __main__"])
-    (finding,) = found(opened(log.record(left).record(schema.End("exit", start_of(9)))), "growth")
-    assert finding.evidence["bytes_per_step"] == 128
-    assert finding.title.startswith("Memory grows by 128 B per step: buf0 of 0/0 ")
-    assert ", buf0 of 1/0 " in finding.title
-
-
-def test_buffers_that_nothing_is_known_to_hold_are_no_one_leak(opened: Open) -> None:
-    assert [finding.buffer for finding in found(opened(leaking([[], []])), "growth")] == ["buf1", "buf0"]
-
-
 def test_one_leak_of_several_buffers_is_one_mismatch(opened: Open) -> None:
     held = ["list of 3 in keep of __main__"]
     log = leaking([held] * 3)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stepscope.viewer.queries.cpp_parser import (
+from stepscope.viewer.queries.cpp_parser import body_of
+from stepscope.viewer.queries.cpp_syntax import (
     Block,
     Declaration,
     Evaluation,
@@ -21,7 +22,6 @@ from stepscope.viewer.queries.cpp_parser import (
     Node,
     Number,
     Statement,
-    body_of,
 )
 from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError, Token
 

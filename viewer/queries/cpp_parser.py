@@ -6,8 +6,20 @@ Whatever else stands there raises `NotUnderstoodError`: nothing may be concluded
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from stepscope.viewer.queries.cpp_syntax import (
+    Block,
+    Declaration,
+    Evaluation,
+    Expression,
+    If,
+    Lambda,
+    Loop,
+    Name,
+    Node,
+    Number,
+    Statement,
+)
 from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError, Token, tokens
 
 _DEEPEST = 120
@@ -26,81 +38,6 @@ _OTHERS = frozenset(
 )
 """Statements that no kernel of Inductor has; they change which others run, or what names mean."""
 _QUALIFIERS = frozenset({"const", "static", "constexpr", "volatile", "unsigned", "__at_align__", "typename"})
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    text: str
-    """As in the source, without template arguments: ``at::vec::maximum``."""
-    token: int
-    """Its first token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """An operation: ``call`` (function, arguments…), ``index`` (base, index), ``member:NAME`` (base), ``?`` (three),
-    a sign with one or two parts, ``list`` (the parts of braces or of anything without a meaning of its own)."""
-
-    kind: str
-    parts: tuple[Expression, ...]
-    first: int
-    last: int
-    """Its tokens: from `first` up to, without, `last`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lambda:
-    body: Block
-
-
-Expression = Name | Number | Node | Lambda
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    statements: tuple[Statement, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Loop:
-    """No loop is equal to another one."""
-
-    variable: str
-    begin: Expression
-    end: tuple[int, int]
-    """The tokens of the expression that the variable stays below."""
-    limit: Expression
-    step: Expression
-    body: Statement
-    is_parallel: bool
-
-
-@dataclass(frozen=True, slots=True)
-class If:
-    test: Expression
-    then: Statement
-    other: Statement | None
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    name: str
-    value: Expression | None
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """An expression for its effect, or what is returned."""
-
-    value: Expression
-
-
-Statement = Block | Loop | If | Declaration | Evaluation
 
 
 def body_of(code: str) -> tuple[list[Token], list[tuple[str, bool]], Block]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from stepscope.viewer.queries.cpp_parser import Expression, Loop
+from stepscope.viewer.queries.cpp_syntax import Expression, Loop
 from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError
 from stepscope.viewer.queries.index_values import names_in, values_of
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stepscope.viewer.queries.cpp_parser import Expression, Name, Node, Number
+from stepscope.viewer.queries.cpp_syntax import Expression, Name, Node, Number
 from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stepscope.viewer.queries.cpp_accesses import Use, cpp_accesses
-from stepscope.viewer.queries.cpp_parser import Expression, Loop, Name, Node, Number
+from stepscope.viewer.queries.cpp_syntax import Expression, Loop, Name, Node, Number
 from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError
 from stepscope.viewer.queries.index_meetings import Axis, Place, axis_of
 from stepscope.viewer.queries.index_values import names_in, of_python

@@ -1,0 +1,80 @@
+"""The statements and expressions of a C++ kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    text: str
+    """As in the source, without template arguments: ``at::vec::maximum``."""
+    token: int
+    """Its first token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation: ``call`` (function, arguments…), ``index`` (base, index), ``member:NAME`` (base), ``?`` (three),
+    a sign with one or two parts, ``list`` (the parts of braces or of anything without a meaning of its own)."""
+
+    kind: str
+    parts: tuple[Expression, ...]
+    first: int
+    last: int
+    """Its tokens: from `first` up to, without, `last`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    body: Block
+
+
+Expression = Name | Number | Node | Lambda
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """No loop is equal to another one."""
+
+    variable: str
+    begin: Expression
+    end: tuple[int, int]
+    """The tokens of the expression that the variable stays below."""
+    limit: Expression
+    step: Expression
+    body: Statement
+    is_parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    test: Expression
+    then: Statement
+    other: Statement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    name: str
+    value: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """An expression for its effect, or what is returned."""
+
+    value: Expression
+
+
+Statement = Block | Loop | If | Declaration | Evaluation
