@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from stepscope.viewer.cli import app
 from stepscope.viewer.errors import StepscopeError

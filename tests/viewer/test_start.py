@@ -1,20 +1,15 @@
-"""What a command imports before it answers, and how it takes its words."""
+"""What a command imports before it answers."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from stepscope.viewer import overview_page
-from stepscope.viewer.cli import app
 from stepscope.viewer.findings import KINDS, evidence
-from stepscope.viewer.quick_command import QuickCommand, asked_for
 from stepscope.viewer.store.open import open_trace
 from tests.viewer.synthetic import LogBuilder, compile_records
 from tests.viewer.web import Client
@@ -76,36 +71,10 @@ def test_a_command_waits_for_no_pydantic(log: Path) -> None:
     assert "pydantic" not in modules
 
 
-def test_words_of_a_command_are_taken_as_typer_takes_them() -> None:
-    taken: list[object] = []
-
-    def command(
-        words: Annotated[list[str], typer.Argument()],
-        number: Annotated[int | None, typer.Option()] = None,
-        most: Annotated[int, typer.Option(min=1)] = 5,
-        out: Annotated[Path, typer.Option()] = Path("x"),
-    ) -> None:
-        taken.append((words, number, most, out))
-
-    for kind in (QuickCommand, None):
-        one = typer.Typer()
-        one.command(cls=kind)(command)
-        for line in ("a b", "a --number 7 --most 2 --out y/z", "--number -3 a"):
-            assert CliRunner().invoke(one, line.split()).exit_code == 0
-        for line in ("", "a --number x", "a --number 1.5", "a --most 0"):
-            assert CliRunner().invoke(one, line.split()).exit_code == 2
-    assert taken[:3] == taken[3:]
-    assert taken[:3] == [
-        (["a", "b"], None, 5, Path("x")), (["a"], 7, 2, Path("y/z")), (["a"], -3, 5, Path("x")),
-    ]  # fmt: skip
-
-
-def test_only_the_named_command_is_made() -> None:
-    named = asked_for(app, ["import-aoti", "x"]).registered_commands
-    assert [one.callback.__name__ for one in named if one.callback] == ["import_aoti"]
-    for words in ([], ["--help"], ["sreve"]):
-        assert asked_for(app, words).registered_commands == app.registered_commands
-    assert len(app.registered_commands) > 10
+def test_a_command_waits_for_no_other_command(log: Path) -> None:
+    modules = said(_SEARCH, "search", str(log), "graph")
+    assert "stepscope.viewer.cli.asking" in modules
+    assert not {"stepscope.viewer.cli.recording", "stepscope.viewer.cli.reading"} & {*modules}
 
 
 def test_a_first_page_that_fails_says_so(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,34 +5,30 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from stepscope.viewer.cli.commands import (
+    COUNT,
+    PATH,
+    ReadingCommand,
+    chosen,
+    latest_option,
+    note,
+    trace_argument,
+    words,
+)
 from stepscope.viewer.errors import StepscopeError
 
-Trace = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TRACE...",
-        help="A log, a .gz or .zst of one, a folder of logs, - for standard input, several of these; or a STORE.",
-    ),
-]
-Latest = Annotated[
-    bool, typer.Option("--latest", help="Of a folder only the log that was written last: folders keep old runs.")
-]
 
-
-def check(
-    trace: Trace,
-    fail_on: Annotated[
-        str | None, typer.Option(help="Kinds of finding, with commas. Default: every warning and critical one.")
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Also when a log is damaged, or holds records of unknown kinds.")
-    ] = False,
-    latest: Latest = False,
-) -> None:
+@click.command(cls=ReadingCommand)
+@trace_argument
+@click.option(
+    "--fail-on", metavar="KINDS", help="Kinds of finding, with commas. Default: every warning and critical one."
+)
+@click.option("--strict", is_flag=True, help="Also when a log is damaged, or holds records of unknown kinds.")
+@latest_option
+def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> None:
     """Exit 1 when the trace has findings of these kinds: for CI."""
     from stepscope.viewer.findings import KINDS, all_findings
     from stepscope.viewer.queries.damage import damage_texts
@@ -49,29 +45,28 @@ def check(
         findings, damage = all_findings(opened), damage_texts(opened) if strict else []
     hits = [f for f in findings if (f.kind in kinds if kinds is not None else f.severity != "info")]
     for line in [*(f"{hit.severity}: {hit.kind}: {hit.title}" for hit in hits), *damage]:
-        typer.echo(clean(line))
+        click.echo(clean(line))
     if hits or damage:
-        raise typer.Exit(1)
-    typer.echo(f"ok: nothing to fail on; findings in all: {len(findings)}")
+        sys.exit(1)
+    click.echo(f"ok: nothing to fail on; findings in all: {len(findings)}")
 
 
-def chosen(trace: list[str], latest: bool) -> list[str]:
-    """The trace, or the newest of its logs."""
-    from stepscope.viewer.ingest.sources import find_logs
-
-    return [str(max(find_logs(trace), key=lambda log: log.mtime_ns).path)] if latest else trace
-
-
+@click.command(cls=ReadingCommand)
+@words("TRACE... TEXT", "The trace; what to look for.", "trace_and_text")
+@click.option("--regex", is_flag=True, help="TEXT is a regular expression (RE2).")
+@click.option("--case", is_flag=True, help="Upper and lower case as typed.")
+@click.option("--kind", metavar="NAME", help="Records of this event, or artifact name, only.")
+@click.option("--compile-id", metavar="ID", help="Records of this compile only: 0/0.")
+@click.option("--limit", type=COUNT, metavar="N", default=1000, show_default=True, help="At most so many lines.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
 def search(
-    trace_and_text: Annotated[list[str], typer.Argument(metavar="TRACE... TEXT", help="The trace; what to look for.")],
-    regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression (RE2).")] = False,
-    case: Annotated[bool, typer.Option("--case", help="Upper and lower case as typed.")] = False,
-    kind: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Records of this event, or artifact name, only.")
-    ] = None,
-    compile_id: Annotated[str | None, typer.Option(metavar="ID", help="Records of this compile only: 0/0.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many lines.")] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    trace_and_text: list[str],
+    regex: bool,
+    case: bool,
+    kind: str | None,
+    compile_id: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """Lines of payloads and headers that hold a text: log, record, kind, compile, line of the payload, the line."""
     import orjson
@@ -91,20 +86,18 @@ def search(
         sys.stdout.write(orjson.dumps(piece, option=orjson.OPT_INDENT_2).decode() + "\n")
         return
     for hit in piece.hits:
-        typer.echo(search_text(hit))
+        click.echo(search_text(hit))
     if piece.next_offset is not None:
         note(f"stepscope: only the first {limit:,} lines are shown; more with --limit")
     elif not piece.hits:
         note("stepscope: no line holds it")
 
 
-def sql(
-    trace_and_statement: Annotated[
-        list[str], typer.Argument(metavar="TRACE... STATEMENT", help="The trace; a statement in DuckDB's SQL.")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: columns, and rows as lists.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many rows.")] = 100_000,
-) -> None:
+@click.command(cls=ReadingCommand)
+@words("TRACE... STATEMENT", "The trace; a statement in DuckDB's SQL.", "trace_and_statement")
+@click.option("--json", "as_json", is_flag=True, help="For programs: columns, and rows as lists.")
+@click.option("--limit", type=COUNT, metavar="N", default=100_000, show_default=True, help="At most so many rows.")
+def sql(trace_and_statement: list[str], as_json: bool, limit: int) -> None:
     """Ask the index of a trace; `select * from information_schema.tables` lists what it holds."""
     import csv
 
@@ -131,14 +124,11 @@ def sql(
         note(f"stepscope: only the first {limit:,} rows are shown; more with --limit")
 
 
-def tensor(
-    trace_and_id: Annotated[
-        list[str],
-        typer.Argument(metavar="TRACE... [ID]", help="The trace; number of a saved tensor. Without: a list of them."),
-    ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Copy the .pt file here.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
-) -> None:
+@click.command(cls=ReadingCommand)
+@words("TRACE... [ID]", "The trace; number of a saved tensor. Without: a list of them.", "trace_and_id")
+@click.option("--out", "-o", type=PATH, metavar="FILE", help="Copy the .pt file here.")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def tensor(trace_and_id: list[str], out: Path | None, force: bool) -> None:
     """Tensors that --level save wrote: list them, say what one is, or copy its file for torch.load."""
     from stepscope.viewer import tensor as tensors
     from stepscope.viewer.store.open import open_trace
@@ -148,12 +138,12 @@ def tensor(
         raise StepscopeError("-o needs the ID of a tensor; `stepscope tensor TRACE` lists them.")
     with open_trace(trace) as opened:
         if tensor_id is None:
-            typer.echo(tensors.tensor_list(opened))
+            click.echo(tensors.tensor_list(opened))
         elif out is None:
-            typer.echo(tensors.tensor_text(opened, tensor_id))
+            click.echo(tensors.tensor_text(opened, tensor_id))
         else:
             size = tensors.copy_tensor(opened, tensor_id, out, force=force)
-            typer.echo(f"{out} ({size:,} bytes); load it with: torch.load({str(out)!r}, weights_only=True)")
+            click.echo(f"{out} ({size:,} bytes); load it with: torch.load({str(out)!r}, weights_only=True)")
 
 
 def _trace_and_id(arguments: list[str]) -> tuple[list[str], int | None]:
@@ -162,8 +152,3 @@ def _trace_and_id(arguments: list[str]) -> tuple[list[str], int | None]:
     if trace and re.fullmatch(r"[0-9]{1,18}", last):
         return trace, int(last)
     return arguments, None
-
-
-def note(text: str) -> None:
-    """To standard error: what is said beside the answer."""
-    typer.echo(text, err=True)

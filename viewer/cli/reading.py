@@ -1,0 +1,170 @@
+"""The commands that show or write a whole trace: `stepscope serve`, `summary`, `report`, `export` and `ingest`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stepscope.viewer.cli.commands import (
+    COUNT,
+    NUMBER,
+    PATH,
+    Argument,
+    ReadingCommand,
+    chosen,
+    latest_option,
+    note,
+    one_of,
+    trace_argument,
+    whole_number,
+)
+from stepscope.viewer.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from stepscope.viewer.store.open import Trace
+
+
+@click.command(cls=ReadingCommand)
+@trace_argument
+@click.option(
+    "--port", type=whole_number(0, 65535), metavar="N", default=8686, show_default=True, help="0: a free one."
+)
+@latest_option
+@click.option("--follow", is_flag=True, help="The logs still grow, or there is none yet: the pages say what is new.")
+def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
+    """Browse a trace on 127.0.0.1."""
+    trace = chosen(trace, latest)
+    if follow:
+        _serve_growing(trace, port)
+        return
+    from stepscope.viewer import server
+    from stepscope.viewer.store.ahead import open_ahead
+
+    with open_ahead(trace, server.warm, server.ask_first) as opened:
+        server.serve(opened, port=port)
+
+
+def _serve_growing(trace: list[str], port: int) -> None:
+    from stepscope.viewer import server
+    from stepscope.viewer.follow import Current, Follower, open_growing
+    from stepscope.viewer.store.mark import means_store
+
+    if means_store(trace):
+        raise StepscopeError("--follow is for logs that grow; a STORE grows when `stepscope ingest` is run again.")
+
+    current = Current(open_growing(trace, note), following=True)
+    follower = Follower(trace, current, note)
+    follower.start()
+    try:
+        server.serve(current, port=port)
+    finally:
+        follower.stop()
+        current.close()
+
+
+@click.command(cls=ReadingCommand)
+@trace_argument
+@click.option("--json", "as_json", is_flag=True, help="The JSON answer, for programs.")
+@latest_option
+def summary(trace: list[str], as_json: bool, latest: bool) -> None:
+    """The verdict and the facts of a trace, in the terminal."""
+    import orjson
+
+    from stepscope.viewer import summary as summaries
+    from stepscope.viewer.store.open import open_trace
+
+    with open_trace(chosen(trace, latest)) as opened:
+        if as_json:
+            sys.stdout.write(orjson.dumps(summaries.summary(opened), option=orjson.OPT_INDENT_2).decode() + "\n")
+        else:
+            sys.stdout.write(summaries.summary_text(opened) + "\n")
+
+
+@click.command(cls=ReadingCommand)
+@trace_argument
+@click.option(
+    "--out", "-o", type=PATH, metavar="FILE", default="report.html", show_default=True, help="The file to write."
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Show only names that PyTorch and stepscope give; a placeholder stands for every other text.",
+)
+@click.option("--note", "text", metavar="TEXT", help="Stands on the first page.")
+@latest_option
+def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: bool) -> None:
+    """One HTML file that opens without a network, for a ticket."""
+    from stepscope.viewer.store.open import open_trace
+
+    with open_trace(chosen(trace, latest)) as opened:
+        write_report(opened, out, redact, text)
+    if redact and text:
+        note("stepscope: the note is not in the report, because nobody can prove what a note tells.")
+
+
+def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None) -> None:
+    """Write the report and say how large it is. Raises StepscopeError when the file cannot be written."""
+    from stepscope.viewer.report import render_report
+
+    html = render_report(opened, redact=redact, note=note)
+    try:
+        out.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise StepscopeError(f"cannot write {out}: {error.strerror}") from None
+    click.echo(f"report: {out} ({len(html.encode()) / 1000:,.0f} kB)")
+
+
+@click.command(cls=ReadingCommand)
+@trace_argument
+@click.option(
+    "--to",
+    metavar="FORM",
+    required=True,
+    shell_complete=one_of("csv", "parquet", "memory_snapshot", "chrome", "raw"),
+    help="csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz; "
+    "chrome: compiles, steps, calls, launches and live bytes for Perfetto; raw: the payload of a record.",
+)
+@click.option(
+    "--table",
+    metavar="NAME",
+    default="storages",
+    show_default=True,
+    help="csv, parquet: which table; storages has a row for each storage.",
+)
+@click.option("--record", type=NUMBER, metavar="ID", help="raw: which record; the table `records` lists them.")
+@click.option("--bytes", "part", metavar="RANGE", help="raw: 0-99 the first 100 bytes, 100- the rest, -50 the last 50.")
+@click.option(
+    "--out", "-o", type=PATH, metavar="FILE",
+    help="The file to write; - is standard output; chrome: a .gz is packed.",
+)  # fmt: skip
+def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
+    """Tables, the timeline and the payloads of a trace for other programs."""
+    from stepscope.viewer.export import STDOUT, counted, filled_tables
+    from stepscope.viewer.export import export as write
+    from stepscope.viewer.store.open import open_trace
+
+    with open_trace(trace) as opened:
+        path, count = write(opened, to, table, out, record, part)
+        if to in ("csv", "parquet") and not count:
+            filled = ", ".join(filled_tables(opened))
+            note(f"stepscope: the table {table} has no rows in this trace; --table takes: {filled}")
+    if path != STDOUT:
+        click.echo(f"{path} ({count:,} {counted(to)})")
+
+
+@click.command(cls=ReadingCommand)
+@click.argument(
+    "folder", cls=Argument, metavar="DIR", type=click.Path(readable=False),
+    explanation="A folder of logs, or a log: a path, or an address such as s3://...",
+)  # fmt: skip
+@click.option("--to", metavar="STORE", required=True, help="Folder for the Parquet files: a path or an address.")
+@click.option("--scheduler", metavar="ADDRESS", help="Of dask.distributed, whose workers read the logs then.")
+@click.option("--workers", type=COUNT, metavar="N", help="Processes of this machine. [default: one for each core]")
+def ingest(folder: str, to: str, scheduler: str | None, workers: int | None) -> None:
+    """Read the logs of many ranks with many workers; the same command goes on where it stopped. A STORE is a TRACE."""
+    from stepscope.viewer.units.command import ingest as ingest_logs
+
+    ingest_logs(folder, to, scheduler, workers, say=click.echo)

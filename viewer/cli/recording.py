@@ -1,0 +1,270 @@
+"""The commands that make a trace: `stepscope run`, `import-aoti` and `demo`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepscope.viewer.cli.commands import COUNT, PATH, Argument, Command, ReadingCommand, finite, note, one_of
+from stepscope.viewer.cli.extras import need_viewer
+from stepscope.viewer.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from stepscope.tracer.config import TraceConfig
+    from stepscope.tracer.run import RunResult
+
+AOTI_LEVELS = ("launches", "values", "save")
+MAX_RUNS = 5
+FOLDER = click.option(
+    "--out", "-o", type=PATH, metavar="DIR", default="stepscope_trace", show_default=True, help="Folder for the logs."
+)
+
+
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument(
+    "command", cls=Argument, nargs=-1, required=True, metavar="COMMAND...", type=click.UNPROCESSED,
+    explanation="script.py, -m module, or any command.",
+)  # fmt: skip
+@FOLDER
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    default="launches",
+    show_default=True,
+    shell_complete=one_of("off", "launches", "values", "save"),
+    help="off; launches: names, arguments, times; values: and statistics of the tensors before and after each "
+    "launch; save: and the tensors themselves, as .pt files.",
+)
+@click.option(
+    "--kernels", metavar="GLOBS", default="", help="values, save: kernels with such names only; commas between globs."
+)
+@click.option(
+    "--args", metavar="GLOBS", default="", help="values, save: arguments with such names only; commas between globs."
+)
+@click.option(
+    "--steps",
+    metavar="FIRST:STOP",
+    help="values, save: these steps only. 3:5 is 3 and 4, as in Python; 3: is 3 and all later; 3 that one.",
+)
+@click.option(
+    "--every",
+    metavar="N",
+    default="1",
+    show_default=True,
+    help="values, save: every N-th step only, from the first of --steps on.",
+)
+@click.option(
+    "--max-bytes-per-tensor",
+    metavar="BYTES",
+    help="Of a larger tensor the statistics are over a strided sample, marked as one. 4M, 64MiB, 1GB, or "
+    "bytes; k, M, G are powers of 1000, Ki, Mi, Gi of 1024.",
+)
+@click.option(
+    "--verify-before", is_flag=True, help="Read tensors again before each launch: finds writes no launch made."
+)
+@click.option(
+    "--save-quota",
+    metavar="BYTES",
+    default="1GB",
+    show_default=True,
+    help="save: most bytes of .pt files that one process writes.",
+)
+@click.option(
+    "--lifetimes",
+    metavar="MODE",
+    default="log",
+    show_default=True,
+    shell_complete=one_of("log", "assert", "off"),
+    help="Births and deaths of the tensors' storages: log, assert or off.",
+)
+@click.option(
+    "--lifetimes-every",
+    metavar="N",
+    help="Births and deaths in the first 8 calls of a graph, then in every N-th step. [default: every step, or"
+    " every 16th without a C++ compiler]",
+)
+@click.option(
+    "--assert-lifetimes", is_flag=True, help="Raise in the program where a storage does not live as expected."
+)
+@click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
+@click.option("--fresh-cache", is_flag=True, help="Compile into an empty cache that is removed afterwards.")
+@click.option(
+    "--provenance/--no-provenance",
+    default=True,
+    show_default=True,
+    help="Keep each kernel's lines of model source; each graph compiles once more for it.",
+)
+@click.option(
+    "--aoti",
+    metavar="LEVEL",
+    shell_complete=one_of(*AOTI_LEVELS),
+    help="Packages of AOTInductor and graphs with cpp_wrapper that are compiled meanwhile print launches, "
+    "values or save to standard output, and what any prints becomes a log; also of a C++ program.",
+)
+@click.option(
+    "--crash",
+    is_flag=True,
+    help="If the program dies, run it again: with each launch waited for, with the values "
+    "of the suspect kernel, with sanity checks.",
+)
+@click.option(
+    "--max-runs",
+    type=COUNT,
+    metavar="N",
+    default=MAX_RUNS,
+    show_default=True,
+    help="crash: most runs, the first one included.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.001),
+    callback=finite,
+    metavar="SECONDS",
+    help="crash: end a run that takes longer. [default: none; 10 times the first run and a minute for others]",
+)
+@click.option("--sanitizer", is_flag=True, help="crash: one more run under compute-sanitizer, if it is installed.")
+def run(
+    command: tuple[str, ...],
+    out: Path,
+    level: str,
+    fresh_cache: bool,
+    aoti: str | None,
+    crash: bool,
+    max_runs: int,
+    timeout: float | None,
+    sanitizer: bool,
+    save_quota: str,
+    lifetimes: str,
+    assert_lifetimes: bool,
+    **settings: Any,
+) -> None:
+    """Run a program and record it: stepscope run -- python train.py --lr 1e-3"""
+    if aoti and aoti not in AOTI_LEVELS:
+        raise StepscopeError(f"--aoti is {aoti!r}; it can be {', '.join(AOTI_LEVELS[:-1])} or save.")
+    if not crash and (max_runs != MAX_RUNS or timeout is not None or sanitizer):
+        raise StepscopeError("--max-runs, --timeout and --sanitizer are for --crash: without it nothing is run again.")
+    settings |= {"level": level, "save_quota_bytes": save_quota}
+    settings |= {"lifetimes": "assert" if assert_lifetimes else lifetimes}
+    if crash:
+        limits = {"most_runs": max_runs, "timeout_s": timeout, "with_sanitizer": sanitizer}
+        sys.exit(_run_crash([*command], out, fresh_cache, settings, limits, aoti or None))
+    result = _record([*command], out, fresh_cache, settings, aoti or None)
+    if aoti and not result.printed_launches:
+        from stepscope.tracer.aoti.live import NOTHING_PRINTED
+
+        note(f"stepscope: {NOTHING_PRINTED}")
+    if result.logs:
+        trace = result.logs[0] if len(result.logs) == 1 else out
+        note(f"stepscope: {len(result.logs)} log(s) in {out}")
+        note(f"stepscope: read it with: stepscope summary {trace}   or: stepscope serve {trace}")
+    elif level != "off":
+        note(
+            "stepscope: no log was written: nothing was compiled, or the program's Python has no stepscope installed, "
+            "or TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it from starting"
+        )
+    sys.exit(result.exit_code)
+
+
+@click.command(cls=Command)
+@click.argument(
+    "text", cls=Argument, metavar="LOG.txt", type=click.Path(readable=False),
+    explanation="What a program printed; - is standard input.",
+)  # fmt: skip
+@FOLDER
+@click.option(
+    "--profile",
+    type=PATH,
+    metavar="TRACE.json",
+    help="PyTorch's profiler of the same run: durations by name and order.",
+)
+def import_aoti(text: str, out: Path, profile: Path | None) -> None:
+    """Make a trace of what PyTorch's C++ debug printer printed: AOTInductor, cpp_wrapper."""
+    from stepscope.tracer.aoti.capture import import_file
+
+    try:
+        log, runs, launches = import_file(text, out, profile)
+    except (OSError, ValueError) as error:
+        raise StepscopeError(str(error)) from None
+    click.echo(f"{log} ({runs:,} run(s) of a model, {launches:,} launches)")
+    click.echo(f"read it with: stepscope summary {log}   or: stepscope serve {log}")
+
+
+@click.command(cls=ReadingCommand)
+@click.option(
+    "--out", "-o", type=PATH, metavar="DIR", default="demo", show_default=True,
+    help="Folder for the trace and the report.",
+)  # fmt: skip
+def demo(out: Path) -> None:
+    """Record a small training run that overflows in fp16, print the summary, write the report."""
+    from importlib.util import find_spec
+
+    from stepscope.viewer.cli.reading import write_report
+    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.summary import summary_text
+
+    if find_spec("torch") is None:
+        raise StepscopeError("the demo compiles a model and torch is not installed; pip install 'stepscope[capture]'")
+    result = _record(["-m", "stepscope.tracer.demo"], out, fresh_cache=False, settings={"level": "values"})
+    if result.exit_code or not result.logs:
+        raise StepscopeError(f"the demo's training run ended with exit code {result.exit_code}; its output is above")
+    log = result.logs[-1]
+    with open_trace(log) as opened:
+        click.echo("\n" + summary_text(opened))
+        write_report(opened, out / "report.html", redact=False)
+    click.echo(f"browse it: stepscope serve {log}")
+
+
+def _record(
+    command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], aoti: str | None = None
+) -> RunResult:
+    from stepscope.tracer.aoti.live import about_kernels
+    from stepscope.tracer.run import run as run_command
+
+    config = _config(out, settings)
+    if aoti and (about := about_kernels(aoti, config.kernels)):
+        note(about)
+    try:
+        return run_command(command, config, fresh_cache=fresh_cache, aoti=aoti)
+    except OSError as error:
+        raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+def _run_crash(
+    command: list[str],
+    out: Path,
+    fresh_cache: bool,
+    settings: Mapping[str, Any],
+    limits: Mapping[str, Any],
+    aoti: str | None,
+) -> int:
+    """The first run's exit code."""
+    need_viewer("stepscope run --crash")
+    from stepscope.tracer.crash_runs import CrashRuns, Limits
+    from stepscope.viewer.crash_look import look
+
+    def say(text: str) -> None:
+        note(f"stepscope: {text}")
+
+    config = _config(out, settings)
+    runs = CrashRuns(command, config, Limits(**limits), look, say, fresh_cache=fresh_cache, aoti=aoti)
+    try:
+        exit_code = runs.run()
+    except FileExistsError as error:
+        raise StepscopeError(f"{error.filename} holds an earlier run: give another folder with --out.") from None
+    except OSError as error:
+        raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
+    say(f"read it with: stepscope summary {out}   or: stepscope serve {out}")
+    return exit_code
+
+
+def _config(out: Path, settings: Mapping[str, Any]) -> TraceConfig:
+    from stepscope.tracer.config import ConfigError, make_config, option_of
+
+    try:
+        return make_config(out, **settings)
+    except ConfigError as error:
+        raise StepscopeError(f"{option_of(error.setting)} {error.problem}") from None

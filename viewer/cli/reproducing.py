@@ -1,0 +1,66 @@
+"""The command `stepscope repro`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stepscope.viewer.cli.commands import NUMBER, PATH, ReadingCommand, words
+from stepscope.viewer.errors import StepscopeError
+
+
+@click.command(cls=ReadingCommand)
+@words("TRACE...", "As of `stepscope summary`.")
+@click.option("--out", "-o", type=PATH, metavar="FILE", required=True, help="The script to write.")
+@click.option(
+    "--launch",
+    type=NUMBER,
+    metavar="N",
+    help="The launch: as addresses of pages and `summary --json` number it; with --step the N-th of that step."
+    " [default: that of the worst finding]",
+)
+@click.option("--step", type=NUMBER, metavar="STEP", help="N counts in this step, from 1.")
+@click.option("--rank", type=NUMBER, metavar="RANK", help="With --step, where several logs have it.")
+@click.option(
+    "--embed-bytes",
+    type=NUMBER,
+    metavar="BYTES",
+    default=1 << 20,
+    show_default=True,
+    help="Most bytes of saved tensors in the script; others lie beside it.",
+)
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+def repro(
+    trace: list[str],
+    out: Path,
+    launch: int | None,
+    step: int | None,
+    rank: int | None,
+    embed_bytes: int,
+    force: bool,
+) -> None:
+    """A script that runs one launch again, compares, and with --bench times it.
+
+    It holds the kernel's source, the arguments and what was recorded, and needs torch only.
+
+    THE SCRIPT RUNS CODE FROM THE LOG, the source of the kernel: read it before you run it.
+    """
+    from stepscope.viewer.repro.write import launch_in_step, worst_launch, write_reproducer
+    from stepscope.viewer.store.open import open_trace
+
+    if launch is None and step is not None:
+        raise StepscopeError("--step needs --launch N, the N-th launch of that step.")
+
+    with open_trace(trace) as opened:
+        if launch is None:
+            number = worst_launch(opened)
+        else:
+            number = launch if step is None else launch_in_step(opened, launch, step, rank)
+        written = write_reproducer(opened, number, out, embed_bytes=embed_bytes, force=force)
+    click.echo(f"{written.path}: {written.kernel}, {written.where}")
+    for path in written.files:
+        click.echo(f"{path}: a saved tensor; it belongs beside the script")
+    for text in written.made_up:
+        click.echo(f"made up: {text}")
+    click.echo(f"It runs code from the log: read it first. Then: python {written.path}   or with --bench")

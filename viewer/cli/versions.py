@@ -1,0 +1,17 @@
+"""What `stepscope --version` says."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from stepscope.tracer._version import __version__
+
+
+def versions() -> str:
+    """The versions of stepscope, torch and Python in a line. torch is not imported: that takes seconds."""
+    try:
+        torch = f"torch {version('torch')}"
+    except PackageNotFoundError:
+        torch = "no torch"
+    return f"stepscope {__version__} ({torch}, Python {platform.python_version()})"
