@@ -84,7 +84,7 @@ comma := ,
 
 # torch stands in the same command as everything else, so that nothing can pull another build of it.
 .venv/.installed: .venv/.created pyproject.toml constraints.txt static/hatch_build.py static/links.py tracer/_version.py
-	$(PIP) install -c constraints.txt torch==2.13.0 -e .
+	$(PIP) install -c constraints.txt torch==2.13.0 -e ".[viewer]"
 	touch $@
 
 .venv/.installed-test: .venv/.installed

@@ -13,6 +13,8 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         links = runpy.run_path(str(Path(self.root) / "static" / "links.py"))
         if version == "editable":
+            # A copy: torch loads it, and must find it after the checkout was moved or cleaned.
             links["make_links"](Path(self.root))
+            build_data["force_include_editable"][f"{links['MODULES']}/{links['ENTRY_POINT']}"] = links["ENTRY_POINT"]
         else:
             build_data["force_include"].update(links["modules_of_the_package"](Path(self.root)))

@@ -22,17 +22,23 @@ else:
 FOLDER = "build/import"
 MODULES = "tracer/package"
 """What is in here is installed as ``stepscope/__init__.py`` and so on."""
+ENTRY_POINT = "_stepscope_autostart.py"
+"""The module that torch loads, which is found also where the package is not; it is installed beside it."""
 
 
 def modules_of_the_package(root: Path) -> dict[str, str]:
-    """Files of the checkout, by where they are installed."""
-    return {f"{MODULES}/{file.name}": f"stepscope/{file.name}" for file in sorted((root / MODULES).glob("*.py"))}
+    """Where files of the checkout are installed."""
+    names = sorted(file.name for file in (root / MODULES).glob("*.py"))
+    return {f"{MODULES}/{name}": name if name == ENTRY_POINT else f"stepscope/{name}" for name in names}
 
 
 def make_links(root: Path) -> Path:
     """The folder to put on ``sys.path``. Links that are right are left alone, so that processes may do this at once."""
     wheel: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     folders: dict[str, str] = wheel["targets"]["wheel"]["sources"]
+    for link in (root / FOLDER).glob("*/*.py"):
+        if not link.exists():  # of a file that the checkout had before
+            link.unlink()
     for source, target in {**folders, **modules_of_the_package(root)}.items():
         _link(root / FOLDER / target, root / source)
     return root / FOLDER

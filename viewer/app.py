@@ -82,7 +82,8 @@ class Front:
             return
         await answer.send(send)
         if path == FIRST_PAGE.path and self._warming is None:
-            self._warming = threading.Thread(target=self._warm, daemon=True)
+            # Waited for when the server ends: a thread that is cut off keeps DuckDB's objects, and that is printed.
+            self._warming = threading.Thread(target=self._warm)
             self._warming.start()
 
     async def _answer(self, path: str, scope: Scope) -> Answer | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import signal
 import sys
 from importlib import import_module
 
@@ -76,6 +77,7 @@ def main() -> None:
     except click.ClickException as error:
         _end(_sentence(error), 2)
     except (KeyboardInterrupt, click.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Whoever presses Ctrl-C twice does not wait for threads.
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

@@ -1,4 +1,4 @@
-"""The artifacts that PyTorch 2.6 to 2.13 and vLLM log, and how each is read."""
+"""The artifacts that PyTorch 2.6 to 2.13, in part those of 2.15, and vLLM log, and how each is read."""
 
 from __future__ import annotations
 
@@ -130,6 +130,10 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
         "Collectives of FSDP, in numbers",
         "How many were put together, and into how many.",
     ),
+    "compile_worker_sidecar_death": (
+        "The process of the compile workers died",
+        "Compiles that waited for it failed; with TORCHINDUCTOR_COMPILE_THREADS=1 PyTorch compiles in the program itself.",
+    ),
 }
 
 _COMMAS: Mapping[str, tuple[str, str]] = {
@@ -162,6 +166,10 @@ _JSON: Mapping[str, tuple[str, str]] = {
     "pre_bucketing_collective_sizes_after": ("Sizes of buckets", "Sizes after collectives were put together."),
     "memoizer_artifacts": ("Entries of a memoizer", "What the caching of choices of autotuning held."),
     "inductor_runtime_estimations": ("Estimated times", "How long each operator should take."),
+    "compile_worker_status": (
+        "Jobs of the compile workers",
+        "Jobs that were still running in Inductor's worker processes when their watchdog looked.",
+    ),
 }
 
 _KEYLESS: Mapping[str, tuple[str, str]] = {
