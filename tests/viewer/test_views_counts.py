@@ -69,6 +69,7 @@ triton_kernel_info f_ORIGINAL_BYTECODE f_MODIFIED_BYTECODE quant_post_grad quant
 compiled_fn_wrapper runtime_wrapper_orchestration compiled_function_forward compiled_function_backward
 backward_prologue backward_epilogue subclass_wrapper memoizer_artifacts vllm_compilation_config
 vllm_piecewise_compile_start vllm_piecewise_split_graph vllm_subgraph_0 vllm_submod_0
+compile_worker_status compile_worker_sidecar_death
 """)
 
 

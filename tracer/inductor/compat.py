@@ -1,42 +1,4 @@
-"""Every private name of torch that the recorder uses, and the versions it was seen in.
-
-=========================================================  ============================================
-name                                                       seen in
-=========================================================  ============================================
-torch._inductor.codecache.PyCodeCache.load_by_key_path      2.11, 2.13
-torch._inductor.codecache.PyCodeCache.modules               2.11, 2.13
-torch._inductor.codecache.PyCodeCache.stack_frames_for_code 2.11, 2.13
-torch._inductor.debug.set_kernel_post_grad_provenance_tracing  2.11, 2.13 (2.9: other arguments are let through)
-torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info  2.11, 2.13
-torch._inductor.codegen.wrapper.PythonWrapperCodegen.writeline  2.11, 2.13
-torch._inductor.scheduler.Scheduler.codegen                 2.11, 2.13
-torch._inductor.scheduler.Scheduler.nodes, .name_to_buf, .name_to_fused_node  2.11, 2.13
-torch._inductor.memory.prepare_planning_info                2.11, 2.13 (these three: without them no estimate)
-torch._inductor.memory.estimate_peak_memory_allocfree       2.11, 2.13
-torch._inductor.memory.compute_memory_timeline              2.11, 2.13
-torch._inductor.virtualized.V.graph: GraphLowering's inputs, constants, removed_buffers, sizevars  2.11, 2.13
-torch._inductor.ir.MemoryCheckKernel (its name)             2.11, 2.13
-torch._inductor.comms.config_comms                          2.11, 2.13 (these two: without them no recompute check)
-torch._inductor.comms_debug._debug_iterative_memory_recompute, print  2.11, 2.13
-torch._inductor.config_comms.reorder_iterative_debug_memory_recompute, *_peak_memory_budget  2.11, 2.13
-torch._inductor.runtime.cache_dir_utils.cache_dir           2.11, 2.13
-torch._inductor.config.trace.provenance_tracking_level      2.11, 2.13
-torch.utils._config_module.ConfigModule._config, ._is_default  2.11, 2.13
-torch._guards.CompileContext.current_compile_id             2.11, 2.13
-torch._logging.structured.INTERN_TABLE                      2.11, 2.13
-torch._inductor.config.triton.cudagraphs                    2.11, 2.13
-torch._inductor.config.test_configs.track_memory_lifecycle  2.13 (without it nothing is asked for)
-torch._inductor.runtime.debug_utils: check_memory_step, track_tensor, tracked_empty_strided  2.13
-torch._inductor.codegen.wrapper.PythonWrapperCodegen.write_header, .imports  2.13
-torch._inductor.config.aot_inductor.debug_intermediate_value_printer  2.11, 2.13
-torch.cuda._sleep                                           2.11, 2.13
-torch.utils._python_dispatch._disable_current_modes         2.11, 2.13
-torch._C.DisableTorchFunction                               2.11, 2.13
-_raw_saved_* of nodes of autograd, their data, unpack_hook  2.13 (without them nothing saved is found)
-torch.Tensor._use_count, torch._C._storage_Use_Count        2.13 (without them no input is expected to die)
-logger ``torch.__trace``, record fields `metadata`, `payload`  2.11, 2.13
-=========================================================  ============================================
-"""
+"""What the recorder asks of torch's private parts that is small; `private_names` lists all that it uses of them."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "compile_worker_sidecar_death": (
         "The process of the compile workers died",
-        "Compiles that waited for it failed; with TORCHINDUCTOR_COMPILE_THREADS=1 PyTorch compiles in the program itself.",
+        "Compiles that waited for it failed; TORCHINDUCTOR_COMPILE_THREADS=1 has PyTorch compile without it.",
     ),
 }
 
