@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import tarfile
 import zipfile
@@ -15,9 +16,40 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")), versions=["standard"])
-    return zipfile.ZipFile(path).namelist()
+    return Path(path)
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_file: Path) -> list[str]:
+    with zipfile.ZipFile(wheel_file) as wheel:
+        return wheel.namelist()
+
+
+def test_the_description_leads_to_no_file_of_the_checkout(wheel_file: Path) -> None:
+    with zipfile.ZipFile(wheel_file) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        head, _, text = wheel.read(name).decode().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    assert "Keywords: " in head
+    assert text.startswith("# stepscope\n")
+    assert "stepscope serve" in text
+    targets = re.findall(r"\]\(([^)]*)\)|(?:src|href)=[\"']([^\"']*)", text)
+    assert all(any(target.startswith("https://") for target in found) for found in targets)
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("a\n\n![x](docs/step.png)\n\nb", "a\n\nb"),
+        ("see [the format](docs/format.md).", "see the format."),
+        ("see [it](https://example.com) and [above](#use-it)", "see [it](https://example.com) and [above](#use-it)"),
+    ],
+)
+def test_links_to_files_become_their_words(markdown: str, shown: str) -> None:
+    without_files = runpy.run_path(str(ROOT / "static" / "hatch_build.py"))["without_files"]
+    assert without_files(markdown) == shown
 
 
 def files(folder: str, pattern: str = "*") -> list[str]:
