@@ -28,6 +28,7 @@ check: .venv/.installed-test ## ruff and mypy
 	$(BIN)/mypy
 
 bench: .venv/.installed-test compiler ## measure what recording costs and how fast a log opens
+	$(BIN)/python -m tests.benchmarks.bench_import
 	$(BIN)/python -m tests.benchmarks.bench_launches
 	$(BIN)/python -m tests.benchmarks.bench_ring
 	$(BIN)/python -m tests.benchmarks.bench_values

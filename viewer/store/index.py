@@ -100,7 +100,9 @@ def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Row
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]]) -> None:
-    if len(rows) <= _FEW_ROWS:
+    if not rows:
+        return
+    if len(rows) <= _FEW_ROWS and hasattr(connection, "appender"):  # DuckDB 2.0 and newer
         appender = connection.appender(table)
         appender.append_rows(rows)
         appender.flush()
