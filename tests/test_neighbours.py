@@ -131,7 +131,7 @@ def test_names_of_the_checkout_are_the_users_own(
 def said_by(python: Path, code: str) -> str:
     command = [str(python), "-c", code]
     return subprocess.run(
-        command, env=plain_environment(), capture_output=True, text=True, check=True, timeout=60
+        command, cwd=python.parent, env=plain_environment(), capture_output=True, text=True, check=True, timeout=60
     ).stdout
 
 
