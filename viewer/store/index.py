@@ -113,9 +113,27 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[
 
 
 def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Any]) -> None:
+    values = "*"
+    if not hasattr(connection, "appender"):
+        columns, values = _with_masks_apart(columns)
     connection.register("new_rows", columns)
-    connection.execute(f"INSERT INTO {table} SELECT * FROM new_rows")
+    connection.execute(f"INSERT INTO {table} SELECT {values} FROM new_rows")
     connection.unregister("new_rows")
+
+
+def _with_masks_apart(columns: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """For DuckDB before 2.0, which does not look at masks: they become columns. With what to select then."""
+    from numpy import ma
+
+    apart: dict[str, Any] = {}
+    values = []
+    for number, column in enumerate(columns.values()):
+        apart[f"c{number}"] = ma.getdata(column)
+        masked = isinstance(column, ma.MaskedArray)
+        if masked:
+            apart[f"m{number}"] = ma.getmaskarray(column)
+        values.append(f"CASE WHEN NOT m{number} THEN c{number} END" if masked else f"c{number}")
+    return apart, ", ".join(values)
 
 
 def quoted(path: Path) -> str:
