@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -11,8 +12,20 @@ if TYPE_CHECKING:
     from stepscope.viewer.store.open import Trace
 
 
+GONE = "stepscope.gone"
+"""Under which a request of the server says that its client has gone."""
+
+
 class NotThere(Exception):
     """The address names something that this trace does not hold; the message is for the reader."""
+
+
+class Elsewhere(Exception):
+    """What the trace holds of this stands at another address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
 
 
 @dataclass(frozen=True)
@@ -21,6 +34,8 @@ class Request:
 
     path: Mapping[str, str]
     query: Mapping[str, str]
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set when nobody waits for the answer any more."""
 
     def number(self, name: str, default: int | None = None) -> int | None:
         text = self.path.get(name, self.query.get(name, ""))

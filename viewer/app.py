@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import re
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 from stepscope.viewer import assets, overview_page, rendering
-from stepscope.viewer.addresses import Request
+from stepscope.viewer.addresses import GONE, Request
 from stepscope.viewer.follow import Current
+from stepscope.viewer.parts import failures
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -76,7 +78,7 @@ class Front:
         if path.endswith(".json") and not path.startswith(STATIC):
             await self._twins(scope, receive, send)
             return
-        answer = await self._answer(path, scope) if scope["method"] in ("GET", "HEAD") else None
+        answer = await self._answer(path, scope)
         if answer is None:
             await self._pages(scope, receive, send)
             return
@@ -99,7 +101,9 @@ class Front:
 
     def _first_page(self, query: dict[str, str]) -> Answer:
         with self._current.use() as reading:
-            context = rendering.context_of(FIRST_PAGE.build(reading.trace, Request({}, query)))
+            with failures() as failed:
+                built = FIRST_PAGE.build(reading.trace, Request({}, query))
+            context = {**rendering.context_of(built), "failed": failed}
             html = rendering.page(reading, FIRST_PAGE.template, FIRST_PAGE.section, context, self.import_map)
         return Answer(html.encode(), "text/html; charset=utf-8")
 
@@ -162,20 +166,29 @@ def security_headers(import_map: str) -> Headers:
     ]
 
 
-def is_local(host: str) -> bool:
-    """A name that a web page elsewhere cannot have pointed at this machine. The port is free: `ssh -L` maps it."""
-    name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
-    if name.lower() == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
+_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+_OWN_SITES = (b"same-origin", b"none")
+"""What a browser says of requests that a page of this server makes, and of addresses that were typed in."""
+
+
+def refusal(scope: Scope) -> tuple[int, str] | None:
+    """Why a request is not answered: a web page elsewhere may have made it, or have a name of its own point here."""
+    headers = scope["headers"]
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:  # the port is free: `ssh -L` maps it
+        return 400, "Open this dashboard by localhost or 127.0.0.1."
+    origins = {value.decode("latin-1").lower() for name, value in headers if name == b"origin"}
+    sites = {value for name, value in headers if name == b"sec-fetch-site"}
+    if origins - {f"http://{hosts[0].lower()}"} or sites.difference(_OWN_SITES):
+        return 403, "Another site made this request: open the address of this dashboard in the browser yourself."
+    if scope["method"] not in ("GET", "HEAD"):
+        return 405, "This dashboard answers GET and HEAD."
+    return None
 
 
 class Guard:
-    """Refuses foreign Host headers, puts the security headers on every answer."""
+    """Answers requests of this dashboard's own pages and no others, puts the security headers on every answer, and
+    says when the client has gone. HEAD is answered like GET, without the body."""
 
     def __init__(self, app: ASGIApp, headers: Headers) -> None:
         self.app = app
@@ -185,20 +198,57 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        is_head = scope["method"] == "HEAD"
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = message.get("headers", [])
                 kept = any(name == b"cache-control" for name, _ in own)
                 message["headers"] = [*own, *self.headers, *(() if kept else (NO_CACHE,))]
+            elif is_head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
             await send(message)
 
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        if is_local(host):
-            await self.app(scope, receive, guarded)
-        else:
-            refusal = {"ok": False, "error": "Open this dashboard by localhost or an IP address."}
-            await Answer(rendering.to_json(refusal).encode(), "application/json", 400).send(guarded)
+        refused = refusal(scope)
+        if refused is not None:
+            status, text = refused
+            allow = [(b"allow", b"GET, HEAD")] if status == 405 else []
+            body = rendering.to_json({"ok": False, "error": text}).encode()
+            await Answer(body, "application/json", status, allow).send(guarded)
+            return
+        client = _Client(receive)
+        watch = asyncio.create_task(client.watch())
+        try:
+            await self.app({**scope, "method": "GET", GONE: client.gone}, client.receive, guarded)
+        except Exception as error:  # the page tells of it
+            sys.stderr.write(f"stepscope: {scope['path']!r} could not be made: {type(error).__name__}\n")
+        finally:
+            client.gone.set()
+            watch.cancel()
+
+
+class _Client:
+    """Whoever waits for an answer. What it sends behind its request is not looked at."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.gone = threading.Event()
+        """For the threads that make the answer."""
+        self._receive = receive
+        self._left = asyncio.Event()
+        self._was_asked = False
+
+    async def watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone.set()
+        self._left.set()
+
+    async def receive(self) -> Message:
+        if not self._was_asked:
+            self._was_asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
 
 
 def create_app(trace: Trace | Current) -> Guard:

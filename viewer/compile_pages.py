@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stepscope.viewer.addresses import NotThere, Page, Request, unslug
+from stepscope.viewer.addresses import Elsewhere, NotThere, Page, Request, unslug
 from stepscope.viewer.compile_contexts import (
     CompilePage,
     CompilesPage,
@@ -18,6 +18,7 @@ from stepscope.viewer.compile_contexts import (
     ProvenancePage,
     StageShown,
 )
+from stepscope.viewer.parts import part
 from stepscope.viewer.queries.rows import CompileDetail, CompileRow, RecordRow
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
     stages = stages_of(detail, units, attempt_of, attempt)
     stage, shown = _shown(trace, request, stages)
     rows = [record for record in detail.records if attempt in (None, attempt_of[record.record])]
-    shapes, shapes_total = shape_facts(trace, rows)
-    failed = failed_guards(trace, detail)
+    shapes, shapes_total = part("Shapes", ([], 0), shape_facts, trace, rows)
+    failed = part("Guards that failed", [], failed_guards, trace, detail)
     previous, following = neighbours(trace, row)
     return CompilePage(
         detail=detail,
@@ -112,11 +113,13 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
         stages=stages,
         shown=shown,
         stage=stage,
-        guards=_guards(trace, rows, attempt_of, [one for one in failed if one.of == row.compile_id]),
+        guards=part(
+            "Guards", None, _guards, trace, rows, attempt_of, [one for one in failed if one.of == row.compile_id]
+        ),
         failed=failed,
         shapes=shapes,
         shapes_total=shapes_total,
-        lookups=cache_lookups(trace, row.log, row.compile_id),
+        lookups=part("Looks into caches", [], cache_lookups, trace, row.log, row.compile_id),
         provenance=_graphs(units, attempt),
         related=_related(row, detail.records),
         previous=previous,
@@ -126,11 +129,15 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
 
 def _detail(trace: Trace, request: Request) -> CompileDetail:
     from stepscope.viewer.queries.compiles import compile_detail
+    from stepscope.viewer.queries.graphs import graphs_of_compile
 
     compile_id = unslug(request.path["compile_id"]).replace("_", "/")
     log = request.optional_id("log") or 0
     detail = compile_detail(trace, log, compile_id)
     if detail is None:
+        graphs = graphs_of_compile(trace, log, compile_id)
+        if graphs:  # it was compiled before the log began, or its records are damaged
+            raise Elsewhere(f"/graphs/{graphs[0].graph}")
         raise NotThere(f"Log {log} of this trace holds no compile {compile_id}.")
     return detail
 

@@ -282,6 +282,7 @@ class SqlPage:
     problem: str | None
     most_rows: int
     seconds: float
+    memory_bytes: int
     tables: list[TableRow]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import orjson
@@ -12,10 +12,11 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from stepscope.viewer import compile_run_pages, pages, rendering, value_pages
-from stepscope.viewer.addresses import NotThere, Page
+from stepscope.viewer.addresses import GONE, Elsewhere, NotThere, Page
 from stepscope.viewer.addresses import Request as Asked
 from stepscope.viewer.byte_range import byte_range
-from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.errors import StepscopeError, reason_of
+from stepscope.viewer.parts import failures
 from stepscope.viewer.queries import export
 
 if TYPE_CHECKING:
@@ -49,14 +50,18 @@ class Dashboard:
     def page(self, page: Page) -> Callable[[Request], Response]:
         def endpoint(request: Request) -> Response:
             with self.current.use() as reading:
-                built = page.build(reading.trace, asked(request))
-                return self.render(reading, page.template, page.section, rendering.context_of(built))
+                with failures() as failed:
+                    built = page.build(reading.trace, asked(request))
+                context = {**rendering.context_of(built), "failed": failed}
+                return self.render(reading, page.template, page.section, context)
 
         return endpoint
 
     def twin(self, build: Callable[[Trace, Asked], Any], request: Request) -> Response:
         with self.current.use() as reading:
-            return json_response(build(reading.trace, asked(request)))
+            with failures() as failed:
+                answer = build(reading.trace, asked(request))
+            return json_response(answer, failed=failed)
 
     def raw(self, request: Request) -> Response:
         """The payload of a record as the program wrote it, or a range of its bytes."""
@@ -77,8 +82,7 @@ class Dashboard:
             headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(payload)}"
             payload = payload[part]
         headers["Content-Length"] = str(len(payload))
-        body = b"" if request.method == "HEAD" else payload
-        return Response(body, 200 if part is None else 206, headers, media_type="text/plain")
+        return Response(payload, 200 if part is None else 206, headers, media_type="text/plain")
 
     def table(self, request: Request) -> Response:
         """A table of the index as a file."""
@@ -117,7 +121,7 @@ class Dashboard:
         return self.error(request, 422, str(error))
 
     def failed(self, request: Request, error: Exception) -> Response:
-        return self.error(request, 500, f"This page could not be made ({type(error).__name__}).")
+        return self.error(request, 500, f"This page could not be made ({reason_of(error)}).")
 
     def error(self, request: Request, status: int, message: str) -> Response:
         path = request.url.path
@@ -128,9 +132,15 @@ class Dashboard:
                 return json_response({"ok": False, "error": message}, status)
             return self.render(reading, "error.html", "", {"status": status, "message": message}, status)
 
+    def elsewhere(self, request: Request, error: Exception) -> Response:
+        if request.url.path.endswith(".json") or not isinstance(error, Elsewhere):
+            return self.error(request, 404, "No record of it is in this log.")
+        return RedirectResponse(error.address, 303)
+
     def exception_handlers(self) -> dict[Any, Any]:
         return {
             NotThere: self.not_there,
+            Elsewhere: self.elsewhere,
             HTTPException: self.not_there,
             StepscopeError: self.unreadable,
             Exception: self.failed,
@@ -145,11 +155,15 @@ class Dashboard:
 
 
 def asked(request: Request) -> Asked:
-    return Asked(request.path_params, request.query_params)
+    return Asked(request.path_params, request.query_params, request.scope[GONE])
 
 
-def json_response(value: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(value, option=JSON_OPTIONS), status, media_type="application/json")
+def json_response(value: Any, status: int = 200, failed: Sequence[str] = ()) -> Response:
+    """`failed`: sentences about what is missing; the key is there only then."""
+    body = orjson.dumps(value, option=JSON_OPTIONS)
+    if failed and body.endswith(b"}"):
+        body = b'%s%s"not_shown":%s}' % (body[:-1], b"," if len(body) > 2 else b"", orjson.dumps([*failed]))
+    return Response(body, status, media_type="application/json")
 
 
 def to_launch(trace: Trace, number: int) -> Response:

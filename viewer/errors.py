@@ -12,3 +12,9 @@ class StepscopeError(Exception):
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def reason_of(error: Exception) -> str:
+    """An error that nobody foresaw, in a few words."""
+    first = str(error).strip().partition("\n")[0][:200]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

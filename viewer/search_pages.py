@@ -39,16 +39,17 @@ def tables_page(trace: Trace, request: Request) -> TablesPage:
 
 
 def sql_page(trace: Trace, request: Request) -> SqlPage:
-    from stepscope.viewer.queries.tables import MOST_ROWS, SECONDS, ask, list_tables
+    from stepscope.viewer.queries.ask import MEMORY_BYTES, MOST_ROWS, SECONDS, ask
+    from stepscope.viewer.queries.tables import list_tables
 
     query = request.text("query")
     answer = problem = None
     if query:
         try:
-            answer = ask(trace, query)
+            answer = ask(trace, query, gone=request.gone)
         except StepscopeError as error:
             problem = str(error)
-    return SqlPage(query, answer, problem, MOST_ROWS, SECONDS, list_tables(trace))
+    return SqlPage(query, answer, problem, MOST_ROWS, SECONDS, MEMORY_BYTES, list_tables(trace))
 
 
 def jump_answer(trace: Trace, request: Request) -> JumpAnswer:

@@ -137,7 +137,7 @@ def test_nothing_is_lost_or_written(name: str, tmp_path: Path, cache_folder: Pat
         for record in list({row.name or row.event: row.record for row in own}.values())[:12]:
             assert client.get(f"/records/{record}").status_code == 200
     assert not elsewhere(seen, path.parent, cache_folder)
-    assert {entry.name for entry in path.parent.iterdir()} == {"x.log", "x.log.stepscope.duckdb"}
+    assert {entry.name for entry in path.parent.iterdir()} == {"x.log"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["inner"]
 
 

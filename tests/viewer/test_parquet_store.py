@@ -16,9 +16,9 @@ import pytest
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.export import export
+from stepscope.viewer.queries.ask import ask
 from stepscope.viewer.queries.overview import overview
 from stepscope.viewer.queries.search import search
-from stepscope.viewer.queries.tables import ask
 from stepscope.viewer.store.layout import read_store
 from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.store_logs import without_ids, write_logs

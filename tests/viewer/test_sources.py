@@ -53,7 +53,7 @@ def test_several_logs_are_one_trace(ranks: list[Path]) -> None:
         assert [run.rank for run in overview(trace).runs] == [0, 1, 2]
         assert overview(trace).counts.launches == RANKS * 16
         index = trace.index
-    assert index.parent == cache_dir()
+    assert index.parent == cache_dir() / "indexes"
     assert not list(ranks[0].parent.glob("*duckdb*"))
     with open_trace([str(path) for path in ranks]) as again:
         assert again.index == index

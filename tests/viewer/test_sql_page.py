@@ -12,7 +12,7 @@ import pytest
 
 from stepscope.viewer import cli
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.queries.tables import ask
+from stepscope.viewer.queries.ask import ask
 from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import recorded
 from tests.viewer.web import Client

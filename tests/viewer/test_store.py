@@ -7,17 +7,24 @@ import io
 import os
 import stat
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest import sources
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.queries import export
 from stepscope.viewer.queries.artifacts import list_records, record_detail
+from stepscope.viewer.queries.ask import ask
 from stepscope.viewer.queries.compiles import compile_detail
 from stepscope.viewer.queries.overview import overview
+from stepscope.viewer.store import index as index_file
+from stepscope.viewer.store import places
 from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer.synthetic import WRAPPER, LogBuilder, compile_records, recorded
 
@@ -47,20 +54,36 @@ def launches(path: Path | str) -> int | None:
         return overview(trace).counts.launches
 
 
-def test_the_index_lies_beside_the_log_and_is_used_again(log: Path, builds: list[int]) -> None:
+def indexes() -> list[Path]:
+    return sorted(places.indexes_folder().glob(f"*{places.INDEX_SUFFIX}"))
+
+
+def test_the_index_lies_in_the_cache_folder_and_is_used_again(log: Path, builds: list[int]) -> None:
     with open_trace(log) as trace:
-        assert trace.index == log.with_name(f"{NAME}.stepscope.duckdb")
+        assert trace.index.parent == places.indexes_folder() == sources.cache_dir() / "indexes"
         assert trace.index_bytes == trace.index.stat().st_size > 0
+        assert stat.S_IMODE(trace.index.stat().st_mode) == 0o600
+        assert {stat.S_IMODE(folder.stat().st_mode) for folder in (trace.index.parent, sources.cache_dir())} == {0o700}
     assert (launches(log), launches(log)) == (16, 16)
     assert builds == [1]
-    assert sorted(path.name for path in log.parent.iterdir()) == [NAME, f"{NAME}.stepscope.duckdb"]
 
 
-def test_the_index_of_a_folder_lies_in_it(log: Path, builds: list[int]) -> None:
-    with open_trace(log.parent) as trace:
-        assert trace.index == log.parent / ".stepscope.duckdb"
-    assert launches(log.parent) == 16
-    assert builds == [1]
+def test_nothing_is_written_beside_logs_and_what_lies_there_is_not_read(log: Path) -> None:
+    old = [log.with_name(f"{NAME}.stepscope.duckdb"), log.parent / ".stepscope.duckdb"]
+    for path in old:
+        path.write_bytes(b"an index of an older version")
+    assert launches(log) == launches(log.parent) == 16
+    assert sorted(log.parent.iterdir()) == sorted([log, *old])
+    assert {path.read_bytes() for path in old} == {b"an index of an older version"}
+
+
+def test_a_trace_of_several_names_has_an_index_of_its_own(log: Path, builds: list[int]) -> None:
+    other = recorded(steps=1).write(log.parent.parent / "other" / NAME)
+    for names in ([log, other], [log.parent], [log, other], [log.parent]):
+        with open_trace(names) as trace:
+            assert len(trace.logs) == len(names)
+    assert builds == [2, 1]
+    assert len(indexes()) == 2
 
 
 def test_a_log_that_grew_is_read_again_while_the_old_trace_is_open(log: Path, builds: list[int]) -> None:
@@ -80,10 +103,11 @@ def test_a_log_of_the_same_size_is_told_by_its_time(log: Path, builds: list[int]
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"\0" * 50_000])
 def test_a_broken_index_is_built_again(log: Path, content: bytes) -> None:
-    index = log.with_name(f"{NAME}.stepscope.duckdb")
+    launches(log)
+    (index,) = indexes()
     index.write_bytes(content)
     assert launches(log) == 16
-    assert index.stat().st_size > len(content) or content == b"\0" * 50_000
+    assert index.read_bytes() != content
 
 
 def test_an_index_with_damaged_pages_does_no_harm(log: Path) -> None:
@@ -96,29 +120,147 @@ def test_an_index_with_damaged_pages_does_no_harm(log: Path) -> None:
 
 
 def test_a_folder_in_the_way_of_the_index(log: Path) -> None:
-    index = log.with_name(f"{NAME}.stepscope.duckdb")
+    launches(log)
+    (index,) = indexes()
+    index.unlink()
     (index / "precious").mkdir(parents=True)
     with open_trace(log) as trace:
-        assert trace.index.parent == sources.cache_dir()
+        assert trace.index.parent.parent == Path(tempfile.gettempdir())
         assert overview(trace).counts.launches == 16
+    assert not trace.index.parent.exists()
     assert (index / "precious").is_dir()
 
 
 def test_an_index_that_another_program_has_locked(log: Path) -> None:
-    index = log.with_name(f"{NAME}.stepscope.duckdb")
+    launches(log)
+    (index,) = indexes()
     with duckdb.connect(str(index)):
         assert launches(log) == 16
 
 
-def test_a_folder_that_cannot_be_written(log: Path, builds: list[int]) -> None:
+def test_a_folder_of_logs_that_cannot_be_written(log: Path, builds: list[int]) -> None:
     log.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        with open_trace(log) as trace:
-            assert trace.index.parent == sources.cache_dir()
-        assert launches(log) == 16
+        assert (launches(log), launches(log)) == (16, 16)
     finally:
         log.parent.chmod(stat.S_IRWXU)
     assert builds == [1]
+
+
+def test_a_cache_folder_of_somebody_else_is_not_used(
+    log: Path, cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (cache_folder / "stepscope").mkdir(mode=0o777)
+    me = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    with pytest.raises(StepscopeError, match="XDG_CACHE_HOME"):
+        sources.cache_dir()
+    assert launches(log) == 16
+    monkeypatch.undo()
+    assert not list((cache_folder / "stepscope").iterdir())
+
+
+def test_a_cache_folder_that_others_can_look_into_is_closed_to_them(cache_folder: Path) -> None:
+    (cache_folder / "stepscope").mkdir()
+    (cache_folder / "stepscope").chmod(0o755)
+    assert stat.S_IMODE(sources.cache_dir().stat().st_mode) == 0o700
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, *folders: Path | str) -> None:
+    """Nothing can be written to an index in these folders."""
+    write = index_file._write
+
+    def refuse(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows: Rows) -> None:
+        found = connection.execute("SELECT path FROM duckdb_databases() WHERE database_name = ?", [database])
+        ((path,),) = found.fetchall()
+        if path and path.startswith(tuple(map(str, folders))):
+            raise duckdb.IOException("Could not write file: No space left on device")
+        write(connection, database, key, rows)
+
+    monkeypatch.setattr(index_file, "_write", refuse)
+
+
+def test_a_full_disk_keeps_no_log_from_being_opened(
+    log: Path, cache_folder: Path, builds: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_disk(monkeypatch, cache_folder)
+    with open_trace(log) as trace:
+        assert trace.index.parent.parent == Path(tempfile.gettempdir())
+        assert overview(trace).counts.launches == 16
+        assert ask(trace, "SELECT count(*) FROM launches").rows == [[16]]
+    assert not trace.index.parent.exists()
+    assert builds == [1]
+    assert not list(places.indexes_folder().iterdir())
+
+
+def test_where_nothing_can_be_written_the_index_is_in_memory(
+    log: Path, builds: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_disk(monkeypatch, "/")
+    with open_trace(log) as trace:
+        assert trace.index_bytes == 0
+        assert overview(trace).counts.launches == 16
+        file, count = export.table_file(trace, "launches", "csv")
+        with file:
+            assert (count, len(file.read().splitlines())) == (16, 17)
+        with pytest.raises(StepscopeError, match="in memory"):
+            ask(trace, "SELECT 1")
+    assert builds == [1]
+
+
+def test_several_readers_at_once(log: Path) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(launches, [log] * 8)) == [16] * 8
+    assert len(indexes()) == 1
+
+
+def test_a_log_that_grew_has_one_index(log: Path) -> None:
+    for steps in (1, 2, 3):
+        recorded(steps=steps).write(log)
+        launches(log)
+    assert len(indexes()) == 1
+
+
+def test_the_oldest_indexes_go_where_they_take_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [recorded().write(tmp_path / f"{i}.log") for i in range(4)]
+    used = {}
+    for second, log in enumerate(logs):
+        with open_trace(log) as trace:
+            used[log] = trace.index
+            size = trace.index_bytes
+        os.utime(trace.index, (second, second))
+    launches(logs[0])  # used again
+    monkeypatch.setenv(places.BOUND_VARIABLE, str(3 * size + size // 2))
+    with open_trace(logs[1]) as reader:  # is not taken from under its reader, though it is the oldest
+        os.utime(used[logs[1]], (0, 0))
+        launches(recorded().write(tmp_path / "new.log"))
+        assert not used[logs[2]].exists()
+        assert not used[logs[3]].exists()
+        assert used[logs[0]].exists()
+        assert used[logs[1]].exists()
+        with reader.unlocked() as another:
+            assert another.execute("SELECT count(*) FROM launches").fetchall() == [(16,)]
+    assert sum(path.stat().st_size for path in indexes()) <= 3 * size + size // 2
+
+
+@pytest.mark.parametrize(("text", "most"), [("", 10**10), ("500", 500), ("20G", 2 * 10**10), ("1.5 GB", None)])
+def test_the_bound_of_all_indexes(text: str, most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(places.BOUND_VARIABLE, text)
+    if most is not None:
+        assert places.most_bytes() == most
+    else:
+        with pytest.raises(StepscopeError, match="give a number of bytes"):
+            places.most_bytes()
+
+
+def test_what_killed_processes_left_behind_is_removed_after_a_day(log: Path) -> None:
+    old, new = (places.indexes_folder() / f"{places.BUILDING}{name}" for name in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    launches(log)
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_a_place_of_ones_own_for_the_index(log: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.viewer.ingest.known_events import KNOWN_EVENTS, UNREADABLE
 from stepscope.viewer.queries.artifacts import list_records
-from stepscope.viewer.queries.tables import ask
+from stepscope.viewer.queries.ask import ask
 from stepscope.viewer.queries.views import record_view
 from stepscope.viewer.store.open import Trace, open_trace
 from stepscope.viewer.views import view_of

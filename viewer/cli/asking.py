@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
+from stepscope.viewer.byte_sizes import bytes_of
 from stepscope.viewer.cli.commands import (
     COUNT,
     PATH,
     ReadingCommand,
     chosen,
+    finite,
     latest_option,
     note,
     trace_argument,
@@ -30,7 +32,7 @@ from stepscope.viewer.errors import StepscopeError
 @latest_option
 def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> None:
     """Exit 1 when the trace has findings of these kinds: for CI."""
-    from stepscope.viewer.findings import KINDS, all_findings
+    from stepscope.viewer.findings import KINDS, all_findings, is_gap
     from stepscope.viewer.queries.damage import damage_texts
     from stepscope.viewer.store.open import open_trace
     from stepscope.viewer.summary_text import clean
@@ -43,7 +45,11 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
         )
     with open_trace(chosen(trace, latest)) as opened:
         findings, damage = all_findings(opened), damage_texts(opened) if strict else []
-    hits = [f for f in findings if (f.kind in kinds if kinds is not None else f.severity != "info")]
+    hits = [
+        f
+        for f in findings
+        if (f.severity != "info" if kinds is None else f.kind in kinds or (is_gap(f) and f.evidence["kind"] in kinds))
+    ]
     for line in [*(f"{hit.severity}: {hit.kind}: {hit.title}" for hit in hits), *damage]:
         click.echo(clean(line))
     if hits or damage:
@@ -97,21 +103,45 @@ def search(
 @words("TRACE... STATEMENT", "The trace; a statement in DuckDB's SQL.", "trace_and_statement")
 @click.option("--json", "as_json", is_flag=True, help="For programs: columns, and rows as lists.")
 @click.option("--limit", type=COUNT, metavar="N", default=100_000, show_default=True, help="At most so many rows.")
-def sql(trace_and_statement: list[str], as_json: bool, limit: int) -> None:
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=0.001),
+    callback=finite,
+    metavar="SECONDS",
+    default=600.0,
+    show_default=True,
+    help="A statement that takes longer is ended.",
+)
+@click.option(
+    "--max-memory",
+    metavar="BYTES",
+    default="4G",
+    show_default=True,
+    help="A statement that takes more memory is ended: 500M, 4G, or bytes.",
+)
+@click.option(
+    "--max-bytes", metavar="BYTES", default="100M", show_default=True, help="At most so many bytes of all cells."
+)
+def sql(
+    trace_and_statement: list[str], as_json: bool, limit: int, max_seconds: float, max_memory: str, max_bytes: str
+) -> None:
     """Ask the index of a trace; `select * from information_schema.tables` lists what it holds."""
     import csv
 
     import orjson
 
-    from stepscope.viewer.queries.tables import ask
+    from stepscope.viewer.queries.ask import ask
     from stepscope.viewer.store.open import open_trace
     from stepscope.viewer.summary_text import clean
 
+    memory, most = _size("--max-memory", max_memory), _size("--max-bytes", max_bytes)
     *trace, statement = trace_and_statement
     if not trace:
         raise StepscopeError("Name the trace and a statement: stepscope sql TRACE 'select ...'")
     with open_trace(trace) as opened:
-        answer = ask(opened, statement, most=limit, seconds=float("inf"))
+        answer = ask(
+            opened, statement, limit, max_seconds, memory_bytes=memory, answer_bytes=most, cell_characters=most
+        )
     if as_json:
         sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
         return
@@ -120,8 +150,18 @@ def sql(trace_and_statement: list[str], as_json: bool, limit: int) -> None:
     if sys.stdout.isatty():
         rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     out.writerows(rows)
+    if answer.cut:
+        note(f"stepscope: {answer.cut:,} long cell(s) are cut short; more with --max-bytes")
     if answer.more:
-        note(f"stepscope: only the first {limit:,} rows are shown; more with --limit")
+        option = "--limit" if len(answer.rows) == limit else "--max-bytes"
+        note(f"stepscope: only the first {len(answer.rows):,} rows are shown; more with {option}")
+
+
+def _size(option: str, text: str) -> int:
+    size = bytes_of(text)
+    if not size:
+        raise StepscopeError(f"{option} is {text!r}: give a number of bytes, or a size such as 500M or 4G.")
+    return size
 
 
 @click.command(cls=ReadingCommand)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -31,7 +32,10 @@ class Evidence:
         self.runs = list_runs(trace)
         self.is_recorded = has_recorder(trace)
         self.has_exports = has_exports(trace)
-        self._events = list_compile_events(trace)
+
+    @cached_property
+    def _events(self) -> list[CompileEvent]:
+        return list_compile_events(self.trace)
 
     def compile_events(self, kind: str) -> list[CompileEvent]:
         """Events of one kind, in order of time."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from stepscope.viewer.errors import StepscopeError
 
 PLACES_KEPT = 1000
 TEXT_KEPT = 200
@@ -32,6 +35,7 @@ REASONS: Mapping[str, str] = {
     "broken_lifetimes": "lifetimes of storages that do not fit together, or are there twice; they are left out",
     "unknown_storage": "storages met before by a call that is not in the log; taken as met for the first time",
     "broken_ring": "a launch ring beside a log that cannot be read, or not all of it; the rest is kept",
+    "not_understood": "a record, a row or a part of a log that could not be taken in; everything else is kept",
     "unknown_graph": "launches of a graph whose own record is missing; they are kept",
 }
 
@@ -48,15 +52,25 @@ class Damage:
         """Count one problem of kind `reason` (a key of `REASONS`) at `line` (from 1) and `byte` (from 0)."""
         self.counts[reason] += 1
         if self.counts[reason] <= PLACES_KEPT:
-            self.places.append((line, byte, reason, _excerpt(text)))
+            self.places.append((line, byte, reason, excerpt(text)))
 
     def once(self, reason: str, text: str, line: int | None = None, byte: int | None = None) -> None:
         """Like `add`, but only the first time: for what is true of the whole log."""
         if not self.counts[reason]:
             self.add(reason, text, line, byte)
 
+    @contextmanager
+    def contained(self, what: str, line: int | None = None, byte: int | None = None) -> Iterator[None]:
+        """Whatever goes wrong inside costs no more than `what`, and is counted."""
+        try:
+            yield
+        except StepscopeError:
+            raise
+        except Exception as error:
+            self.add("not_understood", f"{what}: {type(error).__name__}: {error}", line, byte)
 
-def _excerpt(text: str | bytes) -> str:
+
+def excerpt(text: str | bytes) -> str:
     if isinstance(text, bytes):
         text = text[: 4 * TEXT_KEPT].decode("utf-8", "replace")
     text = text.replace("\x00", "\\0")

@@ -11,6 +11,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from stat import S_ISDIR
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from stepscope.viewer.errors import StepscopeError
@@ -35,7 +36,7 @@ class PackedForm(NamedTuple):
 
 
 def cache_dir() -> Path:
-    """Where indexes and spools go that cannot lie beside their log. Made when missing."""
+    """Where indexes and spools go. Made when missing; a folder that others can look into, or own, is not used."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -45,10 +46,10 @@ def cache_dir() -> Path:
     for folder in (base / "stepscope", Path(tempfile.gettempdir()) / f"stepscope-{_user()}"):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_private(folder) and os.access(folder, os.W_OK):
+                return folder
         except OSError:
             continue
-        if os.access(folder, os.W_OK):
-            return folder
     raise StepscopeError("No folder to keep an index in: set XDG_CACHE_HOME to a folder you can write to.")
 
 
@@ -215,6 +216,18 @@ def _spool_folder() -> Path:
     folder = cache_dir() / "spool"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether only this user can look into the folder, which is seen to."""
+    if not hasattr(os, "getuid"):
+        return True
+    stat = folder.lstat()
+    if not S_ISDIR(folder.stat().st_mode) or folder.stat().st_uid != os.getuid() or stat.st_uid != os.getuid():
+        return False
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+    return True
 
 
 def _user() -> str:

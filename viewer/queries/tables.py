@@ -1,24 +1,13 @@
-"""The index for those who ask it themselves: its tables, and statements that read and do nothing else."""
+"""The index for those who ask it themselves: its tables."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
-import duckdb
-
-from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.export import STORAGES, storages_columns
 from stepscope.viewer.store.open import Trace
-
-MOST_ROWS = 1_000
-SECONDS = 10.0
-_READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 
 
 @dataclass(frozen=True)
@@ -40,6 +29,8 @@ class Answer:
     """At most as many as were asked for; numbers, booleans and None as they are, everything else as text."""
     more: bool
     """There are more rows than these."""
+    cut: int
+    """So many cells were cut short; each says how long it is."""
 
 
 def list_tables(trace: Trace) -> list[TableRow]:
@@ -60,60 +51,6 @@ def list_tables(trace: Trace) -> list[TableRow]:
 def count_rows(trace: Trace, table: str) -> int:
     """Rows of one of `list_tables`."""
     return int(sql.number(trace, f'SELECT count(*) FROM "{table}"'))
-
-
-def ask(trace: Trace, statement: str, most: int = MOST_ROWS, seconds: float = SECONDS) -> Answer:
-    """Rows of one statement that reads the index. It can open no file and change nothing.
-
-    Raises StepscopeError, in one sentence, for any other statement, for one that is wrong, and for one that takes
-    longer than `seconds`.
-    """
-    cursor = trace.cursor()
-    try:
-        parsed = cursor.extract_statements(statement)
-        if len(parsed) != 1 or parsed[0].type not in _READS:
-            raise StepscopeError("Only one statement that reads is answered: SELECT, WITH, FROM, DESCRIBE, EXPLAIN.")
-        with _limited(cursor, seconds):
-            cursor.execute(parsed[0])
-            rows = cursor.fetchmany(most + 1)
-            described = cursor.description or []
-    except duckdb.InterruptException:
-        raise StepscopeError(f"This took longer than {seconds:g} s and was ended: ask for less.") from None
-    except (duckdb.Error, UnicodeError, TypeError) as error:
-        raise StepscopeError(f"The statement failed: {_sentence(error)}") from None
-    shown = [[_value(value) for value in row] for row in rows[:most]]
-    return Answer([str(c[0]) for c in described], [str(c[1]) for c in described], shown, len(rows) > most)
-
-
-@contextmanager
-def _limited(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), cursor.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _value(value: Any) -> Any:
-    """As JSON can say it: whole numbers beyond 2**53 would be others in a browser."""
-    if isinstance(value, Decimal):
-        value = float(value)
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) <= 1 << 53 else str(value)
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else str(value)
-    return str(value)
-
-
-def _sentence(error: Exception) -> str:
-    # What a file system of Python raises comes with its traceback; the error itself is the last line.
-    lines = str(error).strip().split("\n")
-    text = lines[-1 if lines[0].endswith("Traceback (most recent call last):") else 0]
-    return text.rpartition(" Error: ")[2][:300]
 
 
 def _text(value: str) -> str:

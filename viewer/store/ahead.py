@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.viewer.ingest.sources import STDIN, TracePath, trace_names
 from stepscope.viewer.store.mark import means_store
-from stepscope.viewer.store.places import beside
+from stepscope.viewer.store.places import has_index
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.open import Trace
@@ -20,8 +20,7 @@ def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Tr
     """What `open_trace` gives, and raises; `get_ready` runs meanwhile. Where that leaves time, `ask` asks the trace for
     what will be shown first."""
     names = trace_names(path)
-    index = beside(names)
-    if index is not None and index.is_file():  # It mostly is current.
+    if has_index(names):  # It mostly is current.
         with ThreadPoolExecutor(1) as thread:
             opening = thread.submit(_open_and_ask, path, ask)
             get_ready()

@@ -1,4 +1,4 @@
-"""The index file: built under a temporary name, renamed, and attached read-only."""
+"""The index: a file that is built under a temporary name, renamed, and attached read-only; or one in memory."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 from stepscope.tracer import log_format
 from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.engine import duckdb
+from stepscope.viewer.store.places import BUILDING, hold, note_use, spill_folder
+from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
 
-NAME = "trace"
-"""Under which the index is attached."""
 SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks: a small trace has many small tables, each of which takes a block for each column."""
 _FEW_ROWS = 5_000
 """So many go in faster without numpy than it takes to import it."""
-NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
 
 
 def index_key(sources: Sequence[Source]) -> str:
@@ -46,46 +43,92 @@ def _code_that_reads_logs() -> list[Path]:
     return [grammar, *sorted(grammar.parent.glob("*records.py")), grammar.with_name("ring_format.py"), *ingest]
 
 
-def open_index(index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
-    """A connection to the index when it is the one of `key`; None for any other, broken, locked or missing file."""
-    return _attached(_connect(), index, key) if index.is_file() else None
+class OpenIndex(NamedTuple):
+    """A connection to an index, and what keeps its file from being removed meanwhile."""
+
+    connection: duckdb.DuckDBPyConnection
+    held: BinaryIO | None
+
+    def close(self) -> None:
+        self.connection.close()
+        if self.held is not None:
+            self.held.close()
 
 
-def build_index(index: Path, key: str, rows: Rows, log_bytes: int) -> duckdb.DuckDBPyConnection | None:
-    """Write the index and open it; None where it cannot be written, or where another program holds it."""
-    connection = _connect()
-    try:
-        index.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=index.parent, prefix=".stepscope-") as folder:
-            new = Path(folder, "index")
-            _write(connection, new, key, rows, _SMALL_BLOCK if log_bytes < _SMALL_BYTES else _LARGE_BLOCK)
-            os.replace(new, index)
-    except (OSError, duckdb.IOException):
-        connection.close()
+def open_index(index: Path, key: str) -> OpenIndex | None:
+    """The index when it is the one of `key`; None for any other, broken, locked or missing file."""
+    held = hold(index)
+    if held is None:
         return None
-    return _attached(connection, index, key)
+    found = _attached(_connect(), index, key, held)
+    if found is not None:
+        note_use(index)
+    return found
+
+
+def build_index(index: Path, key: str, rows: Rows, log_bytes: int) -> OpenIndex | None:
+    """Write the index and open it; None where it cannot be written, or where another program holds it."""
+    block = _SMALL_BLOCK if log_bytes < _SMALL_BYTES else _LARGE_BLOCK
+    try:
+        try:
+            return _build(index, key, rows, block)
+        except REFUSALS as error:
+            if isinstance(error, duckdb.IOException):
+                raise
+            return _build(index, key, sound_rows(rows, SCHEMA), block)
+    except (OSError, duckdb.IOException):
+        return None
+
+
+def _build(index: Path, key: str, rows: Rows, block: int) -> OpenIndex | None:
+    connection, held = _connect(), None
+    try:
+        index.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=index.parent, prefix=BUILDING, ignore_cleanup_errors=True) as folder:
+            new = Path(folder, "index")
+            connection.execute(f"ATTACH {quoted(new)} AS building (BLOCK_SIZE {block})")
+            _write(connection, "building", key, rows)
+            connection.execute("DETACH building")
+            new.chmod(0o600)
+            held = hold(new)
+            os.replace(new, index)
+    except BaseException:
+        OpenIndex(connection, held).close()
+        raise
+    return _attached(connection, index, key, held)
+
+
+def build_in_memory(key: str, rows: Rows) -> duckdb.DuckDBPyConnection:
+    """An index for where no file can be written."""
+    connection = _connect()
+    connection.execute(f"ATTACH ':memory:' AS {NAME}")
+    try:
+        _write(connection, NAME, key, rows)
+    except REFUSALS:
+        connection.execute(f"ROLLBACK; USE memory; DETACH {NAME}; ATTACH ':memory:' AS {NAME}")
+        _write(connection, NAME, key, sound_rows(rows, SCHEMA))
+    return connection
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(":memory:", config=NO_EXTENSIONS)
+    return duckdb.connect(":memory:", config={**NO_EXTENSIONS, "temp_directory": spill_folder()})
 
 
-def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str) -> duckdb.DuckDBPyConnection | None:
+def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str, held: BinaryIO | None) -> OpenIndex | None:
     """Attach read-only and shut every other way to files; None, and closed, when it is not the index of `key`."""
     try:
         connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY)")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         if connection.execute(f"SELECT value FROM {NAME}.meta WHERE key = 'key'").fetchone() == (key,):
-            return connection
+            return OpenIndex(connection, held)
     except duckdb.Error:
         pass
-    connection.close()
+    OpenIndex(connection, held).close()
     return None
 
 
-def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Rows, block: int) -> None:
-    connection.execute(f"ATTACH {quoted(new)} AS building (BLOCK_SIZE {block}); USE building")
-    connection.execute(f"BEGIN; {SCHEMA}")
+def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows: Rows) -> None:
+    connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
     counts = {table: len(found) for table, found in rows.tables.items()}
     for table, found in rows.tables.items():
         _insert(connection, table, found)
@@ -96,16 +139,14 @@ def _write(connection: duckdb.DuckDBPyConnection, new: Path, key: str, rows: Row
         counts[table] = counts.get(table, 0) + len(next(iter(columns.values())))
         _insert_columns(connection, table, columns)
     _insert(connection, "meta", [("key", key), *((f"count:{table}", str(count)) for table, count in counts.items())])
-    connection.execute("COMMIT; USE memory; DETACH building")
+    connection.execute("COMMIT; USE memory")
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]]) -> None:
     if not rows:
         return
     if len(rows) <= _FEW_ROWS and hasattr(connection, "appender"):  # DuckDB 2.0 and newer
-        appender = connection.appender(table)
-        appender.append_rows(rows)
-        appender.flush()
+        append(connection, table, rows)
     else:
         from stepscope.viewer.ingest.columns import columns_of
 
@@ -134,8 +175,3 @@ def _with_masks_apart(columns: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
             apart[f"m{number}"] = ma.getmaskarray(column)
         values.append(f"CASE WHEN NOT m{number} THEN c{number} END" if masked else f"c{number}")
     return apart, ", ".join(values)
-
-
-def quoted(path: Path) -> str:
-    """A path in a statement."""
-    return "'" + str(path).replace("'", "''") + "'"

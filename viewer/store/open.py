@@ -6,31 +6,41 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from stepscope.tracer.log_format import decode_payload, decode_payload_crlf
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.rows import Rows, without_collection
-from stepscope.viewer.ingest.sources import Source, TracePath, cache_dir, find_logs, trace_names
+from stepscope.viewer.ingest.sources import Source, TracePath, find_logs, trace_names
+from stepscope.viewer.store.apart import NAME, connect
 from stepscope.viewer.store.engine import duckdb
-from stepscope.viewer.store.index import NAME, build_index, index_key, open_index, quoted
+from stepscope.viewer.store.index import OpenIndex, build_in_memory, build_index, index_key, open_index
 from stepscope.viewer.store.mark import means_store
-from stepscope.viewer.store.places import INDEX_SUFFIX, beside
+from stepscope.viewer.store.places import index_name, indexes_folder, make_room
 
 T = TypeVar("T")
-_ANY_WRITE = 0o222
-"""A folder that nobody may write is left alone by the administrator too, whom permissions do not bind."""
+IN_MEMORY = Path(":memory:")
+_SHARED_MEMORY = "/dev/shm"
+
+
+class _Held(Protocol):
+    def close(self) -> object: ...
 
 
 class Trace:
     """An open trace: its logs and its index. Close it, or use it as a context manager."""
 
-    def __init__(self, sources: Sequence[Source], connection: duckdb.DuckDBPyConnection, index: Path) -> None:
+    def __init__(
+        self, sources: Sequence[Source], connection: duckdb.DuckDBPyConnection, index: Path, held: Sequence[_Held] = ()
+    ) -> None:
+        """`held` is closed with the trace: what keeps the index from being removed, a folder that goes with it."""
         self.logs = list(sources)
         self.index = index
         self._connection = connection
+        self._held = held
         self._lock = threading.Lock()
         self._files: dict[int, BinaryIO] = {}
         self._answers: dict[Callable[..., Any], dict[tuple[Hashable, ...], Any]] = {}
@@ -60,9 +70,20 @@ class Trace:
 
     def unlocked(self) -> duckdb.DuckDBPyConnection:
         """Another connection, which reads the index and may write files: for no statement of the user's."""
-        connection = duckdb.connect(":memory:")
-        connection.execute(f"ATTACH {quoted(self.index)} AS {NAME} (READ_ONLY); USE {NAME}")
-        return connection
+        if self.index == IN_MEMORY:
+            return self.cursor()
+        return connect(self.index)
+
+    @property
+    def connect_apart(self) -> Callable[[], duckdb.DuckDBPyConnection] | None:
+        """Makes a connection like `unlocked` in another process, to which it can be sent; None for an index in memory,
+        which no other process reaches."""
+        return None if self.index == IN_MEMORY else partial(connect, self.index)
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whoever is connected to the index needs to open no other file."""
+        return True
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own to the index, for one thread; it can read the index and nothing else."""
@@ -150,14 +171,16 @@ class Trace:
             for file in self._files.values():
                 file.close()
             self._files.clear()
+        for held in self._held:
+            held.close()
 
 
 def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
     """Open the trace at `path`: a log, a `.gz` or `.zst` of one, a folder of logs, `-` for standard input, several of
     these, or a STORE.
 
-    The index lies beside the log, or in `index_dir`, or in the user's cache folder where the first cannot be
-    written and for several; one that is there and current is used, any other is built.
+    The index lies in `index_dir`, or in the user's cache folder, never beside a log; where neither can be written it
+    lies in a temporary folder, and at last in memory. One that is there and current is used, any other is built.
     Raises StepscopeError when there is no log, or one of a newer format.
     """
     if means_store(trace_names(path)):
@@ -169,21 +192,79 @@ def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = No
 
 def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
     """Like `open_trace`, for the logs of `path` that were found already; each is read up to its `size`."""
-    key, log_bytes = index_key(sources), sum(source.size for source in sources)
-    rows: Rows | None = None
-    for index in _index_paths(path, key, index_dir):
-        connection = open_index(index, key)
-        if connection is None:
+    return _Opening(sources, trace_names(path)).open(index_dir)
+
+
+class _Opening:
+    """Looks for the place of an index, best first; the logs are read at most once."""
+
+    def __init__(self, sources: Sequence[Source], names: Sequence[str]) -> None:
+        self._sources, self._key = sources, index_key(sources)
+        self._name = index_name(names, self._key)
+        self._rows: Rows | None = None
+
+    def open(self, index_dir: str | os.PathLike[str] | None) -> Trace:
+        with without_collection():
+            return self._in_folder(index_dir) or self._in_temporary_folder() or self._in_memory()
+
+    def _in_folder(self, index_dir: str | os.PathLike[str] | None) -> Trace | None:
+        """In the folder that was asked for, or in the user's cache folder."""
+        try:
+            index = (Path(index_dir).absolute() if index_dir is not None else indexes_folder()) / self._name
+        except (OSError, StepscopeError):
+            return None
+        found = open_index(index, self._key) if _is_text(index) else None
+        if found is None and (found := self._build(index)) is not None and index_dir is None:
+            make_room(index)
+        return None if found is None else self._trace(found, index)
+
+    def _in_temporary_folder(self) -> Trace | None:
+        for folder in _temporary_folders():
+            index = Path(folder.name, self._name)
+            found = self._build(index)
+            if found is not None:
+                return self._trace(found, index, folder)
+            folder.cleanup()
+        return None
+
+    def _in_memory(self) -> Trace:
+        return Trace(self._sources, build_in_memory(self._key, self._read()), IN_MEMORY)
+
+    def _build(self, index: Path) -> OpenIndex | None:
+        if not _is_text(index):
+            return None
+        return build_index(index, self._key, self._read(), sum(source.size for source in self._sources))
+
+    def _read(self) -> Rows:
+        if self._rows is None:
             from stepscope.viewer.ingest import logs  # not needed to open an index that is there
 
-            with without_collection():
-                rows = rows or logs.read_logs(sources)
-                connection = build_index(index, key, rows, log_bytes)
-                if connection is not None:
-                    rows = None  # gone before the next collection
-        if connection is not None:
-            return Trace(sources, connection, index)
-    raise AssertionError("the last place for an index can be written")
+            self._rows = logs.read_logs(self._sources)
+        return self._rows
+
+    def _trace(self, found: OpenIndex, index: Path, *held: _Held) -> Trace:
+        self._rows = None  # gone before the next collection
+        kept = [found.held] if found.held is not None else []
+        return Trace(self._sources, found.connection, index, [*kept, *held])
+
+
+class TemporaryFolder(tempfile.TemporaryDirectory[str]):
+    def close(self) -> None:
+        self.cleanup()
+
+
+def temporary_folder() -> TemporaryFolder | None:
+    """A private folder that goes away when it is closed; None where none can be made."""
+    return next(_temporary_folders(), None)
+
+
+def _temporary_folders() -> Iterator[TemporaryFolder]:
+    for place in (tempfile.gettempdir, lambda: _SHARED_MEMORY):
+        try:
+            folder = TemporaryFolder(dir=place(), prefix="stepscope-", ignore_cleanup_errors=True)
+        except OSError:
+            continue
+        yield folder
 
 
 def _is_text(path: Path) -> bool:
@@ -192,16 +273,3 @@ def _is_text(path: Path) -> bool:
         return bool(str(path).encode())
     except UnicodeEncodeError:
         return False
-
-
-def _index_paths(path: TracePath, key: str, index_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Where the index may lie, best first; the last is in a folder that nobody else has."""
-    named = trace_names(path)
-    if index_dir is not None:
-        name = Path(named[0]).absolute().name if len(named) == 1 else key[:32]
-        yield Path(index_dir).absolute() / f"{name}{INDEX_SUFFIX}"
-    elif (index := beside(named)) is not None and index.parent.stat().st_mode & _ANY_WRITE and _is_text(index):
-        yield index
-    folder = cache_dir()
-    yield folder / f"{key[:32]}{INDEX_SUFFIX}"
-    yield Path(tempfile.mkdtemp(dir=folder), "index")

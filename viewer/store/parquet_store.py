@@ -7,10 +7,10 @@ statement of the user's gets at nothing else, wherever the STORE lies. Payloads 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import duckdb
@@ -20,9 +20,11 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import change_of, resolve
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.spool import spool_stream
-from stepscope.viewer.store.index import NAME, NO_EXTENSIONS, SCHEMA, quoted
+from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
+from stepscope.viewer.store.index import SCHEMA
 from stepscope.viewer.store.layout import TABLES, Manifest, Store, check_schema, read_store
-from stepscope.viewer.store.open import Trace
+from stepscope.viewer.store.open import IN_MEMORY, Trace, temporary_folder
+from stepscope.viewer.store.places import spill_folder
 
 PROTOCOL = "stepscope"
 _BLOCK = 16_384
@@ -35,21 +37,19 @@ class StoreTrace(Trace):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._scratch = TemporaryDirectory(prefix="stepscope-", ignore_cleanup_errors=True)
+        self._scratch = temporary_folder()
         self._units = {unit.number: unit for unit in store.units}
         self._in_reach: set[int] = set()
         self._out_of_reach: dict[int, str] = {}
         """Number of a log -> why."""
         self._tables = _StoreFiles(store)
-        views = Path(self._scratch.name, "views")
+        views = Path(self._scratch.name, "views") if self._scratch is not None else IN_MEMORY
         try:
-            connection = self._connect()
-            _write_views(connection, views, store)
-            _attach(connection, views)
-            connection.execute(f"SET allowed_directories = ['{PROTOCOL}://']")
+            connection = connect_store(store, views)
             connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         except duckdb.Error as error:
-            self._scratch.cleanup()
+            if self._scratch is not None:
+                self._scratch.cleanup()
             raise StepscopeError(f"{store.root.address} cannot be opened: {_first_line(error)}.") from None
         super().__init__([self._source(number) for number in range(max(self._units) + 1)], connection, views)
         for unit in _one_of_each_folder(store.units):
@@ -71,10 +71,15 @@ class StoreTrace(Trace):
         return notices
 
     def unlocked(self) -> duckdb.DuckDBPyConnection:
-        connection = self._connect()
-        _attach(connection, self.index)
-        connection.execute(f"USE {NAME}")
-        return connection
+        return connect_store(self._store)
+
+    @property
+    def connect_apart(self) -> Callable[[], duckdb.DuckDBPyConnection]:
+        return partial(connect_store, self._store)
+
+    @property
+    def is_one_file(self) -> bool:
+        return False
 
     def whole_payload(self, record: int) -> bytes:
         """Raises StepscopeError for the payload of a log that is out of reach."""
@@ -96,7 +101,8 @@ class StoreTrace(Trace):
 
     def close(self) -> None:
         super().close()
-        self._scratch.cleanup()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def _open_log(self, log: int) -> BinaryIO:
         unit = self._units[log]
@@ -108,12 +114,6 @@ class StoreTrace(Trace):
             return file
         with file:
             return spool_stream(file)[0].open("rb")
-
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:", config=NO_EXTENSIONS)
-        connection.register_filesystem(self._tables)
-        connection.execute("SET parquet_metadata_cache = true")
-        return connection
 
     def _source(self, number: int) -> Source:
         unit = self._units.get(number)
@@ -147,6 +147,23 @@ def open_store(address: str) -> StoreTrace:
         raise StepscopeError(f"{address} holds no log yet: `stepscope ingest` puts them there.")
     check_schema(store)
     return StoreTrace(store)
+
+
+def connect_store(store: Store, views: Path = IN_MEMORY) -> duckdb.DuckDBPyConnection:
+    """A connection that reaches the files of `store` and may still be configured; `views`: where its views are
+    written."""
+    connection = duckdb.connect(":memory:", config={**NO_EXTENSIONS, "temp_directory": spill_folder()})
+    connection.register_filesystem(_StoreFiles(store))
+    connection.execute("SET parquet_metadata_cache = true")
+    if views == IN_MEMORY:
+        connection.execute(f"ATTACH ':memory:' AS {NAME}")
+        _write_views(connection, NAME, store)
+    else:
+        connection.execute(f"ATTACH {quoted(views)} AS building (BLOCK_SIZE {_BLOCK})")
+        _write_views(connection, "building", store)
+        connection.execute(f"DETACH building; ATTACH {quoted(views)} AS {NAME} (READ_ONLY)")
+    connection.execute(f"USE {NAME}; SET allowed_directories = ['{PROTOCOL}://']")
+    return connection
 
 
 class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
@@ -223,16 +240,15 @@ class _TableFile:
             self._file.close()
 
 
-def _write_views(connection: duckdb.DuckDBPyConnection, views: Path, store: Store) -> None:
-    """A database that holds the tables of an index: as views where a unit has rows, else empty."""
-    connection.execute(f"ATTACH {quoted(views)} AS building (BLOCK_SIZE {_BLOCK}); USE building")
-    connection.execute(f"BEGIN; {SCHEMA}")
+def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store) -> None:
+    """Writes the tables of an index to the database: as views where a unit has rows, else empty."""
+    connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
     for table in TABLES:
         names = [f"'{PROTOCOL}://{_name(unit, table)}'" for unit in store.units if table in unit.tables]
         if names:
             files = f"read_parquet([{', '.join(names)}], hive_partitioning = false)"
             connection.execute(f"DROP TABLE {table}; CREATE VIEW {table} AS {_query(table, files)}")
-    connection.execute("COMMIT; USE memory; DETACH building")
+    connection.execute("COMMIT; USE memory")
 
 
 def _query(table: str, files: str) -> str:
@@ -240,10 +256,6 @@ def _query(table: str, files: str) -> str:
     if table != "meta":
         return f"SELECT * FROM {files}"
     return f"SELECT key, sum(CAST(value AS BIGINT))::VARCHAR AS value FROM {files} WHERE key <> 'key' GROUP BY key"
-
-
-def _attach(connection: duckdb.DuckDBPyConnection, views: Path) -> None:
-    connection.execute(f"ATTACH {quoted(views)} AS {NAME} (READ_ONLY)")
 
 
 def _name(unit: Manifest, table: str) -> str:

@@ -1,0 +1,196 @@
+"""The process that runs one statement of the user's. It reads what to do from standard input, and answers on standard
+output: a line when it is ready, then one JSON object.
+
+It can open no file once the index is attached, writes none, and the system gives it no more memory than was said.
+It ends when its standard input ends: whoever asked has gone.
+"""
+
+from __future__ import annotations
+
+import datetime  # noqa: F401
+import decimal
+import json
+import os
+import pickle
+import sys
+import threading
+import uuid  # noqa: F401
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.viewer.store.apart import lock
+from stepscope.viewer.store.engine import duckdb
+
+READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+_OWN_BYTES = 256 << 20
+"""What Python and DuckDB take beside the memory of the statement."""
+_THREADS = 4
+_NUMBER_BYTES = 8
+_ZONE = "WITH TIME ZONE"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be run. It is pickled by the process that asks."""
+
+    connect: Callable[[], duckdb.DuckDBPyConnection]
+    statement: str
+    rows: int
+    memory_bytes: int
+    answer_bytes: int
+    """Of all cells together."""
+    cell_characters: int
+    is_one_file: bool
+    """No file needs to be opened any more once the connection is there."""
+
+
+class Refused(Exception):
+    """The message is for the user."""
+
+
+def main() -> None:
+    answers = _own_output()
+    task: Task = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    connection = task.connect()
+    threads = min(_THREADS, os.cpu_count() or 1)
+    lock(connection, task.memory_bytes, threads)
+    _limit(task.memory_bytes + _OWN_BYTES, task.is_one_file)
+    _write(answers, b"\n")
+    try:
+        answer = _run(connection, task)
+    except Refused as error:
+        answer = {"problem": str(error)}
+    except MemoryError:
+        answer = {"problem": None}
+    except duckdb.OutOfMemoryException:
+        answer = {"problem": None}
+    except (duckdb.Error, RuntimeError, UnicodeError, TypeError, ValueError) as error:
+        answer = {"problem": f"The statement failed: {_sentence(error)}"}
+    _write(answers, json.dumps(answer, allow_nan=False).encode())
+    os._exit(0)  # nothing is left to be done, and what is still running cannot stop in an orderly way
+
+
+def _end_with_input() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(1)
+
+
+def _own_output() -> int:
+    """Standard output, which nothing else can write to from now on: DuckDB tells there how far it is."""
+    answers, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    return answers
+
+
+def _write(answers: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(answers, view) :]
+
+
+def _limit(memory_bytes: int, is_one_file: bool) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limits = [("RLIMIT_DATA", memory_bytes), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)]
+    if is_one_file:  # the next number that a file would get is above the limit
+        free = os.dup(0)
+        os.close(free)
+        limits.append(("RLIMIT_NOFILE", free))
+    for name, value in limits:
+        kind = getattr(resource, name, None)
+        if kind is None:
+            continue
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        try:
+            resource.setrlimit(kind, (value, value))
+        except (OSError, ValueError):  # the system does not know this limit
+            continue
+
+
+def _run(connection: duckdb.DuckDBPyConnection, task: Task) -> dict[str, Any]:
+    parsed = connection.extract_statements(task.statement)
+    if len(parsed) != 1 or parsed[0].type not in READS:
+        raise Refused("Only one statement that reads is answered: SELECT, WITH, FROM, DESCRIBE, EXPLAIN.")
+    connection.execute(_readable(connection, parsed[0]))
+    described = connection.description or []
+    cells = _Cells(task)
+    rows: list[list[Any]] = []
+    more = False
+    while row := connection.fetchmany(1):
+        if len(rows) >= task.rows or cells.are_full:
+            more = True
+            break
+        rows.append([cells.cell(value) for value in row[0]])
+    columns, types = ([str(column[i]) for column in described] for i in (0, 1))
+    return {"columns": columns, "types": types, "rows": rows, "more": more, "cut": cells.cut}
+
+
+def _readable(connection: duckdb.DuckDBPyConnection, parsed: Any) -> Any:
+    """The statement with its times of a time zone as text: DuckDB hands them to Python with the help of a package
+    that may not be there."""
+    if parsed.type != duckdb.StatementType.SELECT:
+        return parsed
+    inner = parsed.query.strip().rstrip(";")
+    try:
+        columns = connection.execute(f"DESCRIBE {inner}").fetchall()
+    except duckdb.Error:
+        return parsed
+    if not any(_ZONE in kind for _, kind, *_ in columns):
+        return parsed
+    names = [name.replace('"', '""') for name, *_ in columns]
+    chosen = [
+        f'CAST(#{i} AS VARCHAR) AS "{name}"' if _ZONE in columns[i - 1][1] else f'#{i} AS "{name}"'
+        for i, name in enumerate(names, 1)
+    ]
+    return f"SELECT {', '.join(chosen)} FROM ({inner}\n)"
+
+
+class _Cells:
+    """Cells as JSON can say them, as long as there is room for them."""
+
+    def __init__(self, task: Task) -> None:
+        self._left, self._longest = task.answer_bytes, task.cell_characters
+        self.cut = 0
+        """How many cells were cut short."""
+
+    @property
+    def are_full(self) -> bool:
+        return self._left <= 0
+
+    def cell(self, value: Any) -> Any:
+        plain = _plain(value)
+        if not isinstance(plain, str):
+            self._left -= _NUMBER_BYTES
+            return plain
+        if len(plain) > self._longest:
+            self.cut += 1
+            plain = f"{plain[: self._longest]}… ({len(plain):,} characters)"
+        self._left -= _NUMBER_BYTES + len(plain.encode("utf-8", "surrogatepass"))
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers beyond 2**53 would be others in a browser."""
+    if isinstance(value, decimal.Decimal):
+        value = float(value)
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= 1 << 53 else str(value)
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    return str(value)
+
+
+def _sentence(error: Exception) -> str:
+    # What a file system of Python raises comes with its traceback; the error itself is the last line.
+    lines = str(error).strip().split("\n")
+    text = lines[-1 if lines[0].endswith("Traceback (most recent call last):") else 0]
+    return text.rpartition(" Error: ")[2][:300]

@@ -1,0 +1,34 @@
+"""Opens an index for statements of the user's, in a process of its own that can open no other file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepscope.viewer.store.engine import duckdb
+
+NAME = "trace"
+"""Under which an index is attached."""
+NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+def quoted(path: Path) -> str:
+    """A path in a statement."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def connect(index: Path) -> duckdb.DuckDBPyConnection:
+    """A connection that may still be configured."""
+    connection = duckdb.connect(":memory:", config=NO_EXTENSIONS)
+    connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY); USE {NAME}")
+    return connection
+
+
+def lock(connection: duckdb.DuckDBPyConnection, memory_bytes: int, threads: int) -> None:
+    """From now on statements get at no file, spill none, take so much memory, and cannot change any of this."""
+    connection.execute(
+        f"SET memory_limit = '{memory_bytes}B'; SET threads = {threads}; SET temp_directory = '';"
+        " SET enable_external_access = false; SET lock_configuration = true"
+    )
