@@ -9,6 +9,7 @@ from stepscope.viewer.addresses import NotThere, Request
 from stepscope.viewer.contexts import GraphMemoryPage, MemoryOverviewPage, NodeAlive, RecomputePage
 from stepscope.viewer.formats import format_bytes, plural
 from stepscope.viewer.mini_curves import mini_curves
+from stepscope.viewer.parts import part, tell
 
 if TYPE_CHECKING:
     from stepscope.viewer.queries.memory_places import GraphPlaces
@@ -91,7 +92,7 @@ def live_twin(trace: Trace, request: Request) -> LiveCurve:
 
 def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
     from stepscope.viewer.queries.memory_checks import check_mismatches
-    from stepscope.viewer.queries.memory_graph import graph_memory, measured_calls
+    from stepscope.viewer.queries.memory_graph import graph_memory, is_call, measured_calls
     from stepscope.viewer.queries.memory_mismatches import lifetime_mismatches
     from stepscope.viewer.queries.memory_places import graph_places
 
@@ -105,7 +106,10 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
         call = of_step[0].call
     memory = graph_memory(trace, graph.graph, call, subgraph)
     if call is not None and (memory is None or memory.call is None):
-        raise NotThere(f"Call {call} of this trace is no measured call of graph {graph.graph}.")
+        if not is_call(trace, graph.graph, call):
+            raise NotThere(f"Call {call} of this trace is no measured call of graph {graph.graph}.")
+        tell(f"What call {call} measured is not in the log.")
+        call, memory = None, graph_memory(trace, graph.graph, None, subgraph)
     if subgraph is not None and memory is None:
         raise NotThere(f"Graph {graph.graph} has no subgraph “{subgraph[:80]}” whose memory was recorded.")
     by = request.text("by") or GROUPINGS[0]
@@ -114,17 +118,18 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
     places = graph_places(trace, graph.graph)
     against = request.text("against")
     beside = _comparison(trace, graph.graph, call, against) if against else None
+    snode = request.optional_id("snode")
     return GraphMemoryPage(
         graph=graph,
         memory=memory,
         sources={**_sources(memory, places), **_sources_beside(trace, beside)},
         calls=calls,
-        at=node_alive(trace, memory, places, request.optional_id("snode")) if memory else None,
-        snode=request.optional_id("snode"),
+        at=part("What is alive", None, node_alive, trace, memory, places, snode) if memory else None,
+        snode=snode,
         with_curves=request.text("only") != "alive",
         by=by,
-        mismatches=lifetime_mismatches(trace, graph.graph)[:MOST_MISMATCHES],
-        checks=check_mismatches(trace, graph.graph)[:MOST_MISMATCHES],
+        mismatches=part("Mismatches of lifetimes", [], lifetime_mismatches, trace, graph.graph)[:MOST_MISMATCHES],
+        checks=part("Mismatches of PyTorch's own check", [], check_mismatches, trace, graph.graph)[:MOST_MISMATCHES],
         missing=missing(trace, graph, memory),
         against=beside,
         against_name=against,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from stepscope.tracer._version import __version__
 from stepscope.viewer.addresses import Page, Request
 from stepscope.viewer.mini_curves import mini_curves
-from stepscope.viewer.overview_contexts import FindingLink, Frame, OverviewPage
+from stepscope.viewer.overview_contexts import FindingLink, Frame, MiniCurve, OverviewPage
+from stepscope.viewer.parts import part
 from stepscope.viewer.queries.overview import first_page
 from stepscope.viewer.recorder_cost import recorder_cost
 
@@ -66,7 +67,8 @@ def script_name(run: RunRow) -> str:
 def overview_page(trace: Trace, request: Request) -> OverviewPage:
     found = first_page(trace)
     shown = len(found.findings) if request.text("findings") == "all" else MOST_FINDINGS
-    return OverviewPage(found, *mini_curves(trace, MOST_MINI_CURVES), shown)
+    nothing: tuple[list[MiniCurve], int] = ([], 0)
+    return OverviewPage(found, *part("Memory", nothing, mini_curves, trace, MOST_MINI_CURVES), shown)
 
 
 PAGES = (Page("/", "overview.html", "Overview", OverviewPage, overview_page, ("findings",)),)

@@ -33,6 +33,7 @@ from stepscope.viewer.contexts import (
     ValuesPage,
 )
 from stepscope.viewer.highlight import Line, highlight
+from stepscope.viewer.parts import part
 from stepscope.viewer.queries.kernel_code import CONTEXT_LINES
 from stepscope.viewer.queries.memory_steps import RunCurve
 from stepscope.viewer.queries.rows import LaunchDetail, Timeline
@@ -53,8 +54,9 @@ def steps_page(trace: Trace, request: Request) -> StepsPage:
     from stepscope.viewer.queries.runs import list_runs, list_steps
 
     log = request.optional_id("log")
+    curve = part("The memory of the run", None, memory_pages.run_curve_page, trace, request)
     steps = list_steps(trace, log)
-    return StepsPage(list_runs(trace), log, steps, memory_pages.run_curve_page(trace, request), step_sources(steps))
+    return StepsPage(list_runs(trace), log, steps, curve, step_sources(steps))
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:
@@ -64,12 +66,13 @@ def step_page(trace: Trace, request: Request) -> StepPage:
     steps = list_steps(trace, timeline.log)
     row = next(row for row in steps if row.step == timeline.step)
     launch = request.number("launch")
-    shown = None if launch is None else launch_page_of(trace, launch)
+    shown = None if launch is None else part(f"Launch {launch}", None, launch_page_of, trace, launch)
     if shown is not None and (shown.launch.log, shown.launch.step) != (row.log, row.step):
         raise NotThere(
             f"Launch {launch} is not in step {row.step} but in step {shown.launch.step} of log {shown.launch.log}."
         )
-    return StepPage(row, steps, timeline, shown, live_page(trace, timeline))
+    live = part("The memory of the step", None, live_page, trace, timeline)
+    return StepPage(row, steps, timeline, shown, live)
 
 
 def live_page(trace: Trace, timeline: Timeline, width: int = FULL_WIDTH) -> LiveCurve | None:
@@ -102,7 +105,8 @@ def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
     detail = launch_detail(trace, launch)
     if detail is None:
         raise NotThere(f"This trace holds no launch {launch}.")
-    return LaunchPage(detail, code_lines(detail), launch_deaths(trace).get(launch))
+    deaths = part("How processes died", {}, launch_deaths, trace)
+    return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch))
 
 
 def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:
@@ -139,12 +143,16 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
 
 
 def problems_page(trace: Trace, request: Request) -> ProblemsPage:
+    from stepscope.viewer.findings import gaps
     from stepscope.viewer.queries.compiles import list_compiles
     from stepscope.viewer.queries.damage import not_recorded_lines, problems
     from stepscope.viewer.queries.overview import overhead
 
-    failed = [row for row in list_compiles(trace) if row.failure or row.status == "failed"]
-    return ProblemsPage(problems(trace), not_recorded_lines(trace), failed, overhead(trace).failures)
+    compiles = part("Compiles that failed", [], list_compiles, trace)
+    failed = [row for row in compiles if row.failure or row.status == "failed"]
+    failures = part("Failures of the recorder", None, lambda: overhead(trace).failures)
+    missing = [*part("What was not recorded", [], not_recorded_lines, trace), *gaps(trace)]
+    return ProblemsPage(problems(trace), missing, failed, failures)
 
 
 def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:

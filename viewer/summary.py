@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import PurePath
 from typing import Any
 
+from stepscope.viewer.findings import gaps
+from stepscope.viewer.parts import failures, part
 from stepscope.viewer.queries.compiles import list_compiles
 from stepscope.viewer.queries.damage import inside_kernels, problems
-from stepscope.viewer.queries.memory_summary import NodePeak, estimated_peaks, measured_peaks, memory_figures
+from stepscope.viewer.queries.memory_summary import (
+    MemoryFigures,
+    NodePeak,
+    estimated_peaks,
+    measured_peaks,
+    memory_figures,
+)
 from stepscope.viewer.queries.overview import overview
-from stepscope.viewer.queries.rows import CompileRow, Finding, GraphRow, RunRow, StepRow
+from stepscope.viewer.queries.rows import CompileRow, Finding, GraphRow, NotRecorded, RunRow, StepRow
 from stepscope.viewer.queries.snodes import snode_counts
 from stepscope.viewer.queries.step_sources import step_sources
 from stepscope.viewer.store.open import Trace
@@ -27,8 +35,16 @@ _FINDING_KEYS = (
 
 def summary(trace: Trace) -> dict[str, Any]:
     """The whole answer. Sizes in bytes, times in ns, unknown is None; keys are added over time, never renamed."""
-    facts, snodes = overview(trace), snode_counts(trace)
-    estimated, measured = estimated_peaks(trace), measured_peaks(trace)
+    with failures() as failed:
+        answer = _summary(trace)
+    gone = [NotRecorded("a part of this answer", why, None, None, 1) for why in failed]
+    answer["ingest"]["not_recorded"] += map(asdict, gone)
+    return answer
+
+
+def _summary(trace: Trace) -> dict[str, Any]:
+    facts, snodes = overview(trace), part("Scheduler nodes", {}, snode_counts, trace)
+    peaks, inside = _peaks(trace), part("Values inside kernels", [], inside_kernels, trace)
     cost, logs = facts.overhead, {run.log: PurePath(run.path).name for run in facts.runs}
     return {
         "format": FORMAT,
@@ -36,8 +52,8 @@ def summary(trace: Trace) -> dict[str, Any]:
         "counts": asdict(facts.counts),
         "ingest": {
             "skipped": facts.skipped,
-            "problems": [asdict(problem) for problem in problems(trace)],
-            "not_recorded": [asdict(row) for row in (*facts.not_recorded, *inside_kernels(trace))],
+            "problems": [asdict(problem) for problem in part("Problems", [], problems, trace)],
+            "not_recorded": [asdict(row) for row in (*facts.not_recorded, *inside, *gaps(trace))],
         },
         "findings": [
             _finding(finding) | {"log": logs.get(finding.log) if finding.log is not None else None}
@@ -47,13 +63,13 @@ def summary(trace: Trace) -> dict[str, Any]:
         "crash_runs": [asdict(run) for run in facts.crash_runs],
         "graphs": [
             _graph(graph, snodes.get(graph.graph))
-            | _peak("estimated", estimated.get(graph.graph))
-            | _peak("measured", measured.get(graph.graph))
+            | _peak("estimated", peaks[0].get(graph.graph))
+            | _peak("measured", peaks[1].get(graph.graph))
             | {"log": logs.get(graph.log)}
             for graph in facts.graphs
         ],
-        "memory": asdict(memory_figures(trace)),
-        "compiles": [_compile(row) | {"log": logs.get(row.log)} for row in list_compiles(trace)],
+        "memory": asdict(_figures(trace)),
+        "compiles": [_compile(row) | {"log": logs.get(row.log)} for row in part("Compiles", [], list_compiles, trace)],
         "overhead": {
             "hook_ns": cost.hook_ns,
             "stats_ns": cost.stats_ns,
@@ -66,9 +82,19 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 def summary_text(trace: Trace) -> str:
     """The same for a terminal: at most 100 columns, the verdict first."""
-    facts = overview(trace)
-    memory = MemoryText(memory_figures(trace), estimated_peaks(trace), measured_peaks(trace))
-    return render(facts, list_compiles(trace), problems(trace), memory)
+    with failures() as failed:
+        facts, memory = overview(trace), MemoryText(_figures(trace), *_peaks(trace))
+        compiles, wrong = part("Compiles", [], list_compiles, trace), part("Problems", [], problems, trace)
+    return render(replace(facts, notes=[*failed, *facts.notes]), compiles, wrong, memory)
+
+
+def _peaks(trace: Trace) -> tuple[dict[int, NodePeak], dict[int, NodePeak]]:
+    """Estimated and measured ones, by graph."""
+    return part("Estimated peaks", {}, estimated_peaks, trace), part("Measured peaks", {}, measured_peaks, trace)
+
+
+def _figures(trace: Trace) -> MemoryFigures:
+    return part("Memory", MemoryFigures(None, None, None, None), memory_figures, trace)
 
 
 def _run(run: RunRow) -> dict[str, Any]:

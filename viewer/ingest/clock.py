@@ -10,7 +10,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from stepscope.tracer.log_format import HEADER, decode_payload, scan
-from stepscope.viewer.ingest.lenient_json import int64, loads
+from stepscope.viewer.ingest.bounds import time_ns, whole_number
+from stepscope.viewer.ingest.lenient_json import loads
 
 YEAR_S = 366 * 86_400
 DAY_S = 86_400
@@ -66,7 +67,7 @@ def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> Clock:
     """The clock of a log: by its run record, else by torch's own spans, which carry unix time, else by its mtime."""
     run = _first_payload(data, b'"stepscope_run"')
     if run is not None:
-        unix_ns, offset_s = int64(run[1].get("unix_ns")), int64(run[1].get("utc_offset_s"))
+        unix_ns, offset_s = time_ns(run[1].get("unix_ns")), whole_number(run[1].get("utc_offset_s"))
         if unix_ns is not None and offset_s is not None and abs(offset_s) <= _LARGEST_OFFSET_S:
             return Clock(unix_ns + DAY_S * 10**9, offset_s)
     span = _first_payload(data, b'{"chromium_event"')

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from stepscope.viewer.ingest.lenient_json import dumps, int64, text
+from stepscope.viewer.ingest.bounds import whole_number
+from stepscope.viewer.ingest.lenient_json import dumps, text
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.rows import Rows
 
@@ -70,7 +71,8 @@ class CompileFacts:
             subject, result, reason, node = _EXPORTS[event]
             self.rows.add(
                 "export_events", record, self.log, event,
-                text(value.get(subject)), text(value.get(result)), text(value.get(reason)), int64(value.get(node)),
+                text(value.get(subject)), text(value.get(result)), text(value.get(reason)),
+                whole_number(value.get(node)),
                 _stack(value.get("user_stack") or value.get("stack"), file_name),
             )  # fmt: skip
 
@@ -165,7 +167,7 @@ def _stack(frames: Any, file_name: ResolveFile) -> str | None:
         [
             {
                 "file": file_name(frame.get("filename")),
-                "line": int64(frame.get("line")) or 0,
+                "line": whole_number(frame.get("line")) or 0,
                 "function": text(frame.get("name")) or "",
                 "code": text(frame.get("loc")) or "",
             }

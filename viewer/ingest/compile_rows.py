@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepscope.viewer.ingest.lenient_json import dumps, int64, text
+from stepscope.viewer.ingest.bounds import whole_number
+from stepscope.viewer.ingest.lenient_json import dumps, text
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.torch_text import Cause, UserFrame, failure, guard_place, is_of_torch
 
@@ -86,7 +87,7 @@ class Compile:
     def fail(self, kind: str, reason: str, metrics: dict[str, Any], record: int) -> None:
         file, line = (
             text(metrics.get("fail_user_frame_filename")),
-            int64(metrics.get("fail_user_frame_lineno")),
+            whole_number(metrics.get("fail_user_frame_lineno")),
         )
         frame = self.error.frame if self.error else None
         if frame is None and file and line is not None:
@@ -98,7 +99,7 @@ class Compile:
     def frame(self) -> Frame | None:
         """The compiled function, where the metrics name it."""
         function, file = text(self.metrics.get("co_name")), text(self.metrics.get("co_filename"))
-        return (function, file, int64(self.metrics.get("co_firstlineno"))) if function and file else None
+        return (function, file, whole_number(self.metrics.get("co_firstlineno"))) if function and file else None
 
     def reasons(self, kind: str) -> list[Cause]:
         return [cause for event, _, cause in self.events if event == kind]
@@ -132,7 +133,7 @@ class Compile:
         return next((state for state in _CACHE_ORDER if state in states), None)
 
     def start_unix_ns(self) -> int | None:
-        stamps = [int64(self.metrics.get("start_time_us")), self.span_start_ns, self.first_time_ns]
+        stamps = [whole_number(self.metrics.get("start_time_us")), self.span_start_ns, self.first_time_ns]
         if stamps[0] is not None and stamps[0] < 2**53:
             return stamps[0] * 1000
         return stamps[1] if stamps[1] is not None else stamps[2]
@@ -140,7 +141,7 @@ class Compile:
 
 def duration_of(metrics: dict[str, Any]) -> int | None:
     """How long a compile took, in ns."""
-    micros = int64(metrics.get("duration_us"))
+    micros = whole_number(metrics.get("duration_us"))
     if micros is not None and 0 <= micros < 2**53:
         return micros * 1000
     seconds = metrics.get("entire_frame_compile_time_s")

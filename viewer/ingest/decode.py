@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from stepscope.viewer.ingest.lenient_json import INT64
+from stepscope.viewer.ingest.bounds import NUMBERS, bounds_of
 
 T = TypeVar("T")
 Check = Callable[[Any, str], Any]
@@ -29,25 +29,28 @@ def decode(cls: type[T], payload: Any) -> T:
 
 
 @cache
-def _check_of(hint: Any) -> Check:
+def _check_of(hint: Any, bounds: range = NUMBERS) -> Check:
+    """`bounds`: of the integers in it."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return lambda value, path: value
     if origin in (Union, types.UnionType):
-        return _optional(arguments)
+        return _optional(arguments, bounds)
     if origin is Literal:
         return _scalar(str)
     if origin is list:
-        return _FAST_LISTS.get(arguments[0]) or _list(_check_of(arguments[0]))
+        if arguments[0] is int:
+            return _ints(bounds)
+        return _numbers if arguments[0] == float | None else _list(_check_of(arguments[0], bounds))
     if origin is dict:
-        return _mapping(_check_of(arguments[1]))
+        return _mapping(_check_of(arguments[1], bounds))
     if is_dataclass(hint) and isinstance(hint, type):
         return _record(hint)
-    return _float if hint is float else _int if hint is int else _scalar(hint)
+    return _float if hint is float else _int(bounds) if hint is int else _scalar(hint)
 
 
-def _optional(arguments: tuple[Any, ...]) -> Check:
-    (inner,) = (_check_of(argument) for argument in arguments if argument is not type(None))
+def _optional(arguments: tuple[Any, ...], bounds: range) -> Check:
+    (inner,) = (_check_of(argument, bounds) for argument in arguments if argument is not type(None))
     return lambda value, path: None if value is None else inner(value, path)
 
 
@@ -60,10 +63,13 @@ def _scalar(kind: type) -> Check:
     return check
 
 
-def _int(value: Any, path: str) -> Any:
-    if type(value) is not int or value not in INT64:
-        raise BadPayload(f"{path} is not an integer of 64 bits")
-    return value
+def _int(bounds: range) -> Check:
+    def check(value: Any, path: str) -> Any:
+        if type(value) is not int or value not in bounds:
+            raise BadPayload(f"{path} is not an integer that can be")
+        return value
+
+    return check
 
 
 def _float(value: Any, path: str) -> Any:
@@ -72,16 +78,21 @@ def _float(value: Any, path: str) -> Any:
     return value
 
 
-def _ints(value: Any, path: str) -> Any:
-    """Lists of integers are the bulk of a log: the array's own check is the fastest there is."""
-    try:
-        if type(value) is list and array("q", value):
-            return value
-    except (TypeError, OverflowError):
-        pass
-    if value != []:
-        raise BadPayload(f"{path} is not a list of integers of 64 bits")
-    return value
+def _ints(bounds: range) -> Check:
+    least, most = bounds[0], bounds[-1]
+
+    def check(value: Any, path: str) -> Any:
+        """Lists of integers are the bulk of a log: the array's own check is the fastest there is."""
+        try:
+            if type(value) is list and array("q", value) and least <= min(value) and max(value) <= most:
+                return value
+        except (TypeError, OverflowError):
+            pass
+        if value != []:
+            raise BadPayload(f"{path} is not a list of integers that can be")
+        return value
+
+    return check
 
 
 def _numbers(value: Any, path: str) -> Any:
@@ -114,7 +125,7 @@ def _record(cls: type) -> Check:
     members = [
         (
             member.name,
-            _check_of(hints[member.name]),
+            _check_of(hints[member.name], bounds_of(member.name)),
             member.default is MISSING and member.default_factory is MISSING,
         )
         for member in fields(cls)
@@ -136,5 +147,4 @@ def _record(cls: type) -> Check:
 
 
 _NUMBERS = frozenset((int, float, type(None)))
-_FAST_LISTS: Mapping[Any, Check] = {int: _ints, float | None: _numbers}
 _NAMES = {str: "a text", bool: "true or false"}

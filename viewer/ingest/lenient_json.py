@@ -51,10 +51,5 @@ def dumps(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def int64(value: Any) -> int | None:
-    """`value` when it is an integer that fits 64 bits, else None."""
-    return value if type(value) is int and value in INT64 else None
-
-
 def text(value: Any) -> str | None:
     return value if isinstance(value, str) else None

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stepscope.tracer.records import ARTIFACT_PREFIX
+from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.clock import Clock, clock_of
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
@@ -63,9 +64,11 @@ def _read_logs(sources: Sequence[Source], first_log: int, first_id: int, relativ
     logs = [_read_log(number, source, rows, unknown, at_once) for number, source in enumerate(sources, first_log)]
     for log in logs:
         log.torch.logs_breaks |= log.runtime.run is not None
-        log.torch.finish(_inherited(log, logs, relatives))
+        with log.damage.contained("compiles"):
+            log.torch.finish(_inherited(log, logs, relatives))
         log.runtime.finish(log.torch.output_codes, log.torch.callers, log.torch.compiling())
-        log.ranks.finish()
+        with log.damage.contained("what ranks are compared by"):
+            log.ranks.finish()
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):
         rows.add("meta", UNKNOWN_EVENT + event, str(count))
@@ -115,19 +118,25 @@ def _take_records(log: _Log, records: Iterable[LogRecord], unknown: Counter[str]
     renamed: Header | None = None
     ids = log.torch.ids
     for record in records:
-        if record.header is not header or ids.changed:
-            if header is None:
-                log.pid, log.first_time_ns = record.pid, record.time_ns
-            header, renamed, ids.changed = record.header, ids.other_header(record), False
-            log.torch.note_attempt(record if renamed is None else record._replace(header=renamed))
-        if renamed is not None:
-            record = record._replace(header=renamed)
-        if header.pid != log.pid or (header.rank is not None and header.rank != log.rank):
-            _check_origin(log, record)
-        if header.event == CHROMIUM_EVENT:
-            log.torch.read_span(record)
-        else:
-            _take(log, record, unknown)
+        try:
+            if record.header is not header or ids.changed:
+                if header is None:
+                    log.pid, log.first_time_ns = record.pid, record.time_ns
+                header, renamed, ids.changed = record.header, ids.other_header(record), False
+                log.torch.note_attempt(record if renamed is None else record._replace(header=renamed))
+            if renamed is not None:
+                record = record._replace(header=renamed)
+            if header.pid != log.pid or (header.rank is not None and header.rank != log.rank):
+                _check_origin(log, record)
+            if header.event == CHROMIUM_EVENT:
+                log.torch.read_span(record)
+            else:
+                _take(log, record, unknown)
+        except StepscopeError:
+            raise
+        except Exception as error:
+            text = f"{record.name or record.event}: {type(error).__name__}: {error}"
+            log.damage.add("not_understood", text, record.line, record.byte)
 
 
 def _take(log: _Log, record: LogRecord, unknown: Counter[str]) -> None:

@@ -23,6 +23,7 @@ from stepscope.tracer.log_format import (
     scan,
 )
 from stepscope.viewer.ingest import lenient_json
+from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import Clock
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.known_events import UNREADABLE
@@ -32,8 +33,7 @@ from stepscope.viewer.ingest.without_id import NO_ID, is_of_a_compile
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.whole import Records
 
-_NUMBER_DIGITS = 18
-_LARGEST_ID = 2**63 - 1
+_NUMBER_DIGITS = 15
 _MOST_REMEMBERED = 1000
 _CRLF = "the log's line ends are CRLF"
 
@@ -322,7 +322,7 @@ def _source(header: Sequence[bytes]) -> str:
 def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | None, int | None]) -> Header:
     event, _, name, envelope = content
     compile_id = ids[0] or (NO_ID if is_of_a_compile(event, name) else None)
-    return Header(pid, source, *content, compile_id, ids[1], lenient_json.int64(envelope.get("rank")))
+    return Header(pid, source, *content, compile_id, ids[1], whole_number(envelope.get("rank")))
 
 
 def _content(header: Any) -> _Content | None:
@@ -344,7 +344,7 @@ def _ids(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
     autograd, attempt = envelope.get("compiled_autograd_id"), envelope.get("attempt")
     frame, compile_number = envelope.get("frame_id"), envelope.get("frame_compile_id")
     for number in (frame, compile_number, attempt, autograd):
-        if number is not None and not (type(number) is int and 0 <= number <= _LARGEST_ID):
+        if number is not None and not (whole_number(number) is not None and number >= 0):
             return None
     inside = f"{frame}/{compile_number}" if frame is not None and compile_number is not None else None
     if autograd is not None:

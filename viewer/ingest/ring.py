@@ -6,11 +6,13 @@ Only a local log has one. Its name follows from the log's own path, never from w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from stepscope.tracer.records import Calls, Launches
-from stepscope.tracer.ring_format import Ring, RingCall, read_ring
+from stepscope.tracer.ring_format import Ring, RingCall, RingStep, RingStream, read_ring
+from stepscope.viewer.ingest.bounds import bounds_of
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark
 from stepscope.viewer.ingest.rows import Rows
@@ -31,8 +33,11 @@ class RingRows:
         except ValueError as error:
             damage.add("broken_ring", str(error))
             return
-        if self.ring.damaged:
-            damage.add("broken_ring", f"{self.ring.damaged:,} blocks of the launch ring cannot be")
+        calls, steps = list(filter(_can_be, self.ring.calls)), list(filter(_can_be, self.ring.steps))
+        damaged = self.ring.damaged + len(self.ring.calls) - len(calls) + len(self.ring.steps) - len(steps)
+        self.ring = replace(self.ring, calls=calls, steps=steps, streams=list(filter(_can_be, self.ring.streams)))
+        if damaged:
+            damage.add("broken_ring", f"{damaged:,} blocks of the launch ring cannot be")
 
     @property
     def has_ended(self) -> bool:
@@ -77,6 +82,16 @@ class RingRows:
             from stepscope.viewer.ingest.ring_launches import add_ring_launches
 
             add_ring_launches(self.ring, rows, log, batches, places, graph_id)
+
+
+def _can_be(part: RingCall | RingStep | RingStream) -> bool:
+    """Whether all of its numbers can be."""
+    for field in fields(part):
+        value, bounds = getattr(part, field.name), bounds_of(field.name)
+        numbers = [value] if isinstance(value, int) else value if isinstance(value, Sequence) else []
+        if any(type(number) is int and number not in bounds for number in numbers):
+            return False
+    return True
 
 
 def _batch(calls: list[RingCall]) -> Launches:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepscope.tracer.records import (
     ARTIFACT_PREFIX,
@@ -42,6 +42,7 @@ from stepscope.tracer.records import (
     Values,
 )
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.compile_ids import CompileIds
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload, decode
@@ -53,7 +54,7 @@ from stepscope.viewer.ingest.launch_batches import (
     function_name,
     step_marks,
 )
-from stepscope.viewer.ingest.lenient_json import dumps, int64, loads
+from stepscope.viewer.ingest.lenient_json import dumps, loads
 from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.ring import RingRows
@@ -62,6 +63,9 @@ from stepscope.viewer.ingest.step_compiles import Compiling
 from stepscope.viewer.ingest.torch_events import OutputCode
 from stepscope.viewer.ingest.torch_text import UserFrame
 from stepscope.viewer.ingest.value_batches import Place, ValueBatches
+
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.launch_columns import Places
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
 MOST_MODULES = 4
@@ -113,7 +117,7 @@ class RuntimeRecords:
                 self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
 
     def _check_version(self, payload: Any) -> None:
-        version = int64(payload.get("format_version")) if isinstance(payload, dict) else None
+        version = whole_number(payload.get("format_version")) if isinstance(payload, dict) else None
         if version is not None and version > FORMAT_VERSION:
             raise StepscopeError(
                 f"{self.path}: this log has format version {version}, "
@@ -169,10 +173,12 @@ class RuntimeRecords:
     ) -> None:
         """Add all rows; `codes` are the generated wrappers that the log holds, `callers` the lines that called what
         each compile id compiled, `compiles` when it compiled, in unix ns."""
+        contained = self.damage.contained
         code_of = {code.wrapper_key: code for code in codes}
         for graph in self.graphs.values():
             code = code_of.get(graph.wrapper_key)
-            self._add_graph(graph, code.record if code else None, callers.get(graph.compile_id or ""))
+            with contained(f"graph {graph.graph}"):
+                self._add_graph(graph, code.record if code else None, callers.get(graph.compile_id or ""))
         loaded = {graph.wrapper_key for graph in self.graphs.values()}
         for code in codes:
             if self.run is None:
@@ -180,22 +186,12 @@ class RuntimeRecords:
             elif code.wrapper_key not in loaded:
                 self._add_code(code, "the recorder did not see this wrapper being loaded")
         for tensors in self.tensors:
-            self._add_tensors(tensors)
+            with contained("tensors of a call"):
+                self._add_tensors(tensors)
         for tuned in self.tuned:
-            self._add_tuned(tuned)
-        if self.run is not None:
-            self.ring.add_calls(self.batches, self.steps, self.marks)
-            self._find_steps(self.run, compiles)
-        functions = {number: graph.functions for number, graph in self.graphs.items()}
-        places, lost = self.batches.finish(
-            self.rows, self.log, self.steps, functions, self.graph_id, self.site_id, self.values.device_times
-        )
-        if lost:
-            self.damage.add("unknown_launch", f"{lost:,} times on the device of launches that are not in the log")
-        self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_id)
-        self.values.finish(self.rows, self.log, places)
-        ids = Ids(self.graph_id, lambda graph, site: self._site_ids.get((graph, site)), self._function, self._phase)
-        self.memory.finish(self.rows, self.log, places, ids)
+            with contained("tuned kernels"):
+                self._add_tuned(tuned)
+        self._add_runs(compiles)
         self._add_not_recorded()
         if self.overhead is not None:
             cost = self.overhead
@@ -203,6 +199,31 @@ class RuntimeRecords:
                 "overhead", self.log, cost.hook_ns, cost.wall_ns, cost.log_bytes, cost.launches, cost.failures,
                 cost.stats_ns,
             )  # fmt: skip
+
+    def _add_runs(self, compiles: Iterable[Compiling]) -> None:
+        """What ran: calls, launches, their values, the memory of the calls."""
+        contained = self.damage.contained
+        if self.run is not None:
+            with contained("calls of the launch ring"):
+                self.ring.add_calls(self.batches, self.steps, self.marks)
+            with contained("steps"):
+                self._find_steps(self.run, compiles)
+        functions = {number: graph.functions for number, graph in self.graphs.items()}
+        places: Places | None = None
+        with contained("calls and launches"):
+            places, lost = self.batches.finish(
+                self.rows, self.log, self.steps, functions, self.graph_id, self.site_id, self.values.device_times
+            )
+            if lost:
+                text = f"{lost:,} times on the device of launches that are not in the log"
+                self.damage.add("unknown_launch", text)
+        with contained("where each thread stood"):
+            self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_id)
+        with contained("values"):
+            self.values.finish(self.rows, self.log, places)
+        ids = Ids(self.graph_id, lambda graph, site: self._site_ids.get((graph, site)), self._function, self._phase)
+        with contained("memory"):
+            self.memory.finish(self.rows, self.log, places, ids)
 
     def _find_steps(self, run: Run, spans: Iterable[Compiling]) -> None:
         if not (self.batches.parents or self.marks or self.steps):

@@ -6,8 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import unix_ns_of
-from stepscope.viewer.ingest.lenient_json import dumps, int64
+from stepscope.viewer.ingest.lenient_json import dumps
 
 _DEEPEST = 1000
 OUTER_SPANS = ("dynamo", "entire_frame_compile")
@@ -50,7 +51,7 @@ class Spans:
         name, stamp_ns = event.get("name"), unix_ns_of(event.get("ts"))
         if type(name) is not str or stamp_ns is None:
             return None
-        phase, thread = event.get("ph"), int64(event.get("tid")) or 0
+        phase, thread = event.get("ph"), whole_number(event.get("tid")) or 0
         stack = self._open[thread]
         if phase == "B" and len(stack) < _DEEPEST:
             stack.append(_Open(name, len(stack), stamp_ns, self._compile_id(event)))

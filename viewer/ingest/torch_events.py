@@ -10,11 +10,12 @@ from typing import Any
 import orjson
 
 from stepscope.viewer.ingest import torch_text
+from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.compile_facts import CompileFacts, cache_of
 from stepscope.viewer.ingest.compile_ids import CompileIds
 from stepscope.viewer.ingest.compile_rows import Compile, Frame, RawFrame, Stack, add_compile
 from stepscope.viewer.ingest.damage import Damage
-from stepscope.viewer.ingest.lenient_json import int64, loads, text
+from stepscope.viewer.ingest.lenient_json import loads, text
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.spans import OUTER_SPANS, Spans, compile_id_of
@@ -170,7 +171,7 @@ class TorchEvents:
 
     def _string(self, record: LogRecord) -> None:
         value = record.value
-        number = int64(value[1]) if isinstance(value, list) and len(value) == 2 else None
+        number = whole_number(value[1]) if isinstance(value, list) and len(value) == 2 else None
         if number is not None and isinstance(value[0], str):
             self.strings[number] = value[0][:LONGEST_NAME]
         else:
@@ -318,7 +319,7 @@ def _raw_stack(stack: object) -> list[RawFrame]:
 def _raw_frame(frame: dict[str, Any]) -> RawFrame:
     return (
         frame.get("filename"),
-        int64(frame.get("line")),
+        whole_number(frame.get("line")),
         text(frame.get("name")) or "",
         text(frame.get("loc")) or "",
     )

@@ -96,6 +96,11 @@ def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: st
     )
 
 
+def is_call(trace: Trace, graph: int, call: int) -> bool:
+    """Whether it is a call of the graph, measured or not."""
+    return bool(sql.number(trace, "SELECT count(*) FROM calls WHERE call = ? AND graph = ?", [call, graph]))
+
+
 def measured_calls(
     trace: Trace, graph: int, subgraph: str | None = None, step: int | None = None, limit: int = 200
 ) -> list[MemoryCallRow]:

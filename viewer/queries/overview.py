@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.ingest.known_events import UNKNOWN_EVENT
+from stepscope.viewer.parts import failures, part
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
 from stepscope.viewer.queries.graphs import list_graphs
@@ -21,7 +22,7 @@ _LEVELS_WITH_VALUES = ("values", "save")
 
 def overview(trace: Trace) -> Overview:
     """The verdict and the facts of the run, with all of its graphs."""
-    return replace(first_page(trace), graphs=list_graphs(trace))
+    return replace(first_page(trace), graphs=part("Graphs", [], list_graphs, trace))
 
 
 def first_page(trace: Trace) -> Overview:
@@ -31,28 +32,44 @@ def first_page(trace: Trace) -> Overview:
 
 
 def _first_page(trace: Trace) -> Overview:
+    with failures() as failed:
+        found = _parts(trace)
+    return replace(found, notes=[*failed, *found.notes])
+
+
+def _parts(trace: Trace) -> Overview:
     runs, skipped, meta = list_runs(trace), problem_counts(trace), _meta(trace)
-    caches = sql.rows(trace, "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache")
+    caches = part(
+        "Compiles",
+        [],
+        sql.rows,
+        trace,
+        "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache",
+    )
     durations = [duration_ns for _, _, duration_ns in caches if duration_ns is not None]
-    findings, steps = all_findings(trace), list_steps(trace)
+    findings, steps = all_findings(trace), part("Steps", [], list_steps, trace)
     return Overview(
         runs=runs,
-        counts=_counts(meta, runs, lifetime_events(trace), sum(step.kind == "data" for step in steps)),
+        counts=_counts(meta, runs, part("Lifetimes", None, lifetime_events, trace), sum(step.kind == "data" for step in steps)),
         findings=findings,
         steps=steps,
-        graphs=list_graphs(trace, MOST_GRAPHS),
+        graphs=part("Graphs", [], list_graphs, trace, MOST_GRAPHS),
         compile_count=sum(count for _, count, _ in caches),
         compile_duration_ns=sum(durations) if durations else None,
         cache_counts={cache: count for cache, count, _ in caches if cache is not None},
         graph_breaks=sum(finding.evidence["breaks"] for finding in findings if finding.kind == "graph_break"),
         problems=sum(skipped.values()),
         skipped=skipped,
-        not_recorded=not_recorded_lines(trace),
-        overhead=overhead(trace),
+        not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
+        overhead=part("The cost of the recorder", OverheadRow(*(None,) * 6), overhead, trace),
         index_bytes=trace.index_bytes,
         notes=_notes(meta, runs),
-        crash_runs=_crash_runs(trace, runs),
+        crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
     )
+
+
+def _caches(trace: Trace) -> list[sql.Row]:
+    return sql.rows(trace, "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache")
 
 
 def _crash_runs(trace: Trace, runs: list[RunRow]) -> list[CrashRunRow]:

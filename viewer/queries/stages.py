@@ -137,8 +137,8 @@ def _with_reasons(
     said = (detail.metrics or {}).get("restart_reasons")
     others = [reason for reason in said if isinstance(reason, str)] if isinstance(said, list) else []
     out = []
-    for attempt, after in zip(attempts, [*attempts[1:], None], strict=True):
-        reasons = causes.get(attempt.number) or others if after is not None else []
+    for attempt in attempts:
+        reasons = causes.get(attempt.number) or others if attempt is not attempts[-1] else []
         out.append(replace(attempt, reason="\n".join(dict.fromkeys(reasons)) or None))
     return out
 

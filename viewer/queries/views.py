@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepscope.viewer.ingest.lenient_json import INT64, int64, loads
+from stepscope.viewer.ingest.bounds import NUMBERS, whole_number
+from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.artifacts import header_json, payload_start
 from stepscope.viewer.store.open import Trace
@@ -58,12 +59,12 @@ def strings_of(trace: Trace, log: int, numbers: set[int]) -> Mapping[int, str]:
     if not numbers:
         return {}
     run = sql.row(trace, "SELECT run FROM logs WHERE log = ?", [log])
-    parent = int64(loads(run[0].encode()).get("parent_pid")) if run and run[0] else None
+    parent = whole_number(loads(run[0].encode()).get("parent_pid")) if run and run[0] else None
     found = sql.rows_named(
         trace,
         "SELECT s.id, s.text FROM strings s JOIN logs l ON l.log = s.log WHERE list_contains($numbers, s.id)"
         " ORDER BY s.log = $log, coalesce(l.pid = $parent, false), s.log DESC",
-        {"numbers": sorted(number for number in numbers if number in INT64), "log": log, "parent": parent},
+        {"numbers": sorted(number for number in numbers if number in NUMBERS), "log": log, "parent": parent},
     )
     return dict(found)
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepscope.viewer.ingest.lenient_json import int64, loads, text
+from stepscope.viewer.ingest.bounds import whole_number
+from stepscope.viewer.ingest.lenient_json import loads, text
 from stepscope.viewer.queries import sql
 from stepscope.viewer.store.open import Trace
 from stepscope.viewer.text_diff import SideBySide, side_by_side
@@ -186,14 +187,14 @@ def _ranges(
     for record, *_ in starts:
         value = values.get(record, {})
         artifacts, passes = counts.get(record, (0, 0))
-        index, is_size = int64(value.get("piecewise_index")), value.get("is_cudagraph_capture_size")
-        low, high = int64(value.get("compile_range_start")), int64(value.get("compile_range_end"))
+        index, is_size = whole_number(value.get("piecewise_index")), value.get("is_cudagraph_capture_size")
+        low, high = whole_number(value.get("compile_range_start")), whole_number(value.get("compile_range_end"))
         found.setdefault((low, high, value.get("is_single_size") is True), []).append(
             VllmSubmodule(
                 record=record,
                 name=text(value.get("submod_name")) or (f"subgraph {index}" if index is not None else "subgraph"),
                 index=index,
-                of=int64(value.get("total_piecewise_compiles")),
+                of=whole_number(value.get("total_piecewise_compiles")),
                 is_cudagraph_size=is_size if isinstance(is_size, bool) else None,
                 artifacts=artifacts,
                 passes=passes,
