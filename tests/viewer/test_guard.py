@@ -166,7 +166,7 @@ def test_a_process_that_dies_is_told_in_a_sentence(trace: Trace, monkeypatch: py
 
 def children() -> set[str]:
     """Processes of this one that run a statement."""
-    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True)
+    found = subprocess.run(["ps", "-ww", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True)
     return {line for line in found.stdout.splitlines() if "sql_process" in line}
 
 

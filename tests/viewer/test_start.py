@@ -85,7 +85,7 @@ def test_a_first_page_that_fails_says_so(log: Path, monkeypatch: pytest.MonkeyPa
         client = Client(trace)
         monkeypatch.setattr(overview_page, "frame", broken)
         answer = client.get("/")
-        assert (answer.status_code, answer.json()["error"]) == (500, "This page could not be made (ValueError).")
+        assert (answer.status_code, answer.json()["error"]) == (500, "This page could not be made (ValueError: x).")
         monkeypatch.undo()
         assert client.get("/").status_code == 200
 
@@ -94,7 +94,7 @@ def test_methods_of_the_first_page(log: Path) -> None:
     with open_trace(log) as trace:
         client = Client(trace)
         assert client.get("/", method="HEAD").headers["content-length"] == str(len(client.get("/").content))
-        assert client.get("/", method="POST").status_code == 404
+        assert client.get("/", method="POST").status_code == 405
         assert client.get("/static/js/nothing.js").status_code == 404
 
 
