@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.ecosystem.catalogue import PROGRAMS, located
+from tests.ecosystem.catalogue import NAMES, located
 from tests.ecosystem.running import Comparison, Told
 
 WAYS = ("environment", "command")
@@ -21,9 +21,12 @@ def main() -> int:
     asked.add_argument("--warm", action="store_true", help="measure the time of a warm run as well")
     asked.add_argument("--folder", type=Path, help="where everything is kept; default: a temporary folder")
     given = asked.parse_args()
+    try:
+        programs = [located(name) for name in given.programs or NAMES]
+    except FileNotFoundError as error:
+        asked.error(str(error))
     with tempfile.TemporaryDirectory() as temporary:
-        for name in given.programs or sorted(path.stem for path in PROGRAMS.glob("[a-z]*.py")):
-            program = located(name)
+        for program in programs:
             folder: Path = (given.folder or Path(temporary)).absolute() / f"{program.stem}_{given.level}"
             comparison = Comparison(program, folder, given.level)
             for way in given.ways.split(","):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
+NAMES = sorted(path.stem for path in PROGRAMS.glob("[a-z]*.py"))
 ITERATIONS = "ITERATIONS "
 """A program of this folder prints this before the number of its iterations."""
 
@@ -37,7 +38,7 @@ KNOWN: dict[str, Entry] = {
     "ao": Entry(("torchao",), 5, steps_of="inference"),
     "aoti_export": Entry((), 3, options=("--aoti", "values"), steps_of="inference"),
     "hf_trainer": Entry(("transformers", "accelerate"), 12),
-    "mpdl": Entry((), timeout_s=60),
+    "mpdl": Entry((), timeout_s=150),
     "nb": Entry(("nbclient", "nbformat", "ipykernel"), comparable=False),
     "pl": Entry(("lightning",), 16),
     "pl_inner": Entry(("lightning",), 16),
@@ -52,7 +53,7 @@ KNOWN: dict[str, Entry] = {
     "generate": Entry(("transformers",), steps_of="inference"),
     "gradient_accumulation": Entry(),
     "nano_gpt": Entry(),
-    "notebook": Entry(("nbclient", "nbformat", "ipykernel"), steps_of="user"),
+    "notebook": Entry(("nbclient", "nbformat", "ipykernel"), steps_of="inference"),
     "reinforcement": Entry(),
     "serving": Entry(steps_of="inference"),
     "spawned_loader": Entry(),

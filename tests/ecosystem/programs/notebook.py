@@ -6,7 +6,7 @@ import nbclient
 import nbformat
 
 CELLS = (
-    "import torch, stepscope\nf = torch.compile(lambda x: (x @ x).sin().sum())\ntorch.manual_seed(0)",
+    "import torch, stepscope\nf = torch.compile(lambda x: (x @ x).sin().sum())\n_ = torch.manual_seed(0)",
     """with stepscope.trace("trace_cell", level="values"):
     for _ in range(3):
         value = f(torch.randn(8, 8))

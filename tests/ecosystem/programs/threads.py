@@ -33,7 +33,7 @@ def main() -> None:
     for thread in threads:
         thread.join()
     print("SUMS", " ".join(f"{results[number]:.8f}" for number in range(THREADS)))
-    print(f"ITERATIONS {1 + THREADS * CALLS * 2}")
+    print(f"ITERATIONS {1 + THREADS * CALLS}")
 
 
 if __name__ == "__main__":
