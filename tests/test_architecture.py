@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("log_format",),
     ("log_writer", "launch_ring", "signals"),
     ("inductor", "runtime", "aoti"),
+    ("active",),
     ("recorder",),
     ("",),
     ("waiting", "run", "crash_runs"),

@@ -84,7 +84,7 @@ def configure(**changes: Any) -> bool:
     False, and nothing else, when nothing is recorded. Raises ConfigError for a setting that does not exist, a value
     that cannot be, and for those that cannot be changed (`stepscope.tracer.config.FIXED`); then nothing has changed.
     """
-    from stepscope.tracer.recorder import current
+    from stepscope.tracer.active import current
 
     recorder = current()
     if recorder is None:
@@ -95,7 +95,7 @@ def configure(**changes: Any) -> bool:
 
 def step() -> None:
     """Mark the end of a step. Does nothing when nothing is recorded."""
-    from stepscope.tracer.recorder import current
+    from stepscope.tracer.active import current
 
     recorder = current()
     if recorder is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import errno
 import logging
-import os
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 import orjson
 
+from stepscope.tracer import active
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat, provenance, structured_log
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
@@ -34,7 +34,7 @@ from stepscope.tracer.runtime.failed_device import failure_in, never_free
 from stepscope.tracer.runtime.following import Following
 from stepscope.tracer.runtime.growth import growth_of
 from stepscope.tracer.runtime.launch_columns import to_batch
-from stepscope.tracer.runtime.launches import Call, calls_of_this_thread, forget_parent_process
+from stepscope.tracer.runtime.launches import Call, calls_of_this_thread
 from stepscope.tracer.runtime.lifetimes import Tracker
 from stepscope.tracer.runtime.save import Saving, TensorSaver, tensors_folder
 from stepscope.tracer.runtime.value_batches import ValueBatches
@@ -46,9 +46,6 @@ from stepscope.tracer.whole_calls import WholeCalls
 FLUSH_NS = 250_000_000
 FLUSH_STEP_NS = 100_000_000
 
-_active: Recorder | None = None
-_active_lock = threading.Lock()
-
 
 class Recorder(ContextDecorator):
     """Records the compiled programs of this process while it is attached. One at a time.
@@ -57,8 +54,9 @@ class Recorder(ContextDecorator):
     Nothing here raises into the recorded program: what fails is counted, written down and said once.
     """
 
-    def __init__(self, config: TraceConfig) -> None:
-        self.config = config
+    def __init__(self, config: TraceConfig, *, gives_way: bool = False) -> None:
+        """`gives_way`: to a recording that the program's code asks for (`stepscope.tracer.active`)."""
+        self.config, self.gives_way = config, gives_way
         self._graph_numbers = count()
         self._configuring = threading.RLock()
         self._begin()
@@ -111,18 +109,16 @@ class Recorder(ContextDecorator):
         self._steps = StepTracker(self._unwritten.add_mark, time.perf_counter_ns)
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
-        """Attach. A second recorder while one is attached records nothing and says so. After `stop`, a new log begins.
+        """Attach; while another one is attached, say so and record nothing. After `stop`, a new log begins.
 
         `first` is a structured record that came before the tap was there.
         """
-        global _active
-        with _active_lock:
-            if self.config.level == "off" or self._running:
-                return self
-            if _active is not None:
-                self._say("a recording is running already; this one records nothing")
-                return self
-            _active = self
+        if self.config.level == "off" or self._running:
+            return self
+        if not active.take(self):
+            if not self.gives_way:  # else it waits
+                self._say(f"nothing is recorded to {self.config.directory}: {_running_already()}")
+            return self
         if self._has_ended:
             self._begin()
         self._running = True
@@ -169,7 +165,7 @@ class Recorder(ContextDecorator):
         return f"<stepscope recorder: {state}, level {self.config.level}, log {self.path or 'not begun'}>"
 
     def _recreate_cm(self) -> Recorder:
-        """For each call of a decorated function: a recorder that has stopped does not start again."""
+        """For each call of a decorated function, since calls may overlap."""
         return Recorder(self.config)
 
     def __enter__(self) -> Recorder:
@@ -337,12 +333,9 @@ class Recorder(ContextDecorator):
                 self._following.use_compiled()
 
     def _stop(self, reason: Any) -> None:
-        global _active
-        with _active_lock:
-            if not self._running:
-                return
-            self._running, self._has_ended = False, True
-            _active = None
+        if not active.release(self):
+            return
+        self._running, self._has_ended = False, True
         atexit.unregister(self._stop)
         self._leaving.detach()
         self._tap.detach()
@@ -361,6 +354,13 @@ class Recorder(ContextDecorator):
             self.failed("detach", error)
         self.marks.forget()
         self.ring.close(keep=not self._log.close() or self._device_error is not None)
+        if reason != "exit":
+            active.go_on()
+
+    def give_way(self, other: TraceConfig) -> None:
+        """End this log, because the program's code has begun a recording of its own."""
+        self.skipped(Skipped("a part of the run", f"the program recorded it to {other.directory}"))
+        self.stop()
 
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
         self._guarded("device marks", self._ask_devices)
@@ -377,7 +377,7 @@ class Recorder(ContextDecorator):
         """The process is about to be gone: nothing is waited for, neither a device nor for long a thread."""
         if (self._log.has_begun or self._unwritten) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
-                self._steps.finish()
+                self._guarded("unfinished calls", self._unwritten.end_calls, self.running, time.perf_counter_ns())
                 self.flush()
                 self._write_overhead()
                 self._write(End(reason, time.perf_counter_ns()))
@@ -390,7 +390,7 @@ class Recorder(ContextDecorator):
         if self._device_error is not None:
             never_free(self)
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In the child: a log of its own, with the graphs it inherited."""
         forget_parent_devices()
         self._log.after_fork()
@@ -444,18 +444,6 @@ class Recorder(ContextDecorator):
                 print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201
 
 
-def current() -> Recorder | None:
-    """The recorder that is attached."""
-    return _active
-
-
-def _after_fork_in_child() -> None:
-    global _active_lock
-    _active_lock = threading.Lock()
-    forget_parent_process()
-    if _active is not None:
-        _active._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+def _running_already() -> str:
+    other = active.current()
+    return f"{other.config.directory} is being recorded" if other else "another recording has just begun"

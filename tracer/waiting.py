@@ -22,6 +22,6 @@ class _Waiter(logging.Handler):
 
             config = from_environment()
             if config is not None:
-                Recorder(config).start(record)
+                Recorder(config, gives_way=True).start(record)
         except Exception as error:
             print(f"stepscope: nothing is recorded: {error}", file=sys.stderr)  # noqa: T201

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 
 import stepscope
-from stepscope.tracer.recorder import current
+from stepscope.tracer.active import current
+from stepscope.tracer.recorder import Recorder
 from tests.benchmarks.bench_launches import set_code, wrapper_functions
 from tests.capture.logs import Trace
 
@@ -56,7 +57,7 @@ def timed_ms(step: Step, ends_step: bool) -> float:
         if ends_step:
             stepscope.step()
     recorder = current()
-    if ends_step and recorder is not None:
+    if ends_step and isinstance(recorder, Recorder):
         recorder.flush(wait=True)
     torch.cuda.synchronize()
     return (time.perf_counter_ns() - start) / 1e6 / STEPS

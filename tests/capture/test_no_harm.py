@@ -196,7 +196,7 @@ def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scr
         """
         import time
         from stepscope.tracer.inductor import stats_toolchain
-        from stepscope.tracer.recorder import current
+        from stepscope.tracer.active import current
 
         begun, goes_on, build = threading.Event(), threading.Event(), stats_toolchain.build_library
 
@@ -382,7 +382,9 @@ def test_one_recording_at_a_time(scripts: Scripts, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout.split()) == (0, ["same"] * 2), done.stderr
     (line,) = said(done)
-    assert "already" in line
+    assert (
+        line == f"stepscope: nothing is recorded to {tmp_path / 'first-second'}: {tmp_path / 'first'} is being recorded"
+    )
     assert not (tmp_path / "first-second").exists()
     assert sum(len(batch["calls"]["call"]) for batch in Trace(tmp_path / "first").of("launches")) == 2
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stepscope
-from stepscope.tracer import recorder
+from stepscope.tracer import active
 from stepscope.tracer.config import (
     LEVELS,
     MOST,
@@ -172,7 +172,7 @@ class _Recorder:
 def test_configure_reaches_the_attached_recorder_or_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stepscope.configure(level="values") is False
     attached = _Recorder()
-    monkeypatch.setattr(recorder, "_active", attached)
+    monkeypatch.setattr(active, "_active", attached)
     assert stepscope.configure(level="values", kernels="mm*") is True
     assert (attached.config.level, attached.config.kernels) == ("values", ("mm*",))
     with pytest.raises(ConfigError, match="level is 'loud'"):

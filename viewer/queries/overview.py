@@ -50,7 +50,9 @@ def _parts(trace: Trace) -> Overview:
     findings, steps = all_findings(trace), part("Steps", [], list_steps, trace)
     return Overview(
         runs=runs,
-        counts=_counts(meta, runs, part("Lifetimes", None, lifetime_events, trace), sum(step.kind == "data" for step in steps)),
+        counts=_counts(
+            meta, runs, part("Lifetimes", None, lifetime_events, trace), sum(step.kind == "data" for step in steps)
+        ),
         findings=findings,
         steps=steps,
         graphs=part("Graphs", [], list_graphs, trace, MOST_GRAPHS),

@@ -1,0 +1,87 @@
+"""The one recorder that is attached to this process.
+
+A recording that the environment asks for gives way to one that the program's code asks for. It goes on, in a log of
+its own, when that one has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Protocol
+
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.runtime.launches import forget_parent_process
+
+
+class Recording(Protocol):
+    """What is asked of a recorder here, and of the one that is attached by the functions of the package."""
+
+    config: TraceConfig
+    gives_way: bool
+
+    def start(self) -> Any: ...
+    def give_way(self, other: TraceConfig) -> None: ...
+    def after_fork(self) -> None: ...
+    def configure(self, config: TraceConfig) -> None: ...
+    def step(self) -> None: ...
+
+
+_lock = threading.Lock()
+_active: Recording | None = None
+_waiting: Recording | None = None
+
+
+def current() -> Recording | None:
+    """The recorder that is attached."""
+    return _active
+
+
+def take(recorder: Recording) -> bool:
+    """Whether `recorder` may attach now; what gives way to it has stopped."""
+    global _active, _waiting
+    with _lock:
+        before = _active
+        if before is None:
+            _active = recorder
+        elif recorder.gives_way:
+            _waiting = recorder
+    if before is None or recorder.gives_way or not before.gives_way:
+        return before is None
+    before.give_way(recorder.config)
+    with _lock:
+        _waiting = before
+        if _active is None:
+            _active = recorder
+        return _active is recorder
+
+
+def release(recorder: Recording) -> bool:
+    """Whether `recorder` was the one that is attached. It is no more."""
+    global _active
+    with _lock:
+        was = _active is recorder
+        if was:
+            _active = None
+        return was
+
+
+def go_on() -> None:
+    """Start what gave way, or waits."""
+    global _waiting
+    with _lock:
+        recorder, _waiting = _waiting, None
+    if recorder is not None:
+        recorder.start()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+    forget_parent_process()
+    if _active is not None:
+        _active.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
