@@ -103,7 +103,7 @@ class Front:
         with self._current.use() as reading:
             with failures() as failed:
                 built = FIRST_PAGE.build(reading.trace, Request({}, query))
-            context = {**rendering.context_of(built), "failed": failed}
+            context = {**rendering.context_of(built), "not_shown": failed}
             html = rendering.page(reading, FIRST_PAGE.template, FIRST_PAGE.section, context, self.import_map)
         return Answer(html.encode(), "text/html; charset=utf-8")
 

@@ -52,7 +52,7 @@ class Dashboard:
             with self.current.use() as reading:
                 with failures() as failed:
                     built = page.build(reading.trace, asked(request))
-                context = {**rendering.context_of(built), "failed": failed}
+                context = {**rendering.context_of(built), "not_shown": failed}
                 return self.render(reading, page.template, page.section, context)
 
         return endpoint

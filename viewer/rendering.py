@@ -391,7 +391,7 @@ def page(reading: Reading, template: str, section: str, context: dict[str, Any],
         .get_template(template)
         .render(
             **context,
-            context={name: value for name, value in context.items() if name != "failed"},
+            context={name: value for name, value in context.items() if name != "not_shown"},
             frame=reading.frame,
             notices=reading.trace.notices,
             section=section,
