@@ -20,7 +20,7 @@ if sys.argv[1:]:
     import stepscope
     stepscope.trace(sys.argv[1]).start()
 else:
-    from stepscope.autostart import autostart
+    from _stepscope_autostart import autostart
     autostart()
 torch.compile(lambda x: (x @ x).sin(), backend="eager")(torch.ones(4, 4))
 """

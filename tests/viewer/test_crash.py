@@ -20,6 +20,7 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.launch_deaths import launch_deaths
 from stepscope.viewer.queries.ends import one_symptom, raised
 from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.queries.runs import list_runs
 from stepscope.viewer.report import render_report
 from stepscope.viewer.store.open import Trace, open_trace
 from stepscope.viewer.summary import summary, summary_text
@@ -439,7 +440,9 @@ def test_compile_records_alone_are_no_death(trace_of: Any) -> None:
 
 
 def test_who_waited_knows_better_than_a_process_of_the_same_id(trace_of: Any) -> None:
-    """This process runs, and so the log's would, going by its id and its begin."""
+    """This process runs and has the log open, and so the log's would, going by its id and its begin."""
     log = LogBuilder(os.getpid()).record(run(pid=os.getpid(), unix_ns=time.time_ns()))
-    assert all_findings(trace_of(log)) == []
+    trace = trace_of(log)
+    with open(list_runs(trace)[0].path):
+        assert all_findings(trace) == []
     assert only(trace_of(log.record(process_end(pid=os.getpid())))).evidence["signal"] == "SIGSEGV"

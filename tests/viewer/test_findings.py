@@ -296,8 +296,8 @@ def test_a_worker_that_ends_without_saying_so(
 )
 def test_a_rank_that_its_launcher_ended(tmp_path: Path, error: str, parent: int, severity: str) -> None:
     """When one rank fails the others are ended by SIGTERM; one that only missed another rank did not fail first."""
-    recorded(end=False, pid=2**22 + 5, parent_pid=7).write(tmp_path / "a.log")
-    failed = recorded(end=False, pid=2**22 + 6, parent_pid=parent)
+    recorded(end=False, pid=2**22 + 5, parent_pid=7, world_size=2).write(tmp_path / "a.log")
+    failed = recorded(end=False, pid=2**22 + 6, parent_pid=parent, world_size=2)
     failed.record(UncaughtException(error, "no", []))
     failed.record(End("exit", MONOTONIC_NS + 9_000_000)).write(tmp_path / "b.log")
     with open_trace(tmp_path, index_dir=tmp_path / "index") as trace:

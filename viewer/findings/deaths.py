@@ -140,9 +140,10 @@ def _raised(death: Death) -> bool:
 
 
 def failed_beside(death: Death, all_deaths: Sequence[Death]) -> Death | None:
-    """The process that failed beside one that ended without a word: a launcher ends the others then. None: no other
+    """The rank that failed beside one that ended without a word: a launcher ends the others then. None: no other
     one of the same parent has failed, or it failed because it had lost another one."""
-    if death.end is not None or death.error is not None or death.device_error is not None:
+    is_rank = (death.run.world_size or 1) > 1
+    if not is_rank or death.end is not None or death.error is not None or death.device_error is not None:
         return None
     for other in all_deaths:
         is_beside = other.run.parent_pid is not None and other.run.parent_pid == death.run.parent_pid
