@@ -81,6 +81,14 @@ class Call(Protocol):
     parent: Any
 
 
+class Guard(Protocol):
+    """What the ring needs of `stepscope.tracer.runtime.ticks`."""
+
+    def guard(self, mapped: mmap.mmap, /) -> None: ...
+    def leave_word(self, words: memoryview, number: int, at_ns: int, /) -> None: ...
+    def leave_no_word(self, words: memoryview, number: int, /) -> None: ...
+
+
 class LaunchRing:
     """The ring of this process, made at the first graph call or step. Never raises; `say` is told once why there is
     none, or no more of it.
@@ -101,14 +109,25 @@ class LaunchRing:
         self._maps: list[mmap.mmap] = []
         self._segment: memoryview | None = None
         self._used = self._segment_at = self._end = 0
-        self._guard: Callable[[mmap.mmap], None] | None = None
+        self._guard: Guard | None = None
 
-    def guard_by(self, guard: Callable[[mmap.mmap], None]) -> None:
-        """`guard` keeps whoever writes into a mapping of the file from dying of SIGBUS when another process cuts it."""
+    def guard_by(self, guard: Guard) -> None:
+        """`guard` keeps whoever writes into a mapping of the file from dying of SIGBUS when another process cuts it,
+        and has a signal that ends the process write itself into the header."""
         with self._lock:
             self._guard = guard
             for mapped in self._maps:
-                guard(mapped)
+                guard.guard(mapped)
+            self.expect_signals()
+
+    def expect_signals(self) -> None:
+        """Of those for which the program has no handler now."""
+        if self._guard is not None and self.header is not None and self.is_on:
+            self._guard.leave_word(self.header, Header.SIGNAL, Header.SIGNAL_NS)
+
+    def _expect_no_signals(self) -> None:
+        if self._guard is not None and self.header is not None:
+            self._guard.leave_no_word(self.header, Header.SIGNAL)
 
     def check_file(self) -> None:
         """See whether the file is still whole. What was cut off is no reason to go on: nobody could read the rest."""
@@ -207,6 +226,7 @@ class LaunchRing:
         """The recorder is left as it should be; the file goes, unless something in it is worth reading."""
         self.is_on = False
         self._free = {}
+        self._expect_no_signals()
         if self.header is not None:
             self.header[Header.ENDED] = 1
         if self._file is not None:
@@ -221,6 +241,7 @@ class LaunchRing:
         memory takes its place at the same addresses."""
         self.is_on = False
         self._free = {}
+        self._expect_no_signals()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -304,13 +325,14 @@ class LaunchRing:
         segment = mmap.mmap(-1, length)  # of the file itself it would keep a descriptor, and close that number
         _map_over(segment, mmap.MAP_SHARED, self._file.descriptor, first)
         if self._guard is not None:
-            self._guard(segment)
+            self._guard.guard(segment)
         if self._segment is not None and self._used < self._end:  # the rest becomes a block of nothing
             at = self._used - self._segment_at
             self._segment[at:].cast("q")[0] = (self._end - self._used) // WORD
         self._maps.append(segment)
         if not first:
             self._write_header(segment)
+            self.expect_signals()
         self._segment, self._segment_at, self._end = memoryview(segment), first, first + length
         self._used = first or layout.BLOCKS_AT
 

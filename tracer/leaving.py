@@ -1,13 +1,16 @@
 """The ways in which a program leaves without the end that Python gives a process: the log is ended before.
 
 `os._exit(0)`, as launchers, workers and forked servers leave; `os.exec…`, which makes another program of the process;
-the end of a child that `multiprocessing` forked. Whatever else ends a process without a word is told as its death.
+the end of a child that `multiprocessing` forked. By SIGTERM, as servers are ended, compiled code leaves a word in the
+launch ring; a program that has had a handler of its own and gives the signal back is followed here, since many then
+end themselves by it. Whatever else ends a process without a word is told as its death.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import util as multiprocessing_util
@@ -21,12 +24,15 @@ _EXECS = ("execv", "execve")
 
 
 class Leaving:
-    """Stands in for the functions while a recorder is attached, and calls `end` before them."""
+    """Stands in for the functions while a recorder is attached, and calls `end` before them, or `given_back` when a
+    signal has its default again."""
 
-    def __init__(self, end: Callable[[Reason], None], stop: Callable[[str], None]) -> None:
-        self._end, self._stop = end, stop
-        self._stand_ins: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        """By name: the function, and what stands in for it."""
+    def __init__(
+        self, end: Callable[[Reason], None], stop: Callable[[str], None], given_back: Callable[[], None]
+    ) -> None:
+        self._end, self._stop, self._given_back = end, stop, given_back
+        self._stand_ins: dict[tuple[Any, str], tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        """By module and name: the function, and what stands in for it."""
 
     def attach(self) -> None:
         multiprocessing_util.register_after_fork(self, Leaving._in_forked_child)
@@ -34,11 +40,12 @@ class Leaving:
         for name in _EXECS:
             if hasattr(os, name):
                 self._stand_in(name, "exec", lambda path, *_: os.access(path, os.X_OK))
+        self._follow_signals()
 
     def detach(self) -> None:
-        for name, (function, ours) in self._stand_ins.items():
-            if getattr(os, name) is ours:  # else somebody stands in for ours: it passes on from now on
-                setattr(os, name, function)
+        for (module, name), (function, ours) in self._stand_ins.items():
+            if getattr(module, name) is ours:  # else somebody stands in for ours: it passes on from now on
+                setattr(module, name, function)
         self._stand_ins = {}
 
     def _stand_in(self, name: str, reason: Reason, is_well: Callable[..., bool]) -> None:
@@ -47,12 +54,28 @@ class Leaving:
         @functools.wraps(function)
         def leave(*arguments: Any, **named: Any) -> Any:
             with suppress(Exception):
-                if name in self._stand_ins and is_well(*arguments, **named):
+                if (os, name) in self._stand_ins and is_well(*arguments, **named):
                     self._end(reason)
             return function(*arguments, **named)
 
-        self._stand_ins[name] = function, leave
-        setattr(os, name, leave)
+        self._replace(os, name, leave)
+
+    def _follow_signals(self) -> None:
+        function = signal.signal
+
+        @functools.wraps(function)
+        def set_handler(*arguments: Any, **named: Any) -> Any:
+            before = function(*arguments, **named)
+            with suppress(Exception):
+                if (signal, "signal") in self._stand_ins and signal.SIG_DFL in arguments:
+                    self._given_back()
+            return before
+
+        self._replace(signal, "signal", set_handler)
+
+    def _replace(self, module: Any, name: str, ours: Callable[..., Any]) -> None:
+        self._stand_ins[module, name] = getattr(module, name), ours
+        setattr(module, name, ours)
 
     def _in_forked_child(self) -> None:
         """`multiprocessing` leaves by `os._exit`, without atexit, and lets finalizers run before."""

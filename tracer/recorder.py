@@ -70,7 +70,7 @@ class Recorder(ContextDecorator):
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._optimizer_hook: Any = None
-        self._leaving = Leaving(self._leave, self._stop)
+        self._leaving = Leaving(self._leave, self._stop, lambda: self.ring.expect_signals())
         self._lock = threading.RLock()
         self.running: dict[int, Call] = {}
         self._running = self._has_ended = self._flushing = False
@@ -329,7 +329,7 @@ class Recorder(ContextDecorator):
                 self._hook.attach()
                 memory_steps.stand_in()
                 self.captured.attach()
-                self._guarded("ring", self.ring.guard_by, ticks.guard)
+                self._guarded("ring", self.ring.guard_by, ticks)
                 self._following.use_compiled()
 
     def _stop(self, reason: Any) -> None:
@@ -403,7 +403,7 @@ class Recorder(ContextDecorator):
         self.running = {call.number: call for call in calls_of_this_thread()}
         if self._hook is not None:
             self._hook.after_fork()
-            self._guarded("ring", self.ring.guard_by, ticks.guard)
+            self._guarded("ring", self.ring.guard_by, ticks)
         self.timer = EventTimer()
         self.marks.forget()
         self._saving.after_fork()

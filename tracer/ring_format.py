@@ -40,6 +40,8 @@ MOST_BYTES = 1 << 26
 BLOCKING = 1
 """Flag: each launch waits for the device (``CUDA_LAUNCH_BLOCKING``), and a mark stands behind each one."""
 
+_ASKING = {1, 2, 15}
+"""SIGHUP, SIGINT and SIGTERM, on every system that has a ring."""
 STATES = "ok", "raised", "captured", "replayed"
 UNFINISHED = "unfinished"
 STEP_KINDS = "train", "inference"
@@ -61,6 +63,10 @@ class Header(IntEnum):
     """Why the log could not be written any more; 0: it could."""
     ENDED = 8
     """1: the process has left the recorder as it should, whether the log says so or not."""
+    SIGNAL = 9
+    """That ended the process, as it does by default: of those by which a process is asked to leave; 0: none did."""
+    SIGNAL_NS = 10
+    """When it came."""
 
 
 class What(IntEnum):
@@ -191,6 +197,10 @@ class Ring:
     """The recorder was left as it should be, whether the log says so or not."""
     damaged: int
     """Blocks that cannot be."""
+    asked_by: int | None = None
+    """The signal that ended the process; None: none of those by which a process is asked to leave."""
+    asked_ns: int = 0
+    """When it came."""
 
 
 def ring_path(log: PurePath) -> str:
@@ -250,6 +260,8 @@ def read_ring(data: bytes) -> Ring:
         write_errno=header[Header.WRITE_ERRNO] & 0xFFFF or None,
         has_ended=header[Header.ENDED] == 1,
         damaged=damaged,
+        asked_by=header[Header.SIGNAL] if header[Header.SIGNAL] in _ASKING else None,
+        asked_ns=header[Header.SIGNAL_NS],
     )
 
 

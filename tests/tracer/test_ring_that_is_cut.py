@@ -19,7 +19,7 @@ from stepscope.tracer.runtime import ticks
 from stepscope.tracer.runtime.launches import Call
 said = []
 ring = LaunchRing(lambda: Path(sys.argv[1], "x.log"), said.append)
-ring.guard_by(ticks.guard)
+ring.guard_by(ticks)
 shape = Shape(0, 5000)
 call = Call(0, 0, None, None)
 ring.begin(call, shape)

@@ -106,6 +106,66 @@ bool install() {
   return was_installed = sigaction(SIGBUS, nullptr, &before_us) == 0 && sigaction(SIGBUS, &ours, nullptr) == 0;
 }
 
+// A signal whose default is to end the process leaves its number and the time behind, and then does what it does by
+// default. Python never learns of this handler, so the program sees the default; its own handlers are not replaced.
+struct Word {
+  pid_t owner;  // a forked child shares the memory until it has a ring of its own
+  long long *number, *at_ns;
+};
+const int ENDING[] = {SIGTERM, SIGHUP, SIGINT};
+std::atomic<Word*> last_word;
+
+// Only what is safe in a handler.
+void on_ending(int number) {
+  int error = errno;
+  Word* its = last_word.load();
+  if (its && its->owner == getpid()) {
+    __atomic_store_n(its->at_ns, now_ns(), __ATOMIC_RELEASE);
+    __atomic_store_n(its->number, static_cast<long long>(number), __ATOMIC_RELEASE);
+  }
+  signal(number, SIG_DFL);
+  raise(number);  // it is blocked until this returns
+  errno = error;
+}
+
+bool is_by(int number, void (*handler)(int)) {
+  struct sigaction now;
+  return sigaction(number, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == handler;
+}
+
+// The first process of a container is ended by none of them, unless it has a handler.
+void stand_in_for_default() {
+  struct sigaction ours = {};
+  ours.sa_handler = on_ending;
+  ours.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigemptyset(&ours.sa_mask);
+  for (int number : ENDING)
+    if (getpid() != 1 && is_by(number, SIG_DFL)) sigaction(number, &ours, nullptr);
+}
+
+PyObject* leave_word(PyObject*, PyObject* arguments) {
+  unsigned long long number, at_ns;
+  if (!PyArg_ParseTuple(arguments, "KK", &number, &at_ns)) return nullptr;
+  Word* its = last_word.load();
+  long long* there = reinterpret_cast<long long*>(number);
+  if (!its || its->number != there || its->owner != getpid())  // never freed: a handler of another thread may read it
+    last_word.store(new Word{getpid(), there, reinterpret_cast<long long*>(at_ns)});
+  stand_in_for_default();
+  Py_RETURN_NONE;
+}
+
+PyObject* leave_no_word(PyObject*, PyObject* arguments) {
+  unsigned long long number;
+  if (!PyArg_ParseTuple(arguments, "K", &number)) return nullptr;
+  Word* its = last_word.load();
+  if (its && its->number == reinterpret_cast<long long*>(number)) {
+    last_word.store(nullptr);
+    for (int ending : ENDING)
+      if (is_by(ending, on_ending)) signal(ending, SIG_DFL);
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* guard(PyObject*, PyObject* arguments) {
   unsigned long long address, length;
   if (!PyArg_ParseTuple(arguments, "KK", &address, &length)) return nullptr;
@@ -129,6 +189,8 @@ PyObject* release(PyObject*, PyObject* arguments) {
 PyMethodDef functions[] = {
     {"guard", guard, METH_VARARGS, "(address, length): a page that is gone from there does not end the process."},
     {"release", release, METH_VARARGS, "(address): that memory is not there any more."},
+    {"leave_word", leave_word, METH_VARARGS, "(address, address): of the signal that ends the process, and its time."},
+    {"leave_no_word", leave_no_word, METH_VARARGS, "(address): that memory is not there any more."},
     {},
 };
 PyMemberDef members[] = {{"rows", T_OBJECT, offsetof(Tick, rows), 0, "Of the call: a list."}, {}};

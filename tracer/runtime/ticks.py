@@ -43,9 +43,29 @@ def guard(mapped: mmap.mmap) -> None:
     of SIGBUS. Does nothing where nothing can be compiled."""
     library = _library()
     if library is not None:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        address = _address(mapped)
         if library.guard(address, len(mapped)):
             weakref.finalize(mapped, library.release, address).atexit = False
+
+
+def leave_word(words: memoryview, number: int, at_ns: int) -> None:
+    """A signal that ends the process by default, while the program has no handler for it, leaves its number and the
+    time in these two of `words`, until `leave_no_word`. Does nothing where nothing can be compiled."""
+    library = _library()
+    if library is not None:
+        address = _address(words)
+        library.leave_word(address + number * words.itemsize, address + at_ns * words.itemsize)
+
+
+def leave_no_word(words: memoryview, number: int) -> None:
+    """Signals do again what they do without `leave_word`, unless another memory is asked to hold theirs meanwhile."""
+    library = _library()
+    if library is not None:
+        library.leave_no_word(_address(words) + number * words.itemsize)
+
+
+def _address(memory: memoryview | mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 def _library() -> Any:

@@ -47,7 +47,7 @@ def _row(run: int, ends: Sequence[ProcessEndRow], died: Sequence[Death], first: 
         ended=_ended(end, known),
         symptom=known,
         survived=_survived(end, known, first),
-        duration_ns=end.duration_ns,
+        duration_ns=end.duration_ns or 0,
         step=death.at.step if death else None,
         launch=at.launch if at else None,
         launch_in_step=at.ordinal if at else None,

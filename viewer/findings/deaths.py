@@ -140,14 +140,15 @@ def _raised(death: Death) -> bool:
 
 
 def failed_beside(death: Death, all_deaths: Sequence[Death]) -> Death | None:
-    """The rank that failed beside one that ended without a word: a launcher ends the others then. None: no other
-    one of the same parent has failed, or it failed because it had lost another one."""
-    is_rank = (death.run.world_size or 1) > 1
-    if not is_rank or death.end is not None or death.error is not None or death.device_error is not None:
+    """The rank that failed beside one that ended without a word, or was asked to stop: a launcher ends the others
+    then. None: no other one of the same parent has failed, or it failed because it had lost another one."""
+    if (death.run.world_size or 1) < 2 or death.error is not None or death.device_error is not None:
+        return None
+    if death.end is not None and not death.was_asked:
         return None
     for other in all_deaths:
         is_beside = other.run.parent_pid is not None and other.run.parent_pid == death.run.parent_pid
-        if other is not death and is_beside and other.symptom is not None:
+        if other is not death and is_beside and other.symptom is not None and not other.was_asked:
             outlived = (death.at.time_unix_ns or 0) > (other.at.time_unix_ns or 0)
             if outlived or not _LOST_OTHERS.search(other.symptom):
                 return other

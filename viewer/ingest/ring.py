@@ -20,12 +20,16 @@ from stepscope.viewer.ingest.rows import Rows
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.launch_columns import Places
 
+HUNG_NS = 10_000_000_000
+"""A launch that is in flight for so long when somebody ends the process is what it was ended for."""
+
 
 class RingRows:
     """What the ring of one log adds to the log's own rows."""
 
     def __init__(self, data: bytes | None, damage: Damage) -> None:
         self.ring: Ring | None = None
+        self._in_flight_since_ns: int | None = None
         if data is None:
             return
         try:
@@ -43,6 +47,22 @@ class RingRows:
     def has_ended(self) -> bool:
         """The recorder was left as it should be, though the log may not say so."""
         return self.ring is not None and self.ring.has_ended
+
+    @property
+    def left_between_calls(self) -> bool:
+        """A signal asked the process to leave, and every call that it had begun had ended."""
+        return (
+            self.ring is not None
+            and self.ring.asked_by is not None
+            and all(call.end_ns is not None for call in self.ring.calls)
+        )
+
+    def asked_by(self) -> int | None:
+        """The signal that asked the process to leave; None: there was none, or a launch had hung when it came."""
+        if self.ring is None or self.ring.asked_by is None:
+            return None
+        began_ns = self._in_flight_since_ns
+        return self.ring.asked_by if began_ns is None or self.ring.asked_ns - began_ns < HUNG_NS else None
 
     def not_recorded(self) -> list[tuple[str, str]]:
         """(what, why)."""
@@ -81,7 +101,7 @@ class RingRows:
         if self.ring is not None and places is not None and len(places.launch_id):
             from stepscope.viewer.ingest.ring_launches import add_ring_launches
 
-            add_ring_launches(self.ring, rows, log, batches, places, graph_id)
+            self._in_flight_since_ns = add_ring_launches(self.ring, rows, log, batches, places, graph_id)
 
 
 def _can_be(part: RingCall | RingStep | RingStream) -> bool:

@@ -21,10 +21,12 @@ _REPLAYED = "replayed", UNFINISHED
 
 def add_ring_launches(
     ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: Places, graph_id: Callable[[int], int]
-) -> None:
+) -> int | None:
     """Add the rows of one log: of each thread the launch that began last, of each stream what had finished and what
-    had not."""
-    _Launches(ring, rows, log, batches, places, graph_id).add()
+    had not. Returns when the first of those that were in flight began; None: none was."""
+    launches = _Launches(ring, rows, log, batches, places, graph_id)
+    in_flight = launches.add()
+    return min((int(places.launch_start_ns[launch]) for launch in in_flight), default=None)
 
 
 class _Launches:
@@ -62,7 +64,8 @@ class _Launches:
                 found[position] = -1 if call.stream is None else call.stream
         return np.array(found, dtype=np.int64)
 
-    def add(self) -> None:
+    def add(self) -> set[int]:
+        """The launches in flight."""
         in_flight: set[int] = set()
         for index, stream in enumerate(self.ring.streams):
             in_flight |= self._add_stream(index, stream)
@@ -73,6 +76,8 @@ class _Launches:
             self._add("last_started", last)
             if self.runs[self.places.launch_owner[last]] and not self.returned[last] and last not in in_flight:
                 self._add("in_flight", last)
+                in_flight.add(last)
+        return in_flight
 
     def _add_stream(self, index: int, stream: RingStream) -> set[int]:
         """The launches of a stream that are not known to be finished."""

@@ -85,6 +85,7 @@ class RuntimeRecords:
         self.run_payload: dict[str, Any] | None = None
         self.end: End | None = None
         self.overhead: Overhead | None = None
+        self.process_ends: list[ProcessEnd] = []
         self.graphs: dict[int, Graph] = {}
         self.provenance: dict[int, Provenance] = {}
         self.tensors: list[Tensors] = []
@@ -166,7 +167,7 @@ class RuntimeRecords:
             case UncaughtException():
                 self._add_exception(value, record.time_ns)
             case ProcessEnd():
-                self._add_process_end(value)
+                self.process_ends.append(value)
 
     def finish(
         self, codes: list[OutputCode], callers: Mapping[str, UserFrame], compiles: Iterable[Compiling] = ()
@@ -192,6 +193,7 @@ class RuntimeRecords:
             with contained("tuned kernels"):
                 self._add_tuned(tuned)
         self._add_runs(compiles)
+        self._add_process_ends()
         self._add_not_recorded()
         if self.overhead is not None:
             cost = self.overhead
@@ -232,7 +234,7 @@ class RuntimeRecords:
 
         compiles = step_compiles.on_clock_of(run, spans)
         if run.guesses_steps:
-            ended = self.end is not None or self.ring.has_ended
+            ended = self.end is not None or self.ring.has_ended or self.ring.left_between_calls
             self.steps = find_steps.find_steps(
                 self.batches, self.graphs, self.marks, compiles, has_ended=ended, feeds=run.loads_data
             )
@@ -354,15 +356,21 @@ class RuntimeRecords:
     def _add_exception(self, error: UncaughtException, time_unix_ns: int | None) -> None:
         self.rows.add("uncaught_exceptions", self.log, time_unix_ns, error.type, error.text, dumps(error.frames))
 
-    def _add_process_end(self, end: ProcessEnd) -> None:
-        run = end.crash_run
-        self.rows.add(
-            "process_ends", self.log, end.pid, end.exit_code, end.signal, end.timed_out, end.duration_ns,
-            end.error_tail, *(
-                (run.run, run.purpose, dumps(run.environment), run.level, dumps(run.kernels), dumps(run.tool))
-                if run else (None,) * 6
-            ), dumps(end.tool_errors),
-        )  # fmt: skip
+    def _add_process_ends(self) -> None:
+        """As whoever waited for the process saw it; else as a signal that asked it to leave wrote it into the ring."""
+        for end in self.process_ends:
+            run = end.crash_run
+            self.rows.add(
+                "process_ends", self.log, end.pid, end.exit_code, end.signal, end.timed_out, end.duration_ns,
+                end.error_tail, *(
+                    (run.run, run.purpose, dumps(run.environment), run.level, dumps(run.kernels), dumps(run.tool))
+                    if run else (None,) * 6
+                ), dumps(end.tool_errors),
+            )  # fmt: skip
+        asked_by = None if self.end or self.process_ends or self.run is None else self.ring.asked_by()
+        if self.run is not None and asked_by is not None:
+            pid = self.run.pid
+            self.rows.add("process_ends", self.log, pid, None, asked_by, False, None, *(None,) * 7, dumps([]))
 
     def _add_not_recorded(self) -> None:
         told = {graph for _, _, graph in self.not_recorded}

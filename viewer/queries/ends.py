@@ -41,7 +41,8 @@ class ProcessEndRow:
     exit_code: int | None
     signal: int | None
     timed_out: bool
-    duration_ns: int
+    duration_ns: int | None
+    """None: nobody waited for it, and only its launch ring says by which signal it was asked to leave."""
     error_tail: str | None
     run: int | None
     """Of --crash, from 1."""
@@ -139,6 +140,8 @@ def device_errors(trace: Trace) -> dict[int, str]:
 def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None:
     """Of what a process died: equal texts are one symptom. None: not known, or it did not die."""
     if end is not None and end.timed_out:
+        return None
+    if error is None and end is not None and end.duration_ns is None:
         return None
     if error is not None:  # a signal that comes behind it is of the shutdown: what a device holds cannot be freed
         return _seen_by_tool(end, one_symptom(error.type, error.text))

@@ -145,7 +145,8 @@ CREATE TABLE ring_launches (
     device BIGINT, stream BIGINT,    -- index of a CUDA device and handle of a stream; NULL: the host alone knows
     position BIGINT                  -- of the launch in its call, from 0
 );
--- How the command of a log ended, as `stepscope run` saw it: of one that failed, and of every run of --crash.
+-- How the command of a log ended, as `stepscope run` saw it: of one that failed, and of every run of --crash. Of other
+-- processes the signal that asked them to leave, as their launch rings tell; the duration is NULL then.
 CREATE TABLE process_ends (
     log BIGINT, pid BIGINT, exit_code BIGINT,                 -- NULL: a signal ended it
     signal BIGINT, timed_out BOOLEAN, duration_ns BIGINT, error_tail VARCHAR,
