@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,27 @@ TAIL_BYTES = 1 << 14
 GRACE_S = 5.0
 """Between the request to end and SIGKILL."""
 _READ_BYTES = 1 << 16
+_SOON_S = 0.1
 _OUTPUT, _ERRORS = 1, 2
 
 
-class Output(Protocol):
+class Taker(Protocol):
+    """Gets what a command writes to a stream, and says what of it is passed on."""
+
+    def take(self, data: bytes) -> bytes: ...
+
+    @property
+    def is_urgent(self) -> bool:
+        """Something is held back that is to be passed on if no more comes soon."""
+
+    def release(self) -> bytes:
+        """What is held back."""
+
+
+class Output(Taker, Protocol):
     """Gets what a command writes to standard output."""
 
     def began(self, pid: int) -> None: ...
-    def take(self, data: bytes) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -65,8 +78,8 @@ def watch(
     Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
     """
     tail = _Tail()
-    errors = _Stream(_ERRORS, tail.take) if keep_tail else None
-    printed = _Stream(_OUTPUT, output.take) if output else None
+    errors = _Stream(_ERRORS, tail) if keep_tail else None
+    printed = _Stream(_OUTPUT, output) if output else None
     streams = [stream for stream in (errors, printed) if stream]
     started = time.perf_counter_ns()
     try:
@@ -141,7 +154,9 @@ def descendants(pid: int) -> list[int]:
 
 
 class _Tail:
-    """What came last."""
+    """What came last; all of it is passed on."""
+
+    is_urgent = False
 
     def __init__(self) -> None:
         self._data = b""
@@ -150,15 +165,19 @@ class _Tail:
     def text(self) -> str:
         return self._data.decode("utf-8", "replace")
 
-    def take(self, data: bytes) -> None:
+    def take(self, data: bytes) -> bytes:
         self._data = (self._data + data)[-TAIL_BYTES:]
+        return data
+
+    def release(self) -> bytes:
+        return b""
 
 
 class _Stream:
     """A stream of a child, passed on to ours byte by byte: a terminal stays a terminal for it."""
 
-    def __init__(self, number: int, take: Callable[[bytes], None]) -> None:
-        self._number, self._take = number, take
+    def __init__(self, number: int, taker: Taker) -> None:
+        self._number, self._taker = number, taker
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
         self._ours, self.child = _terminal(number) or os.pipe()
 
@@ -177,15 +196,23 @@ class _Stream:
 
     def _pass_on(self) -> None:
         while data := self._read():
-            self._take(data)
-            try:
-                self._write(memoryview(data))
-            except BrokenPipeError:
-                if self._number == _OUTPUT:  # the child is to meet the closed pipe that it would have written to
-                    break
-            except OSError:
-                pass
+            if not self._passed(self._taker.take(data)):
+                break
+            if self._taker.is_urgent and not select.select([self._ours], [], [], _SOON_S)[0]:
+                self._passed(self._taker.release())
+        else:
+            self._passed(self._taker.release())
         os.close(self._ours)
+
+    def _passed(self, data: bytes) -> bool:
+        """False: nobody reads it, and the child is to meet the closed pipe that it would have written to."""
+        try:
+            self._write(memoryview(data))
+        except BrokenPipeError:
+            return self._number != _OUTPUT
+        except OSError:
+            pass
+        return True
 
     def _write(self, view: memoryview) -> None:
         while view:

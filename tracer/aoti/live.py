@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from stepscope.tracer.aoti.capture import Capture
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
+from stepscope.tracer.aoti.program_output import ProgramOutput
 from stepscope.tracer.aoti.saved_files import SavedFiles
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.log_writer import LogWriter
@@ -70,8 +71,8 @@ def line_buffered() -> dict[str, str]:
 
 
 class LiveCapture:
-    """Takes what a command prints; another thread reads it, so that the command does not wait for that, unless it is
-    `MOST_BYTES` ahead."""
+    """Takes what a command prints, and gives back what of it is not the debug printer's; another thread reads it, so
+    that the command does not wait for that, unless it is `MOST_BYTES` ahead."""
 
     def __init__(self, config: TraceConfig, level: str, argv: Sequence[str]) -> None:
         self.launches = 0
@@ -80,6 +81,8 @@ class LiveCapture:
         self._bytes = 0
         self._changed = threading.Condition()
         self._capture: Capture | None = None
+        self._own = ProgramOutput()
+        self._is_read = True
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def began(self, pid: int) -> None:
@@ -95,13 +98,21 @@ class LiveCapture:
         self._capture = Capture(writer, run, log, files)
         self._thread.start()
 
-    def take(self, data: bytes) -> None:
+    def take(self, data: bytes) -> bytes:
         at_ns = time.perf_counter_ns()
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < MOST_BYTES)
             self._bytes += len(data)
             self._pieces.append((data, at_ns))
             self._changed.notify_all()
+        return self._own.feed(data) if self._is_read else self._own.release() + data
+
+    @property
+    def is_urgent(self) -> bool:
+        return self._own.is_urgent
+
+    def release(self) -> bytes:
+        return self._own.release()
 
     def finish(self, ending: Ending) -> None:
         """The command has ended and nothing more comes."""
@@ -115,13 +126,12 @@ class LiveCapture:
 
     def _read(self) -> None:
         assert self._capture is not None
-        is_on = True
         while (piece := self._next()) is not None:
             try:
-                if is_on:
+                if self._is_read:
                     self._capture.feed(*piece)
             except Exception as error:  # the command must not wait for ever
-                is_on = False
+                self._is_read = False
                 print(f"stepscope: what it prints is not read any more: {error!r}", file=sys.stderr)  # noqa: T201
 
     def _next(self) -> tuple[bytes, int] | None:

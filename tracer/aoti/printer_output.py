@@ -34,17 +34,17 @@ _FILE = re.compile(
 )
 _VALUES = re.compile(rb"\s*(?:\([\d,.]+\) =|Columns +\d+ to +\d+)?[-+.\deinfa* ]*")
 _BAD = re.compile(rb"-?(?:nan|inf)")
-_FIELDS = (
+FIELDS = (
     b"Number of elements", b"Dtype", b"Mean value", b"Min value", b"Max value", b"Device", b"Size", b"Stride",
     b"Layout", b"Is contiguous", b"Requires grad",
 )  # fmt: skip
-_ORDER = {name: position for position, name in enumerate(_FIELDS)}
-_LAST = len(_FIELDS) - 1
-_DEVICE = _ORDER[b"Device"]
-_WHOLE = re.compile(
+ORDER = {name: position for position, name in enumerate(FIELDS)}
+_LAST = len(FIELDS) - 1
+DEVICE = ORDER[b"Device"]
+WHOLE_BLOCK = re.compile(
     _BLOCK.pattern + rb"\r?\n((?:(?!\[  )[^\n]*\n){0,200}?)"
     + b"".join(rb"%b%b: ([^\r\n]*)\r?\n%b" % (b"(?:" * ("value" in f), f.encode(), b")?" * ("value" in f))
-               for f in map(bytes.decode, _FIELDS))
+               for f in map(bytes.decode, FIELDS))
 )  # fmt: skip
 """All lines of a block with no other between them, which is how nearly all of them come."""
 _DTYPES = {
@@ -124,7 +124,7 @@ class _Block:
     argument: str
     at_ns: int | None
     next: int = 0
-    """Position in _FIELDS of the next line that must come; those of statistics need not."""
+    """Position in FIELDS of the next line that must come; those of statistics need not."""
     found: dict[int, bytes] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
     values: list[bytes] = field(default_factory=list)
@@ -134,12 +134,12 @@ class _Block:
 
     def waits_for(self, position: int) -> bool:
         """An empty tensor has no mean, minimum and maximum, a complex one no minimum and maximum."""
-        return position == self.next or (position == _DEVICE > self.next > _ORDER[b"Dtype"])
+        return position == self.next or (position == DEVICE > self.next > ORDER[b"Dtype"])
 
     def finished(self) -> PrintedTensor:
         texts = [
             None if (raw := self.found.get(n)) is None or n in self.lost else raw.decode("utf-8", "replace").strip()
-            for n in range(len(_FIELDS))
+            for n in range(len(FIELDS))
         ]
         numel, dtype, mean, low, high, device, size, stride, layout, is_contiguous, requires_grad = texts
         count = _whole(numel)
@@ -208,7 +208,7 @@ class PrinterReader:
                 if first == size:
                     return
                 position = data.rfind(b"\n", position, first) + 1 or position
-                if (whole := _WHOLE.match(data, position)) is not None:
+                if (whole := WHOLE_BLOCK.match(data, position)) is not None:
                     position = whole.end()
                     yield _block(whole, at_ns)
                     continue
@@ -244,7 +244,7 @@ class PrinterReader:
 
     def _continue(self, line: bytes) -> Iterator[Printed]:
         name, colon, text = line.partition(b": ")
-        position = _ORDER.get(name) if colon else None
+        position = ORDER.get(name) if colon else None
         if position is None:
             self._take_values(line)
             return
@@ -280,7 +280,7 @@ def _block(whole: re.Match[bytes], at_ns: int | None) -> PrintedTensor:
     block = _begun(word, rest, at_ns)
     block.values = [line for line in values.splitlines() if _VALUES.fullmatch(line)]
     block.found = {position: text for position, text in enumerate(fields) if text is not None}
-    block.next = len(_FIELDS)
+    block.next = len(FIELDS)
     return block.finished()
 
 

@@ -191,7 +191,7 @@ def test_a_program_that_prints_fast_loses_nothing(tmp_path: Path) -> None:
     done = stepscope("run", "--aoti", "values", "-o", str(tmp_path / "t"), "--", sys.executable, "-c", PRINTS,
                      str(tmp_path / "text"), str(times))  # fmt: skip
     assert done.returncode == 7
-    own = "".join(f"own line {n}\n{OVERFLOW}" for n in range(times)) + "the end"
+    own = "".join(f"own line {n}\n" for n in range(times)) + "the end"
     assert done.stdout == own.encode()
     (log,) = logs(tmp_path / "t")
     with open_trace([str(log)]) as trace:
