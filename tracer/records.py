@@ -247,6 +247,7 @@ class Steps:
     """What ended it: `stepscope.step()`, an optimizer, or a call of a frame that had run in the step already."""
     start_ns: list[int]
     end_ns: list[int]
+    """-2: it has ended, and when is not known."""
 
 
 @dataclass(frozen=True)

@@ -279,11 +279,9 @@ def _not_recorded(rows: Sequence[NotRecorded]) -> list[str]:
 
 def _cost(facts: Overview) -> list[str]:
     cost = facts.overhead
-    if cost.hook_ns is None:
-        return []
     known = recorder_cost(facts)
     share = f" ({known.text})" if known else ""
-    parts = [f"{time(cost.hook_ns)}{share}"]
+    parts = [f"{time(cost.hook_ns)}{share}"] if cost.hook_ns is not None else []
     if cost.log_bytes is not None:
         parts.append(f"{size(cost.log_bytes)} of log")
     if cost.bytes_per_launch is not None:
@@ -292,7 +290,7 @@ def _cost(facts: Overview) -> list[str]:
         parts.append(f"{_count(facts.counts.value_rows or 0, 'value')} read in {time(cost.stats_ns)}")
     if cost.failures:
         parts.append(_count(cost.failures, "failure"))
-    return ["Recorder  " + ", ".join(parts)]
+    return ["Recorder  " + ", ".join(parts)] if parts else []
 
 
 def _by_log(

@@ -123,8 +123,8 @@ class PrintedLog:
             [call], [known.graph], [0], [call], [run.lane], [None], [start_ns], [end_ns - start_ns],
             [len(starts)], [state],
         )  # fmt: skip
-        if timed and returned:
-            yield Steps([call], ["inference"], ["call"], [start_ns], [end_ns])
+        if run.launches[0].begin_ns is not None and returned:
+            yield Steps([call], ["inference"], ["call"], [start_ns], [end_ns if timed else UNKNOWN_END])
         yield Launches(columns, list(range(len(starts))), list(starts), list(ends))
         if self._times is not None:
             for position, launch in enumerate(run.launches):

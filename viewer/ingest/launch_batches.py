@@ -59,7 +59,8 @@ def step_marks(batch: StepMarks) -> list[StepMark]:
 
 def ended_steps(batch: Steps) -> dict[int, EndedStep]:
     """The steps of a batch by number. Raises BadPayload when its columns are not of one length."""
-    columns = (batch.kind, batch.by, batch.start_ns, batch.end_ns)
+    ends = [end_ns if end_ns >= 0 else None for end_ns in batch.end_ns]
+    columns = (batch.kind, batch.by, batch.start_ns, ends)
     if any(len(column) != len(batch.step) for column in columns):
         raise BadPayload("Steps has columns of unequal length")
     return dict(zip(batch.step, map(EndedStep, *columns), strict=True))

@@ -111,10 +111,10 @@ def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_
 
 def overhead(trace: Trace) -> OverheadRow:
     """The recorder's own cost over all logs; a launch's bytes are those of the batches, without the log's other
-    records."""
+    records. Time in hooks of which none ran, as where a debug printer told of the launches, was not measured."""
     found = sql.row(
         trace,
-        "SELECT sum(hook_ns), sum(stats_ns), sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",
+        "SELECT sum(nullif(hook_ns, 0)), sum(stats_ns), sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",
     )
     hook_ns, stats_ns, wall_ns, log_bytes, failures = found or (None,) * 5
     launches = int(_meta(trace).get("count:launches", 0))

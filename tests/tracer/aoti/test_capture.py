@@ -207,6 +207,15 @@ def print_to(capture: LiveCapture, text: str, times: int) -> None:
     capture.finish(Ending(os.getpid(), 0, 1, timed_out=False, interrupted=False, error_tail=None))
 
 
+def test_calls_whose_lines_are_read_at_once_are_steps_whose_time_is_unknown(tmp_path: Path) -> None:
+    print_to(LiveCapture(TraceConfig(directory=tmp_path), "values", ["x"]), OVERFLOW * 3, 1)
+    with open_trace([str(one) for one in logs(tmp_path)]) as trace:
+        found = summary(trace)
+    steps = [(step["kind"], step["by"], step["duration_ns"]) for step in found["steps"]["rows"]]
+    assert steps == [("inference", "call", None)] * 3
+    assert found["overhead"]["hook_ns"] is None
+
+
 def test_a_program_waits_where_it_prints_faster_than_that_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
