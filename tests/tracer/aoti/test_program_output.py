@@ -41,10 +41,8 @@ def test_what_is_not_certainly_the_printers_passes(own: bytes, size: int) -> Non
 
 def test_what_cannot_be_the_printers_does_not_wait() -> None:
     output = ProgramOutput()
-    assert output.feed(b"name? ") == b"name? "
-    assert not output.is_urgent
-    assert output.feed(b"more [") == b"more "
-    assert output.is_urgent
+    given = [b"name? ", b"more ["]
+    seen = [(output.feed(data), output.is_urgent) for data in given]
+    assert seen == [(b"name? ", False), (b"more ", True)]
     assert output.release() == b"["
-    assert output.feed(block()[:60]) == b""
-    assert not output.is_urgent
+    assert (output.feed(block()[:60]), output.is_urgent) == (b"", False)
