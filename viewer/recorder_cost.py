@@ -26,7 +26,7 @@ class RecorderCost:
 
 def recorder_cost(overview: Overview) -> RecorderCost | None:
     """Of the median step behind the first of each log: what its launches cost in the mean; of the whole run where
-    there are no such steps. None: not measured."""
+    there are no such steps, or where that bound tells nothing. None: not measured."""
     cost, launches = overview.overhead, overview.counts.launches
     if cost.hook_ns is None:
         return None
@@ -36,5 +36,7 @@ def recorder_cost(overview: Overview) -> RecorderCost | None:
     steady = [row for row in overview.steps if row.step != firsts[row.log] and row.launches and row.duration_ns]
     if launches and len(steady) >= _FEWEST:
         each = cost.hook_ns / launches
-        return RecorderCost(min(1.0, median(each * row.launches / (row.duration_ns or 1) for row in steady)), "a step")
+        most = median(each * row.launches / (row.duration_ns or 1) for row in steady)
+        if most < 1 or not cost.wall_ns:
+            return RecorderCost(min(1.0, most), "a step")
     return RecorderCost(cost.hook_ns / cost.wall_ns, "the run") if cost.wall_ns else None

@@ -34,6 +34,10 @@ def test_cost_is_a_share_of_a_steady_step(opened: Opened) -> None:
     told = recorder_cost(replace(known, overhead=cost, counts=counts, steps=steps[:1]))
     assert told is not None
     assert (told.of, told.share) == ("the run", 0.0003)
+    short = [step(0, 999_000), step(1, 50), step(2, 50)]
+    told = recorder_cost(replace(known, overhead=cost, counts=counts, steps=short))
+    assert told is not None
+    assert told.text == "0.0 % of the run"
     assert recorder_cost(replace(known, overhead=replace(cost, hook_ns=None))) is None
 
 

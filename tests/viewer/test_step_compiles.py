@@ -55,6 +55,13 @@ def test_a_step_holds_no_time_of_the_next_functions_compile() -> None:
     assert (found[1].duration_ns, found[1].compile_ns) == (None, 4_699_995)
 
 
+def test_a_step_beside_the_compile_of_another_thread_keeps_its_time() -> None:
+    steps = {0: EndedStep("inference", "call", 50, 60), 1: EndedStep("inference", "call", 100, 130)}
+    compiles = [Compiling(10, 90, "1/0")]
+    found = with_compiles(steps, compiles, {1: compiles})
+    assert [(step.duration_ns, step.compile_ns) for step in found.values()] == [(10, 0), (30, 80)]
+
+
 def test_times_that_cannot_be_cost_nothing_but_themselves(opened: Open) -> None:
     edge = 2**63 - 1
     log = LogBuilder().record(synthetic.run(guesses_steps=True, monotonic_ns=edge, unix_ns=0))

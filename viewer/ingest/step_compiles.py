@@ -63,16 +63,17 @@ def _first(calls: Sequence[tuple[int, int]], since_ns: int) -> Sequence[tuple[in
 def with_compiles(
     steps: Mapping[int, EndedStep], compiles: Sequence[Compiling], booked: Mapping[int, Sequence[Compiling]]
 ) -> dict[int, EndedStep]:
-    """Each step with what its compiles took, and how much of its own time any compile took."""
+    """Each step with what its compiles took, and how much of its own time any compile took. A step that lies whole in
+    a compile which it has not triggered ran on another thread, and lost nothing to it."""
     starts = [one.start_ns for one in compiles]
     found = {}
     for number, step in steps.items():
-        inside = 0
+        inside, mine = 0, booked.get(number, ())
         if step.end_ns is not None:
             first = max(bisect_right(starts, step.start_ns) - 1, 0)
             for one in compiles[first : bisect_left(starts, step.end_ns)]:
-                inside += max(0, min(one.end_ns, step.end_ns) - max(one.start_ns, step.start_ns))
-        own = sum(one.end_ns - one.start_ns for one in booked.get(number, ()))
-        own = min(own, INT64[-1])
+                if one in mine or one.start_ns > step.start_ns or one.end_ns < step.end_ns:
+                    inside += max(0, min(one.end_ns, step.end_ns) - max(one.start_ns, step.start_ns))
+        own = min(sum(one.end_ns - one.start_ns for one in mine), INT64[-1])
         found[number] = step._replace(compile_ns=own if compiles else None, compiling_ns=inside)
     return found
