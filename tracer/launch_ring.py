@@ -136,7 +136,7 @@ class LaunchRing:
         try:
             if self._file.checked().st_size >= self._end:
                 return
-            why = "another program has truncated the launch ring"
+            why = "another program truncated the launch ring"
         except OSError as error:
             why = f"{error.strerror or error}"
         self.is_on = False

@@ -176,13 +176,13 @@ def refusal(scope: Scope) -> tuple[int, str] | None:
     headers = scope["headers"]
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:  # the port is free: `ssh -L` maps it
-        return 400, "Open this dashboard by localhost or 127.0.0.1."
+        return 400, "Open this dashboard as localhost or 127.0.0.1."
     origins = {value.decode("latin-1").lower() for name, value in headers if name == b"origin"}
     sites = {value for name, value in headers if name == b"sec-fetch-site"}
     if origins - {f"http://{hosts[0].lower()}"} or sites.difference(_OWN_SITES):
-        return 403, "Another site made this request: open the address of this dashboard in the browser yourself."
+        return 403, "Another site made this request: type the address of this dashboard into the browser yourself."
     if scope["method"] not in ("GET", "HEAD"):
-        return 405, "This dashboard answers GET and HEAD."
+        return 405, "This dashboard answers only GET and HEAD."
     return None
 
 

@@ -134,7 +134,7 @@ class Dashboard:
 
     def elsewhere(self, request: Request, error: Exception) -> Response:
         if request.url.path.endswith(".json") or not isinstance(error, Elsewhere):
-            return self.error(request, 404, "No record of it is in this log.")
+            return self.error(request, 404, "This log holds no record of it.")
         return RedirectResponse(error.address, 303)
 
     def exception_handlers(self) -> dict[Any, Any]:

@@ -28,6 +28,11 @@ from stepscope.viewer.recorder_cost import recorder_cost
 WIDTH = 100
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
 UNKNOWN = "–"
+WHOLE_COMPILE = (
+    "The compile time of a step includes the time that loading the compiler took; "
+    "the time of a compile begins with its frame."
+)
+_ALIKE = 1.02
 _MOST_ROWS = 20
 _MOST_FINDINGS = 40
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
@@ -197,13 +202,21 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
         for s in steps
     ]  # fmt: skip
     said = step_sources(steps)
-    notes = [note for note in (said.found_by, said.doubt, said.data_workers) if note is not None]
+    notes = [
+        note for note in (said.found_by, said.doubt, said.data_workers, _compiled(facts, steps)) if note is not None
+    ]
     wrapped = [
         line
         for note in notes
         for line in textwrap.wrap(clean(note), WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
     ]
     return [f"Steps  {_number(facts.counts.steps)}", *wrapped, *_by_log(facts, steps, header, rows, left=3)]
+
+
+def _compiled(facts: Overview, steps: Sequence[StepRow]) -> str | None:
+    """Why steps compile longer than all compiles together; None: they do not."""
+    of_steps, of_compiles = sum(step.compile_ns or 0 for step in steps), facts.compile_duration_ns or 0
+    return WHOLE_COMPILE if of_steps > of_compiles * _ALIKE else None
 
 
 def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:

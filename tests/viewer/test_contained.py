@@ -87,12 +87,12 @@ def test_a_kind_of_finding_that_fails_is_told_of(
     answer = summary(trace)
     kinds = {finding["kind"]: finding for finding in answer["findings"]}
     assert set(kinds) == {"crash", "not_recorded"}
-    assert kinds["not_recorded"]["title"] == f"Not looked for: storage_overlap ({why})"
+    assert kinds["not_recorded"]["title"] == f"Findings of the kind storage_overlap were not looked for ({why})"
     assert kinds["not_recorded"]["severity"] == "warning"
     gap = {"what": "findings: storage_overlap", "why": why, "log": None, "graph": None, "count": 1}
     assert gap in answer["ingest"]["not_recorded"]
-    assert "Not looked for: storage_overlap" in summary_text(trace)
-    assert "Not looked for: storage_overlap" in Client(trace).get("/").text
+    assert "Findings of the kind storage_overlap were not looked for" in summary_text(trace)
+    assert "Findings of the kind storage_overlap were not looked for" in Client(trace).get("/").text
     assert "findings: storage_overlap" in Client(trace).get("/problems").text
     monkeypatch.setattr(crash, "find", lambda _: [])
     log = str(recorded().write(tmp_path / "x.log"))

@@ -1,4 +1,4 @@
-"""Where NaN and infinities come from: made, grown from an infinity, handed in, carried on; and what is no alarm."""
+"""Where NaN and infinities come from: made, made from an infinity, handed in, carried on; and what is no alarm."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     finding = only(opened, log)
     assert finding.title == (
         "NaN made in step 1, launch 2 of 3: cpp_fused__softmax_0, output buf1, "
-        "grown from the +inf of launch 1: extern_kernels.bmm, output buf0"
+        "from the +inf of launch 1: extern_kernels.bmm, output buf0"
     )
     assert (finding.severity, finding.step, finding.launch, finding.kernel, finding.buffer) == (
         "critical", 1, 4, "cpp_fused__softmax_0", "buf1",
@@ -159,7 +159,7 @@ class TestMasks:
         log.call(program, buf0=replace(MASK, ninf=64, min=None, max=None, mean=None, std=None), buf1=NAN)
         finding = only(opened, log)
         assert finding.title.endswith(
-            "cpp_fused__softmax_1, output buf1, grown from the -inf of launch 1: cpp_fused_0, output buf0"
+            "cpp_fused__softmax_1, output buf1, from the -inf of launch 1: cpp_fused_0, output buf0"
         )
         assert finding.severity == "critical"
 

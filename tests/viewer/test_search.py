@@ -245,7 +245,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     answer = json.loads(capsys.readouterr().out)
     assert [(hit["record"], hit["line"], hit["match"]) for hit in answer["hits"]] == [(7, 1, "needle")]
     run(monkeypatch, "search", str(log), "NEEDLE", "--case")
-    assert capsys.readouterr() == ("", "stepscope: no line holds it\n")
+    assert capsys.readouterr() == ("", "stepscope: no line holds this text\n")
 
 
 class TestJumps:

@@ -100,7 +100,7 @@ def test_what_cannot_be_read_at_all_is_one_sentence(ranks: list[Path], tmp_path:
         ([], "No log was named"),
         ([ranks[0], tmp_path / "missing.log"], "There is no file or folder"),
         ([ranks[0], tmp_path / "folder"], "holds no log"),
-        ([notes, tmp_path / "folder" / ".." / "notes.md"], "none is a log"),
+        ([notes, tmp_path / "folder" / ".." / "notes.md"], "none of these is a log"),
         ([empty, tmp_path / "." / "folder" / ".." / "empty.log"], "are empty"),
     ):
         with pytest.raises(StepscopeError, match=sentence) as caught:

@@ -145,4 +145,7 @@ def test_the_command(log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert (code, json.loads(out)["rows"]) == (0, [[7]])
     code, out, error = run(str(log), "DROP TABLE logs")
     assert (code, out) == (2, "")
-    assert error == "stepscope: Only one statement that reads is answered: SELECT, WITH, FROM, DESCRIBE, EXPLAIN.\n"
+    assert (
+        error
+        == "stepscope: Only a single statement that reads is run, one with SELECT, WITH, FROM, DESCRIBE or EXPLAIN.\n"
+    )

@@ -151,7 +151,7 @@ def test_steps_that_look_like_no_iterations_are_doubted() -> None:
     assert step_sources([row(n, calls=3 + n % 2) for n in range(40)]).doubt is None
     uneven = step_sources([row(n, calls=1 if n % 2 else 90) for n in range(40)]).doubt
     assert uneven is not None
-    assert uneven.startswith("The steps of kind train call from 1 to 90 graphs each. If they are not")
+    assert uneven.startswith("Each train step calls between 1 and 90 graphs. If they are not")
     single = [row(n, by="call", kind="inference", launches=1, calls=1) for n in range(300)]
     doubt = step_sources(single).doubt
     assert doubt is not None
@@ -162,4 +162,7 @@ def test_steps_that_look_like_no_iterations_are_doubted() -> None:
 def test_workers_of_a_data_loader_are_told_of_and_not_counted() -> None:
     found = step_sources([row(0), row(0, log=1, kind="data", by="call")])
     assert found.found_by == "Steps were found by the optimizer AdamW."
-    assert found.data_workers == "1 worker of a DataLoader called compiled functions; this is no step."
+    assert (
+        found.data_workers
+        == "1 worker of a DataLoader called compiled functions; these calls are not counted as steps."
+    )

@@ -26,12 +26,14 @@ from stepscope.viewer.errors import StepscopeError
 @click.command(cls=ReadingCommand)
 @trace_argument
 @click.option(
-    "--fail-on", metavar="KINDS", help="Kinds of finding, with commas. Default: every warning and critical one."
+    "--fail-on",
+    metavar="KINDS",
+    help="Fail on findings of these kinds, given with commas. [default: all that are warnings or critical]",
 )
-@click.option("--strict", is_flag=True, help="Also when a log is damaged, or holds records of unknown kinds.")
+@click.option("--strict", is_flag=True, help="Fail also if a log is damaged or holds records of unknown kinds.")
 @latest_option
 def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> None:
-    """Exit 1 when the trace has findings of these kinds: for CI."""
+    """Exit with 1 if the trace has findings that matter. This is for CI."""
     from stepscope.viewer.findings import KINDS, all_findings, is_gap
     from stepscope.viewer.queries.damage import damage_texts
     from stepscope.viewer.store.open import open_trace
@@ -54,17 +56,19 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
         click.echo(clean(line))
     if hits or damage:
         sys.exit(1)
-    click.echo(f"ok: nothing to fail on; findings in all: {len(findings)}")
+    click.echo(f"ok: there is nothing to fail on; the trace has {len(findings)} finding(s) in all")
 
 
 @click.command(cls=ReadingCommand)
-@words("TRACE... TEXT", "The trace; what to look for.", "trace_and_text")
-@click.option("--regex", is_flag=True, help="TEXT is a regular expression (RE2).")
-@click.option("--case", is_flag=True, help="Upper and lower case as typed.")
-@click.option("--kind", metavar="NAME", help="Records of this event, or artifact name, only.")
-@click.option("--compile-id", metavar="ID", help="Records of this compile only: 0/0.")
-@click.option("--limit", type=COUNT, metavar="N", default=1000, show_default=True, help="At most so many lines.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@words("TRACE... TEXT", "The trace, and then the text to look for.", "trace_and_text")
+@click.option("--regex", is_flag=True, help="Take TEXT for a regular expression (RE2).")
+@click.option("--case", is_flag=True, help="Tell upper from lower case.")
+@click.option("--kind", metavar="NAME", help="Look only at records of this event, or of this artifact name.")
+@click.option("--compile-id", metavar="ID", help="Look only at records of this compile, such as 0/0.")
+@click.option(
+    "--limit", type=COUNT, metavar="N", default=1000, show_default=True, help="Show at most this number of lines."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON for programs.")
 def search(
     trace_and_text: list[str],
     regex: bool,
@@ -74,7 +78,7 @@ def search(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Lines of payloads and headers that hold a text: log, record, kind, compile, line of the payload, the line."""
+    """Find a text in payloads and headers. Each hit is a line: log, record, kind, compile, line number, the line."""
     import orjson
 
     from stepscope.viewer.queries.search import search as look
@@ -94,15 +98,17 @@ def search(
     for hit in piece.hits:
         click.echo(search_text(hit))
     if piece.next_offset is not None:
-        note(f"stepscope: only the first {limit:,} lines are shown; more with --limit")
+        note(f"stepscope: only the first {limit:,} lines are shown; --limit shows more")
     elif not piece.hits:
-        note("stepscope: no line holds it")
+        note("stepscope: no line holds this text")
 
 
 @click.command(cls=ReadingCommand)
-@words("TRACE... STATEMENT", "The trace; a statement in DuckDB's SQL.", "trace_and_statement")
-@click.option("--json", "as_json", is_flag=True, help="For programs: columns, and rows as lists.")
-@click.option("--limit", type=COUNT, metavar="N", default=100_000, show_default=True, help="At most so many rows.")
+@words("TRACE... STATEMENT", "The trace, and then a statement in DuckDB's SQL.", "trace_and_statement")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON for programs: the columns, and each row as a list.")
+@click.option(
+    "--limit", type=COUNT, metavar="N", default=100_000, show_default=True, help="Show at most this number of rows."
+)
 @click.option(
     "--max-seconds",
     type=click.FloatRange(min=0.001),
@@ -110,22 +116,26 @@ def search(
     metavar="SECONDS",
     default=600.0,
     show_default=True,
-    help="A statement that takes longer is ended.",
+    help="End a statement that takes longer.",
 )
 @click.option(
     "--max-memory",
     metavar="BYTES",
     default="4G",
     show_default=True,
-    help="A statement that takes more memory is ended: 500M, 4G, or bytes.",
+    help="End a statement that takes more memory: 500M, 4G, or a number of bytes.",
 )
 @click.option(
-    "--max-bytes", metavar="BYTES", default="100M", show_default=True, help="At most so many bytes of all cells."
+    "--max-bytes",
+    metavar="BYTES",
+    default="100M",
+    show_default=True,
+    help="Show at most this number of bytes, all cells together.",
 )
 def sql(
     trace_and_statement: list[str], as_json: bool, limit: int, max_seconds: float, max_memory: str, max_bytes: str
 ) -> None:
-    """Ask the index of a trace; `select * from information_schema.tables` lists what it holds."""
+    """Ask the index of a trace in SQL. `select * from information_schema.tables` lists what the index holds."""
     import csv
 
     import orjson
@@ -151,10 +161,10 @@ def sql(
         rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     out.writerows(rows)
     if answer.cut:
-        note(f"stepscope: {answer.cut:,} long cell(s) are cut short; more with --max-bytes")
+        note(f"stepscope: {answer.cut:,} long cell(s) are cut short; --max-bytes shows more")
     if answer.more:
         option = "--limit" if len(answer.rows) == limit else "--max-bytes"
-        note(f"stepscope: only the first {len(answer.rows):,} rows are shown; more with {option}")
+        note(f"stepscope: only the first {len(answer.rows):,} rows are shown; {option} shows more")
 
 
 def _size(option: str, text: str) -> int:
@@ -165,11 +175,15 @@ def _size(option: str, text: str) -> int:
 
 
 @click.command(cls=ReadingCommand)
-@words("TRACE... [ID]", "The trace; number of a saved tensor. Without: a list of them.", "trace_and_id")
-@click.option("--out", "-o", type=PATH, metavar="FILE", help="Copy the .pt file here.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@words(
+    "TRACE... [ID]",
+    "The trace, and then the number of a saved tensor. Without a number all of them are listed.",
+    "trace_and_id",
+)
+@click.option("--out", "-o", type=PATH, metavar="FILE", help="Copy the .pt file to this file.")
+@click.option("--force", is_flag=True, help="Write over a file that exists.")
 def tensor(trace_and_id: list[str], out: Path | None, force: bool) -> None:
-    """Tensors that --level save wrote: list them, say what one is, or copy its file for torch.load."""
+    """List the tensors that --level save wrote, describe one, or copy its file for torch.load."""
     from stepscope.viewer import tensor as tensors
     from stepscope.viewer.store.open import open_trace
 

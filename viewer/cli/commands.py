@@ -77,10 +77,13 @@ def words(metavar: str, explanation: str, name: str = "trace") -> Callable[[Func
 
 
 trace_argument = words(
-    "TRACE...", "A log, a .gz or .zst of one, a folder of logs, - for standard input, several of these; or a STORE."
+    "TRACE...",
+    "A log, a log packed as .gz or .zst, a folder of logs, - for standard input, several of these, or a STORE.",
 )
 latest_option = click.option(
-    "--latest", is_flag=True, help="Of a folder only the log that was written last: folders keep old runs."
+    "--latest",
+    is_flag=True,
+    help="Read only the log of a folder that was written last. A folder keeps the logs of older runs.",
 )
 
 

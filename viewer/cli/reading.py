@@ -30,10 +30,17 @@ if TYPE_CHECKING:
 @click.command(cls=ReadingCommand)
 @trace_argument
 @click.option(
-    "--port", type=whole_number(0, 65535), metavar="N", default=8686, show_default=True, help="0: a free one."
+    "--port",
+    type=whole_number(0, 65535),
+    metavar="N",
+    default=8686,
+    show_default=True,
+    help="Listen on this port; 0 takes a free one.",
 )
 @latest_option
-@click.option("--follow", is_flag=True, help="The logs still grow, or there is none yet: the pages say what is new.")
+@click.option(
+    "--follow", is_flag=True, help="Follow logs that still grow, or do not exist yet: the pages say what is new."
+)
 def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
     """Browse a trace on 127.0.0.1."""
     trace = chosen(trace, latest)
@@ -67,10 +74,10 @@ def _serve_growing(trace: list[str], port: int) -> None:
 
 @click.command(cls=ReadingCommand)
 @trace_argument
-@click.option("--json", "as_json", is_flag=True, help="The JSON answer, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON for programs.")
 @latest_option
 def summary(trace: list[str], as_json: bool, latest: bool) -> None:
-    """The verdict and the facts of a trace, in the terminal."""
+    """Show the findings and the facts of a trace in the terminal."""
     import orjson
 
     from stepscope.viewer import summary as summaries
@@ -86,23 +93,23 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
 @click.command(cls=ReadingCommand)
 @trace_argument
 @click.option(
-    "--out", "-o", type=PATH, metavar="FILE", default="report.html", show_default=True, help="The file to write."
+    "--out", "-o", type=PATH, metavar="FILE", default="report.html", show_default=True, help="Write to this file."
 )
 @click.option(
     "--redact",
     is_flag=True,
     help="Show only names that PyTorch and stepscope give; a placeholder stands for every other text.",
 )
-@click.option("--note", "text", metavar="TEXT", help="Stands on the first page.")
+@click.option("--note", "text", metavar="TEXT", help="Put this text on the first page.")
 @latest_option
 def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: bool) -> None:
-    """One HTML file that opens without a network, for a ticket."""
+    """Write one HTML file for a ticket, which opens without a network."""
     from stepscope.viewer.store.open import open_trace
 
     with open_trace(chosen(trace, latest)) as opened:
         write_report(opened, out, redact, text)
     if redact and text:
-        note("stepscope: the note is not in the report, because nobody can prove what a note tells.")
+        note("stepscope: the note is not in the report, because a note may name anything.")
 
 
 def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None) -> None:
@@ -124,7 +131,7 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
     metavar="FORM",
     required=True,
     shell_complete=one_of("csv", "parquet", "memory_snapshot", "chrome", "raw"),
-    help="csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz; "
+    help="Write csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz; "
     "chrome: compiles, steps, calls, launches and live bytes for Perfetto; raw: the payload of a record.",
 )
 @click.option(
@@ -132,16 +139,21 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
     metavar="NAME",
     default="storages",
     show_default=True,
-    help="csv, parquet: which table; storages has a row for each storage.",
+    help="csv, parquet: write this table; storages has a row for each storage.",
 )
-@click.option("--record", type=NUMBER, metavar="ID", help="raw: which record; the table `records` lists them.")
-@click.option("--bytes", "part", metavar="RANGE", help="raw: 0-99 the first 100 bytes, 100- the rest, -50 the last 50.")
+@click.option("--record", type=NUMBER, metavar="ID", help="raw: write this record; the table `records` lists them.")
+@click.option(
+    "--bytes",
+    "part",
+    metavar="RANGE",
+    help="raw: write these bytes; 0-99 is the first 100, 100- the rest, -50 the last 50.",
+)
 @click.option(
     "--out", "-o", type=PATH, metavar="FILE",
-    help="The file to write; - is standard output; chrome: a .gz is packed.",
+    help="Write to this file; - is standard output. chrome: a name that ends in .gz is packed.",
 )  # fmt: skip
 def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
-    """Tables, the timeline and the payloads of a trace for other programs."""
+    """Write tables, the timeline or the payloads of a trace for other programs."""
     from stepscope.viewer.export import STDOUT, counted, filled_tables
     from stepscope.viewer.export import export as write
     from stepscope.viewer.store.open import open_trace
@@ -160,11 +172,17 @@ def export(trace: list[str], to: str, table: str, record: int | None, part: str 
     "folder", cls=Argument, metavar="DIR", type=click.Path(readable=False),
     explanation="A folder of logs, or a log: a path, or an address such as s3://...",
 )  # fmt: skip
-@click.option("--to", metavar="STORE", required=True, help="Folder for the Parquet files: a path or an address.")
-@click.option("--scheduler", metavar="ADDRESS", help="Of dask.distributed, whose workers read the logs then.")
-@click.option("--workers", type=COUNT, metavar="N", help="Processes of this machine. [default: one for each core]")
+@click.option(
+    "--to", metavar="STORE", required=True, help="Write the Parquet files to this folder, a path or an address."
+)
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Let the workers of this scheduler of dask.distributed read the logs."
+)
+@click.option(
+    "--workers", type=COUNT, metavar="N", help="Read with this number of processes. [default: one for each core]"
+)
 def ingest(folder: str, to: str, scheduler: str | None, workers: int | None) -> None:
-    """Read the logs of many ranks with many workers; the same command goes on where it stopped. A STORE is a TRACE."""
+    """Read the logs of many ranks with many workers. The same command goes on where it stopped. A STORE is a TRACE."""
     from stepscope.viewer.units.command import ingest as ingest_logs
 
     ingest_logs(folder, to, scheduler, workers, say=click.echo)

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 AOTI_LEVELS = ("launches", "values", "save")
 MAX_RUNS = 5
 FOLDER = click.option(
-    "--out", "-o", type=PATH, metavar="DIR", default="stepscope_trace", show_default=True, help="Folder for the logs."
+    "--out",
+    "-o",
+    type=PATH,
+    metavar="DIR",
+    default="stepscope_trace",
+    show_default=True,
+    help="Write the logs to this folder.",
 )
 
 
@@ -36,42 +42,48 @@ FOLDER = click.option(
     default="launches",
     show_default=True,
     shell_complete=one_of("off", "launches", "values", "save"),
-    help="off; launches: names, arguments, times; values: and statistics of the tensors before and after each "
-    "launch; save: and the tensors themselves, as .pt files.",
+    help="Record off: nothing; launches: names, arguments, times; values: also statistics of the tensors before "
+    "and after each launch; save: also the tensors themselves, as .pt files.",
 )
 @click.option(
-    "--kernels", metavar="GLOBS", default="", help="values, save: kernels with such names only; commas between globs."
+    "--kernels",
+    metavar="GLOBS",
+    default="",
+    help="values, save: read only kernels with such names; commas stand between globs.",
 )
 @click.option(
-    "--args", metavar="GLOBS", default="", help="values, save: arguments with such names only; commas between globs."
+    "--args",
+    metavar="GLOBS",
+    default="",
+    help="values, save: read only arguments with such names; commas stand between globs.",
 )
 @click.option(
     "--steps",
     metavar="FIRST:STOP",
-    help="values, save: these steps only. 3:5 is 3 and 4, as in Python; 3: is 3 and all later; 3 that one.",
+    help="values, save: read only these steps. 3:5 is 3 and 4, as in Python; 3: is 3 and all later; 3 is that one.",
 )
 @click.option(
     "--every",
     metavar="N",
     default="1",
     show_default=True,
-    help="values, save: every N-th step only, from the first of --steps on.",
+    help="values, save: read only every N-th step, from the first of --steps on.",
 )
 @click.option(
     "--max-bytes-per-tensor",
     metavar="BYTES",
-    help="Of a larger tensor the statistics are over a strided sample, marked as one. 4M, 64MiB, 1GB, or "
+    help="Read only a strided sample of a larger tensor, and mark it as one. 4M, 64MiB, 1GB, or a number of "
     "bytes; k, M, G are powers of 1000, Ki, Mi, Gi of 1024.",
 )
 @click.option(
-    "--verify-before", is_flag=True, help="Read tensors again before each launch: finds writes no launch made."
+    "--verify-before", is_flag=True, help="Read tensors again before each launch, to find writes that no launch made."
 )
 @click.option(
     "--save-quota",
     metavar="BYTES",
     default="1GB",
     show_default=True,
-    help="save: most bytes of .pt files that one process writes.",
+    help="save: let one process write at most this number of bytes of .pt files.",
 )
 @click.option(
     "--lifetimes",
@@ -79,16 +91,16 @@ FOLDER = click.option(
     default="log",
     show_default=True,
     shell_complete=one_of("log", "assert", "off"),
-    help="Births and deaths of the tensors' storages: log, assert or off.",
+    help="Follow births and deaths of the tensors' storages: log, assert or off.",
 )
 @click.option(
     "--lifetimes-every",
     metavar="N",
-    help="Births and deaths in the first 8 calls of a graph, then in every N-th step. [default: every step, or"
-    " every 16th without a C++ compiler]",
+    help="Follow births and deaths in the first 8 calls of a graph, then in every N-th step. [default: every "
+    "step, or every 16th without a C++ compiler]",
 )
 @click.option(
-    "--assert-lifetimes", is_flag=True, help="Raise in the program where a storage does not live as expected."
+    "--assert-lifetimes", is_flag=True, help="Raise an error in the program where a storage does not live as expected."
 )
 @click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
 @click.option("--fresh-cache", is_flag=True, help="Compile into an empty cache that is removed afterwards.")
@@ -96,20 +108,20 @@ FOLDER = click.option(
     "--provenance/--no-provenance",
     default=True,
     show_default=True,
-    help="Keep each kernel's lines of model source; each graph compiles once more for it.",
+    help="Record each kernel's lines of model source. Each graph compiles once more for this.",
 )
 @click.option(
     "--aoti",
     metavar="LEVEL",
     shell_complete=one_of(*AOTI_LEVELS),
-    help="Packages of AOTInductor and graphs with cpp_wrapper that are compiled meanwhile print launches, "
-    "values or save to standard output, and what any prints becomes a log; also of a C++ program.",
+    help="Record launches of AOTInductor's packages and of graphs with cpp_wrapper, in C++ programs too, by "
+    "PyTorch's debug printer: launches, values or save.",
 )
 @click.option(
     "--crash",
     is_flag=True,
-    help="If the program dies, run it again: with each launch waited for, with the values "
-    "of the suspect kernel, with sanity checks.",
+    help="If the program dies, run it again: waiting for each launch, with the values of the suspect kernel, and "
+    "with sanity checks.",
 )
 @click.option(
     "--max-runs",
@@ -117,16 +129,19 @@ FOLDER = click.option(
     metavar="N",
     default=MAX_RUNS,
     show_default=True,
-    help="crash: most runs, the first one included.",
+    help="crash: run the program at most this number of times, the first run included.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0.001),
     callback=finite,
     metavar="SECONDS",
-    help="crash: end a run that takes longer. [default: none; 10 times the first run and a minute for others]",
+    help="crash: end a run that takes longer. [default: no limit for the first "
+    "run; 10 times the first run and a minute for others]",
 )
-@click.option("--sanitizer", is_flag=True, help="crash: one more run under compute-sanitizer, if it is installed.")
+@click.option(
+    "--sanitizer", is_flag=True, help="crash: run it once more under compute-sanitizer, if that is installed."
+)
 def run(
     command: tuple[str, ...],
     out: Path,
@@ -142,7 +157,7 @@ def run(
     assert_lifetimes: bool,
     **settings: Any,
 ) -> None:
-    """Run a program and record it: stepscope run -- python train.py --lr 1e-3"""
+    """Run a program and record it, as in: stepscope run -- python train.py --lr 1e-3"""
     if aoti and aoti not in AOTI_LEVELS:
         raise StepscopeError(f"--aoti is {aoti!r}; it can be {', '.join(AOTI_LEVELS[:-1])} or save.")
     if not crash and (max_runs != MAX_RUNS or timeout is not None or sanitizer):
@@ -179,10 +194,10 @@ def run(
     "--profile",
     type=PATH,
     metavar="TRACE.json",
-    help="PyTorch's profiler of the same run: durations by name and order.",
+    help="Take durations, by name and order, from a trace of PyTorch's profiler of the same run.",
 )
 def import_aoti(text: str, out: Path, profile: Path | None) -> None:
-    """Make a trace of what PyTorch's C++ debug printer printed: AOTInductor, cpp_wrapper."""
+    """Make a trace of what PyTorch's C++ debug printer printed for AOTInductor or cpp_wrapper."""
     from stepscope.tracer.aoti.capture import import_file
 
     try:
@@ -196,7 +211,7 @@ def import_aoti(text: str, out: Path, profile: Path | None) -> None:
 @click.command(cls=ReadingCommand)
 @click.option(
     "--out", "-o", type=PATH, metavar="DIR", default="demo", show_default=True,
-    help="Folder for the trace and the report.",
+    help="Write the trace and the report to this folder.",
 )  # fmt: skip
 def demo(out: Path) -> None:
     """Record a small training run that overflows in fp16, print the summary, write the report."""
@@ -207,7 +222,7 @@ def demo(out: Path) -> None:
     from stepscope.viewer.summary import summary_text
 
     if find_spec("torch") is None:
-        raise StepscopeError("the demo compiles a model and torch is not installed; pip install 'stepscope[capture]'")
+        raise StepscopeError("the demo compiles a model, and torch is not installed: pip install 'stepscope[capture]'")
     result = _record(["-m", "stepscope.tracer.demo"], out, fresh_cache=False, settings={"level": "values"})
     if result.exit_code or not result.logs:
         raise StepscopeError(f"the demo's training run ended with exit code {result.exit_code}; its output is above")

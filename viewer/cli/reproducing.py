@@ -11,26 +11,26 @@ from stepscope.viewer.errors import StepscopeError
 
 
 @click.command(cls=ReadingCommand)
-@words("TRACE...", "As of `stepscope summary`.")
-@click.option("--out", "-o", type=PATH, metavar="FILE", required=True, help="The script to write.")
+@words("TRACE...", "A trace, as `stepscope summary` takes it.")
+@click.option("--out", "-o", type=PATH, metavar="FILE", required=True, help="Write the script to this file.")
 @click.option(
     "--launch",
     type=NUMBER,
     metavar="N",
-    help="The launch: as addresses of pages and `summary --json` number it; with --step the N-th of that step."
-    " [default: that of the worst finding]",
+    help="Take this launch, as addresses of pages and `summary --json` number it, or with --step the N-th of that "
+    "step. [default: the launch of the worst finding]",
 )
-@click.option("--step", type=NUMBER, metavar="STEP", help="N counts in this step, from 1.")
-@click.option("--rank", type=NUMBER, metavar="RANK", help="With --step, where several logs have it.")
+@click.option("--step", type=NUMBER, metavar="STEP", help="Count the launches in this step, from 1.")
+@click.option("--rank", type=NUMBER, metavar="RANK", help="Take the step of this rank, if several logs have it.")
 @click.option(
     "--embed-bytes",
     type=NUMBER,
     metavar="BYTES",
     default=1 << 20,
     show_default=True,
-    help="Most bytes of saved tensors in the script; others lie beside it.",
+    help="Put at most this number of bytes of saved tensors into the script; others lie beside it.",
 )
-@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--force", is_flag=True, help="Write over files that exist.")
 def repro(
     trace: list[str],
     out: Path,
@@ -40,7 +40,7 @@ def repro(
     embed_bytes: int,
     force: bool,
 ) -> None:
-    """A script that runs one launch again, compares, and with --bench times it.
+    """Write a script that runs one launch again, compares the results, and with --bench times it.
 
     It holds the kernel's source, the arguments and what was recorded, and needs torch only.
 

@@ -78,8 +78,8 @@ def _gap(kind: str, error: Exception) -> Finding:
     return Finding(
         kind="not_recorded",
         severity="warning",
-        title=f"Not looked for: {kind} ({why})",
-        rule="What a log holds kept this kind of finding from being looked for. All others were.",
+        title=f"Findings of the kind {kind} were not looked for ({why})",
+        rule="Something in a log kept this kind of finding from being looked for. All other kinds were looked for.",
         evidence={"kind": kind, "why": why},
         page="/problems#not-recorded",
     )

@@ -218,9 +218,9 @@ def _grown(trace: Trace, tracer: Tracer, case: Case) -> str:
     first = case.grown_from.first
     words = text.what([first.row])
     if not case.grown_from.is_made:
-        return f", grown from the {words} that came in with {text.label(first.argument)}"
+        return f", from the {words} that came in with {text.label(first.argument)}"
     ordinal, site = launch_place(trace, first.flow.launch).ordinal, tracer.site(first.flow.site)
-    return f", grown from the {words} of launch {ordinal}: {site.kernel}, output {text.label(first.argument)}"
+    return f", from the {words} of launch {ordinal}: {site.kernel}, output {text.label(first.argument)}"
 
 
 def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:

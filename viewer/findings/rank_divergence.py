@@ -12,7 +12,7 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.queries.ranks import AspectRow, FirstDifference, ranks
 from stepscope.viewer.queries.rows import Finding, Severity
 
-_WHAT = {
+WHAT = {
     "collectives": "collectives",
     "compile_ids": "what they compile",
     "graphs": "graphs",
@@ -69,5 +69,5 @@ def severity(row: AspectRow, first: FirstDifference) -> Severity:
 def title(row: AspectRow, first: FirstDifference) -> str:
     groups = "; ".join(group.name for group in row.groups)
     if row.state == "stages":
-        return f"Ranks compile different programs, as stages of a pipeline do ({groups}): {_WHAT[row.aspect]} differ"
-    return f"Ranks differ in {_WHAT[row.aspect]} ({groups}): {first.text}"
+        return f"Ranks compile different programs, as stages of a pipeline do ({groups}): {WHAT[row.aspect]} differ"
+    return f"Ranks differ in {WHAT[row.aspect]} ({groups}): {first.text}"

@@ -27,7 +27,7 @@ def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
         kind="uninitialised_read",
         severity="critical",
         title=(
-            f"Memory that nobody wrote is read in step {first.step}, launch {where.ordinal} of {where.of}: "
+            f"Memory that nothing wrote is read in step {first.step}, launch {where.ordinal} of {where.of}: "
             f"{site.kernel}, input {first.name}"
         ),
         rule=rule_of(__doc__),

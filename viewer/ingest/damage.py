@@ -35,7 +35,7 @@ REASONS: Mapping[str, str] = {
     "broken_lifetimes": "lifetimes of storages that do not fit together, or are there twice; they are left out",
     "unknown_storage": "storages met before by a call that is not in the log; taken as met for the first time",
     "broken_ring": "a launch ring beside a log that cannot be read, or not all of it; the rest is kept",
-    "not_understood": "a record, a row or a part of a log that could not be taken in; everything else is kept",
+    "not_understood": "a record, a row or a part of a log that could not be understood; everything else was read",
     "unknown_graph": "launches of a graph whose own record is missing; they are kept",
 }
 

@@ -21,7 +21,7 @@ def what_it_is(head: bytes, name: str) -> str | None:
     if is_pickle and (b"segments" in head or b"device_traces" in head):
         return f"a memory snapshot of PyTorch: open it at pytorch.org/memory_viz, and {_RECORD}"
     if is_pickle:
-        return f"a pickle, which is not opened, because that would run what stands in it: {_RECORD}"
+        return f"a pickle, which is not opened, because opening it would run the code in it: {_RECORD}"
     if is_json and _CHROME.search(head):
         return f"a Chrome trace, as torch.profiler (Kineto) writes them: open it in Perfetto, and {_RECORD}"
     if head.startswith(b"\n") and name.removesuffix(".gz").endswith(_PERFETTO_ENDINGS):
@@ -29,5 +29,5 @@ def what_it_is(head: bytes, name: str) -> str | None:
     if head.startswith(b"PK\x03\x04"):
         return f"a zip archive, as torch.save and torch.export write them: {_RECORD}"
     if head.lstrip()[:15].lower() == b"<!doctype html>":
-        return "a page, perhaps a report: open it in a browser; the log that it was made from can be read"
+        return "a web page, perhaps a report: open it in a browser, or give the log that it was made from"
     return None

@@ -99,7 +99,7 @@ def _several(names: Sequence[str]) -> list[Source]:
             sources.setdefault(os.path.realpath(source.path), source)
     logs = list(sources.values())
     if any(source.size for source in logs) and not any(_has_record(source.data_path, whole=True) for source in logs):
-        raise StepscopeError(f"{shown(names)}: none is a log, they hold no record of stepscope or TORCH_TRACE.")
+        raise StepscopeError(f"{shown(names)}: none of these is a log with a record of stepscope or TORCH_TRACE.")
     return logs
 
 

@@ -52,12 +52,14 @@ def ask(
     """
     connect = trace.connect_apart
     if connect is None:
-        raise StepscopeError("The index of this trace is in memory, where a statement cannot reach it: free some disk.")
+        raise StepscopeError(
+            "The index of this trace is in memory, where a statement cannot reach it: free some space on the disk."
+        )
     task = Task(connect, statement, most, memory_bytes, answer_bytes, cell_characters, trace.is_one_file)
     wait = _Wait(gone or threading.Event())
     with _place(wait, seconds), _started(task) as worker:
         wait.until(worker.ready, _START_SECONDS, "The process for the statement did not start.")
-        wait.until(worker.done, seconds, f"This took longer than {seconds:g} s and was ended: ask for less.")
+        wait.until(worker.done, seconds, f"The statement took longer than {seconds:g} s and was ended: ask for less.")
     if not worker.answer:
         raise _too_much(memory_bytes)
     found = json.loads(worker.answer)
@@ -139,4 +141,4 @@ def _started(task: Task) -> Iterator[_Worker]:
 
 
 def _too_much(memory_bytes: int) -> StepscopeError:
-    return StepscopeError(f"This takes more memory than {format_bytes(memory_bytes)}: ask for less.")
+    return StepscopeError(f"The statement needs more memory than {format_bytes(memory_bytes)}: ask for less.")

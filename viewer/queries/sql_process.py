@@ -117,7 +117,7 @@ def _limit(memory_bytes: int, is_one_file: bool) -> None:
 def _run(connection: duckdb.DuckDBPyConnection, task: Task) -> dict[str, Any]:
     parsed = connection.extract_statements(task.statement)
     if len(parsed) != 1 or parsed[0].type not in READS:
-        raise Refused("Only one statement that reads is answered: SELECT, WITH, FROM, DESCRIBE, EXPLAIN.")
+        raise Refused("Only a single statement that reads is run, one with SELECT, WITH, FROM, DESCRIBE or EXPLAIN.")
     connection.execute(_readable(connection, parsed[0]))
     described = connection.description or []
     cells = _Cells(task)

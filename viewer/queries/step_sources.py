@@ -36,7 +36,10 @@ class StepSources:
 def step_sources(steps: Sequence[StepRow]) -> StepSources:
     own = [step for step in steps if step.kind != "data"]
     fed = len(steps) - len(own)
-    workers = f"{fed:,} worker{'s' if fed > 1 else ''} of a DataLoader called compiled functions; this is no step."
+    workers = (
+        f"{fed:,} worker{'s' if fed > 1 else ''} of a DataLoader called "
+        "compiled functions; these calls are not counted as steps."
+    )
     return StepSources(_found_by(own), _doubt(own), workers if fed else None)
 
 
@@ -72,7 +75,7 @@ def _few_launches(steps: Sequence[StepRow]) -> str | None:
     small = sum(step.launches <= 1 for step in of_calls)
     if len(of_calls) < MANY_STEPS or small < (1 - _ODD_SHARE) * len(of_calls):
         return None
-    return f"{small:,} of {len(steps):,} steps are one call with at most one launch."
+    return f"{small:,} of {len(steps):,} steps are a single call with at most one launch."
 
 
 def _uneven(steps: Sequence[StepRow]) -> str | None:
@@ -84,5 +87,5 @@ def _uneven(steps: Sequence[StepRow]) -> str | None:
         usual = median(calls)
         odd = sum(count > _ODD_FACTOR * usual or _ODD_FACTOR * count < usual for count in calls)
         if odd > _ODD_SHARE * len(calls):
-            return f"The steps of kind {kind} call from {min(calls):,} to {max(calls):,} graphs each."
+            return f"Each {kind} step calls between {min(calls):,} and {max(calls):,} graphs."
     return None

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.findings import KINDS
+from stepscope.viewer.findings.rank_divergence import WHAT
 from stepscope.viewer.redaction import proofs, rules
 from stepscope.viewer.redaction.proofs import words
 
@@ -20,11 +21,11 @@ MEASURED = words(
 )
 """Kinds whose titles are made of measurements and names: their sentences stay, with the names looked at one by one."""
 SENTENCES: Mapping[str, str] = {
-    "nonfinite": "NaN or an infinity came up",
-    "uninitialised_read": "Memory that nobody wrote is read",
+    "nonfinite": "NaN or an infinity appeared",
+    "uninitialised_read": "Memory that nothing wrote is read",
     "storage_overlap": "A kernel writes memory that it reads",
     "changed_without_writer": "A buffer changed although no launch wrote it",
-    "lifetime_mismatch": "A buffer lived for another time than expected",
+    "lifetime_mismatch": "A buffer lived longer or shorter than expected",
     "recompute_mismatch": "Memory figures of a reordering pass differ from a full recomputation",
     "estimate_gap": "Measured and estimated memory differ",
     "growth": "Memory grows from step to step",
@@ -36,12 +37,10 @@ SENTENCES: Mapping[str, str] = {
     "graph_break": "Graph break",
     "compile_failure": "A compile failed",
     "cache_bypass": "A compile could not use a cache",
-    "draft_export": "Draft export met what a sound export would have refused",
+    "draft_export": "Draft export found what a strict export would refuse",
     "rank_divergence": "Ranks differ",
 }
 _OTHER = "A finding"
-_ADDED = ("symptom", "compile_id", "aspect")
-"""Evidence that the sentence of a kind ends with, where it may be shown."""
 _PLACES = ("rank", "step", "graph", "launch")
 
 
@@ -64,10 +63,13 @@ def redacted(redactor: Redactor, finding: Mapping[str, Any]) -> dict[str, Any]:
 def _title(redactor: Redactor, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     if finding["kind"] in MEASURED and (said := redactor.sentence(finding["title"])) is not None:
         return said
-    added = [str(known["evidence"][name]) for name in _ADDED if known["evidence"].get(name)]
-    places = [f"{name} {finding[name]}" for name in _PLACES if finding[name] is not None]
+    shown = {name: str(known["evidence"].get(name) or "") for name in ("symptom", "compile_id", "aspect")}
+    places = [f"compile {shown['compile_id']}"] if shown["compile_id"] else []
+    places += [f"{name} {finding[name]}" for name in _PLACES if finding[name] is not None]
     places += [f"{name} {known[name]}" for name in ("kernel", "buffer") if known[name]]
-    start = SENTENCES.get(finding["kind"], _OTHER) + "".join(f" ({text})" for text in added)
+    start = SENTENCES.get(finding["kind"], _OTHER)
+    start += f" ({shown['symptom']})" if shown["symptom"] else ""
+    start += f" in {WHAT[shown['aspect']]}" if shown["aspect"] in WHAT else ""
     return ": ".join(part for part in (start, ", ".join(places)) if part)
 
 
