@@ -144,18 +144,12 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
 
 def problems_page(trace: Trace, request: Request) -> ProblemsPage:
     from stepscope.viewer.findings import gaps
-    from stepscope.viewer.queries.compile_events import list_compile_events
     from stepscope.viewer.queries.compiles import list_compiles
     from stepscope.viewer.queries.damage import not_recorded_lines, problems
     from stepscope.viewer.queries.overview import overhead
 
     compiles = part("Compiles that failed", [], list_compiles, trace)
-    told = {
-        (event.log, event.compile_id)
-        for event in part("What failed", [], list_compile_events, trace)
-        if event.kind == "compile_failure" and event.status != "skipped"
-    }
-    failed = [row for row in compiles if row.failure or row.status == "failed" or (row.log, row.compile_id) in told]
+    failed = [row for row in compiles if row.failure or row.status == "failed"]
     failures = part("Failures of the recorder", None, lambda: overhead(trace).failures)
     missing = [*part("What was not recorded", [], not_recorded_lines, trace), *gaps(trace)]
     return ProblemsPage(problems(trace), missing, failed, failures)

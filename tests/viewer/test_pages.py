@@ -264,3 +264,10 @@ def test_log_of_pytorch_alone_says_how_to_record_launches(opened: Opened) -> Non
     for path in ("/", "/steps"):
         assert "stepscope run -- python train.py" in client.get(path).text
     assert client.get("/index.json").json()["overview"]["counts"]["launches"] is None
+
+
+def test_the_page_of_problems_lists_compiles_that_failed(opened: Opened) -> None:
+    log = synthetic.compile_records(LogBuilder(), fail_type="X", fail_reason="y")
+    text = Client(opened(log)).get("/problems").text
+    assert "No compile failed." not in text
+    assert "/compile/0_0?log=0" in text

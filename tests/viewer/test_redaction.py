@@ -206,3 +206,9 @@ def test_own_sentences_are_found_with_their_holes() -> None:
     assert own_words.fill((None, " of ", None), "3 of 4 of 5") == ["3", "4 of 5"]
     assert own_words.fill(("a", None), "b") is None
     assert rules.SENTENCE is rules.RULES["why"]
+
+
+def test_the_title_of_a_difference_between_ranks_says_in_what() -> None:
+    evidence = {"aspect": "compile_ids", "compile_id": "0/0"}
+    found = Finding("rank_divergence", "warning", "Ranks differ in secret", "", evidence, "/ranks", rank=1)
+    assert Redactor().redact(found).title == "Ranks differ in what they compile: compile 0/0, rank 1"
