@@ -79,6 +79,22 @@ def plural(value: int, noun: str) -> str:
     return f"{value:,} {noun}{ending}"
 
 
+def nth(value: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 1,021st."""
+    ending = "th" if value % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+    return f"{value:,}{ending}"
+
+
+def launch_text(launch: int | None, ordinal: int | None, of: int | None, step: int | None) -> str:
+    """``launch 61 (4th of 29 in step 2)``: the id by which addresses, the search box and ``repro --launch`` know it, and
+    its place in its step. Without an id, as of a launch that has no row: ``a launch (4th of 29 in step 2)``."""
+    if ordinal is None or of is None or step is None:
+        return "a launch" if launch is None else f"launch {launch}"
+    if launch is None:
+        return f"a launch ({nth(ordinal)} of {of:,} in step {step})"
+    return f"launch {launch} ({nth(ordinal)} of {of:,} in step {step})"
+
+
 def basename(path: str | None) -> str:
     return (path or "–").replace("\\", "/").rsplit("/", 1)[-1]
 

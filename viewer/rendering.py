@@ -338,6 +338,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         plural=formats.plural,
         plural_of=lambda values, noun: formats.plural(len(values), noun),
         ns_text=format_ns,
+        launch=formats.launch_text,
         long_time=formats.format_long,
         shape=formats.shape_text,
         evidence=formats.evidence_text,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepscope.viewer.formats import launch_text
 from stepscope.viewer.ingest.damage import REASONS
 from stepscope.viewer.queries.memory_summary import MemoryFigures, NodePeak
 from stepscope.viewer.queries.rows import (
@@ -115,9 +116,9 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
     chain = evidence.get("chain", [])
     origin = chain[0] if len(chain) > 1 else None
     if origin is not None:
-        lines.append(f"  from launch {origin['ordinal']}: {origin['kernel']}: out: {origin['out']}")
+        lines.append(f"  from launch {origin['launch']}: {origin['kernel']}: out: {origin['out']}")
         if origin.get("in"):
-            lines.append(f"  from launch {origin['ordinal']}: in: {'; '.join(origin['in'])}")
+            lines.append(f"  from launch {origin['launch']}: in: {'; '.join(origin['in'])}")
     return [
         part
         for line in lines
@@ -128,7 +129,7 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
 def _around(evidence: Mapping[str, Any]) -> list[str]:
     """What ran before and beside the launch at which a process died."""
     parts = [
-        (f"{name.replace('_', ' ')} (step/launch)", ", ".join(map(_place, evidence[name][:4])))
+        (f"{name.replace('_', ' ')} (launches)", ", ".join(map(_place, evidence[name][:4])))
         for name in ("in_flight", "last_finished", "other_threads", "ran_before")
         if evidence.get(name)
     ]
@@ -136,7 +137,7 @@ def _around(evidence: Mapping[str, Any]) -> list[str]:
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    return f"{row['step']}/{row['launch_in_step']} {row['kernel']}"
+    return f"{row['launch']} {row['kernel']}"
 
 
 def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
@@ -147,7 +148,7 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
     rows = [
         (
             str(run.run), run.purpose, survived[run.survived], _shortened(run.ended, 40), time(run.duration_ns),
-            UNKNOWN if run.kernel is None else f"{run.step}/{run.launch_in_step} {run.kernel}",
+            UNKNOWN if run.kernel is None else f"{_launch(run)}, {run.kernel}",
         )
         for run in runs
     ]  # fmt: skip
@@ -164,6 +165,10 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
     return [
         f"Runs of --crash  {len(runs)}", *_table(header, rows, left=6), *(_cut(clean(line)) for line in asked), *found
     ]  # fmt: skip
+
+
+def _launch(run: CrashRunRow) -> str:
+    return launch_text(run.launch, run.launch_in_step, run.launches_of_step, run.step)
 
 
 def _runs(facts: Overview) -> list[str]:

@@ -51,7 +51,7 @@ def tensor_text(trace: Trace, tensor: int) -> str:
     path = file_of(place)
     lines = [
         f"tensor {row.tensor}: {_argument(place)} {row.moment} {place.kernel or 'a launch'}",
-        f"step {_number(place.step)}, launch {row.launch}",
+        f"launch {row.launch}, step {_number(place.step)}",
         f"{row.dtype} {shape_text(row.size)}, {format_bytes(row.tensor_bytes)}",
         f"file {path or row.file}: {_state(place)}",
         f"sha256 {row.sha256}",

@@ -69,6 +69,17 @@ export function plural(value, noun) {
   return value === 1 ? `1 ${noun}` : `${thousands(value)} ${noun}${ending}`;
 }
 
+export function nth(value) {
+  const ending = [11, 12, 13].includes(value % 100) ? "th" : { 1: "st", 2: "nd", 3: "rd" }[value % 10] ?? "th";
+  return `${thousands(value)}${ending}`;
+}
+
+/** "launch 61 (4th of 29 in step 2)": the number of a launch everywhere, and its place in its step. */
+export function launchText(launch, ordinal = null, of = null, step = null) {
+  const name = launch === null ? "a launch" : `launch ${launch}`;
+  return [ordinal, of, step].includes(null) ? name : `${name} (${nth(ordinal)} of ${thousands(of)} in step ${step})`;
+}
+
 export function formatShape(sizes) {
   if (sizes === null || sizes === undefined) return "–";
   return Array.isArray(sizes) ? `[${sizes.join(", ")}]` : String(sizes);

@@ -11,7 +11,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
   let selected = null;
   const body = h("tbody");
   const note = h("p", { class: "note" });
-  const head = ["start", "host time", "kind", ...(withHealth ? ["worst output"] : []), "kernel"].map((name, index) => h("th", { class: index < 2 ? "num" : null }, name));
+  const head = ["launch", "start", "host time", "kind", ...(withHealth ? ["worst output"] : []), "kernel"].map((name, index) => h("th", { class: index < 3 ? "num" : null }, name));
   box.replaceChildren(h("div", { class: "scroll" }, h("table", { class: withHealth ? "launches with-health" : "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr");
@@ -24,6 +24,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
     h(
       "tr",
       { "data-launch": launch, class: launch === selected ? "chosen" : null },
+      h("td", { class: "num" }, launch),
       h("td", { class: "num" }, returned && !timed ? known(null, "not recorded") : formatTick(Math.max(0, start), digits)),
       h("td", { class: "num" }, hostTime(returned, timed, end - start, count)),
       h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),

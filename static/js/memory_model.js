@@ -49,7 +49,7 @@ function byLaunch({ positions, measured_peak: measured, label }, at) {
     { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: asked(positions.reserved_bytes) },
   ];
   const last = positions.live_bytes.length - 1;
-  const names = positions.live_bytes.map((_, index) => (index === last ? "end" : `launch ${index}`));
+  const names = positions.live_bytes.map((_, index) => (index === last ? "end" : `launch ${positions.launch[index]}`));
   const markers = measured ? [{ index: measured.position, key: "measured", name: "measured peak" }] : [];
   const more = (index) => where(...at(positions.site[index]), "the end of the call");
   return { label: `Memory of ${label} by launch`, names, series: known(series), markers, more };

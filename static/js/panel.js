@@ -2,7 +2,7 @@
 import { codeBlock } from "#js/code.js";
 import { copy } from "#js/copy.js";
 import { h, known } from "#js/dom.js";
-import { basename, formatCount, formatNs, plural, slugOf } from "#js/format.js";
+import { basename, formatCount, formatNs, launchText, plural, slugOf } from "#js/format.js";
 import { argumentTable } from "#js/panel_arguments.js";
 
 /** `context`: root (what stands before paths), go(launch), close(). */
@@ -18,7 +18,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null }, co
         "p",
         {},
         h("span", { class: `kind kind-${site.kind}` }, site.kind),
-        ` launch ${formatCount(row.ordinal)} of ${formatCount(row.of)}`,
+        ` ${launchText(row.launch, row.ordinal, row.of, row.step)}`,
       ),
       neighbours(row, context),
     ),

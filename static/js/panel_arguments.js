@@ -1,6 +1,6 @@
 // The table of arguments in the panel of a launch: what each is, what it held, who wrote and who reads it.
 import { h, known } from "#js/dom.js";
-import { formatCount, formatShape, slugOf } from "#js/format.js";
+import { formatShape, slugOf } from "#js/format.js";
 import { RECORD_VALUES, valueLines } from "#js/value_lines.js";
 
 export function argumentTable(row, context) {
@@ -51,7 +51,7 @@ function nameOf(row, { buffer, name }, { root }) {
   return h("a", { href: `${root}/graphs/${row.graph.graph}/buffers/${slugOf(buffer)}` }, h("code", { title: name }, buffer));
 }
 
-/** Who wrote what comes in, who reads what goes out; launches by their place in the step. */
+/** Who wrote what comes in, who reads what goes out; launches by their numbers. */
 function flow(row, { argument, role }, context) {
   const to = (launch, text = "") => {
     const href = `${context.root}/steps/${row.step}?log=${row.log}&launch=${launch}`;
@@ -59,18 +59,18 @@ function flow(row, { argument, role }, context) {
       event.preventDefault();
       context.go(launch);
     };
-    return h("a", { href, onclick }, `${text}${formatCount(row.ordinal + launch - row.launch)}`);
+    return h("a", { href, onclick }, `${text}${launch}`);
   };
   const found = [];
   if (role !== "out") {
     const writer = row.written_by[argument] ?? null;
     if (writer === null) found.push(h("span", { class: "dim" }, "no writer in this call"));
-    else found.push(to(writer, "written by ▸ "));
+    else found.push(to(writer, "written by ▸ launch "));
   }
   if (role !== "in") {
     const [first, ...others] = row.read_by[argument] ?? [];
     if (first === undefined) found.push(h("span", { class: "dim" }, "no later reader in this call"));
-    else found.push(to(first, "read by ▸ "), ...others.slice(0, 8).map((reader) => to(reader)));
+    else found.push(to(first, "read by ▸ launch "), ...others.slice(0, 8).map((reader) => to(reader)));
     if (others.length > 8) found.push(h("span", { class: "dim" }, `+${others.length - 8}`));
   }
   return h("div", { class: "links" }, ...found);

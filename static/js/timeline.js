@@ -255,12 +255,12 @@ function hasLaunches({ kind }) {
   return kind === "launches" || kind === "health";
 }
 
-function launchLines({ kernel, kind, start, end, returned, timed, count }) {
-  if (returned && !timed) return [kernel, `${kind} · time not recorded`];
+function launchLines({ launch, kernel, kind, start, end, returned, timed, count }) {
+  if (returned && !timed) return [kernel, `launch ${launch} · ${kind} · time not recorded`];
   const time = returned ? formatNs(end - start) : "did not return";
   const at = `at ${formatNs(start)}`;
   if (count > 1) return [`${plural(count, "launch")} in ${time}`, at, `the longest: ${kernel}; zoom in for the others`];
-  return [kernel, `${kind} · ${time} · ${at}`];
+  return [kernel, `launch ${launch} · ${kind} · ${time} · ${at}`];
 }
 
 function spanLines({ item, start, end }) {

@@ -27,7 +27,7 @@ def test_from_the_overview_to_a_launch(visit: Visit, address: str) -> None:
     page = open_launch(visit, address)
     assert "launch=" in page.url
     panel = page.locator("#panel")
-    assert panel.get_by_text(re.compile(r"launch 1 of \d+")).is_visible()
+    assert panel.get_by_text(re.compile(r"launch \d+ \(1st of")).is_visible()
     assert panel.locator("table.arguments tbody tr").count() > 0
     assert panel.locator(".code .line").count() > 0
     assert page.locator(".launch-list tr.chosen").count() == 1
@@ -36,9 +36,9 @@ def test_from_the_overview_to_a_launch(visit: Visit, address: str) -> None:
 def test_keys_walk_through_launches_and_back_works(visit: Visit, address: str) -> None:
     page = open_launch(visit, address)
     page.keyboard.press("ArrowRight")
-    page.locator("#panel").get_by_text(re.compile(r"launch 2 of")).wait_for()
+    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
     page.go_back()
-    page.locator("#panel").get_by_text(re.compile(r"launch 1 of")).wait_for()
+    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(1st of")).wait_for()
     page.keyboard.press("Escape")
     assert page.locator("#panel").is_hidden()
     assert "launch=" not in page.url

@@ -26,13 +26,13 @@ def test_from_the_overview_to_a_launch(offline: Visit, report: str) -> None:
     page.goto(report)
     page.locator(".page.shown .strip a").nth(1).click()
     page.locator(".page.shown .launch-list tbody tr").nth(1).click()
-    page.locator("#panel").get_by_text(re.compile(r"launch 2 of")).wait_for()
+    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
     assert "launch=" in page.url
     assert page.locator("#panel .code .line").count() > 0
     page.keyboard.press("ArrowRight")
-    page.locator("#panel").get_by_text(re.compile(r"launch 3 of")).wait_for()
+    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(3rd of")).wait_for()
     page.go_back()
-    page.locator("#panel").get_by_text(re.compile(r"launch 2 of")).wait_for()
+    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
     page.go_back()
     page.go_back()
     assert page.locator(".page.shown").get_attribute("data-route") == "/"
@@ -78,6 +78,6 @@ def test_links_that_scripts_make_lead_to_pages_of_the_report(offline: Visit, rep
     for route in [route for route in routes if route.startswith("/steps/")]:
         page.goto(f"{report}#{route}")
         page.locator(".page.shown .launch-list tbody tr").first.click()
-        page.locator("#panel").get_by_text(re.compile(r"launch 1 of")).wait_for()
+        page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(1st of")).wait_for()
         links = page.eval_on_selector_all('a[href^="#/"]', "links => links.map((link) => link.getAttribute('href'))")
         assert {re.split(r"[?#]", link[1:])[0] for link in links} <= paths

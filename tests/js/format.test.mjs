@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { formatBytes, formatCount, formatLong, formatNs, formatShape, formatTick, formatValue, plural, slugOf } from "../../static/js/format.js";
+import { formatBytes, formatCount, formatLong, formatNs, formatShape, formatTick, formatValue, launchText, plural, slugOf } from "../../static/js/format.js";
 
 const cases = JSON.parse(readFileSync(new URL("./format_cases.json", import.meta.url), "utf8"));
 
@@ -18,6 +18,10 @@ for (const [name, format] of formats) {
 
 test("plurals as in Python", () => {
   for (const [value, noun, expected] of cases.plural) assert.equal(plural(value, noun), expected);
+});
+
+test("launches as in Python", () => {
+  for (const [place, expected] of cases.launch) assert.equal(launchText(...place), expected);
 });
 
 test("neighbouring ticks differ", () => {

@@ -33,9 +33,9 @@ test("what would press the curves flat begins hidden, and its markers go with it
 });
 
 test("without a schedule the launches are the axis", () => {
-  const positions = { live_bytes: [5, 9, 4], base_bytes: [1, 1, 1], site: [7, 8, null], allocator_position: [1], allocated_bytes: [40], reserved_bytes: [80] };
+  const positions = { live_bytes: [5, 9, 4], base_bytes: [1, 1, 1], launch: [61, 62, null], site: [7, 8, null], allocator_position: [1], allocated_bytes: [40], reserved_bytes: [80] };
   const plot = graphPlot({ ...memory, nodes: null, positions, measured_peak: { position: 1 } }, places);
-  assert.deepEqual(plot.names, ["launch 0", "launch 1", "end"]);
+  assert.deepEqual(plot.names, ["launch 61", "launch 62", "end"]);
   assert.deepEqual(plot.series.find(({ key }) => key === "allocated").values, [null, 40, null]);
   assert.deepEqual(plot.more(2), [["", "the end of the call"]]);
 });

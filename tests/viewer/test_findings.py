@@ -235,7 +235,9 @@ def test_what_was_not_recorded(opened: Open) -> None:
 def test_a_log_without_its_end_is_a_crash(opened: Open) -> None:
     finding = only(opened(recorded(end=False, pid=2**22 + 5)))
     assert (finding.kind, finding.severity) == ("crash", "critical")
-    assert finding.title.startswith("The log has no end record: process 4194309 ended in step 2, after launch 15")
+    assert finding.title.startswith(
+        "The log has no end record: process 4194309 ended after launch 15 (4th of 4 in step 2), "
+    )
     assert finding.page == "/steps/2?log=0&launch=15"
     assert finding.evidence["launches"] == 16
 
@@ -247,7 +249,7 @@ def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
     ended = Calls(**{**inner, "launches": [2], "state": ["raised"]})
     log.record(replace(batch, calls=ended, site=[0, 1], start_ns=batch.start_ns[1:3], end_ns=[batch.end_ns[1], -1]))
     finding = only(opened(log))
-    assert finding.title.endswith("ended in step 1, in launch 5 (cpp_fused_relu_0)")
+    assert finding.title.endswith("ended in launch 5 (2nd of 2 in step 1), cpp_fused_relu_0")
     assert finding.evidence["launch_returned"] is False
 
 

@@ -50,8 +50,8 @@ def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     log.call(program, 2, primals_1=HALF, buf0=OVERFLOWN, buf1=NAN, buf2=NAN)
     finding = only(opened, log)
     assert finding.title == (
-        "NaN made in step 1, launch 2 of 3: cpp_fused__softmax_0, output buf1, "
-        "from the +inf of launch 1: extern_kernels.bmm, output buf0"
+        "NaN made in launch 4 (2nd of 3 in step 1): cpp_fused__softmax_0, output buf1, "
+        "from the +inf of launch 3: extern_kernels.bmm, output buf0"
     )
     assert (finding.severity, finding.step, finding.launch, finding.kernel, finding.buffer) == (
         "critical", 1, 4, "cpp_fused__softmax_0", "buf1",
@@ -60,6 +60,7 @@ def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     assert finding.source is not None
     assert finding.source.line == 11
     proof = finding.evidence
+    assert (proof["launch"], proof["launch_in_step"], proof["of"]) == (finding.launch, 2, 3)
     assert proof["out"] == ["buf1 NaN 5 of 64, first at [0, 17]; else largest 1 (float32 limit 3.40282e+38)"]
     assert proof["in"] == ["buf0 +inf 3 of 64, first at 5; else largest 65,504 (float16 limit 65,504)"]
     assert (proof["launches"], proof["steps"]) == (2, 2)
@@ -78,7 +79,7 @@ def test_nan_that_vanishes_inside_is_a_warning(opened: Open) -> None:
     log.call(program, buf1=NAN)
     finding = only(opened, log)
     assert (finding.severity, finding.evidence["leaves_the_graph"]) == ("warning", False)
-    assert finding.title == "NaN made in step 0, launch 2 of 3: cpp_fused__softmax_0, output buf1"
+    assert finding.title == "NaN made in launch 1 (2nd of 3 in step 0): cpp_fused__softmax_0, output buf1"
 
 
 def test_nan_in_memory_that_is_reused_leaves_with_its_last_version(opened: Open) -> None:
@@ -139,13 +140,13 @@ class TestMasks:
         log.call(program, buf0=MASK)
         log.call(program, buf0=PLUS)
         finding = only(opened, log)
-        assert finding.title.startswith("+inf made in step 0, launch 3 of 4: cpp_fused_0")
+        assert finding.title.startswith("+inf made in launch 2 (3rd of 4 in step 0): cpp_fused_0")
 
     def test_operators_that_only_sound_like_it_are_not_excused(self, opened: Open) -> None:
         program = self.masked("aten.somewhere_else")
         log = ValueLog(program)
         log.call(program, buf0=PLUS)
-        assert only(opened, log).title.startswith("+inf made in step 0, launch 1 of 2: cpp_fused_0")
+        assert only(opened, log).title.startswith("+inf made in launch 0 (1st of 2 in step 0): cpp_fused_0")
 
     def test_masks_that_are_handed_in_are_no_alarm(self, opened: Open) -> None:
         program = attention()
@@ -159,7 +160,7 @@ class TestMasks:
         log.call(program, buf0=replace(MASK, ninf=64, min=None, max=None, mean=None, std=None), buf1=NAN)
         finding = only(opened, log)
         assert finding.title.endswith(
-            "cpp_fused__softmax_1, output buf1, from the -inf of launch 1: cpp_fused_0, output buf0"
+            "cpp_fused__softmax_1, output buf1, from the -inf of launch 0: cpp_fused_0, output buf0"
         )
         assert finding.severity == "critical"
 
@@ -174,7 +175,7 @@ class TestInfinities:
         log.call(program, primals_1=HALF, buf0=OVERFLOWN)
         finding = only(opened, log)
         assert (finding.severity, finding.title) == (
-            "critical", "+inf made in step 0, launch 1 of 1: extern_kernels.mm, output buf0",
+            "critical", "+inf made in launch 0 (1st of 1 in step 0): extern_kernels.mm, output buf0",
         )  # fmt: skip
         assert finding.evidence["inside"] is None
 
@@ -200,7 +201,7 @@ class TestCameIn:
         finding = only(opened, log)
         assert finding.title == (
             "NaN came in with argument (a parameter or an input) primals_3 of graph 0/0 forward: "
-            "first used in step 0, launch 3 of 3, extern_kernels.bmm"
+            "first used in launch 2 (3rd of 3 in step 0), extern_kernels.bmm"
         )
         assert (finding.severity, finding.argument, finding.evidence["origin"]) == ("critical", "primals_3", "came in")
         assert finding.evidence["in"] == [
@@ -222,7 +223,7 @@ class TestCameIn:
         log.call(forward, buf1=NAN)
         log.call(backward, buf1_saved=NAN, grad=ALL_NAN)
         finding = only(opened, log)
-        assert finding.title.startswith("NaN made in step 0, launch 2 of 4: cpp_fused__softmax_0, output buf1")
+        assert finding.title.startswith("NaN made in launch 1 (2nd of 4 in step 0): cpp_fused__softmax_0, output buf1")
         assert finding.evidence["explains_launches"] == [3]
         assert finding.severity == "critical"
 
@@ -234,7 +235,7 @@ class TestCameIn:
         log.call(update, 0, arg0_after=NAN)
         log.call(forward, 1, primals_1=NAN, buf0=ALL_NAN)
         finding = only(opened, log)
-        assert finding.title.startswith("NaN made in step 0, launch 2 of 2: cpp_fused_adam_0, output arg0")
+        assert finding.title.startswith("NaN made in launch 1 (2nd of 2 in step 0): cpp_fused_adam_0, output arg0")
         assert finding.evidence["explains_launches"] == [2]
 
     def test_what_comes_in_after_a_nan_left_is_no_case_of_its_own(self, opened: Open) -> None:

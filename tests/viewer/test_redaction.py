@@ -132,12 +132,12 @@ def test_guard_values_are_no_numbers_of_ours() -> None:
 
 
 def test_measured_sentences_stay_and_names_in_them_do_not() -> None:
-    title = "NaN made in step 2, launch 4 of 29: extern_kernels.mm, output customer_weights"
+    title = "NaN made in launch 61 (4th of 29 in step 2): extern_kernels.mm, output customer_weights"
     evidence = {
         "in": ["customer_weights NaN 4 of 8, first at [0, 1]", "buf1 finite, largest 3 (float32 limit 3.40282e+38)"]
     }
     shown = Redactor().redact(Finding("nonfinite", "critical", title, "", evidence, "/steps/2?log=0&launch=4"))
-    assert shown.title == "NaN made in step 2, launch 4 of 29: extern_kernels.mm, output name_1"
+    assert shown.title == "NaN made in launch 61 (4th of 29 in step 2): extern_kernels.mm, output name_1"
     assert shown.evidence["in"] == ["name_1 NaN 4 of 8, first at [0, 1]", evidence["in"][1]]
 
 

@@ -42,6 +42,11 @@ def test_shapes(value: Any, expected: str) -> None:
     assert formats.shape_text(value) == expected
 
 
+@pytest.mark.parametrize(("place", "expected"), CASES["launch"])
+def test_launches(place: list[int | None], expected: str) -> None:
+    assert formats.launch_text(*place) == expected
+
+
 @pytest.mark.parametrize(("value", "noun", "expected"), CASES["plural"])
 def test_plurals(value: int, noun: str, expected: str) -> None:
     assert formats.plural(value, noun) == expected

@@ -342,8 +342,8 @@ def test_a_launch_is_named_by_its_place_in_a_step(tmp_path: Path) -> None:
     log = synthetic.recorded(steps=3).write(tmp_path / "x.log")
     with open_trace(log) as trace:
         assert launch_in_step(trace, 2, 2, None) == 4 + 8 + 1  # step 1 has two calls of 4 launches
-        for ordinal, step in ((0, 2), (5, 2), (1, 3)):
-            with pytest.raises(StepscopeError, match=f"no launch {ordinal} in step {step}"):
+        for ordinal, step, said in ((0, 2, "0th"), (5, 2, "5th"), (1, 3, "1st")):
+            with pytest.raises(StepscopeError, match=f"no {said} launch in step {step}"):
                 launch_in_step(trace, ordinal, step, None)
     with open_trace([str(log), str(synthetic.recorded(steps=2, rank=1).write(tmp_path / "y.log"))]) as both:
         with pytest.raises(StepscopeError, match="say which with --rank"):

@@ -231,7 +231,7 @@ def test_the_summary_shows_what_went_in_and_out(opened: Open) -> None:
     lines = summary_text(opened(log.end())).split("\n")
     assert "  in: buf0 +inf 3 of 64, first at 2; else largest 1 (float32 limit 3.40282e+38)" in lines
     assert "  out: buf1 NaN 5 of 64, first at 17; else largest 1 (float32 limit 3.40282e+38)" in lines
-    assert any(line.startswith("  from launch 1: extern_kernels.bmm: out: buf0 +inf 3 of 64") for line in lines)
+    assert any(line.startswith("  from launch 0: extern_kernels.bmm: out: buf0 +inf 3 of 64") for line in lines)
     assert max(map(len, lines)) <= 100
 
 
@@ -389,7 +389,7 @@ def test_a_buffer_that_somebody_else_wrote(opened: Open) -> None:
         5,
         "buf0",
     )
-    assert finding.title == "buf0 changed without a launch that writes it, before step 1, launch 3 of 3: c"
+    assert finding.title == "buf0 changed without a launch that writes it, before launch 5 (3rd of 3 in step 1): c"
     assert (finding.evidence["before"]["max"], finding.evidence["now"]["max"]) == (1.0, 9.0)
 
 

@@ -28,21 +28,19 @@ def find(evidence: Evidence) -> list[Timed]:
 def _finding(trace: Trace, change: Changed) -> Timed:
     row, written = change.before, change.written
     sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
-    where, then = launch_place(trace, row.launch), launch_place(trace, written.launch)
+    where = launch_place(trace, row.launch)
     verb = "written by" if written.moment == "after" else "read at"
     return where.time_unix_ns, Finding(
         kind="changed_without_writer",
         severity="critical",
-        title=(
-            f"{change.name} changed without a launch that writes it, before step {change.step}, launch "
-            f"{where.ordinal} of {where.of}: {sites[row.site].kernel}"
-        ),
+        title=(f"{change.name} changed without a launch that writes it, before {where.text}: {sites[row.site].kernel}"),
         rule=rule_of(__doc__),
         evidence={
             "step": change.step,
-            "launch": where.ordinal,
+            "launch": row.launch,
+            "launch_in_step": where.ordinal,
             "of": where.of,
-            "was": f"{describe(change.name, written)}, {verb} launch {then.ordinal}: {sites[written.site].kernel}",
+            "was": f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
             "is": describe(change.name, row),
             "before": {name: getattr(written, name) for name in ("min", "max", "mean", "std", "zero", "nan")},
             "now": {name: getattr(row, name) for name in ("min", "max", "mean", "std", "zero", "nan")},

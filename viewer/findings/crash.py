@@ -77,7 +77,7 @@ def title_of(death: Death) -> str:
     if death.kind == "no_end" and death.end is None and not death.ring:
         where = "" if at.step is None else f" in step {at.step}"
         if at.launch is not None:
-            where += f", {'after' if at.returned else 'in'} launch {at.launch} ({at.kernel})"
+            where = f" {'after' if at.returned else 'in'} {at.text}, {at.kernel}"
         return f"The log has no end record: process {pid} ended{where}"
     if death.kind == "device":
         return f"{death.device_error}{_where(at, 'at' if death.on_device else None)}{_flight(death.on_device)}"
@@ -92,20 +92,18 @@ def title_of(death: Death) -> str:
 def _where(at: LastSeen, word: str | None = None) -> str:
     if at.step is None:
         return " before any recorded launch"
-    step = f" in step {at.step}"
     if at.launch is None:
-        return step
+        return f" in step {at.step}"
     if at.returned and at.step_ended and word is None:
         return f" after step {at.step}, in no launch"
-    number = at.ordinal if at.ordinal is not None else at.launch
-    return f"{step}, {word or ('after' if at.returned else 'in')} launch {number} of it, {at.kernel}"
+    return f" {word or ('after' if at.returned else 'in')} {at.text}, {at.kernel}"
 
 
 def _flight(rows: Sequence[RingLaunch]) -> str:
     if len(rows) < 2:
         return ", in flight on the device" if rows else ""
     last = rows[-1]
-    return f", the first of {len(rows):,} in flight on the device, up to launch {last.ordinal}, {last.kernel}"
+    return f", the first of {len(rows):,} in flight on the device, up to launch {last.launch}, {last.kernel}"
 
 
 def page_of(log: int, step: int | None, launch: int | None) -> str:

@@ -51,6 +51,7 @@ def _row(run: int, ends: Sequence[ProcessEndRow], died: Sequence[Death], first: 
         step=death.at.step if death else None,
         launch=at.launch if at else None,
         launch_in_step=at.ordinal if at else None,
+        launches_of_step=at.of if at else None,
         kernel=at.kernel if at else None,
         in_flight=in_flight,
         logs=[one.log for one in ends],

@@ -25,7 +25,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
-from stepscope.viewer.formats import format_bytes
+from stepscope.viewer.formats import format_bytes, nth
 from stepscope.viewer.queries.memory_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.queries.memory_mismatches import lifetime_mismatches
 from stepscope.viewer.queries.memory_places import label_of, moment_of
@@ -205,7 +205,9 @@ def _actual(row: LifetimeMismatchRow) -> str:
 
 def _place(kind: str, position: int, kernel: str | None, snode: str | None) -> str:
     word = "after" if kind.endswith("death") else "before"
-    name = kernel or (f"launch {position}" if word == "after" else f"launch {position + 1}")
+    if kernel is None and word == "after" and position == 0:
+        word, kernel = "before", "the 1st launch of the call"
+    name = kernel or f"the {nth(position if word == 'after' else position + 1)} launch of the call"
     return f"{word} {name}" + (f" ({snode})" if snode else "")
 
 

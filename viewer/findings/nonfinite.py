@@ -145,16 +145,18 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     graph = graph_row(trace, site.graph)
     label = graph_label(site.graph, graph.compile_id, graph.phase) if graph else f"graph {site.graph}"
     words = text.what(nan_rows(flow)) if case.is_nan and case.is_made else text.what([case.hop.row])
-    position = f"step {flow.step}, launch {where.ordinal} of {where.of}"
     if case.is_made:
-        title = f"{words} made in {position}: {site.kernel}, output {text.label(argument)}"
-        title += _grown(trace, tracer, case)
+        title = f"{words} made in {where.text}: {site.kernel}, output {text.label(argument)}"
+        title += _grown(tracer, case)
     else:
         name = text.label(argument)
-        title = f"{words} came in with {_given(name)} {name} of graph {label}: first used in {position}, {site.kernel}"
+        title = (
+            f"{words} came in with {_given(name)} {name} of graph {label}: first used in {where.text}, {site.kernel}"
+        )
     proof: dict[str, Any] = {
         "step": flow.step,
-        "launch": where.ordinal,
+        "launch": flow.launch,
+        "launch_in_step": where.ordinal,
         "of": where.of,
         "origin": "made" if case.is_made else "came in",
         "in": text.read(flow.inputs) if case.is_made else [text.describe(text.label(argument), case.hop.row)],
@@ -212,15 +214,15 @@ def _given(name: str) -> str:
     return "argument (a parameter or an input)" if name.startswith("primals") else "argument"
 
 
-def _grown(trace: Trace, tracer: Tracer, case: Case) -> str:
+def _grown(tracer: Tracer, case: Case) -> str:
     if case.grown_from is None:
         return ""
     first = case.grown_from.first
     words = text.what([first.row])
     if not case.grown_from.is_made:
         return f", from the {words} that came in with {text.label(first.argument)}"
-    ordinal, site = launch_place(trace, first.flow.launch).ordinal, tracer.site(first.flow.site)
-    return f", from the {words} of launch {ordinal}: {site.kernel}, output {text.label(first.argument)}"
+    site, launch = tracer.site(first.flow.site), first.flow.launch
+    return f", from the {words} of launch {launch}: {site.kernel}, output {text.label(first.argument)}"
 
 
 def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
@@ -233,7 +235,7 @@ def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
 
 def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
     site, came_in = tracer.site(hop.flow.site), hop.row.moment == "before"
-    link = {
+    link: dict[str, Any] = {
         "step": hop.flow.step,
         "launch": hop.flow.launch,
         "ordinal": launch_place(trace, hop.flow.launch).ordinal,

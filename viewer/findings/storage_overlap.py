@@ -133,7 +133,8 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
     proof: dict[str, Any] = {
         "why": verdict.why,
         "step": pair.step,
-        "launch": where.ordinal,
+        "launch": pair.launch,
+        "launch_in_step": where.ordinal,
         "of": where.of,
         "written": _argument(pair, "written"),
         "read": _argument(pair, "read"),

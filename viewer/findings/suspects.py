@@ -178,7 +178,7 @@ def _sentence(one: SuspectArgument, written: bool) -> str:
 def _origin(one: SuspectArgument) -> str:
     if one.row.held == "uninitialised":
         return "nobody wrote it"
-    by = f"written by launch {one.producer.ordinal} ({one.producer.kernel})" if one.producer else ""
+    by = f"written by launch {one.producer.launch} ({one.producer.kernel})" if one.producer else ""
     step = f"in step {one.values_step} " if one.values_step is not None else ""
     held = f"{step}{one.values}" if one.values else ""
     return ": ".join(part for part in (by, held) if part)

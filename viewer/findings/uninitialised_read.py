@@ -26,14 +26,12 @@ def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
     return where.time_unix_ns, Finding(
         kind="uninitialised_read",
         severity="critical",
-        title=(
-            f"Memory that nothing wrote is read in step {first.step}, launch {where.ordinal} of {where.of}: "
-            f"{site.kernel}, input {first.name}"
-        ),
+        title=f"Memory that nothing wrote is read in {where.text}: {site.kernel}, input {first.name}",
         rule=rule_of(__doc__),
         evidence={
             "step": first.step,
-            "launch": where.ordinal,
+            "launch": first.launch,
+            "launch_in_step": where.ordinal,
             "of": where.of,
             "role": "in",
             "held": "uninitialised",

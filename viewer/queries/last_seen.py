@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.viewer.formats import launch_text
 from stepscope.viewer.queries import sql
 from stepscope.viewer.store.open import Trace
 
@@ -14,6 +15,7 @@ _COUNTS = """
 _LAUNCH = """
     SELECT l.step, l.launch, l.returned, s.kernel, s.graph, l.site,
            1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step),
+           (SELECT count(*) FROM launches o WHERE o.log = l.log AND o.step = l.step),
            EXISTS (FROM steps t WHERE t.log = l.log AND t.step = l.step AND t.end_ns IS NOT NULL)
     FROM launches l LEFT JOIN sites s ON s.site = l.site
     WHERE l.log = $1 AND ($2 IS NULL OR l.launch = $2)
@@ -43,7 +45,14 @@ class LastSeen:
     site: int | None = None
     ordinal: int | None = None
     """Position in its step, from 1."""
+    of: int | None = None
+    """How many launches of the step were seen."""
     step_ended: bool = False
+
+    @property
+    def text(self) -> str:
+        """``launch 61 (4th of 29 in step 2)``."""
+        return launch_text(self.launch, self.ordinal, self.of, self.step)
 
 
 @dataclass(frozen=True)

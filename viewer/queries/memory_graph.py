@@ -155,6 +155,7 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedu
         base_bytes=list(accumulate(base)),
         born_bytes=born,
         dead_bytes=dead,
+        launch=[*(launch for launch, _, _ in launches), None],
         site=[*sites, None],
         snode_index=[*map(first_node.get, sites), None],
         start_ns=[*(start_ns - call.start_ns for _, _, start_ns in launches), call.end_ns - call.start_ns],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.viewer.formats import launch_text
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows import ValueRow
 from stepscope.viewer.queries.values import COLUMNS, value_rows
@@ -60,7 +61,7 @@ _SAME_WITHIN = f"""
     ORDER BY v.value DESC LIMIT 1
 """
 _LAUNCH = """
-    SELECT l.launch - f.first + 1, f.launches, g.rank,
+    SELECT l.launch, l.step, l.launch - f.first + 1, f.launches, g.rank,
            coalesce(l.start_ns - g.monotonic_ns + g.unix_ns, 0)
     FROM launches l JOIN logs g ON g.log = l.log
     JOIN (SELECT min(launch) AS first, count(*) AS launches FROM launches
@@ -86,10 +87,17 @@ class Event:
 class LaunchPlace:
     """Position of a launch in its step, from 1, and when it was."""
 
-    ordinal: int
-    of: int
+    launch: int
+    step: int | None
+    ordinal: int | None
+    of: int | None
     rank: int | None
     time_unix_ns: int
+
+    @property
+    def text(self) -> str:
+        """``launch 61 (4th of 29 in step 2)``."""
+        return launch_text(self.launch, self.ordinal, self.of, self.step)
 
 
 def nan_made(trace: Trace, most: int) -> list[Event]:
@@ -135,4 +143,4 @@ def same_within(trace: Trace, value: int, calls: list[int]) -> ValueRow | None:
 
 def launch_place(trace: Trace, launch: int) -> LaunchPlace:
     row = sql.row(trace, _LAUNCH, [launch])
-    return LaunchPlace(*row) if row else LaunchPlace(1, 1, None, 0)
+    return LaunchPlace(*row) if row else LaunchPlace(launch, None, None, None, None, 0)

@@ -88,6 +88,8 @@ class PositionColumns:
     base_bytes: list[int]
     born_bytes: list[int]
     dead_bytes: list[int]
+    launch: list[int | None]
+    """None behind the last launch."""
     site: list[int | None]
     """The launch site; None behind the last launch."""
     snode_index: list[int | None]

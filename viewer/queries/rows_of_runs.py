@@ -165,6 +165,9 @@ class CrashRunRow:
     launch: int | None
     """The one at which it died, as the crash finding says it."""
     launch_in_step: int | None
+    """Its position in the step, from 1, ..."""
+    launches_of_step: int | None
+    """... of so many that were seen."""
     kernel: str | None
     in_flight: int | None
     """Launches that the device had not finished; None: not known."""

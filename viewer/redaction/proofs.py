@@ -238,7 +238,7 @@ _CACHE_RECORD = re.compile(
 )
 _NUMBER = re.compile(
     r"[-+−]?\d[\d,]{0,25}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?(?: ?(?:B|kB|MB|GB|TB|ns|us|ms|s|min|h|%))?|"
-    r"\[(?:\d{1,18}(?:, \d{1,18}){0,20})?\]|NaN|[+-]inf(?: and -inf)?"
+    r"\d[\d,]{0,25}(?:st|nd|rd|th)|\[(?:\d{1,18}(?:, \d{1,18}){0,20})?\]|NaN|[+-]inf(?: and -inf)?"
 )
 
 

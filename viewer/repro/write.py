@@ -12,6 +12,7 @@ from typing import Any
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.deaths import deaths
+from stepscope.viewer.formats import launch_text, nth
 from stepscope.viewer.queries.graphs import wrapper_code
 from stepscope.viewer.queries.kernel_configs import compiled_config
 from stepscope.viewer.queries.launches import launch_detail
@@ -99,7 +100,7 @@ def launch_in_step(trace: Trace, ordinal: int, step: int, rank: int | None) -> i
         raise StepscopeError(f"{len(found)} logs of this trace have a step {step}: say which with --rank, or name one.")
     if not found or not 1 <= ordinal <= found[0][1]:
         count = found[0][1] if found else 0
-        raise StepscopeError(f"There is no launch {ordinal} in {whose}: it has {count:,}.")
+        raise StepscopeError(f"There is no {nth(ordinal)} launch in {whose}: it has {count:,}.")
     return found[0][0] + ordinal - 1
 
 
@@ -162,9 +163,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         notes.append("the operator draws random numbers: its outputs are not the recorded ones")
     return {
         "kernel": tidy([site.kernel])[0],
-        "where": tidy(
-            [f"step {detail.step}, launch {detail.launch} ({detail.ordinal} of {detail.of} in its step){rank}"]
-        )[0],
+        "where": tidy([f"{launch_text(detail.launch, detail.ordinal, detail.of, detail.step)}{rank}"])[0],
         "recorded_with": tidy([f"torch {run.torch or 'of an unknown version'} on {', '.join(run.devices) or 'cpu'}"])[
             0
         ],
