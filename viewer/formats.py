@@ -86,8 +86,8 @@ def nth(value: int) -> str:
 
 
 def launch_text(launch: int | None, ordinal: int | None, of: int | None, step: int | None) -> str:
-    """``launch 61 (4th of 29 in step 2)``: the id by which addresses, the search box and ``repro --launch`` know it, and
-    its place in its step. Without an id, as of a launch that has no row: ``a launch (4th of 29 in step 2)``."""
+    """``launch 61 (4th of 29 in step 2)``: the id that addresses, the search box and ``repro --launch`` take, and its
+    place in its step. Without an id, as of a launch that has no row: ``a launch (4th of 29 in step 2)``."""
     if ordinal is None or of is None or step is None:
         return "a launch" if launch is None else f"launch {launch}"
     if launch is None:

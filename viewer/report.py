@@ -212,7 +212,7 @@ def collect_steps(trace: Trace, contents: Contents) -> None:
     shown = []
     for row in rows:
         # At least the bins of a small picture, so that every step that is listed can be seen.
-        picture = timeline(trace, row.log, row.step, width=max(200, min(room, row.launches)))
+        picture = timeline(trace, row.log, row.step, width=max(200, min(room, row.launch_rows)))
         if picture is None:
             continue
         room = max(0, room - len(picture.launches.launch))

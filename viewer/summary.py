@@ -103,7 +103,7 @@ def _run(run: RunRow) -> dict[str, Any]:
 
 
 def _steps(steps: list[StepRow], logs: dict[int, str]) -> dict[str, Any]:
-    keys = ("step", "kind", "by", "optimizers", "duration_ns", "compile_ns", "launches", "calls")
+    keys = ("step", "kind", "by", "optimizers", "duration_ns", "compile_ns", "launches", "subgraph_calls", "calls")
     rows = [{key: getattr(step, key) for key in keys} | {"log": logs.get(step.log)} for step in steps[:MOST_STEPS]]
     return asdict(step_sources(steps)) | {"rows": rows}
 
@@ -121,6 +121,7 @@ def _graph(graph: GraphRow, snodes: int | None) -> dict[str, Any]:
         "snodes": snodes,
         "launch_sites": graph.launch_sites,
         "launches": graph.launches,
+        "subgraph_calls": graph.subgraph_calls,
         "duration_ns": graph.duration_ns,
     }
 

@@ -83,6 +83,8 @@ def _seen(facts: Overview) -> str:
     if counts.launches is None:
         return f"{_count(facts.compile_count, 'compile')} ({counts.records:,} records)"
     seen = f"{_count(counts.steps or 0, 'step')}, {_count(counts.launches, 'launch', 'launches')}"
+    if counts.subgraph_calls:
+        seen += f" of kernels, {_count(counts.subgraph_calls, 'call')} of subgraphs"
     return seen if counts.value_rows is None else f"{seen}, {_count(counts.value_rows, 'value')} read"
 
 
@@ -206,10 +208,10 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
         )
         for s in steps
     ]  # fmt: skip
-    said = step_sources(steps)
-    notes = [
-        note for note in (said.found_by, said.doubt, said.data_workers, _compiled(facts, steps)) if note is not None
-    ]
+    said, calls = step_sources(steps), facts.counts.subgraph_calls
+    apart = f"{_count(calls, 'call')} of subgraphs are not counted as launches of kernels." if calls else None
+    told = (said.found_by, said.doubt, said.data_workers, _compiled(facts, steps), apart)
+    notes = [note for note in told if note is not None]
     wrapped = [
         line
         for note in notes

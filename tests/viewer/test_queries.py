@@ -39,7 +39,8 @@ def test_overview_of_a_healthy_run(opened: Open) -> None:
     assert facts.findings == []
     assert facts.skipped == {}
     assert facts.problems == 0
-    assert (facts.counts.steps, facts.counts.launches, facts.counts.launch_sites) == (3, 16, 4)
+    assert (facts.counts.steps, facts.counts.launches, facts.counts.launch_sites) == (3, 12, 4)
+    assert facts.counts.subgraph_calls == 4
     assert facts.counts.value_rows is None
     assert facts.cache_counts == {"miss": 1}
     assert facts.compile_duration_ns == 1_500_000
@@ -57,13 +58,20 @@ def test_overview_of_a_healthy_run(opened: Open) -> None:
 
 def test_steps(opened: Open) -> None:
     steps = list_steps(opened(recorded()))
-    assert [(row.step, row.kind, row.by, row.launches, row.calls) for row in steps] == [
-        (0, "inference", "user", 4, 2),
-        (1, "inference", "user", 8, 4),
-        (2, "inference", "user", 4, 2),
+    assert [(row.step, row.kind, row.by, row.launches, row.subgraph_calls, row.calls) for row in steps] == [
+        (0, "inference", "user", 3, 1, 2),
+        (1, "inference", "user", 6, 2, 4),
+        (2, "inference", "user", 3, 1, 2),
     ]
     assert steps[0].start_ns == MONOTONIC_NS + 1_000_000
     assert steps[0].duration_ns == 5_000
+
+
+def test_calls_of_subgraphs_are_no_launches_of_kernels_and_keep_their_rows(opened: Open) -> None:
+    shown = timeline(opened(recorded()), 0, 0)
+    assert shown is not None
+    assert [(call.function, call.launches) for call in shown.calls] == [("call", 2), ("true_graph_0", 1)]
+    assert (shown.total_launches, len(shown.launches.launch)) == (4, 4)
 
 
 def test_times_of_launches_are_absolute_and_sorted(opened: Open) -> None:
@@ -187,7 +195,7 @@ def test_tensors_are_those_in_force_at_the_call(opened: Open) -> None:
 def test_graphs(opened: Open) -> None:
     trace = opened(recorded())
     (row,) = list_graphs(trace)
-    assert (row.launch_sites, row.calls, row.launches, row.duration_ns) == (4, 4, 16, 4_000)
+    assert (row.launch_sites, row.calls, row.launches, row.subgraph_calls, row.duration_ns) == (4, 4, 12, 4, 4_000)
     detail = graph_detail(trace, row.graph)
     assert detail is not None
     assert detail.code == WRAPPER

@@ -70,14 +70,14 @@ def test_facts_of_a_recorded_run(opened: Open) -> None:
     answer = summary(opened(recorded()))
     assert answer["findings"] == []
     assert answer["graphs"][0]["snodes"] == 4
-    assert answer["counts"]["launches"] == 16
+    assert (answer["counts"]["launches"], answer["counts"]["subgraph_calls"]) == (12, 4)
     assert answer["compiles"][0]["cache"] == "miss"
     assert answer["overhead"]["failures"] == 0
 
 
 def test_text_of_a_healthy_run(opened: Open) -> None:
     lines = summary_text(opened(recorded())).split("\n")
-    assert lines[0] == "No findings in 3 steps, 16 launches."
+    assert lines[0] == "No findings in 3 steps, 12 launches of kernels, 4 calls of subgraphs."
     assert any(line.startswith("Run  train.py --lr 0.1") for line in lines)
     assert "  0     inference  user  5.00 us        –         4      2" in lines
     assert any("0_forward" in line for line in lines)
@@ -86,7 +86,7 @@ def test_text_of_a_healthy_run(opened: Open) -> None:
 
 def test_text_of_a_run_with_findings_and_damage(opened: Open) -> None:
     text = summary_text(opened(recorded(end=False).data + b"noise\n"))
-    assert text.startswith("✖ The log has no end record: process 4711 ended in step 2")
+    assert text.startswith("✖ The log has no end record: process 4711 ended after launch 15 (4th of 4 in step 2)")
     assert "Damage\n  1 not_a_record: a line that is no record of a TORCH_TRACE log\n" in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from stepscope.viewer.queries import sql
@@ -15,6 +16,7 @@ from stepscope.viewer.queries.rows_of_graphs import (
     SiteRow,
     SourceLine,
 )
+from stepscope.viewer.queries.subgraph_calls import subgraph_calls
 from stepscope.viewer.store.open import Trace
 
 _GRAPHS = """
@@ -43,17 +45,25 @@ _SITES = """
 
 def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
     """All graphs, or the first ones, in the order in which they were loaded."""
-    return [GraphRow(*row) for row in sql.rows(trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most])]
+    return _rows(trace, sql.rows(trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most]))
 
 
 def graph_row(trace: Trace, graph: int) -> GraphRow | None:
-    row = sql.row(trace, f"{_GRAPHS} WHERE g.graph = ?", [graph])
-    return GraphRow(*row) if row else None
+    return next(iter(_rows(trace, sql.rows(trace, f"{_GRAPHS} WHERE g.graph = ?", [graph]))), None)
 
 
 def graphs_of_compile(trace: Trace, log: int, compile_id: str) -> list[GraphRow]:
     found = sql.rows(trace, f"{_GRAPHS} WHERE g.log = ? AND g.compile_id = ? ORDER BY g.graph", [log, compile_id])
-    return [GraphRow(*row) for row in found]
+    return _rows(trace, found)
+
+
+def _rows(trace: Trace, found: Sequence[sql.Row]) -> list[GraphRow]:
+    calls = subgraph_calls(trace).of_graph
+    return [_kernels_apart(GraphRow(*row), calls[row[0]]) for row in found]
+
+
+def _kernels_apart(row: GraphRow, calls: int) -> GraphRow:
+    return replace(row, launches=(row.launches or 0) - calls, subgraph_calls=calls) if calls else row
 
 
 def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:

@@ -13,6 +13,7 @@ from stepscope.viewer.queries.graphs import list_graphs
 from stepscope.viewer.queries.memory_graphs import lifetime_events
 from stepscope.viewer.queries.rows_of_runs import Counts, CrashRunRow, OverheadRow, Overview, RunRow
 from stepscope.viewer.queries.runs import list_runs, list_steps
+from stepscope.viewer.queries.subgraph_calls import SubgraphCalls, subgraph_calls
 from stepscope.viewer.store.open import Trace
 
 MOST_GRAPHS = 20
@@ -51,7 +52,11 @@ def _parts(trace: Trace) -> Overview:
     return Overview(
         runs=runs,
         counts=_counts(
-            meta, runs, part("Lifetimes", None, lifetime_events, trace), sum(step.kind == "data" for step in steps)
+            meta,
+            runs,
+            part("Lifetimes", None, lifetime_events, trace),
+            sum(step.kind == "data" for step in steps),
+            part("Calls of subgraphs", SubgraphCalls(), subgraph_calls, trace).total,
         ),
         findings=findings,
         steps=steps,
@@ -86,10 +91,11 @@ def _meta(trace: Trace) -> dict[str, str]:
     return dict(sql.rows(trace, "SELECT key, value FROM meta"))
 
 
-def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_steps: int) -> Counts:
+def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_steps: int, calls: int) -> Counts:
     """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote.
 
-    `no_steps`: how many rows of steps are what workers of a DataLoader have called."""
+    `no_steps`: how many rows of steps are what workers of a DataLoader have called; `calls`: how many rows of launches
+    are calls of subgraphs."""
     recorded = any(run.level is not None for run in runs)
     with_values = any(run.level in _LEVELS_WITH_VALUES for run in runs)
     logs, records, compiles, graphs, sites, launches, steps, values = (
@@ -102,10 +108,11 @@ def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_
         compiles=compiles,
         graphs=graphs,
         launch_sites=sites if recorded else None,
-        launches=launches if recorded else None,
+        launches=launches - calls if recorded else None,
         value_rows=values if values or with_values else None,
         steps=steps - no_steps if recorded else None,
         lifetime_events=lifetimes,
+        subgraph_calls=calls,
     )
 
 

@@ -32,6 +32,8 @@ class GraphRow:
     """Host time of all its calls together."""
     not_recorded: str | None
     output_code: int | None
+    subgraph_calls: int = 0
+    """Calls of its subgraphs by its generated code, which are no launches of kernels."""
 
 
 @dataclass(frozen=True)

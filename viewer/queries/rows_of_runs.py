@@ -47,6 +47,7 @@ class Counts:
     value_rows: int | None
     steps: int | None
     lifetime_events: int | None
+    subgraph_calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,13 @@ class StepRow:
     """That the compiles took which it has triggered; None: the log does not say."""
     optimizers: str | None = None
     """Classes of those that ended it."""
+    subgraph_calls: int = 0
+    """Calls of subgraphs, which are no launches of kernels."""
+
+    @property
+    def launch_rows(self) -> int:
+        """The launches and the calls of subgraphs among them."""
+        return self.launches + self.subgraph_calls
 
 
 @dataclass(frozen=True)

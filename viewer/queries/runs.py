@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows_of_runs import RunRow, StepRow
+from stepscope.viewer.queries.subgraph_calls import subgraph_calls
 from stepscope.viewer.store.open import Trace
 
 
@@ -37,7 +40,12 @@ def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
         " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
         [log],
     )
-    return [StepRow(*row) for row in found]
+    calls = subgraph_calls(trace).of_step
+    return [_step(StepRow(*row), calls[row[0], row[1]]) for row in found]
+
+
+def _step(row: StepRow, calls: int) -> StepRow:
+    return replace(row, launches=row.launches - calls, subgraph_calls=calls) if calls else row
 
 
 def _run(row: sql.Row) -> RunRow:

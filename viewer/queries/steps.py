@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.graphs import graph_label
 from stepscope.viewer.queries.rows import CallRow, LaunchColumns, Span, StepRow, Timeline
 from stepscope.viewer.queries.runs import list_steps
+from stepscope.viewer.queries.subgraph_calls import subgraph_calls_in_step
 from stepscope.viewer.queries.values import HEALTH_INDEX, has_values
 from stepscope.viewer.store.open import Trace
 
@@ -72,6 +75,7 @@ def timeline(
     if not has_values(trace):
         columns.health.clear()
     calls = sql.rows_named(trace, _CALLS, {**window, "step": step, "most": 4 * width})
+    of_subgraphs = subgraph_calls_in_step(trace, log, step)
     spans = sql.rows_named(trace, _SPANS, {**window, "most": 4 * width})
     return Timeline(
         log=log,
@@ -82,10 +86,12 @@ def timeline(
         window_end_ns=stop,
         threads=_threads(trace, log, step),
         spans=sorted((Span(*span) for span in spans), key=lambda span: (span.start_ns, span.depth)),
-        calls=sorted((_call(call) for call in calls), key=lambda call: (call.start_ns, call.depth)),
+        calls=sorted(
+            (_call(call, of_subgraphs.get(call[0], 0)) for call in calls), key=lambda call: (call.start_ns, call.depth)
+        ),
         launches=columns,
         sites=_sites(trace, set(columns.site)),
-        total_launches=row.launches,
+        total_launches=row.launch_rows,
     )
 
 
@@ -117,7 +123,8 @@ def _sites(trace: Trace, sites: set[int]) -> dict[int, dict[str, str]]:
     return {site: {"kernel": kernel, "kind": kind} for site, kernel, kind in found}
 
 
-def _call(row: sql.Row) -> CallRow:
+def _call(row: sql.Row, of_subgraphs: int) -> CallRow:
     call, graph, compile_id, phase, function, *rest = row
     label = graph_label(graph, compile_id, phase)
-    return CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)
+    shown = CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)
+    return replace(shown, launches=shown.launches - of_subgraphs)
