@@ -79,7 +79,7 @@ def test_text_of_a_healthy_run(opened: Open) -> None:
     lines = summary_text(opened(recorded())).split("\n")
     assert lines[0] == "No findings in 3 steps, 12 launches of kernels, 4 calls of subgraphs."
     assert any(line.startswith("Run  train.py --lr 0.1") for line in lines)
-    assert "  0     inference  user  5.00 us        –         4      2" in lines
+    assert "  0     inference  user  5.00 us        –         3      2" in lines
     assert any("0_forward" in line for line in lines)
     assert max(map(len, lines)) <= 100
 
