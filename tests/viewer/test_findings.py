@@ -73,12 +73,23 @@ def test_recompiles_of_a_frame_are_one_finding(opened: Open) -> None:
     trace = opened(log)
     finding = only(trace)
     assert (finding.kind, finding.severity) == ("recompile", "info")
-    assert finding.title == "2 recompiles of forward (model.py:10): n == 'b'"
+    assert finding.title == "2 recompiles of forward (model.py:10): n == 'b', and 1 other reason"
     assert finding.evidence == {"recompiles": 2, "compile_ids": ["0/1", "0/2"], "reasons": ["n == 'a'", "n == 'b'"]}
     assert finding.page == "/compile/0_2?log=0"
     assert finding.source is not None
     assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/model.py", 24, "return x * n")
     assert [row.recompile_reason for row in list_compiles(trace)] == [None, "0/0: n == 'a'", "0/1: n == 'b'"]
+
+
+def test_a_recompile_does_not_ask_for_an_issue_as_pytorch_does(opened: Open) -> None:
+    log = compile_records(LogBuilder())
+    said = "Unexpected recompilation: runtime guards failed even though they passed during the analysis."
+    reason = f"0/0: {said} Please open an issue with a minimal repro: https://github.com/pytorch/pytorch"
+    log.artifact("recompile_reasons", reason.encode(), **ids(0, 1))
+    compile_records(log, 0, 1)
+    finding = only(opened(log))
+    assert finding.title == f"1 recompile of forward (model.py:10): {said[:-1]}"
+    assert finding.evidence["reasons"] == [said[:-1]]
 
 
 def test_recompile_limit(opened: Open) -> None:

@@ -3,6 +3,7 @@ how often and which guards; one for all logs in which it was so. Compiles that t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from stepscope.viewer.findings.evidence import (
@@ -16,8 +17,13 @@ from stepscope.viewer.findings.evidence import (
     logs_of,
     rule_of,
 )
+from stepscope.viewer.formats import plural
 from stepscope.viewer.queries.compile_events import CompileEvent
 from stepscope.viewer.queries.rows_of_runs import Finding
+
+
+_REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
+"""PyTorch asks for reports of its own bugs: it is not stepscope that asks."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -30,11 +36,11 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(group: list[CompileEvent], logs: int) -> Timed:
     first, count = group[0], len(group)
-    reasons = [event.cause.partition(": ")[2] or event.cause for event in group]
+    reasons = [_REQUEST.sub("", event.cause.partition(": ")[2] or event.cause) for event in group]
     return first.time_ns, Finding(
         kind="recompile",
         severity="info",
-        title=f"{count:,} recompile{'s' if count > 1 else ''} of {first.name}{in_logs(logs)}: {reasons[-1]}",
+        title=f"{count:,} recompile{'s' if count > 1 else ''} of {first.name}{in_logs(logs)}: {reasons[-1]}{_others(reasons)}",
         rule=rule_of(__doc__),
         evidence={
             "recompiles": count,
@@ -47,3 +53,9 @@ def _finding(group: list[CompileEvent], logs: int) -> Timed:
         source=group[-1].source,
         log=first.log,
     )
+
+
+def _others(reasons: list[str]) -> str:
+    """That the last reason was not the only one."""
+    others = len(set(reasons)) - 1
+    return f", and {plural(others, 'other reason')}" if others else ""
