@@ -63,6 +63,27 @@ def test_a_log_that_ends_within_a_compile(opened: Opened, ends: bool, status: st
     assert findings == ([] if ends else [("compile_failure", "warning", title)])
 
 
+LIBRARY = ("/env/site-packages/transformers/utils/generic.py", 937, "wrapper", "")
+
+
+@pytest.mark.parametrize(
+    ("stack", "named"),
+    [
+        ([MAIN, INNER], "inner (external_utils.py:67), called at train.py:40"),
+        ([MAIN, LIBRARY], "wrapper (generic.py:937), called at train.py:40"),
+        ([MAIN, LIBRARY, INNER], "inner (external_utils.py:67), called at train.py:40"),
+        ([LIBRARY], "wrapper (generic.py:937)"),
+        ([LIBRARY, compile_logs.FORWARD], "forward (model.py:10)"),
+    ],
+)
+def test_a_frame_of_a_library_says_which_line_of_the_program_called_it(
+    opened: Opened, stack: list[tuple[str, int, str, str]], named: str
+) -> None:
+    log = begun(span(LogBuilder(), "dynamo", "B", 1_000), *stack)
+    (finding,) = all_findings(opened(log))
+    assert finding.title == f"{named} was not compiled to its end: the log ends within it, in dynamo"
+
+
 def test_the_limit_raises_with_fullgraph(opened: Opened) -> None:
     log = compile_logs.metrics(begun(LogBuilder(), compile_logs.FORWARD), 0, 0)
     reason = {"fail_type": "FailOnRecompileLimitHit", "fail_reason": "Hard failure due to fullgraph=True"}
@@ -95,7 +116,7 @@ def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened
         log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, number))
         compile_logs.metrics(begun(log, compile_logs.FORWARD, number=number), 0, number)
     (finding,) = all_findings(opened(log))
-    assert finding.title == "2 recompiles of forward (model.py:10): GLOBAL_STATE changed: grad_mode"
+    assert finding.title == "2 recompiles of forward (model.py:10): GLOBAL_STATE changed: grad_mode, and 1 other reason"
     assert finding.source is not None
     assert finding.source.line == 10
 

@@ -21,7 +21,6 @@ from stepscope.viewer.formats import plural
 from stepscope.viewer.queries.compile_events import CompileEvent
 from stepscope.viewer.queries.rows_of_runs import Finding
 
-
 _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
 """PyTorch asks for reports of its own bugs: it is not stepscope that asks."""
 
@@ -40,7 +39,7 @@ def _finding(group: list[CompileEvent], logs: int) -> Timed:
     return first.time_ns, Finding(
         kind="recompile",
         severity="info",
-        title=f"{count:,} recompile{'s' if count > 1 else ''} of {first.name}{in_logs(logs)}: {reasons[-1]}{_others(reasons)}",
+        title=f"{count:,} recompile{'s' if count > 1 else ''} of {first.name}{in_logs(logs)}: {_told(reasons)}",
         rule=rule_of(__doc__),
         evidence={
             "recompiles": count,
@@ -55,7 +54,7 @@ def _finding(group: list[CompileEvent], logs: int) -> Timed:
     )
 
 
-def _others(reasons: list[str]) -> str:
-    """That the last reason was not the only one."""
+def _told(reasons: list[str]) -> str:
+    """The last reason, and that it was not the only one."""
     others = len(set(reasons)) - 1
-    return f", and {plural(others, 'other reason')}" if others else ""
+    return reasons[-1] + (f", and {plural(others, 'other reason')}" if others else "")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from stepscope.viewer.formats import basename
+from stepscope.viewer.ingest.torch_text import is_of_torch
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows_of_graphs import SourceLine
 from stepscope.viewer.store.open import Trace
+
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 
 
 class CompileEvent(NamedTuple):
@@ -26,6 +31,9 @@ class CompileEvent(NamedTuple):
     line: int | None
     function: str | None
     code: str | None
+    frame_file: str | None
+    stack: str | None
+    """Of the compile, as JSON, outermost first; None: the compiled function is the program's own."""
 
     @property
     def source(self) -> SourceLine | None:
@@ -41,7 +49,10 @@ class CompileEvent(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.frame or f"frame {self.frame_id}"
+        """The compiled function; of one of PyTorch or of a library also the line of the program that called it."""
+        caller = next((frame for frame in reversed(sql.json_value(self.stack) or []) if _is_own(frame["file"])), None)
+        called = f", called at {basename(caller['file'])}:{caller['line']}" if caller else ""
+        return (self.frame or f"frame {self.frame_id}") + called
 
 
 def list_compile_events(trace: Trace) -> list[CompileEvent]:
@@ -50,12 +61,18 @@ def list_compile_events(trace: Trace) -> list[CompileEvent]:
         trace,
         "SELECT e.kind, e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
         " e.cause, e.text, coalesce(e.file, c.file), coalesce(e.line, c.line), coalesce(e.function, c.function),"
-        " e.code"
+        " e.code, c.file, c.stack"
         " FROM compile_events e JOIN logs l ON l.log = e.log"
         " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
         " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",
     )
-    return [*map(CompileEvent._make, found)]
+    events = map(CompileEvent._make, found)
+    return [event._replace(stack=None) if _is_own(event.frame_file or "") else event for event in events]
+
+
+def _is_own(file: str) -> bool:
+    """Of the program, neither of PyTorch nor of an installed library."""
+    return not is_of_torch(file) and _INSTALLED.search(file) is None
 
 
 def last_compiles(trace: Trace) -> dict[int, str]:
