@@ -213,7 +213,7 @@ def test_a_ring_is_made_by_the_first_call_and_goes_with_the_end(tmp_path: Path) 
         assert not list(tmp_path.glob("*.ring"))
         HandMade(recorder, 1)()
         (path,) = tmp_path.glob("*.ring")
-        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.stat().st_mode & 0o777 == 0o400
     assert not list(tmp_path.glob("*.ring"))
 
 
@@ -252,11 +252,11 @@ def test_a_forked_child_in_the_midst_of_a_call_writes_nothing_into_its_parents_r
             recorder.flush()
     finally:
         if children == [0]:
-            os._exit(0)
+            os._exit(1)
     recorder.stop()
     assert in_flight == [-1]
     rings = list(tmp_path.glob("*.ring"))
-    assert len(rings) == 1  # the child's, which left by os._exit
+    assert len(rings) == 1  # the child's, which left as a process that failed
     assert str(children[0]) in rings[0].name
 
 

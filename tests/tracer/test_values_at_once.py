@@ -60,7 +60,9 @@ def test_a_call_that_has_ended_is_written_at_once(
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1" if is_blocking else "0")
     with recorder_in(tmp_path) as recorder:
         recorder.flush()
-        recorder.finish(call_with(reading()))
+        call = call_with(reading())
+        recorder.running[call.number] = call
+        recorder.finish(call)
         written = recorder.path.read_bytes() if recorder.path is not None else b""
         assert (b'"stepscope_values"' in written) is is_blocking
 

@@ -183,8 +183,8 @@ def hostile_logs() -> dict[str, bytes]:
         + _event("dump_file", {"name": "x"}, b"a\r\nb\rc").replace(b"\n", b"\r\n"),
         "only_tabs": b"\tpayload of nothing\n" * 40 + b"\xef\xbb\xbf",
         "many_frames": b"".join(
-            _event("dynamo_start", {"stack": []}, frame_id=number, frame_compile_id=2**62)
-            for number in range(0, 2**62, 2**57)
+            _event("dynamo_start", {"stack": []}, frame_id=number, frame_compile_id=2**52)
+            for number in range(0, 2**53, 2**48)
         ),
         "spans": _spans(),
     }

@@ -63,7 +63,7 @@ def with_record(name: str, payload: Any, steps: int = 1) -> LogBuilder:
         ("lifetimes", to_payload(lifetimes([0], [])), "broken_payload"),
         ("lifetimes", to_payload(lifetimes([], [], [(0, 77, 5)])), "unknown_storage"),
         ("lifetimes", to_payload(lifetimes([], [], [(99, 0, 5)])), "unknown_storage"),
-        ("lifetimes", to_payload(lifetimes([], [], [(0, 2, 2**62)])), "broken_lifetimes"),
+        ("lifetimes", to_payload(lifetimes([], [], [(0, 2, 2**52)])), "broken_lifetimes"),
         ("lifetimes", to_payload(lifetimes([], [], [], [(99, 0, 1, 1)])), "unknown_launch"),
         ("scheduler_memory", to_payload(forward_schedule()) | {"graph": 5, "snode": []}, "broken_payload"),
         ("scheduler_memory", to_payload(forward_schedule()) | {"graph": 1, "peak_bytes": -1}, "broken_payload"),
@@ -127,7 +127,7 @@ def test_storages_that_lead_in_a_circle(opened: Open) -> None:
 
 def test_positions_behind_the_end_of_a_call(opened: Open) -> None:
     late = forward_layout(0)
-    late.born[4], late.dead_at[0] = 2**62, 2**61
+    late.born[4], late.dead_at[0] = 2**52, 2**51
     data = training(1, end=False).data.replace(
         json.dumps(to_payload(forward_layout(0)), separators=(",", ":")).encode(),
         json.dumps(to_payload(late), separators=(",", ":")).encode(),

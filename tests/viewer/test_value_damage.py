@@ -180,7 +180,7 @@ def test_rows_of_sites_that_did_not_run(opened: Open) -> None:
     log = one_call()
     layout = to_payload(layout_of(PROGRAM, ROWS, 1)) | {
         "site": [0, 0, 0, 1, 99, -1],
-        "argument": [9, 2**62, -5, 1, 0, 0],
+        "argument": [9, 2**52, -5, 1, 0, 0],
     }
     log.log.record(ValueLayout(**layout))
     before = log.calls
