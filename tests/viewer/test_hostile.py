@@ -109,7 +109,7 @@ def _is_in(path: str, *folders: Path) -> bool:
 
 
 def elsewhere(seen: list[tuple[str, bool]], *allowed: Path) -> list[str]:
-    """What was written outside `allowed`, or has a name that a log gave. A statement in SQL runs in a Python of its own."""
+    """What was written outside `allowed`, or has a name that a log gave. SQL runs in a Python of its own."""
     return [
         path
         for path, written in seen
