@@ -35,7 +35,7 @@ def test_an_attempt_that_cannot_be_is_unknown(opened: Open) -> None:
     log = recorded().data + b'V0314 09:27:00.000000 4711 a.py:1] {"describe_storage": {"id": 3}, "frame_id": 0, ' \
         b'"frame_compile_id": 0, "attempt": %d}\n' % EDGE  # fmt: skip
     trace = opened(log)
-    assert overview(trace).counts.launches == 16
+    assert overview(trace).counts.launches == 12
     assert problem_counts(trace) == {"absurd_value": 1}
 
 
@@ -62,7 +62,7 @@ def test_a_row_that_no_index_can_hold_costs_itself(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("stepscope.viewer.ingest.logs.read_logs", with_bad_rows)
     with open_trace(recorded().write(tmp_path / "x.log")) as trace:
-        assert overview(trace).counts.launches == 16
+        assert overview(trace).counts.launches == 12
         found = trace.cursor().execute("SELECT id, text FROM strings ORDER BY id").fetchall()
         assert found == [(7, "/src/model.py"), (8, "/src/kept.py")]
         assert problem_counts(trace) == {"not_understood": 2}
@@ -72,7 +72,7 @@ def test_a_row_that_no_index_can_hold_costs_itself(tmp_path: Path, monkeypatch: 
 def test_a_part_of_a_log_that_fails_costs_itself(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RuntimeRecords, "_add_tensors", fails)
     trace = opened(recorded())
-    assert overview(trace).counts.launches == 16
+    assert overview(trace).counts.launches == 12
     assert [problem.text for problem in problems(trace)] == [
         "tensors of a call: OverflowError: int too large\nto convert"
     ]
@@ -121,7 +121,7 @@ def test_a_part_of_the_first_page_that_fails_costs_itself(opened: Open, monkeypa
     assert text in first_page(trace).notes
     assert text in Client(trace).get("/").text
     assert text.partition(" (")[0] in summary_text(trace)
-    assert summary(trace)["counts"]["launches"] == 16
+    assert summary(trace)["counts"]["launches"] == 12
 
 
 def test_a_compile_of_which_only_chromium_events_are_there(opened: Open) -> None:

@@ -204,7 +204,7 @@ def test_payloads_of_the_wrong_form(opened: Open, kind: str, payload: bytes) -> 
     log = recorded(end=False).artifact(f"stepscope_{kind}", payload)
     trace = opened(log)
     assert problem_counts(trace) == {"broken_payload": 1}
-    assert overview(trace).counts.launches == 16
+    assert overview(trace).counts.launches == 12
     (problem,) = problems(trace)
     assert problem.text.startswith(f"stepscope_{kind}: ")
 
@@ -229,7 +229,7 @@ def test_batches_whose_columns_do_not_fit(opened: Open, change: dict[str, object
     log = recorded(end=False).artifact("stepscope_launches", json.dumps(changed).encode())
     trace = opened(log)
     assert problem_counts(trace) == {"broken_payload": 1}
-    assert overview(trace).counts.launches == 16
+    assert overview(trace).counts.launches == 12
 
 
 def test_launches_of_a_lost_graph_are_kept(opened: Open) -> None:
@@ -247,7 +247,7 @@ def test_launches_of_a_lost_graph_are_kept(opened: Open) -> None:
 def test_a_step_whose_records_are_lost_begins_with_its_first_call(opened: Open) -> None:
     data = recorded().data.replace(b'"stepscope_steps"', b'"stepscope_step_"')
     steps = list_steps(opened(data))
-    assert [(row.step, row.launches, row.end_ns) for row in steps] == [(0, 4, None), (1, 8, None), (2, 4, None)]
+    assert [(row.step, row.launches, row.end_ns) for row in steps] == [(0, 3, None), (1, 6, None), (2, 3, None)]
 
 
 def test_two_ranks_in_one_file(opened: Open) -> None:
@@ -325,7 +325,7 @@ class TestFiles:
         recorded().write(tmp_path / "sub" / "stepscope_trace_rank_0_1_x.log")
         with open_trace(tmp_path) as trace:
             assert problem_counts(trace) == {"empty_file": 1}
-            assert overview(trace).counts.launches == 16
+            assert overview(trace).counts.launches == 12
 
     def test_a_file_with_the_name_of_a_log_among_others(self, tmp_path: Path) -> None:
         (tmp_path / "dedicated_log_torch_trace_x.log").write_text("hello\n")

@@ -51,7 +51,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 def test_several_logs_are_one_trace(ranks: list[Path]) -> None:
     with open_trace(ranks) as trace:
         assert [run.rank for run in overview(trace).runs] == [0, 1, 2]
-        assert overview(trace).counts.launches == RANKS * 16
+        assert overview(trace).counts.launches == RANKS * 12
         index = trace.index
     assert index.parent == cache_dir() / "indexes"
     assert not list(ranks[0].parent.glob("*duckdb*"))
@@ -70,7 +70,7 @@ def test_a_folder_and_standard_input_beside_a_log(ranks: list[Path], monkeypatch
     pipe(monkeypatch, recorded().data)
     with open_trace(["-", other.parent, ranks[0]]) as trace:
         assert [str(log.path) for log in trace.logs] == ["<stdin>", str(other), str(ranks[0])]
-        assert overview(trace).counts.launches == 32
+        assert overview(trace).counts.launches == 24
 
 
 def test_logs_that_are_too_many_are_said(ranks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_one_that_is_no_log_keeps_no_other_from_being_read(ranks: list[Path], tm
     (tmp_path / "empty.log").touch()
     with open_trace([ranks[0], tmp_path / "notes.md", tmp_path / "empty.log"]) as trace:
         assert problem_counts(trace) == {"not_a_record": 1, "not_a_log": 1, "empty_file": 1}
-        assert overview(trace).counts.launches == 16
+        assert overview(trace).counts.launches == 12
 
 
 def test_what_cannot_be_read_at_all_is_one_sentence(ranks: list[Path], tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_packed_log(suffix: str, tmp_path: Path) -> None:
     with open_trace(path) as trace:
         assert trace.logs[0].data_path.read_bytes() == data
         assert trace.logs[0].problems == []
-        assert overview(trace).counts.launches == 16
+        assert overview(trace).counts.launches == 12
     assert [log.path for log in find_logs(tmp_path)] == [path]
     os.utime(path, ns=(0, 0))
     assert find_logs(path)[0].size == len(data)
@@ -157,7 +157,7 @@ def test_standard_input_packed_or_not(suffix: str, monkeypatch: pytest.MonkeyPat
     for _ in range(2):
         pipe(monkeypatch, data)
         with open_trace("-") as trace:
-            assert overview(trace).counts.launches == 16
+            assert overview(trace).counts.launches == 12
             indexes.add(trace.index)
     assert len(indexes) == 1
     assert len(list((cache_dir() / "spool").iterdir())) == 1

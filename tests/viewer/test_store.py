@@ -64,7 +64,7 @@ def test_the_index_lies_in_the_cache_folder_and_is_used_again(log: Path, builds:
         assert trace.index_bytes == trace.index.stat().st_size > 0
         assert stat.S_IMODE(trace.index.stat().st_mode) == 0o600
         assert {stat.S_IMODE(folder.stat().st_mode) for folder in (trace.index.parent, sources.cache_dir())} == {0o700}
-    assert (launches(log), launches(log)) == (16, 16)
+    assert (launches(log), launches(log)) == (12, 12)
     assert builds == [1]
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_written_beside_logs_and_what_lies_there_is_not_read(log: Pat
     old = [log.with_name(f"{NAME}.stepscope.duckdb"), log.parent / ".stepscope.duckdb"]
     for path in old:
         path.write_bytes(b"an index of an older version")
-    assert launches(log) == launches(log.parent) == 16
+    assert launches(log) == launches(log.parent) == 12
     assert sorted(log.parent.iterdir()) == sorted([log, *old])
     assert {path.read_bytes() for path in old} == {b"an index of an older version"}
 
@@ -89,8 +89,8 @@ def test_a_trace_of_several_names_has_an_index_of_its_own(log: Path, builds: lis
 def test_a_log_that_grew_is_read_again_while_the_old_trace_is_open(log: Path, builds: list[int]) -> None:
     with open_trace(log) as old:
         recorded(steps=5).write(log)
-        assert launches(log) == 24
-        assert overview(old).counts.launches == 16
+        assert launches(log) == 18
+        assert overview(old).counts.launches == 12
     assert builds == [1, 1]
 
 
@@ -106,7 +106,7 @@ def test_a_broken_index_is_built_again(log: Path, content: bytes) -> None:
     launches(log)
     (index,) = indexes()
     index.write_bytes(content)
-    assert launches(log) == 16
+    assert launches(log) == 12
     assert index.read_bytes() != content
 
 
@@ -116,7 +116,7 @@ def test_an_index_with_damaged_pages_does_no_harm(log: Path) -> None:
     data = bytearray(index.read_bytes())
     data[4096:8192] = os.urandom(4096)
     index.write_bytes(bytes(data))
-    assert launches(log) == 16
+    assert launches(log) == 12
 
 
 def test_a_folder_in_the_way_of_the_index(log: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_folder_in_the_way_of_the_index(log: Path) -> None:
     (index / "precious").mkdir(parents=True)
     with open_trace(log) as trace:
         assert trace.index.parent.parent == Path(tempfile.gettempdir())
-        assert overview(trace).counts.launches == 16
+        assert overview(trace).counts.launches == 12
     assert not trace.index.parent.exists()
     assert (index / "precious").is_dir()
 
@@ -135,13 +135,13 @@ def test_an_index_that_another_program_has_locked(log: Path) -> None:
     launches(log)
     (index,) = indexes()
     with duckdb.connect(str(index)):
-        assert launches(log) == 16
+        assert launches(log) == 12
 
 
 def test_a_folder_of_logs_that_cannot_be_written(log: Path, builds: list[int]) -> None:
     log.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        assert (launches(log), launches(log)) == (16, 16)
+        assert (launches(log), launches(log)) == (12, 12)
     finally:
         log.parent.chmod(stat.S_IRWXU)
     assert builds == [1]
@@ -156,7 +156,7 @@ def test_a_cache_folder_of_somebody_else_is_not_used(
     monkeypatch.setattr(os, "getuid", lambda: me + 1)
     with pytest.raises(StepscopeError, match="XDG_CACHE_HOME"):
         sources.cache_dir()
-    assert launches(log) == 16
+    assert launches(log) == 12
     monkeypatch.undo()
     assert not list((cache_folder / "stepscope").iterdir())
 
@@ -187,7 +187,7 @@ def test_a_full_disk_keeps_no_log_from_being_opened(
     full_disk(monkeypatch, cache_folder)
     with open_trace(log) as trace:
         assert trace.index.parent.parent == Path(tempfile.gettempdir())
-        assert overview(trace).counts.launches == 16
+        assert overview(trace).counts.launches == 12
         assert ask(trace, "SELECT count(*) FROM launches").rows == [[16]]
     assert not trace.index.parent.exists()
     assert builds == [1]
@@ -200,7 +200,7 @@ def test_where_nothing_can_be_written_the_index_is_in_memory(
     full_disk(monkeypatch, "/")
     with open_trace(log) as trace:
         assert trace.index_bytes == 0
-        assert overview(trace).counts.launches == 16
+        assert overview(trace).counts.launches == 12
         file, count = export.table_file(trace, "launches", "csv")
         with file:
             assert (count, len(file.read().splitlines())) == (16, 17)
@@ -211,7 +211,7 @@ def test_where_nothing_can_be_written_the_index_is_in_memory(
 
 def test_several_readers_at_once(log: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(launches, [log] * 8)) == [16] * 8
+        assert list(threads.map(launches, [log] * 8)) == [12] * 8
     assert len(indexes()) == 1
 
 
@@ -271,7 +271,7 @@ def test_a_place_of_ones_own_for_the_index(log: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["it's; a 'log'.log", "日本 語.log", "%s{x}.log"])
 def test_odd_names(tmp_path: Path, name: str) -> None:
-    assert launches(recorded().write(tmp_path / name)) == 16
+    assert launches(recorded().write(tmp_path / name)) == 12
 
 
 def test_gz_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,7 @@ def test_gz_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert overview(trace).runs[0].path == str(tmp_path / "x.log.gz")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     with open_trace("-") as trace:
-        assert overview(trace).counts.launches == 16
+        assert overview(trace).counts.launches == 12
         assert overview(trace).runs[0].path == "<stdin>"
 
 
