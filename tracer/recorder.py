@@ -359,7 +359,7 @@ class Recorder(ContextDecorator):
 
     def give_way(self, other: TraceConfig) -> None:
         """End this log, because the program's code has begun a recording of its own."""
-        self.skipped(Skipped("a part of the run", f"the program recorded it to {other.directory}"))
+        self._write(Skipped("a part of the run", f"the program recorded it to {other.directory}"))
         self.stop()
 
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
