@@ -96,7 +96,7 @@ def test_the_heat_map_of_a_long_run_is_bounded() -> None:
                    0 AS positive_infinity, 0 AS negative_infinity, (range = 1235234)::BIGINT AS nan FROM range(2000000)
         """)
         index.execute("INSERT INTO launches BY NAME SELECT launch, log, site, step FROM value_rows")
-        trace = cast(Trace, SimpleNamespace(cursor=index.cursor))
+        trace = cast(Trace, SimpleNamespace(cursor=index.cursor, once=lambda ask: ask(trace)))
         began = time.monotonic()
         heat = heat_map(trace, 0)
         close = heat_map(trace, 0, Window(1000, 1599, 400, 799))
