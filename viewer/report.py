@@ -25,6 +25,7 @@ from stepscope.viewer.addresses import Request
 from stepscope.viewer.findings.evidence import compile_page
 from stepscope.viewer.findings.launch_deaths import LaunchDeath, launch_deaths
 from stepscope.viewer.highlight import Line, highlight
+from stepscope.viewer.parts import failures, part
 from stepscope.viewer.queries.rows import CallRow, CompileDetail, GraphDetail, Overview, StepRow, Timeline
 from stepscope.viewer.rank_contexts import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction.redactor import Redactor
@@ -57,8 +58,8 @@ class Contents:
     steps: list[tuple[StepRow, Timeline]] = field(default_factory=list)
     graphs: list[contexts.GraphPage] = field(default_factory=list)
     compiles: list[CompileDetail] = field(default_factory=list)
-    panels: list[list[contexts.LaunchPage]] = field(default_factory=list)
-    """Launches of one call in order; calls that do the same share them."""
+    panels: list[list[contexts.LaunchPage | None]] = field(default_factory=list)
+    """Launches of one call in order, None for one that cannot be described; calls that do the same share them."""
     calls: list[tuple[int, list[int]]] = field(default_factory=list)
     """Of every call which panels describe it, and its launches."""
     deaths: dict[int, LaunchDeath] = field(default_factory=dict)
@@ -68,6 +69,8 @@ class Contents:
     """None: no finding tells of a difference between them."""
     differences: list[RankDifferencePage] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    """Sentences about the parts that could not be made."""
 
 
 def render_report(trace: Trace, *, redact: bool = False, note: str | None = None) -> str:
@@ -110,9 +113,9 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
     return without_dead_links(html, {graph: len(lines) for graph, lines in code.items()})
 
 
-def without_values(page: contexts.LaunchPage) -> contexts.LaunchPage:
+def without_values(page: contexts.LaunchPage | None) -> contexts.LaunchPage | None:
     """Calls share panels, but not their values or how their process died: those stand apart, by launch."""
-    return replace(page, launch=replace(page.launch, values=[]), death=None)
+    return page and replace(page, launch=replace(page.launch, values=[]), death=None)
 
 
 def packed(data: Any) -> str:
@@ -121,6 +124,14 @@ def packed(data: Any) -> str:
 
 
 def collect(trace: Trace) -> Contents:
+    """What the report of a trace holds; a part that fails costs itself and is named."""
+    with failures() as failed:
+        contents = collect_parts(trace)
+    contents.failed = failed
+    return contents
+
+
+def collect_parts(trace: Trace) -> Contents:
     from stepscope.viewer.queries.compiles import compile_detail, list_compiles
     from stepscope.viewer.queries.graphs import list_graphs
     from stepscope.viewer.queries.overview import overview
@@ -128,12 +139,13 @@ def collect(trace: Trace) -> Contents:
     asked = Request({}, {})
     contents = Contents(overview(trace), pages.problems_page(trace, asked))
     collect_steps(trace, contents)
-    contents.deaths = launch_deaths(trace)
+    contents.deaths = part("How processes died", {}, launch_deaths, trace)
     named = {route_of(finding.page) for finding in contents.overview.findings}
-    graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))
-    compiles = list_compiles(trace)
+    graphs = sorted(part("Graphs", [], list_graphs, trace), key=lambda row: -(row.launches or 0))
+    compiles = part("Compiles", [], list_compiles, trace)
     for row in chosen(graphs, MOST_GRAPHS, lambda row: f"/graphs/{row.graph}" in named, lambda row: row.graph):
-        contents.graphs.append(pages.graph_page(trace, Request({"graph": str(row.graph)}, {})))
+        page = part(f"Graph {row.graph}", None, pages.graph_page, trace, Request({"graph": str(row.graph)}, {}))
+        contents.graphs += [page] if page else []
     places = {(row.log, row.compile_id): place for place, row in enumerate(compiles)}
     for compiled in chosen(
         compiles,
@@ -141,14 +153,15 @@ def collect(trace: Trace) -> Contents:
         lambda row: compile_page(row.log, row.compile_id) in named,
         lambda row: places[row.log, row.compile_id],
     ):
-        detail = compile_detail(trace, compiled.log, compiled.compile_id)
-        if detail is not None:
-            contents.compiles.append(detail)
-    described = (page for panels in contents.panels for page in panels)
-    contents.values = report_values.collect(trace, contents.overview.findings, described)
-    contents.memory = report_memory.collect(trace, contents.overview.findings)
-    collect_live(trace, contents)
-    collect_ranks(trace, contents)
+        name = f"Compile {compiled.compile_id}"
+        detail = part(name, None, compile_detail, trace, compiled.log, compiled.compile_id)
+        contents.compiles += [detail] if detail else []
+    described = (page for panels in contents.panels for page in panels if page)
+    found = contents.overview.findings
+    contents.values = part("Values", report_values.Values(), report_values.collect, trace, found, described)
+    contents.memory = part("Memory", report_memory.Memory(), report_memory.collect, trace, found)
+    part("The memory of the steps", None, collect_live, trace, contents)
+    part("Differences between ranks", None, collect_ranks, trace, contents)
     say_left_out(contents, len(contents.values.rows), len(contents.values.kernels), "kernels")
     if contents.values.recorded:
         contents.left_out.append("values of most launches, versions of most buffers")
@@ -212,7 +225,8 @@ def collect_steps(trace: Trace, contents: Contents) -> None:
     shown = []
     for row in rows:
         # At least the bins of a small picture, so that every step that is listed can be seen.
-        picture = timeline(trace, row.log, row.step, width=max(200, min(room, row.launch_rows)))
+        width = max(200, min(room, row.launch_rows))
+        picture = part(f"Step {row.step}", None, timeline, trace, row.log, row.step, width=width)
         if picture is None:
             continue
         room = max(0, room - len(picture.launches.launch))
@@ -232,7 +246,12 @@ def collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timelin
             key = (call.graph, call.call if call.graph in dynamic else None, sites)
             if key not in known:
                 known[key] = len(contents.panels)
-                contents.panels.append([pages.launch_page_of(trace, launch) for launch, _ in launches[:room]])
+                contents.panels.append(
+                    [
+                        part(f"Launch {launch}", None, pages.launch_page_of, trace, launch)
+                        for launch, _ in launches[:room]
+                    ]
+                )
                 room -= len(contents.panels[-1])
             contents.calls.append((known[key], [launch for launch, _ in launches]))
             missing += len(launches) - len(contents.panels[known[key]])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.viewer import contexts, memory_pages
 from stepscope.viewer.addresses import NotThere, Request
 from stepscope.viewer.memory_rendering import plot_memory, plot_places, shortened
+from stepscope.viewer.parts import part
 from stepscope.viewer.queries.rows import Finding
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def collect(trace: Trace, findings: list[Finding]) -> Memory:
         _add_graph(trace, memory, path)
     recompute = [finding.page.rpartition("/")[2] for finding in named if finding.kind == "recompute_mismatch"]
     for number in recompute[:MOST_RECOMPUTE]:
-        memory.recompute.append(memory_pages.recompute_page(trace, Request({"recompute": number}, {})))
+        asked_for = Request({"recompute": number}, {})
+        page = part(f"Recompute mismatch {number}", None, memory_pages.recompute_page, trace, asked_for)
+        memory.recompute += [page] if page else []
     shown = {page.detail.row.recompute for page in memory.recompute}
     memory.recompute = [
         replace(
@@ -80,10 +83,16 @@ def _add_graph(trace: Trace, memory: Memory, asked: dict[str, str]) -> None:
         return
     query = {name: value for name, value in asked.items() if name != "graph"}
     try:
-        page = memory_pages.graph_memory_page(trace, Request({"graph": asked["graph"]}, query))
+        page = part(
+            f"The memory of graph {asked['graph']}",
+            None,
+            memory_pages.graph_memory_page,
+            trace,
+            Request({"graph": asked["graph"]}, query),
+        )
     except NotThere:
         return
-    if page.memory is not None:
+    if page and page.memory is not None:
         memory.graphs.append(replace(_shortened(page), memory=shortened(page.memory)))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer import contexts, value_pages
 from stepscope.viewer.addresses import NotThere, slug
+from stepscope.viewer.parts import part
 from stepscope.viewer.queries.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow, Finding, KernelRow
 from stepscope.viewer.rendering import curve_query, plotted
 
@@ -59,8 +60,8 @@ def collect(trace: Trace, findings: list[Finding], described: Iterable[contexts.
     _kernels(trace, values, [finding.kernel for finding in findings if finding.kernel])
     _buffers(trace, values, findings, details)
     if values.recorded:
-        _curves(trace, values, details)
-        _maps(trace, values)
+        part("Curves of values", None, _curves, trace, values, details)
+        part("The heat map of values", None, _maps, trace, values)
     return values
 
 
@@ -68,7 +69,8 @@ def _kernels(trace: Trace, values: Values, named: list[str]) -> None:
     by_time = sorted(values.rows, key=lambda row: -(row.device_duration_ns or row.duration_ns or 0))
     there = {row.kernel for row in values.rows}
     chosen = [name for name in dict.fromkeys([*named, *(row.kernel for row in by_time)]) if name in there]
-    values.kernels = [value_pages.kernel_page_of(trace, name) for name in chosen[:MOST_KERNELS]]
+    found = [part(f"Kernel {name}", None, value_pages.kernel_page_of, trace, name) for name in chosen[:MOST_KERNELS]]
+    values.kernels = [page for page in found if page]
 
 
 def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Iterable[Any]) -> None:
@@ -87,8 +89,10 @@ def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Ite
         if len(values.buffers) == MOST_BUFFERS:
             break
         try:
-            page = value_pages.buffer_page_of(trace, graph, buffer)
+            page = part(f"Buffer {buffer} of graph {graph}", None, value_pages.buffer_page_of, trace, graph, buffer)
         except NotThere:
+            continue
+        if page is None:
             continue
         # Several names can stand for one buffer; the address of the name in the finding must still lead to it.
         if page.detail.versions and (graph, buffer) not in shown:
@@ -118,8 +122,8 @@ def _curves(trace: Trace, values: Values, details: Iterable[Any]) -> None:
         value_pages.CurveAsked(link.site, link.argument, link.item, link.part, link.moment) for link in links
     )
     for curve in list(asked)[:MOST_CURVES]:
-        page = value_pages.curve_page_of(trace, curve)
-        if len(page.curve.launch) <= MOST_POINTS * 4:
+        page = part("A curve of values", None, value_pages.curve_page_of, trace, curve)
+        if page and len(page.curve.launch) <= MOST_POINTS * 4:
             values.curves.append(page)
 
 

@@ -28,7 +28,7 @@ export function launchOf({ panels, calls, values, deaths }, timeline, id) {
   const panel = ids && panels[index][ids.indexOf(id)];
   if (!panel) return null;
   const { launch: row, code_lines } = panel;
-  const described = panels[index].map(({ launch }) => launch.launch);
+  const described = panels[index].map((other) => other?.launch.launch);
   const columns = timeline.launches;
   const at = columns.launch.indexOf(id);
   const start = timeline.window_start_ns + columns.start_ns[at];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.runtime_records import RuntimeRecords
 from stepscope.viewer.queries.damage import problem_counts, problems
 from stepscope.viewer.queries.overview import first_page, overview
+from stepscope.viewer.report import render_report
 from stepscope.viewer.store.open import Trace, open_trace
 from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.conftest import sample_logs
@@ -122,6 +124,36 @@ def test_a_part_of_the_first_page_that_fails_costs_itself(opened: Open, monkeypa
     assert text in Client(trace).get("/").text
     assert text.partition(" (")[0] in summary_text(trace)
     assert summary(trace)["counts"]["launches"] == 12
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        {
+            "queries.steps.timeline": "Step 1",
+            "report.launch_deaths": "How processes died",
+            "report_values.collect": "Values",
+            "report_memory.collect": "Memory",
+        },
+        {
+            "pages.launch_page_of": "Launch 1",
+            "pages.graph_page": "Graph 0",
+            "value_pages.kernel_page_of": "Kernel ",
+        },
+    ],
+    ids=["outer", "inner"],
+)
+def test_parts_of_a_report_that_fail_cost_themselves(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, failing: dict[str, str]
+) -> None:
+    trace = opened(recorded())
+    for name in failing:
+        monkeypatch.setattr(f"stepscope.viewer.{name}", fails)
+    report = render_report(trace)
+    for said in failing.values():
+        assert re.search(rf"{said}[^<]* could not be shown \(OverflowError: int too large\)", report), said
+    assert report.count("could not be shown") >= len(failing)
+    assert 'data-route="/problems"' in report
 
 
 def test_a_compile_of_which_only_chromium_events_are_there(opened: Open) -> None:

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
 from stepscope.viewer.store.apart import lock
-from stepscope.viewer.store.engine import duckdb
 
 READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 _OWN_BYTES = 256 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.viewer.store.engine import duckdb
+import duckdb
 
 NAME = "trace"
 """Under which an index is attached."""

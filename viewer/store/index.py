@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import duckdb
+
 from stepscope.tracer import log_format
 from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
-from stepscope.viewer.store.engine import duckdb
 from stepscope.viewer.store.places import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol, TypeVar
 
+import duckdb
+
 from stepscope.tracer.log_format import decode_payload, decode_payload_crlf
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.rows import Rows, without_collection
 from stepscope.viewer.ingest.sources import Source, TracePath, find_logs, trace_names
 from stepscope.viewer.store.apart import NAME, connect
-from stepscope.viewer.store.engine import duckdb
 from stepscope.viewer.store.index import OpenIndex, build_in_memory, build_index, index_key, open_index
 from stepscope.viewer.store.mark import means_store
 from stepscope.viewer.store.places import index_name, indexes_folder, make_room

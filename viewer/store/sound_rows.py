@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import duckdb
+
 from stepscope.viewer.ingest.damage import excerpt
 from stepscope.viewer.ingest.rows import Rows
-from stepscope.viewer.store.engine import duckdb
 
 REFUSALS = (duckdb.Error, OverflowError, TypeError, ValueError, RuntimeError)
 """What is raised for a value that a column cannot hold."""
