@@ -37,6 +37,12 @@ def current() -> Recording | None:
     return _active
 
 
+def what_runs() -> str:
+    """Why another recorder cannot attach now, in words."""
+    recorder = _active
+    return f"{recorder.config.directory} is being recorded" if recorder else "another recording has just begun"
+
+
 def take(recorder: Recording) -> bool:
     """Whether `recorder` may attach now; what gives way to it has stopped."""
     global _active, _waiting

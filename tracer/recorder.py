@@ -41,6 +41,7 @@ from stepscope.tracer.runtime.value_batches import ValueBatches
 from stepscope.tracer.signals import is_from_handler
 from stepscope.tracer.steps import StepTracker
 from stepscope.tracer.unwritten import Unwritten, to_record
+from stepscope.tracer.value_records import SavedTensor
 from stepscope.tracer.whole_calls import WholeCalls
 
 FLUSH_NS = 250_000_000
@@ -82,8 +83,7 @@ class Recorder(ContextDecorator):
         self._following = Following(self.config)
         self._saving = Saving(lambda: tensors_folder(self._log.target), self.config.save_quota_bytes)
         self._stats_ns: int | None = None
-        self._launches = self._hook_ns = 0
-        self._per_launch_ns = 0.0
+        self._launches, self._hook_ns, self._per_launch_ns = 0, 0, 0.0
         self._device_error: str | None = None
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
 
@@ -117,7 +117,7 @@ class Recorder(ContextDecorator):
             return self
         if not active.take(self):
             if not self.gives_way:  # else it waits
-                self._say(f"nothing is recorded to {self.config.directory}: {_running_already()}")
+                self._say(f"nothing is recorded to {self.config.directory}: {active.what_runs()}")
             return self
         if self._has_ended:
             self._begin()
@@ -179,7 +179,12 @@ class Recorder(ContextDecorator):
     def _write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = saved = written = _write
+    recompute_mismatch = layout = written = _write
+
+    def saved(self, record: SavedTensor) -> None:
+        with self._lock:
+            if record.call in self.running:  # else another thread has ended the recording meanwhile
+                self._write(record)
 
     def graph(self, record: Graph, source: str | None) -> None:
         """A wrapper was loaded; `source` when torch does not log its source itself."""
@@ -229,7 +234,8 @@ class Recorder(ContextDecorator):
 
     def values_now(self, call: Call) -> None:
         with self._lock:
-            self._write_all(lambda: self._values.now(call))
+            if call.number in self.running:
+                self._write_all(lambda: self._values.now(call))
 
     def failed(self, where: str, error: BaseException) -> None:
         """A hook failed: it is counted, written and said once. Raises what a signal handler of the program raised."""
@@ -442,8 +448,3 @@ class Recorder(ContextDecorator):
             self._said.add(text)
             with suppress(OSError, ValueError, AttributeError):  # standard error may be closed or gone
                 print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201
-
-
-def _running_already() -> str:
-    other = active.current()
-    return f"{other.config.directory} is being recorded" if other else "another recording has just begun"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import stepscope
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.records import Launches, Lifetimes
+from stepscope.tracer.runtime.save import TensorSaver
 from stepscope.viewer.queries.damage import problem_counts
 from stepscope.viewer.store.open import open_trace
 from tests.tracer.logs import read
@@ -245,3 +246,36 @@ def test_what_is_told_of_a_call_is_decided_when_it_begins(tmp_path: Path) -> Non
     trace = open_trace(tmp_path, index_dir=tmp_path / "index")
     assert problem_counts(trace) == {}
     trace.close()
+
+
+@pytest.mark.parametrize("begins_again", [False, True])
+def test_a_recording_that_ends_in_the_midst_of_a_call_that_saves(
+    tmp_path: Path, begins_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is saved before a launch that was not seen to begin, and after the end, is no damage in a log."""
+    ends: list[Recorder] = []
+    torch._dynamo.reset()
+    compiled, x = torch.compile(lambda x: (x @ x).relu() @ x), torch.rand(8, 8)
+    compiled(x)
+    with stepscope.trace(tmp_path, level="save", verify_before=True) as recorder:
+        compiled(x)
+        save = TensorSaver.save
+
+        def end_meanwhile(saver: TensorSaver, *args: Any, **kwargs: Any) -> Any:
+            found = save(saver, *args, **kwargs)
+            if ends and kwargs["moment"] == "before" and kwargs["launch"] == 2 and kwargs["argument"] != "buf1":
+                ends.pop().stop()
+                if begins_again:
+                    recorder.start()
+            return found
+
+        monkeypatch.setattr(TensorSaver, "save", end_meanwhile)
+        ends.append(recorder)
+        compiled(x)
+    assert not ends
+    logs = sorted(tmp_path.glob("*.log"))
+    assert len(logs) == 1 + begins_again
+    for log in logs:
+        trace = open_trace(log, index_dir=tmp_path / "index")
+        assert problem_counts(trace) == {}
+        trace.close()

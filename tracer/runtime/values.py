@@ -33,6 +33,9 @@ _FILLER = np.array([(0, 0, 0, 0, 0, 0, -1, *[np.nan] * 4, 0, 0)], dtype=ROW)
 class Sink(Protocol):
     """What reading needs of the recorder."""
 
+    running: dict[int, Call]
+    """Calls that are to be in the log and are not handed on yet, by their numbers."""
+
     def failed(self, where: str, error: BaseException) -> None: ...
     def values_now(self, call: Call) -> None: ...
     def saved(self, record: SavedTensor) -> None: ...
@@ -194,6 +197,8 @@ class Place:
         return self.last
 
     def save_all(self, save: Save, call: Call, values: Sequence[Any]) -> None:
+        if call.number not in save.sink.running:  # another thread has ended the recording, which has told of the call
+            return
         launch = len(call.rows) // 3 - (self.planned[0].moment == "after")
         for planned, value in zip(self.planned, values, strict=True):
             for item, member in _members(value):

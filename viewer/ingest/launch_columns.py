@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.tracer.records import DeviceTimes
+from stepscope.tracer.ring_format import UNFINISHED
 from stepscope.viewer.ingest.columns import Column, as_column
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, function_name
 from stepscope.viewer.ingest.rows import Rows
@@ -37,6 +38,8 @@ class Places:
     call_step: Ints
     call_start_ns: Ints
     call_end_ns: Ints
+    has_ended: npt.NDArray[np.bool_]
+    """Of each call; what was read before a launch of a call that has not ended may be all there is of the launch."""
     parent: Ints
     """Position of the call that each one runs inside, -1 without one."""
     launch_start_ns: Ints
@@ -144,6 +147,7 @@ def _add_launches(
         call_step=calls["step"],
         call_start_ns=calls["start_ns"],
         call_end_ns=calls["start_ns"] + np.maximum(calls["duration_ns"], 0),
+        has_ended=np.array([state != UNFINISHED for state in batches.states], dtype=bool),
         parent=_parent_positions(calls["call"], batches.parents),
         launch_start_ns=starts,
         launch_owner=owner,

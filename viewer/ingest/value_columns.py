@@ -184,7 +184,12 @@ def _placed(
     if places is not None:
         launch = places.launches(call[owner], layouts.ints["site"][at], layouts.ints["occurrence"][at])
     keep = (launch >= 0) & use[owner]
-    lost = int((use[owner] & ~keep).sum())
+    may_be_missing = np.zeros(batch.rows, dtype=bool)
+    if places is not None:
+        position = call[owner]
+        before = layouts.texts["moment"][at] == "before"
+        may_be_missing = before & (position >= 0) & ~places.has_ended[position]
+    lost = int((use[owner] & ~keep & ~may_be_missing).sum())
     if lost:
         problem("unknown_launch", f"{lost:,} rows of values of launches that are not in the log")
     if not keep.any() or places is None:
@@ -305,6 +310,8 @@ def add_saved(
         if places is not None and tensor.call in places.position:
             at = [np.array([n]) for n in (places.position[tensor.call], tensor.site, occurrence)]
             row = int(places.launches(*at)[0])
+        if row < 0 and places is not None and _had_not_begun(tensor, places):
+            continue
         if row < 0 or places is None:
             text = f"a saved tensor of a launch that is not in the log: {tensor.file}"
             damage.add("unknown_launch", text, place.line, place.byte)
@@ -314,3 +321,9 @@ def add_saved(
             int(places.launch_site[row]), tensor.argument, tensor.item, tensor.moment, tensor.file, tensor.dtype,
             dumps(tensor.size), tensor.tensor_bytes, tensor.sha256,
         )  # fmt: skip
+
+
+def _had_not_begun(tensor: SavedTensor, places: Places) -> bool:
+    """The launch of a tensor that is not in the log may not have begun when its call was cut short."""
+    position = places.position.get(tensor.call)
+    return tensor.moment == "before" and position is not None and not places.has_ended[position]
