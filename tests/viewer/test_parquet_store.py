@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,9 @@ def test_there_is_no_file_but_those_of_the_store(pattern: str, copied: Path) -> 
     other.write_text("secret")
     with open_trace(copied) as trace:
         for function in ("read_text", "read_blob", "glob"):
-            assert ask(trace, f"SELECT * FROM {function}('{pattern.format(other=other)}')").rows == []
+            statement = f"SELECT * FROM {function}('{pattern.format(other=other)}')"
+            with suppress(StepscopeError):  # older versions of DuckDB refuse it
+                assert ask(trace, statement).rows == []
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from stepscope.viewer import overview_page
@@ -55,14 +56,10 @@ def said(code: str, *words: str) -> list[str]:
 def test_the_first_page_waits_for_no_other_page(log: Path) -> None:
     modules = said(_FIRST_PAGE, str(log))
     assert "stepscope.viewer.overview_page" in modules
-    assert not {
-        "starlette",
-        "fastapi",
-        "pydantic",
-        "numpy",
-        "stepscope.viewer.pages",
-        "stepscope.viewer.findings.nonfinite",
-    } & {*modules}
+    late = {"starlette", "fastapi", "pydantic", "stepscope.viewer.pages", "stepscope.viewer.findings.nonfinite"}
+    if hasattr(duckdb.DuckDBPyConnection, "appender"):  # older versions take rows by numpy only
+        late.add("numpy")
+    assert not late & {*modules}
 
 
 def test_a_command_waits_for_no_pydantic(log: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest import sources
+from stepscope.viewer.ingest.columns import columns_of
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.queries import export
@@ -354,3 +355,13 @@ def test_what_is_asked_of_a_trace_once_is_kept_as_long_as_there_is_room(log: Pat
         assert asked == [1, 2, 3, 1]
         assert [other.once(double, n) for n in (1, 2, 3, 1)] == [2, 4, 6, 2]
         assert asked[4:] == [1, 2, 3]
+
+
+def test_columns_for_a_database_that_does_not_look_at_masks() -> None:
+    """DuckDB before 2.0 fails on a column of objects that begins with many a None."""
+    rows = [(number, None if number < 3000 else "text", None if number % 2 else number) for number in range(4000)]
+    columns, values = index_file._with_masks_apart(columns_of(rows))
+    assert not any(value is None for column in columns.values() for value in column.tolist())
+    with duckdb.connect() as connection:
+        connection.register("new_rows", columns)
+        assert connection.execute(f"SELECT {values} FROM new_rows ORDER BY c0").fetchall() == rows

@@ -164,15 +164,20 @@ def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: 
 
 
 def _with_masks_apart(columns: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """For DuckDB before 2.0, which does not look at masks: they become columns. With what to select then."""
+    """For DuckDB before 2.0, which does not look at masks, and fails on a column of objects that begins with many a
+    None: masks become columns. With what to select then."""
+    import numpy as np
     from numpy import ma
 
     apart: dict[str, Any] = {}
     values = []
     for number, column in enumerate(columns.values()):
-        apart[f"c{number}"] = ma.getdata(column)
-        masked = isinstance(column, ma.MaskedArray)
-        if masked:
-            apart[f"m{number}"] = ma.getmaskarray(column)
-        values.append(f"CASE WHEN NOT m{number} THEN c{number} END" if masked else f"c{number}")
+        data, mask = ma.getdata(column), ma.getmaskarray(column)
+        if data.dtype == object:
+            mask = mask | (data == None)  # noqa: E711  # element by element
+            data = np.where(mask, "", data)
+        apart[f"c{number}"] = data
+        if mask.any():
+            apart[f"m{number}"] = mask
+        values.append(f"CASE WHEN NOT m{number} THEN c{number} END" if mask.any() else f"c{number}")
     return apart, ", ".join(values)
