@@ -162,6 +162,38 @@ def test_a_mismatch_of_the_reordering(opened: Open) -> None:
     assert recompute_detail(trace, 7) is None
 
 
+def test_mismatches_of_two_compiles_are_two_findings(opened: Open) -> None:
+    log = training(1)
+    for graph, compile_id in ((0, "0/0"), (0, "0/0"), (1, "0/1")):
+        log.record(recompute(graph=graph, compile_id=compile_id))
+    first, second = all_findings(opened(log))
+    assert [(one.graph, one.evidence["compile_id"], one.evidence["mismatches"]) for one in (first, second)] == [
+        (0, "0/0", 2),
+        (1, "0/1", 1),
+    ]
+    assert " of 0/0 forward carried wrong memory figures along (2 times): moving op1," in first.title
+    assert " of 0/0 backward carried wrong memory figures along: moving op1," in second.title
+
+
+def test_graphs_and_subgraphs_of_one_compile_have_mismatches_of_their_own(opened: Open) -> None:
+    log = training(1)
+    for graph, subgraph in ((0, None), (0, "true_graph_0"), (1, None), (None, None)):
+        log.record(recompute(graph=graph, subgraph=subgraph, compile_id="0/0"))
+    found = all_findings(opened(log))
+    assert [one.graph for one in found] == [0, 0, 1, None]
+    assert [one.evidence["subgraph"] for one in found] == [None, "true_graph_0", None, None]
+    assert " of 0/0 forward (true_graph_0) carried" in found[1].title
+    assert " of 0/0 carried" in found[3].title
+
+
+def test_the_compile_of_a_mismatch_is_that_of_the_log(opened: Open) -> None:
+    """PyTorch counts anew after `torch._dynamo.reset()`; the record's own id is as PyTorch counts."""
+    log = compile_records(compile_records(LogBuilder().record(run())).record(recompute(compile_id="0/0")))
+    trace = opened(log.record(recompute(compile_id="0/0")))
+    assert [row.compile_id for row in recompute_mismatches(trace)] == ["0/0", "r1:0/0"]
+    assert len(found(trace, "recompute_mismatch")) == 2
+
+
 def test_a_peak_that_the_budget_explains_is_no_error(opened: Open) -> None:
     record = recompute(is_explained=True, reasons=["peak"], reason_snode=["op1"], allowed_peak_bytes=1200)
     (finding,) = all_findings(opened(training(1).record(record)))

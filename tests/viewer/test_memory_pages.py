@@ -179,6 +179,16 @@ def test_recompute_page_gives_a_verdict(opened: Opened) -> None:
     assert client.get("/recompute/1.json").json()["previous"] == 0
 
 
+def test_recompute_page_names_graph_and_compile(opened: Opened) -> None:
+    log = training(1).record(recompute(graph=1, subgraph="true_graph_0", compile_id="0/0"))
+    client = Client(opened(log.record(recompute())))
+    row = client.get("/recompute/0.json").json()["detail"]["row"]
+    assert (row["graph"], row["subgraph"], row["compile_id"]) == (1, "true_graph_0", "0/0")
+    for path in ("/recompute/0", "/memory"):
+        assert '<a href="/graphs/1/memory">graph 1</a>' in client.get(path).text
+    assert "graph 1" not in client.get("/recompute/1").text
+
+
 def test_the_curve_of_another_device_is_a_click_away(opened: Opened) -> None:
     log = LogBuilder().record(run()).record(forward().graph())
     for call, device in enumerate(("cpu", "cuda:0")):

@@ -85,7 +85,7 @@ class MemoryBatches:
         self.saw_lifetimes |= isinstance(value, LifetimeLayout | Lifetimes)
 
     def take_recompute(self, value: RecomputeMismatch, record: LogRecord) -> None:
-        """Its figures stay in the log. Raises BadPayload when it does not fit together."""
+        """Its figures stay in the log; its compile id is one of this log. Raises BadPayload when it does not fit."""
         check_recompute(value)
         self.recomputes.append((record, value))
 
@@ -114,7 +114,7 @@ class MemoryBatches:
         """Add all rows. What belongs to no call of the log is counted."""
         self._add_schedules(rows, log, ids)
         for record, value in self.recomputes:
-            _add_recompute(rows, log, record, value)
+            _add_recompute(rows, log, record, value, ids)
         for mismatch in self.step_mismatches:
             _add_step_mismatch(rows, log, mismatch, places, ids)
         if not (self.saw_lifetimes or self.mismatches or self.growth is not None):
@@ -211,10 +211,11 @@ def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: 
         )  # fmt: skip
 
 
-def _add_recompute(rows: Rows, log: int, record: LogRecord, value: RecomputeMismatch) -> None:
+def _add_recompute(rows: Rows, log: int, record: LogRecord, value: RecomputeMismatch, ids: Ids) -> None:
+    graph = None if value.graph is None else ids.graph(value.graph)
     rows.add(
         "recompute_mismatches", rows.new_id("recompute_mismatches"), log, record.record, record.time_ns,
-        record.compile_id, value.pass_name,
+        value.compile_id, graph, value.subgraph, value.pass_name,
         value.swap, value.candidate, dumps(value.group), dumps(value.reasons), dumps(value.reason_snode),
         value.peak_before_bytes, value.peak_after_bytes, value.allowed_peak_bytes, value.is_explained,
         dumps([i for i in value.peak_snodes if 0 <= i < len(value.snode)]), len(value.snode), value.found_by,

@@ -153,7 +153,8 @@ class RuntimeRecords:
             case LifetimeMismatch() | MemoryStepMismatch():
                 self.memory.take(value, Place(record.place.line, record.place.start))
             case RecomputeMismatch():
-                self.memory.take_recompute(value, record)
+                known = self.ids.name(value.compile_id, record) or record.compile_id
+                self.memory.take_recompute(replace(value, compile_id=known), record)
             case Skipped():
                 self.not_recorded[value.what, value.why, value.graph] += 1
             case Failure():

@@ -14,7 +14,7 @@ from stepscope.viewer.store.open import Trace
 _ROWS = """
     SELECT r.recompute, r.log, l.rank, r.time_unix_ns, r.pass_name, r.swap, r.candidate, r.members, r.reasons,
            r.reason_snodes, r.peak_before_bytes, r.peak_after_bytes, r.allowed_peak_bytes, r.is_explained,
-           r.peak_snodes, r.snodes, r.found_by, r.compile_id, r.record
+           r.peak_snodes, r.snodes, r.found_by, r.compile_id, r.graph, r.subgraph, r.record
     FROM recompute_mismatches r LEFT JOIN logs l ON l.log = r.log
 """
 _JSON = (7, 8, 9, 14)

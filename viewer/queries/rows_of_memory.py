@@ -362,6 +362,10 @@ class RecomputeRow:
     snodes: int
     found_by: str
     compile_id: str | None
+    graph: int | None
+    """None: the compile came to no graph that could be recorded."""
+    subgraph: str | None
+    """Name of the subgraph whose nodes the pass moved; None: those of the graph itself."""
 
 
 @dataclass(frozen=True)

@@ -267,7 +267,9 @@ CREATE TABLE left_behind (
     log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, holders VARCHAR, freed_by_collection BOOLEAN
 );
 CREATE TABLE recompute_mismatches (  -- the figures stay in the record
-    recompute BIGINT, log BIGINT, record BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, pass_name VARCHAR,
+    recompute BIGINT, log BIGINT, record BIGINT, time_unix_ns BIGINT, compile_id VARCHAR,
+    graph BIGINT,                    -- NULL: the compile came to no graph that could be recorded
+    subgraph VARCHAR, pass_name VARCHAR,
     swap BIGINT, candidate VARCHAR, members VARCHAR, reasons VARCHAR, reason_snodes VARCHAR, -- JSON lists
     peak_before_bytes BIGINT, peak_after_bytes BIGINT, allowed_peak_bytes BIGINT, is_explained BOOLEAN,
     peak_snodes VARCHAR, snodes BIGINT, found_by VARCHAR
