@@ -7,7 +7,7 @@ at p is there for launch p, and what dies at p was there for launch p - 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 BufferRole = Literal["input", "temporary", "output", "removed"]
@@ -194,6 +194,23 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class SwappedNode:
+    """A scheduler node that took part in a swap of a reordering pass."""
+
+    name: str
+    node_kind: str
+    """Its class, e.g. ``ExternKernelSchedulerNode``."""
+    kernels: list[str]
+    """Functions that it calls, e.g. ``extern_kernels.mm``; empty: Inductor generates its kernel."""
+    operators: list[str]
+    """What the FX nodes that it computes call, e.g. ``aten.mm.default``."""
+    fx_nodes: list[str]
+    reads: list[str]
+    """Buffers and inputs."""
+    writes: list[str]
+
+
+@dataclass(frozen=True)
 class RecomputeMismatch:
     """A reordering pass carried other memory figures along than a full recomputation gives.
 
@@ -237,3 +254,16 @@ class RecomputeMismatch:
     """None: the compile came to no graph that could be recorded."""
     subgraph: str | None = None
     compile_id: str | None = None
+    swapped: list[SwappedNode] = field(default_factory=list)
+    """The candidate, then the nodes of the group in their order."""
+    carried_alloc_bytes: list[int] = field(default_factory=list)
+    """What each node allocates and frees, as the pass has it (torch's ``ITER_ALLOCFREE``); empty: not known."""
+    carried_free_bytes: list[int] = field(default_factory=list)
+    recomputed_alloc_bytes: list[int] = field(default_factory=list)
+    recomputed_free_bytes: list[int] = field(default_factory=list)
+    last_use_buffer: list[str] = field(default_factory=list)
+    """Buffers whose last use changes with the swap, as the pass has it (torch's ``GN_TO_BUFS_LAST_USE``)."""
+    last_use_before: list[str] = field(default_factory=list)
+    """Beside each: the node that was the last to use it,"""
+    last_use_after: list[str] = field(default_factory=list)
+    """and the one that is now."""

@@ -30,6 +30,7 @@ from stepscope.tracer.memory_records import RecomputeReason as RecomputeReason
 from stepscope.tracer.memory_records import ScheduledBuffers as ScheduledBuffers
 from stepscope.tracer.memory_records import SchedulerMemory as SchedulerMemory
 from stepscope.tracer.memory_records import StorageKind as StorageKind
+from stepscope.tracer.memory_records import SwappedNode as SwappedNode
 from stepscope.tracer.value_records import Exact as Exact
 from stepscope.tracer.value_records import Moment as Moment
 from stepscope.tracer.value_records import SavedTensor as SavedTensor

@@ -8,10 +8,12 @@ import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stepscope.tracer.inductor import recompute_check
 from tests.tracer.logs import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,6 +122,54 @@ def test_a_planted_fault_is_found_at_its_swap(done: dict[str, Done], words: str)
     assert differences == [(at, FAULT_BYTES, 0)]
     assert (first["graph"], first["subgraph"], first["compile_id"]) == (0, None, "0/0")
     check_sums(first)
+
+
+def test_the_swap_is_told_with_its_nodes_their_bytes_and_last_uses(done: dict[str, Done]) -> None:
+    found = [*done["reorder ours"].found, *done["sink ours"].found]
+    for mismatch in found:
+        candidate, *group = mismatch["swapped"]
+        assert [candidate["name"], *(node["name"] for node in group)] == [mismatch["candidate"], *mismatch["group"]]
+        assert all(node["operators"] and node["reads"] and node["writes"] for node in mismatch["swapped"])
+        live = 0
+        nodes = zip(
+            curves(mismatch, "recomputed"), mismatch["recomputed_alloc_bytes"], mismatch["recomputed_free_bytes"],
+            strict=True,
+        )  # fmt: skip
+        for (after_alloc, after_free), alloc, free in nodes:
+            assert (after_alloc, after_free) == (live + alloc, live + alloc - free)
+            live = after_free
+        # The planted fault is in what is live, not in what the nodes allocate and free.
+        assert mismatch["carried_alloc_bytes"] == mismatch["recomputed_alloc_bytes"]
+        assert mismatch["carried_free_bytes"] == mismatch["recomputed_free_bytes"]
+        table = mismatch["buffers"]
+        last = dict(zip(table["name"], table["last_snode"], strict=True))
+        for buffer, before, after in zip(
+            mismatch["last_use_buffer"], mismatch["last_use_before"], mismatch["last_use_after"], strict=True
+        ):
+            assert mismatch["candidate"] in (before, after)
+            assert before != after
+            assert mismatch["snode"][last[buffer]] == after
+    kernels = {kernel for mismatch in found for node in mismatch["swapped"] for kernel in node["kernels"]}
+    assert any("mm" in kernel for kernel in kernels)
+    assert any("wait_tensor" in kernel for kernel in kernels)
+
+
+class Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_name(self) -> str:
+        return self.name
+
+
+@pytest.mark.parametrize(("pass_name", "before", "after"), [(REORDER, "op2", "op1"), (SINK, "op1", "op2")])
+def test_a_last_use_goes_to_the_node_that_comes_later(pass_name: str, before: str, after: str) -> None:
+    """The one pass moves the candidate behind its group, the other one before it."""
+    candidate, first, second = Named("op1"), Named("op2"), Named("op3")
+    swap: Any = SimpleNamespace(
+        candidate=candidate, group=[first, second], last_uses={first: [Named("buf0")], second: []}, pass_name=pass_name
+    )
+    assert recompute_check._last_uses(swap) == [("buf0", before, after)]
 
 
 def test_all_reasons_are_kept(done: dict[str, Done]) -> None:

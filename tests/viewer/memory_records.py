@@ -57,5 +57,15 @@ def recompute(**changes: Any) -> schema.RecomputeMismatch:
             ["temporary", "output", "temporary"],
         ),
         found_by="torch",
+        swapped=[
+            schema.SwappedNode(
+                "op1", "ExternKernelSchedulerNode", ["extern_kernels.mm"], ["aten.mm.default"], ["mm_1"],
+                ["buf0", "arg1_1"], ["buf1"],
+            ),
+            schema.SwappedNode("op2", "SchedulerNode", [], ["aten.relu.default"], ["relu"], ["buf1"], ["buf2"]),
+        ],
+        carried_alloc_bytes=[500, 500, 100], carried_free_bytes=[0, 500, 400],
+        recomputed_alloc_bytes=[500, 600, 100], recomputed_free_bytes=[0, 500, 400],
+        last_use_buffer=["buf0"], last_use_before=["op2"], last_use_after=["op2"],
     )  # fmt: skip
     return replace(record, **changes)

@@ -76,6 +76,8 @@ def with_record(name: str, payload: Any, steps: int = 1) -> LogBuilder:
         ("memory_step_mismatch", to_payload(step_mismatch()) | {"line": None}, "broken_payload"),
         ("memory_step_mismatch", to_payload(step_mismatch(graph=9)), "unknown_graph"),
         ("recompute_mismatch", to_payload(recompute()) | {"snode": []}, "broken_payload"),
+        ("recompute_mismatch", to_payload(recompute()) | {"carried_alloc_bytes": [1]}, "broken_payload"),
+        ("recompute_mismatch", to_payload(recompute()) | {"last_use_before": []}, "broken_payload"),
     ],
 )
 def test_a_broken_record_costs_itself(opened: Open, name: str, payload: Any, reason: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from stepscope.tracer import records as schema
@@ -18,6 +19,7 @@ from stepscope.viewer.queries.memory_mismatches import (
     recompute_mismatches,
 )
 from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.queries.rows_of_memory import LastUseRow
 from stepscope.viewer.store.open import Trace
 from stepscope.viewer.summary import summary
 from tests.viewer import memory_logs as logs
@@ -150,7 +152,16 @@ def test_a_mismatch_of_the_reordering(opened: Open) -> None:
     trace = opened(log)
     (finding,) = all_findings(trace)
     assert (finding.kind, finding.severity) == ("recompute_mismatch", "warning")
-    assert "(2 times): moving op1, peak, candidate differ; peak 1.1 kB (+100 B)" in finding.title
+    assert finding.title.endswith(
+        "(2 times): moving op1 (aten.mm) past op2 (aten.relu), peak, candidate differ; "
+        "peak 1.1 kB (+100 B) at op1, 1 of 3"
+    )
+    proof = finding.evidence
+    assert (proof["peak_snode"], proof["peak_index"], proof["snodes"]) == ("op1", 1, 3)
+    assert proof["swapped"] == [
+        "op1 computes aten.mm.default, calls extern_kernels.mm, reads buf0 and arg1_1 and writes buf1.",
+        "op2 computes aten.relu.default, reads buf1 and writes buf2.",
+    ]
     assert finding.page == "/recompute/0"
     assert finding.evidence["mismatches"] == 2
     assert [row.swap for row in recompute_mismatches(trace)] == [4, 9]
@@ -159,6 +170,11 @@ def test_a_mismatch_of_the_reordering(opened: Open) -> None:
     assert detail.differs == [1]
     assert [b.name for b in detail.buffers] == ["buf1", "buf0", "buf2"]
     assert [b.name for b in detail.at_peak] == ["buf1", "buf0"]
+    assert [(i, detail.carried_alloc_bytes[i], detail.recomputed_alloc_bytes[i]) for i in detail.swapped_snodes] == [
+        (1, 500, 600),
+        (2, 100, 100),
+    ]
+    assert detail.last_uses == [LastUseRow("buf0", before="op2", after="op2", recomputed="op1")]
     assert recompute_detail(trace, 7) is None
 
 
@@ -171,8 +187,8 @@ def test_mismatches_of_two_compiles_are_two_findings(opened: Open) -> None:
         (0, "0/0", 2),
         (1, "0/1", 1),
     ]
-    assert " of 0/0 forward carried wrong memory figures along (2 times): moving op1," in first.title
-    assert " of 0/0 backward carried wrong memory figures along: moving op1," in second.title
+    assert " of 0/0 forward carried wrong memory figures along (2 times): moving op1 " in first.title
+    assert " of 0/0 backward carried wrong memory figures along: moving op1 " in second.title
 
 
 def test_graphs_and_subgraphs_of_one_compile_have_mismatches_of_their_own(opened: Open) -> None:
@@ -192,6 +208,20 @@ def test_the_compile_of_a_mismatch_is_that_of_the_log(opened: Open) -> None:
     trace = opened(log.record(recompute(compile_id="0/0")))
     assert [row.compile_id for row in recompute_mismatches(trace)] == ["0/0", "r1:0/0"]
     assert len(found(trace, "recompute_mismatch")) == 2
+
+
+def test_a_mismatch_of_an_older_log_names_the_peak_all_the_same(opened: Open) -> None:
+    payload = schema.to_payload(recompute())
+    for name in ("swapped", "last_use_buffer", "last_use_before", "last_use_after"):
+        del payload[name]
+    for name in ("carried_alloc_bytes", "carried_free_bytes", "recomputed_alloc_bytes", "recomputed_free_bytes"):
+        del payload[name]
+    trace = opened(training(1).artifact("stepscope_recompute_mismatch", orjson.dumps(payload)))
+    (finding,) = all_findings(trace)
+    assert finding.title.endswith("moving op1 past op2, peak, candidate differ; peak 1.1 kB (+100 B) at op1, 1 of 3")
+    detail = recompute_detail(trace, 0)
+    assert detail is not None
+    assert (detail.differs, detail.last_uses, detail.carried_alloc_bytes) == ([1], [], [])
 
 
 def test_a_peak_that_the_budget_explains_is_no_error(opened: Open) -> None:

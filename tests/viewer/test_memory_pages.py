@@ -179,6 +179,16 @@ def test_recompute_page_gives_a_verdict(opened: Opened) -> None:
     assert client.get("/recompute/1.json").json()["previous"] == 0
 
 
+def test_recompute_page_tells_of_the_swap(opened: Opened) -> None:
+    text = text_of(Client(opened(training(1).record(recompute()))).get("/recompute/0").text)
+    assert (
+        "Moved: op1 computes aten.mm.default, calls extern_kernels.mm, reads buf0 and arg1_1 and writes buf1." in text
+    )
+    assert "Past: op2 computes aten.relu.default, reads buf1 and writes buf2." in text
+    assert "op1 moved 500 B 600 B 500 B 500 B" in text, "what it allocates and frees, carried and recomputed"
+    assert "buf0 op2 op2 op1" in text, "its last use: before, now, recomputed"
+
+
 def test_recompute_page_names_graph_and_compile(opened: Opened) -> None:
     log = training(1).record(recompute(graph=1, subgraph="true_graph_0", compile_id="0/0"))
     client = Client(opened(log.record(recompute())))

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.scheduler_memory import at_peak, buffers, estimate
+from stepscope.tracer.inductor.swapped_nodes import describe
 from stepscope.tracer.memory_records import RecomputeReason
 from stepscope.tracer.records import RecomputeMismatch
 
@@ -42,6 +43,11 @@ class _Swap(NamedTuple):
     outputs: Any
     base_peak: int
     carried: Mapping[Any, tuple[int, int]]
+    allocfree: Mapping[Any, Any]
+    """What each node allocates and frees, as the pass has it."""
+    last_uses: Mapping[Any, list[Any]]
+    """Node of the group -> buffers whose last use is before the swap its own, after it the candidate's; of the other
+    pass the other way round."""
     pass_name: str
 
 
@@ -200,6 +206,8 @@ def _swap(given: Mapping[str, Any]) -> _Swap:
         outputs=given["graph_outputs"],
         base_peak=given["peak_memory"],
         carried=given["iter_curr_memory"],
+        allocfree=given.get("snodes_allocfree") or {},
+        last_uses=given.get("gn_to_bufs_last_use") or {},
         pass_name=given["tlparse_name"],
     )
 
@@ -239,6 +247,8 @@ def _record(swap: _Swap, number: int, verdict: _Verdict, graph: Any, is_torchs: 
     peaks = at_peak(found)
     names = [node.get_name() for node in swap.snodes]
     first_peak = names[peaks[0]] if peaks else ""
+    has_changes = all(node in swap.allocfree for node in swap.snodes)
+    last_uses = _last_uses(swap)
     return RecomputeMismatch(
         pass_name=swap.pass_name,
         swap=number,
@@ -262,7 +272,26 @@ def _record(swap: _Swap, number: int, verdict: _Verdict, graph: Any, is_torchs: 
         found_by="torch" if is_torchs else "stepscope",
         subgraph=graph.name,
         compile_id=compat.current_compile_id(),
+        swapped=describe([swap.candidate, *swap.group]),
+        carried_alloc_bytes=[int(swap.allocfree[node].size_alloc) for node in swap.snodes] if has_changes else [],
+        carried_free_bytes=[int(swap.allocfree[node].size_free) for node in swap.snodes] if has_changes else [],
+        recomputed_alloc_bytes=found.alloc,
+        recomputed_free_bytes=found.free,
+        last_use_buffer=[buffer for buffer, _, _ in last_uses],
+        last_use_before=[before for _, before, _ in last_uses],
+        last_use_after=[after for _, _, after in last_uses],
     )
+
+
+def _last_uses(swap: _Swap) -> list[tuple[str, str, str]]:
+    """(buffer, node that was the last to use it, node that is now), as the pass has it."""
+    candidate = swap.candidate.get_name()
+    found = []
+    for node in swap.group:
+        name = node.get_name()
+        before, after = (candidate, name) if swap.pass_name == SINK_PASS else (name, candidate)
+        found += [(str(buffer.get_name()), before, after) for buffer in swap.last_uses.get(node) or ()]
+    return found
 
 
 def _before(swap: _Swap) -> dict[Any, tuple[int, int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from stepscope.tracer.records import (
@@ -193,7 +193,11 @@ def check_layout(layout: LifetimeLayout) -> None:
 def check_recompute(value: RecomputeMismatch) -> None:
     """Raises BadPayload when its columns do not fit together."""
     names = [f.name for f in fields(value) if f.name.startswith(("carried_", "recomputed_", "before_"))]
-    if any(len(getattr(value, name)) != len(value.snode) for name in names):
+    for name in names:
+        known = {len(value.snode)} if "_after_" in name else {0, len(value.snode)}
+        if len(getattr(value, name)) not in known:
+            raise BadPayload("RecomputeMismatch has columns of unequal length")
+    if not len(value.last_use_buffer) == len(value.last_use_before) == len(value.last_use_after):
         raise BadPayload("RecomputeMismatch has columns of unequal length")
     if len(value.reasons) != len(value.reason_snode):
         raise BadPayload("RecomputeMismatch has columns of unequal length")
@@ -213,10 +217,12 @@ def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: 
 
 def _add_recompute(rows: Rows, log: int, record: LogRecord, value: RecomputeMismatch, ids: Ids) -> None:
     graph = None if value.graph is None else ids.graph(value.graph)
+    peaks = [i for i in value.peak_snodes if 0 <= i < len(value.snode)]
     rows.add(
         "recompute_mismatches", rows.new_id("recompute_mismatches"), log, record.record, record.time_ns,
         value.compile_id, graph, value.subgraph, value.pass_name,
         value.swap, value.candidate, dumps(value.group), dumps(value.reasons), dumps(value.reason_snode),
         value.peak_before_bytes, value.peak_after_bytes, value.allowed_peak_bytes, value.is_explained,
-        dumps([i for i in value.peak_snodes if 0 <= i < len(value.snode)]), len(value.snode), value.found_by,
+        dumps(peaks), value.snode[peaks[0]] if peaks else None, len(value.snode), value.found_by,
+        dumps([asdict(node) for node in value.swapped]),
     )  # fmt: skip

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from stepscope.tracer.records import RecomputeMismatch
 from stepscope.viewer.ingest.decode import decode
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.rows_of_memory import RecomputeDetail, RecomputeRow, ScheduledBufferRow
+from stepscope.viewer.queries.rows_of_memory import (
+    LastUseRow,
+    RecomputeDetail,
+    RecomputeRow,
+    ScheduledBufferRow,
+    SwappedNodeRow,
+)
 from stepscope.viewer.store.open import Trace
 
 _ROWS = """
     SELECT r.recompute, r.log, l.rank, r.time_unix_ns, r.pass_name, r.swap, r.candidate, r.members, r.reasons,
            r.reason_snodes, r.peak_before_bytes, r.peak_after_bytes, r.allowed_peak_bytes, r.is_explained,
-           r.peak_snodes, r.snodes, r.found_by, r.compile_id, r.graph, r.subgraph, r.record
+           r.peak_snodes, r.peak_snode, r.snodes, r.found_by, r.swapped, r.compile_id, r.graph, r.subgraph, r.record
     FROM recompute_mismatches r LEFT JOIN logs l ON l.log = r.log
 """
 _JSON = (7, 8, 9, 14)
+_SWAPPED = 18
+_MOST_NAMES = 6
 
 
 def recompute_mismatches(trace: Trace) -> list[RecomputeRow]:
@@ -45,17 +55,35 @@ def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
         recomputed_after_free_bytes=value.recomputed_after_free_bytes,
         before_after_alloc_bytes=value.before_after_alloc_bytes,
         before_after_free_bytes=value.before_after_free_bytes,
-        differs=[i for i, (carried, recomputed) in enumerate(_figures(value)) if carried != recomputed],
+        carried_alloc_bytes=value.carried_alloc_bytes,
+        carried_free_bytes=value.carried_free_bytes,
+        recomputed_alloc_bytes=value.recomputed_alloc_bytes,
+        recomputed_free_bytes=value.recomputed_free_bytes,
+        last_uses=_last_uses(value),
+        swapped_snodes=[i for i, name in enumerate(value.snode) if name in (value.candidate, *value.group)],
+        differs=_differs(value),
         buffers=buffers,
         at_peak=[b for b in buffers if peak is not None and _is_alive(b, peak)],
     )
 
 
-def _figures(value: RecomputeMismatch) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Carried along and recomputed, node by node."""
-    carried = zip(value.carried_after_alloc_bytes, value.carried_after_free_bytes, strict=True)
-    recomputed = zip(value.recomputed_after_alloc_bytes, value.recomputed_after_free_bytes, strict=True)
-    return list(zip(carried, recomputed, strict=True))
+def _differs(value: RecomputeMismatch) -> list[int]:
+    """Nodes of which a figure that was carried along is not the recomputed one."""
+    pairs = [
+        (value.carried_after_alloc_bytes, value.recomputed_after_alloc_bytes),
+        (value.carried_after_free_bytes, value.recomputed_after_free_bytes),
+        (value.carried_alloc_bytes, value.recomputed_alloc_bytes),
+        (value.carried_free_bytes, value.recomputed_free_bytes),
+    ]
+    known = [(carried, recomputed) for carried, recomputed in pairs if carried and recomputed]
+    return [i for i in range(len(value.snode)) if any(carried[i] != recomputed[i] for carried, recomputed in known)]
+
+
+def _last_uses(value: RecomputeMismatch) -> list[LastUseRow]:
+    names, nodes = value.buffers, range(len(value.snode))
+    last = {name: value.snode[i] for name, i in zip(names.name, names.last_snode, strict=True) if i in nodes}
+    columns = zip(value.last_use_buffer, value.last_use_before, value.last_use_after, strict=True)
+    return [LastUseRow(buffer, before, after, last.get(buffer)) for buffer, before, after in columns]
 
 
 def _is_alive(buffer: ScheduledBufferRow, node: int) -> bool:
@@ -63,4 +91,22 @@ def _is_alive(buffer: ScheduledBufferRow, node: int) -> bool:
 
 
 def _row(row: sql.Row) -> RecomputeRow:
-    return RecomputeRow(*(sql.json_value(value) if i in _JSON else value for i, value in enumerate(row[:-1])))
+    values = [sql.json_value(value) if i in _JSON else value for i, value in enumerate(row[:-1])]
+    values[_SWAPPED] = [SwappedNodeRow(**node, words=_words(node)) for node in sql.json_value(values[_SWAPPED])]
+    return RecomputeRow(*values)
+
+
+def _words(node: Mapping[str, Any]) -> str:
+    parts = [
+        f"{verb} {_names(node[column])}"
+        for verb, column in (("computes", "operators"), ("calls", "kernels"), ("reads", "reads"), ("writes", "writes"))
+        if node[column]
+    ]
+    what = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+    return f"{node['name']} {what or 'is a ' + node['node_kind']}."
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    shown = list(names[:_MOST_NAMES]) + ([f"{more} more"] if more > 0 else [])
+    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)

@@ -272,5 +272,8 @@ CREATE TABLE recompute_mismatches (  -- the figures stay in the record
     subgraph VARCHAR, pass_name VARCHAR,
     swap BIGINT, candidate VARCHAR, members VARCHAR, reasons VARCHAR, reason_snodes VARCHAR, -- JSON lists
     peak_before_bytes BIGINT, peak_after_bytes BIGINT, allowed_peak_bytes BIGINT, is_explained BOOLEAN,
-    peak_snodes VARCHAR, snodes BIGINT, found_by VARCHAR
+    peak_snodes VARCHAR,             -- JSON list: index of every node at the peak
+    peak_snode VARCHAR,              -- name of the first of them
+    snodes BIGINT, found_by VARCHAR,
+    swapped VARCHAR                  -- JSON list: the candidate, then the nodes of the group
 );
