@@ -293,3 +293,16 @@ def test_what_launches_nothing_is_no_launch(statement: str) -> None:
 def test_text_that_is_not_python_is_refused() -> None:
     with pytest.raises(SyntaxError):
         analyse("# AOT ID: ['0_inference']\ndef call(args:\n")
+
+
+def test_checks_of_memory_steps_are_no_launches_in_either_form() -> None:
+    source = read(
+        """
+        buf0 = empty_strided_cpu((4, ), (1, ), torch.float32)
+        check_memory_step(allocated=['buf0'], freed=[])
+        torch.ops._inductor_debug.check_memory_step.default(['buf0'], [], False)
+        torch.ops._inductor_debug.check_memory_step([], ['buf0'], True)
+        """
+    )
+    assert source.launches == []
+    assert source.unknown == []

@@ -45,7 +45,7 @@ HARMLESS_CALLS = re.compile(
     r"assert_\w+|args\.clear|print|len|int|float|bool|max|min|align|"
     r"torch\.\w+\.(set_device|synchronize|_DeviceGuard|device|stream|current_stream)|"
     r"get_raw_stream\w*|torch\._C\._\w+Stream\w*|run_intermediate_hooks|record_function\w*|RuntimeError|"
-    r"check_memory_step|track_tensor|math\.\w+|start_graph|end_graph"
+    r"(torch\.ops\._inductor_debug\.)?check_memory_step(\.default)?|track_tensor|math\.\w+|start_graph|end_graph"
 )
 MAY_BE_VIEWS = frozenset({"contiguous", "to", "reshape", "flatten", "expand_as", "view_as", "unbind", "split", "chunk"})
 """Methods whose result may share the memory of the tensor, or has its own."""
@@ -194,6 +194,8 @@ class _FunctionReader:
         if name is None:
             return "copy" if method_of(call) in TENSOR_METHODS else None
         root = name.removesuffix(".run")
+        if HARMLESS_CALLS.fullmatch(name):
+            return None
         if root in self.kernels:
             return self.kernels[root].kind
         if name in self.names or name.startswith("self.partitions["):

@@ -95,7 +95,7 @@ def _read(tree: ast.Module, scope: ast.AST) -> FunctionNames:
             returned |= {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
         elif isinstance(node, ast.Assign):
             aliases += _aliases(node)
-        elif isinstance(node, ast.Call) and _called(node.func) == CHECK:
+        elif isinstance(node, ast.Call) and _is_check(node.func):
             scheduled |= {
                 one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and type(one.value) is str
             }
@@ -136,6 +136,13 @@ def _base(value: ast.expr) -> str | None:
         if isinstance(value.func, ast.Attribute) and value.func.attr in VIEW_METHODS:
             return _base(value.func.value)
     return None
+
+
+def _is_check(function: ast.expr) -> bool:
+    """Also as an operator: ``torch.ops._inductor_debug.check_memory_step.default``."""
+    if isinstance(function, ast.Attribute) and function.attr == "default":
+        function = function.value
+    return _called(function) == CHECK
 
 
 def _called(function: ast.expr) -> str:
