@@ -65,6 +65,7 @@ class Recorder(ContextDecorator):
     def _begin(self) -> None:
         """A recording of its own, with nothing in it."""
         self._log = RunLog(self.config, self._on_log_failed)
+        self.launch_words = self._log.launch_words
         self._begin_ring()
         self._whole_calls = WholeCalls(lambda begins: self._guarded("steps", self._steps.on_whole_call, begins))
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)

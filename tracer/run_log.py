@@ -12,7 +12,7 @@ from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import structured_log
 from stepscope.tracer.log_writer import LogWriter
 from stepscope.tracer.process import environment_number, run_record
-from stepscope.tracer.records import Graph, Record
+from stepscope.tracer.records import Frame, Graph, Provenance, Record
 
 
 class RunLog:
@@ -76,6 +76,24 @@ class RunLog:
         self._graphs.append((record, source))
         self._write_graph(record, source)
         self._check()
+
+    def launch_words(self, graph: int, site: int) -> str:
+        """``extern_kernels.mm, line 77 of cab.py, from model.py:12``, as far as it is known."""
+        loaded = next((record for record, _ in self._graphs if record.graph == graph), None)
+        launch = next((one for one in loaded.sites if one.site == site), None) if loaded is not None else None
+        if loaded is None or launch is None:
+            return f"launch site {site}"
+        frame = self._model_frame(graph, site)
+        source = f", from {os.path.basename(frame.file)}:{frame.line}" if frame is not None else ""
+        return f"{launch.kernel}, line {launch.line} of {loaded.wrapper_key}.py{source}"
+
+    def _model_frame(self, graph: int, site: int) -> Frame | None:
+        """The line of the model's source that the launch comes from."""
+        for record in self._about_graphs:
+            if isinstance(record, Provenance) and record.graph == graph:
+                stacks = (stack for one in record.sites if one.site == site for stack in one.stacks if stack)
+                return next((record.frames[stack[-1]] for stack in stacks), None)
+        return None
 
     def about_graph(self, record: Record) -> None:
         """What is said once. A forked child will write it again."""

@@ -18,7 +18,8 @@ import torch
 
 from stepscope.tracer.runtime import lifetimes_core
 from stepscope.tracer.runtime.launches import Call, running_call
-from stepscope.tracer.runtime.lifetimes import Layouts, Place, Tracker
+from stepscope.tracer.runtime.layouts import Layouts
+from stepscope.tracer.runtime.lifetimes import Place, Tracker
 from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
 
 SIZES = (1_000, 10_000, 100_000)

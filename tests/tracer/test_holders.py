@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
 import pytest
 import torch
 
-from stepscope.tracer.runtime.holders import UNKNOWN, find_holders
+from stepscope.tracer.runtime.holders import UNKNOWN, find_holders, overlapped
 
 kept_in_module: Any = None
 
@@ -194,3 +195,15 @@ def test_it_is_bounded() -> None:
     assert all(found[:64])
     assert not any(found[64:])
     assert find_holders([many[0].untyped_storage()], seconds=0) == [[]]
+
+
+def test_only_searches_of_other_threads_make_deaths_late() -> None:
+    start = time.perf_counter_ns()
+    find_holders([torch.ones(4).untyped_storage()])
+    assert not overlapped(start)
+    thread = threading.Thread(target=find_holders, args=([torch.ones(4).untyped_storage()],))
+    thread.start()
+    thread.join()
+    find_holders([torch.ones(4).untyped_storage()])
+    assert overlapped(start)
+    assert not overlapped(time.perf_counter_ns())

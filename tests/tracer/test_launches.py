@@ -45,6 +45,9 @@ class Sink:
     def asserts_lifetimes(self) -> bool:
         return False
 
+    def launch_words(self, graph: int, site: int) -> str:
+        return f"site {site}"
+
     def tensors(self, record: Tensors) -> None:
         self.seen.append(record)
 

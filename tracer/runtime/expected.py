@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from stepscope.tracer.records import LifetimeLayout, LifetimeMismatch, MismatchKind
+from stepscope.tracer.runtime.holders import by_words
+
+MOST_WORDS = 8
+"""Mismatches that one message tells of."""
 
 
 class LifetimeError(RuntimeError):
@@ -73,8 +77,12 @@ def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[Mismatc
         yield Mismatch("missing_allocation", name, None, size, None, None, "schedule")
     for storage, name in enumerate(layout.name):
         if name in found.extra and layout.kind[storage] == "allocated":
-            size, born = layout.storage_bytes[storage], layout.born[storage]
-            yield Mismatch("unexpected_allocation", name, storage, size, None, born, "schedule")
+            yield _unexpected(layout, storage)
+
+
+def _unexpected(layout: LifetimeLayout, storage: int) -> Mismatch:
+    name, size, born = layout.name[storage], layout.storage_bytes[storage], layout.born[storage]
+    return Mismatch("unexpected_allocation", name, storage, size, None, born, "schedule")
 
 
 def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[Mismatch]:
@@ -127,15 +135,82 @@ def to_record(
     )
 
 
-def in_words(found: Sequence[Mismatch]) -> str:
-    """One line for the program's user."""
-    first = found[0]
-    if first.kind.endswith("allocation"):
-        is_missing = first.kind == "missing_allocation"
-        what = "is scheduled and never allocated" if is_missing else "is allocated and not scheduled"
-        rest = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        return f"{first.buffer} ({first.storage_bytes} bytes) {what}{rest}"
-    due = "after the call" if first.expected is None else f"after launch {first.expected - 1}"
-    fate = "is still alive at its end" if first.actual is None else f"died after launch {first.actual - 1}"
-    rest = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{first.buffer} ({first.storage_bytes} bytes) was to die {due}, and {fate}{rest}"
+class Progress:
+    """What is expected of a call, compared while it runs: each time only what has come or was due since the last."""
+
+    def __init__(self, expectations: Expectations) -> None:
+        self._extra = expectations.allocations.extra
+        self._by_name = {entry.name: entry for entry in expectations.storages}
+        self._inputs = {
+            name: Expected(name, due, is_scheduled=False, scheduled=None) for name, due in expectations.inputs.items()
+        }
+        self._due: dict[int, set[str]] = {}
+        for entry in (*expectations.storages, *self._inputs.values()):
+            for position in (entry.dies, entry.scheduled if entry.is_scheduled else None):
+                if position is not None:
+                    self._due.setdefault(position, set()).add(entry.name)
+        self._storages: dict[str, list[int]] = {}
+        """Those that are followed, by name."""
+        self._seen = self._dead = 0
+        self._position = -1
+
+    def look(self, layout: LifetimeLayout, position: int, owned: Collection[str]) -> list[Mismatch]:
+        """The call stands at `position`, before a launch; `layout` is what it has done so far."""
+        found = [
+            entry for storage in range(self._seen, len(layout.name)) for entry in self._born(layout, storage, owned)
+        ]
+        died = dict(zip(layout.dead, layout.dead_at, strict=True))
+        at_stake = {layout.name[storage] for storage in layout.dead[self._dead :]}
+        at_stake |= {name for at in range(self._position + 1, position + 1) for name in self._due.get(at, ())}
+        self._seen, self._dead, self._position = len(layout.name), len(layout.dead), position
+        for name in sorted(at_stake & self._storages.keys()):
+            entry = self._by_name.get(name) or self._inputs[name]
+            for storage in self._storages[name]:
+                late = _death(layout, storage, entry, died.get(storage))
+                found += [one for one in late if one.actual is not None or (one.expected or 0) <= position]
+        return found
+
+    def _born(self, layout: LifetimeLayout, storage: int, owned: Collection[str]) -> Iterator[Mismatch]:
+        name, kind = layout.name[storage], layout.kind[storage]
+        is_mine = kind != "input" and layout.met_as[storage] is None and name in self._by_name
+        if is_mine or (kind == "input" and name in self._inputs and name in owned):
+            self._storages.setdefault(name, []).append(storage)
+        if kind == "allocated" and name in self._extra:
+            yield _unexpected(layout, storage)
+
+
+def in_words(
+    found: Sequence[Mismatch],
+    holders: Sequence[Sequence[str]],
+    launch: Callable[[int], str],
+    position: int | None = None,
+) -> str:
+    """For the program's user. `holders` stand beside `found`; `launch` says which one a number stands for.
+
+    `position`: where the call stands; None: at its end.
+    """
+    told = zip(found[:MOST_WORDS], holders, strict=False)
+    parts = [_in_words(entry, launch, position) + by_words(held) for entry, held in told]
+    if len(found) > MOST_WORDS:
+        parts.append(f"and {len(found) - MOST_WORDS} more")
+    return "; ".join(parts)
+
+
+def _in_words(entry: Mismatch, launch: Callable[[int], str], position: int | None) -> str:
+    what = f"{entry.buffer} ({entry.storage_bytes} bytes)"
+    if entry.kind == "missing_allocation":
+        return f"{what} is scheduled and never allocated"
+    if entry.kind == "unexpected_allocation":
+        return f"{what} is allocated and not scheduled"
+    due = "after the call" if entry.expected is None else _after(entry.expected, launch)
+    if entry.actual is not None:
+        fate = f"died {_after(entry.actual, launch)}"
+    elif position is None:
+        fate = "is still alive at the end of the call"
+    else:
+        fate = "is still alive then" if position == entry.expected else f"is still alive {_after(position, launch)}"
+    return f"{what} was to die {due}, and {fate}"
+
+
+def _after(position: int, launch: Callable[[int], str]) -> str:
+    return f"after {launch(position - 1)}" if position > 0 else "before the first launch"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, get_ident
 from time import monotonic, perf_counter_ns
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -56,26 +56,42 @@ def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECO
 
 
 def overlapped(start_ns: int) -> bool:
-    """A search has run since `start_ns` of `perf_counter_ns`: what died on other threads may have died late by it."""
-    return _searches.running > 0 or _searches.ended_ns >= start_ns
+    """Another thread has searched since `start_ns` of `perf_counter_ns`: what died here may have died late by it."""
+    return _searches.elsewhere_since(start_ns, get_ident())
+
+
+def by_words(held: Sequence[str]) -> str:
+    """Who holds a storage, as the end of a sentence; empty: not looked for."""
+    if list(held) == [UNKNOWN]:
+        return f"; its holder was {UNKNOWN}"
+    return f"; held by {', '.join(held)}" if held else ""
 
 
 class _Searches:
-    """While one runs, it holds the tensors of the whole process."""
+    """While one runs, it holds the tensors of the whole process; nothing dies meanwhile on the thread that searches."""
 
     def __init__(self) -> None:
-        self.running = 0
-        self.ended_ns = -1
+        self._running: list[int] = []
+        """The threads that search now."""
+        self._ended: list[tuple[int, int]] = []
+        """(ns, thread) of the last search, and of the last one of another thread than that."""
         self._lock = Lock()
 
     def begin(self) -> None:
         with self._lock:
-            self.running += 1
+            self._running.append(get_ident())
 
     def end(self) -> None:
+        thread = get_ident()
         with self._lock:
-            self.running -= 1
-            self.ended_ns = perf_counter_ns()
+            self._running.remove(thread)
+            others = [entry for entry in self._ended if entry[1] != thread]
+            self._ended = [(perf_counter_ns(), thread), *others[:1]]
+
+    def elsewhere_since(self, start_ns: int, thread: int) -> bool:
+        with self._lock:
+            ended = any(ns >= start_ns for ns, other in self._ended if other != thread)
+            return ended or any(other != thread for other in self._running)
 
 
 _searches = _Searches()

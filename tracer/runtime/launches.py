@@ -25,14 +25,16 @@ from stepscope.tracer.records import (
     Tensors,
 )
 from stepscope.tracer.ring_format import UNFINISHED
-from stepscope.tracer.runtime.expected import Expectations, LifetimeError
+from stepscope.tracer.runtime.expected import Expectations
 from stepscope.tracer.runtime.launch_columns import describe, signature_of
-from stepscope.tracer.runtime.lifetimes import SPARSE, Layouts, close
+from stepscope.tracer.runtime.layouts import Layouts
+from stepscope.tracer.runtime.lifetimes import SPARSE, close
 
 if TYPE_CHECKING:
     from stepscope.tracer.runtime.captured import CapturedCalls
     from stepscope.tracer.runtime.device_marks import DeviceMarks, Flag
     from stepscope.tracer.runtime.device_times import EventTimer
+    from stepscope.tracer.runtime.layouts import Found, Watch
     from stepscope.tracer.runtime.lifetimes import Life, Place, Tracker
     from stepscope.tracer.runtime.ticks import Tick, TickType
     from stepscope.tracer.runtime.values import Plan, Reading
@@ -65,6 +67,7 @@ class Sink(Protocol):
 
     @property
     def asserts_lifetimes(self) -> bool: ...
+    def launch_words(self, graph: int, site: int) -> str: ...
     def finish(self, call: Call) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
@@ -111,10 +114,10 @@ class Call:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "function", "graph", "graph_slot",
-        "hooks", "is_recorded", "layout", "life", "look", "mark", "meet", "now", "number", "owned", "parent", "read",
-        "read_at", "readings", "rows", "rows_written", "start_ns", "state", "stats_ns", "step", "stream", "thread",
-        "tick", "tracker",
+        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function", "graph",
+        "graph_slot", "hooks", "is_recorded", "layout", "life", "look", "mark", "meet", "now", "number", "owned",
+        "parent", "read", "read_at", "readings", "rows", "rows_written", "start_ns", "state", "stats_ns", "step",
+        "stream", "thread", "tick", "tracker", "watch",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -145,6 +148,10 @@ class Call:
         """Storages of inputs that nobody else holds, by their names; looked for in the first calls of a graph."""
         self.layout: int | None = None
         """Of its lifetimes, once it has ended."""
+        self.watch: Watch | None = None
+        """Compares its lifetimes at each launch, to raise there; None: not in this call."""
+        self.found: Found | None = None
+        """What is wrong with its lifetimes, once that is known."""
         self.block: Block | None = None
         """What stands of it in the launch ring; None: nothing."""
         self.cells: memoryview = _NO_CELLS
@@ -294,6 +301,8 @@ class GraphHooks:
         if parent is not None and parent.life is not None:
             parent.life.child = call.life
         call.life.asks_owner = self._calls <= FIRST_CALLS and self._layouts.frees_inputs(call.function)
+        if self.sink.asserts_lifetimes and (watch := self._layouts.watch(call.function)) is not None:
+            call.watch, call.look = watch, bytearray(b"\x01" * len(self._look))  # `before` is called at each launch
         if self._is_capturing is not None:
             call.life.asks_allocator = self._calls == ASKING_CALL
             call.life.device = self._device
@@ -332,8 +341,8 @@ class GraphHooks:
                 self._wanted = None
         except Exception as error:
             self.sink.failed("end", error)
-        if call.layout in self._layouts.problems and self.sink.asserts_lifetimes:
-            raise LifetimeError(f"stepscope: in graph {self._graph}, {self._layouts.problems[call.layout]}")
+        if self.sink.asserts_lifetimes:
+            self._layouts.assert_ended(call, self.sink)
 
     def _end_recorded(self, call: Call) -> None:
         if call.number not in self.sink.running:  # the recording has ended meanwhile, and has told of the call
@@ -396,6 +405,8 @@ class GraphHooks:
         self._record(call, site, values, 0)
         if not self._dynamic and self._outputs_from[site] == len(values):
             self._look[site] = 0
+        if call.watch is not None:
+            self._layouts.assert_now(call, self.sink)
 
     def after(self, call: Call, site: int, values: Sequence[object]) -> None:
         """What a launch statement has bound."""

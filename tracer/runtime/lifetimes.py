@@ -9,31 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefs, ref
 
-from stepscope.tracer.inductor.use_counts import only_one_holds
-from stepscope.tracer.records import AllocatorCurve, LifetimeLayout, LifetimeMismatch, Lifetimes, StorageKind
-from stepscope.tracer.ring_format import UNFINISHED
-from stepscope.tracer.runtime.expected import Expectations, compare, in_words, to_record
-from stepscope.tracer.runtime.holders import find_holders, overlapped
+from stepscope.tracer.records import AllocatorCurve, Lifetimes, StorageKind
 
 if TYPE_CHECKING:
     from stepscope.tracer.runtime.launches import Call, GraphHooks
 
-MOST_LAYOUTS = 512
-"""Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
 STALE = 4096
 RECENT_STEPS = 2
 """What a call of so many steps ago made is told relative to this call: a state that goes from step to step looks alike
 in each of them."""
 SPARSE = 16
 """Of so many steps one is followed, where each storage costs what Python code costs."""
-MOST_TOLD = 64
-"""Different mismatches of one graph."""
-
-_layout_numbers = count()
 
 Entry = int | tuple[int | None, int | None, int, int] | None
 """A tensor that was met: the bytes of a storage that no call has met before; (calls back, call of an earlier step,
@@ -107,6 +96,11 @@ class Life:
     def key(self) -> object:
         """Equal for calls that ran alike."""
         return tuple(self.events)
+
+    def since(self, start: int) -> tuple[list[Event], int]:
+        """What has come after `start`, and what to ask with the next time; 0: all."""
+        events = self.events[start:]
+        return events, start + len(events)
 
     def end(self) -> None:
         """Its storages may live on, and this with them."""
@@ -298,136 +292,3 @@ def _taken(entries: list[Any]) -> list[Any]:
     taken = entries[:]
     del entries[: len(taken)]
     return taken
-
-
-class Layouts:
-    """What the calls of one graph have looked like."""
-
-    def __init__(self, graph: int, places: Sequence[Place], expected: Sequence[Expectations] = ()) -> None:
-        """`expected` stands beside the functions of the graph; without it nothing is expected."""
-        self._graph, self._places, self._expected = graph, places, expected
-        self.problems: dict[int, str] = {}
-        """What does not fit in a layout, in words."""
-        self._told: set[frozenset[tuple[str, str]]] = set()
-        self._tracker: Tracker | None = None
-        self._numbers: dict[tuple[int, bool, object], int] = {}
-
-    def frees_inputs(self, function: int) -> bool:
-        return function < len(self._expected) and bool(self._expected[function].inputs)
-
-    def owned(self, function: int, place: Place, values: Sequence[Any]) -> dict[str, ref[Any]]:
-        """Of the inputs `values` that the function may free those whose memory nobody else holds; call it at once."""
-        wanted = self._expected[function].inputs
-        return {
-            name: ref(value.untyped_storage())
-            for name, value in zip(place.names, values, strict=True)
-            if name in wanted and only_one_holds(value)
-        }
-
-    def of(
-        self, call: Call, tracker: Tracker, write: Callable[[LifetimeLayout | LifetimeMismatch], None]
-    ) -> int | None:
-        """The layout that `call` followed; one that is new is written. None: its storages were not followed."""
-        if call.life is None:
-            return None
-        try:
-            return self._number(call, call.life, tracker, write)
-        finally:
-            close(call)
-
-    def _number(
-        self,
-        call: Call,
-        life: Life,
-        tracker: Tracker,
-        write: Callable[[LifetimeLayout | LifetimeMismatch], None],
-    ) -> int:
-        if tracker is not self._tracker:  # another log
-            self._tracker = tracker
-            self._numbers.clear()
-            self._told.clear()
-        # What is not whole is not compared, nor what may have died late, held by a search for holders.
-        compares = call.state not in ("raised", UNFINISHED) and not overlapped(call.start_ns)
-        key = (call.function, compares, life.key())
-        number = self._numbers.get(key)
-        if number is None:
-            if len(self._numbers) >= MOST_LAYOUTS:
-                self._numbers.clear()
-                self.problems.clear()
-            number = self._numbers[key] = next(_layout_numbers)
-            layout = _Builder(number, self._graph, call.function, self._places).build(life.events)
-            write(layout)
-            if compares and call.function < len(self._expected):
-                self._compare(call, layout, tracker, write)
-        return number
-
-    def _compare(
-        self, call: Call, layout: LifetimeLayout, tracker: Tracker, write: Callable[[LifetimeMismatch], None]
-    ) -> None:
-        found = compare(layout, self._expected[call.function], call.owned)
-        if found:
-            self.problems[layout.layout] = in_words(found)
-            told = frozenset((entry.kind, entry.buffer) for entry in found)
-            if told in self._told or len(self._told) >= MOST_TOLD:
-                return
-            self._told.add(told)
-            late = [entry.storage for entry in found if entry.actual is None]
-            storages = tracker.alive({n for n in late if n is not None}, call)
-            storages |= {n: alive for n in late if n is not None and (alive := _owned(call, layout, n)) is not None}
-            held = dict(zip(storages, find_holders(list(storages.values())), strict=True))
-            write(
-                to_record(
-                    layout,
-                    call.number,
-                    found,
-                    [held.get(-1 if entry.storage is None else entry.storage, []) for entry in found],
-                )
-            )
-
-
-def _owned(call: Call, layout: LifetimeLayout, storage: int) -> Any:
-    reference = call.owned.get(layout.name[storage])
-    return reference() if reference is not None and layout.kind[storage] == "input" else None
-
-
-class _Builder:
-    """Makes a layout of the events of a call."""
-
-    def __init__(self, layout: int, graph: int, function: int, places: Sequence[Place]) -> None:
-        self._places = places
-        self._result = LifetimeLayout(layout, graph, function, [], [], [], [], [], [], [], [], [], [], [])
-
-    def build(self, events: Sequence[Event]) -> LifetimeLayout:
-        for event in events:
-            if event[0] < 0:
-                self._result.dead.append(-1 - event[0])
-                self._result.dead_at.append((event[1] + 2) // 3)
-            else:
-                self._meeting(self._places[event[0]], event[1] // 3, event[2:])
-        return self._result
-
-    def _meeting(self, place: Place, position: int, entries: Sequence[Any]) -> None:
-        if place.kind == "allocated":
-            met: list[tuple[str, str | None, Entry]] = list(zip(place.names, place.devices, entries, strict=True))
-        elif place.kind == "input":
-            pairs = [e if e is not None and len(e) == 2 else (None, e) for e in entries]
-            met = [(name, *pair) for name, pair in zip(place.names, pairs, strict=True)]
-        else:  # it was there while the launch ran that returned it
-            met, position = list(entries), max(position - 1, 0)
-        for name, device, entry in met:
-            self._storage(place, position, name, device, entry)
-
-    def _storage(self, place: Place, position: int, name: str, device: str | None, entry: Entry) -> None:
-        if entry is None:
-            return
-        back, call, index, size = (None, None, None, entry) if isinstance(entry, int) else entry
-        result = self._result
-        result.name.append(name)
-        result.kind.append(place.kind)
-        result.storage_bytes.append(size)
-        result.device.append(device)
-        result.born.append(position)
-        result.site.append(place.site)
-        result.calls_back.append(back)
-        result.met_in.append(call)
-        result.met_as.append(index)

@@ -491,10 +491,9 @@ PyObject* entry_from(const Number*& at) {
   }
 }
 
-PyObject* life_events(PyObject* self, void*) {
-  Events* events = reinterpret_cast<Life*>(self)->events;
+PyObject* events_from(Events* events, size_t start) {
   Ref list(PyList_New(0));
-  const Number *at = events->data(), *end = at + events->size();
+  const Number *at = events->data() + start, *end = events->data() + events->size();
   while (list && at < end) {
     bool is_death = at[0] < 0;
     Py_ssize_t entries = is_death ? 0 : static_cast<Py_ssize_t>(at[2]);
@@ -509,7 +508,19 @@ PyObject* life_events(PyObject* self, void*) {
   return list ? share(list.get()) : nullptr;
 }
 
+PyObject* life_events(PyObject* self, void*) { return events_from(reinterpret_cast<Life*>(self)->events, 0); }
+
+PyObject* life_since(PyObject* self, PyObject* start) {
+  Events events(*reinterpret_cast<Life*>(self)->events);  // something may die meanwhile
+  Py_ssize_t at = PyLong_AsSsize_t(start);
+  if (at == -1 && PyErr_Occurred()) return nullptr;
+  if (at < 0 || static_cast<size_t>(at) > events.size()) at = static_cast<Py_ssize_t>(events.size());
+  PyObject* list = events_from(&events, static_cast<size_t>(at));
+  return list ? Py_BuildValue("(Nn)", list, static_cast<Py_ssize_t>(events.size())) : nullptr;
+}
+
 PyMethodDef life_methods[] = {
+    {"since", life_since, METH_O, "As that of lifetimes.Life."},
     {"end", life_end, METH_NOARGS, "Its storages may live on, and this with them."},
     {"key", life_key, METH_NOARGS, "Equal for calls that ran alike."},
     {},
