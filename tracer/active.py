@@ -11,6 +11,7 @@ import threading
 from typing import Any, Protocol
 
 from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.runtime import memory_steps
 from stepscope.tracer.runtime.launches import forget_parent_process
 
 
@@ -85,6 +86,7 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.Lock()
     forget_parent_process()
+    memory_steps.forget()
     if _active is not None:
         _active.after_fork()
 

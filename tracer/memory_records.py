@@ -173,7 +173,13 @@ class MemoryStepMismatch:
     storage_bytes: list[int | None]
     """None: it was not allocated."""
     holders: list[list[str]]
-    """Who still holds a storage that should be dead; as in `LifetimeMismatch`."""
+    """Who still holds a storage that should be dead; as in `LifetimeMismatch`. Looked for when it is found first."""
+    site: int | None = None
+    """The launch site of the graph that ran last before the check; None: not known."""
+    storage: list[str] = field(default_factory=list)
+    """The first name of the memory of each buffer; empty: not known."""
+    times: list[int] = field(default_factory=list)
+    """How often each was found; that it was found again stands in further records, which count on. Empty: once."""
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,9 @@ from stepscope.viewer.queries.rows_of_memory import (
     MemoryCallRow,
     MemoryComparison,
     NodeMemory,
-    RecomputeDetail,
-    RecomputeRow,
     RunPeak,
 )
+from stepscope.viewer.queries.rows_of_recompute import RecomputeDetail, RecomputeRow
 from stepscope.viewer.queries.search import SearchPiece
 from stepscope.viewer.queries.step_sources import StepSources
 from stepscope.viewer.queries.tables import Answer, TableRow

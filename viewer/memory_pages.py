@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from stepscope.viewer.queries.memory_steps import RunCurve
     from stepscope.viewer.queries.rows import GraphRow, NotRecorded
     from stepscope.viewer.queries.rows_of_graphs import SourceLine
-    from stepscope.viewer.queries.rows_of_memory import GraphMemory, LiveCurve, MemoryComparison, RecomputeRow
+    from stepscope.viewer.queries.rows_of_memory import GraphMemory, LiveCurve, MemoryComparison
+    from stepscope.viewer.queries.rows_of_recompute import RecomputeRow
     from stepscope.viewer.store.open import Trace
 
 GRAPH_QUERY = ("call", "step", "subgraph", "snode", "by", "against", "from", "to", "hide", "only")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +15,6 @@ from torch._inductor.runtime import debug_utils
 
 import stepscope
 from stepscope.tracer import check_memory_step, track_tensor, tracked_empty_strided
-from stepscope.tracer.records import MemoryStepMismatch
-from stepscope.tracer.runtime import memory_steps
-from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 
@@ -392,35 +387,3 @@ def test_two_runs_that_take_turns() -> None:
 
     for _ in zip(run(), run(), strict=True):
         pass
-
-
-# Modes, and where it is said.
-
-
-def planted() -> None:
-    check_memory_step(allocated=["buf99"], freed=[])
-
-
-def test_what_is_found_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_steps, "_said", set())
-    with inductor_config.patch({"test_configs.track_memory_lifecycle": None}), caplog.at_level(logging.INFO):
-        planted()
-        planted()
-    (entry,) = [one for one in caplog.records if one.name == "stepscope"]
-    assert "buf99 should have been allocated and was not" in entry.message
-
-
-def test_the_recording_says_what_is_done_and_holds_it(tmp_path: Path) -> None:
-    with inductor_config.patch({"test_configs.track_memory_lifecycle": None}):
-        with stepscope.trace(tmp_path / "log") as recorder:
-            planted()
-            planted()
-        with stepscope.trace(tmp_path / "assert", lifetimes="assert"):
-            assert mismatch(planted)
-        with stepscope.trace(tmp_path / "off", lifetimes="off"):
-            planted()
-    assert recorder.path is not None
-    (record,) = read(recorder.path)[MemoryStepMismatch.KIND]
-    assert record["kind"] == ["missing_allocation"]
-    assert record["buffer"] == ["buf99"]
-    assert record["file"] == __file__

@@ -74,6 +74,8 @@ def with_record(name: str, payload: Any, steps: int = 1) -> LogBuilder:
         ("lifetime_mismatch", to_payload(mismatch()) | {"kind": []}, "broken_payload"),
         ("memory_step_mismatch", to_payload(step_mismatch()) | {"holders": []}, "broken_payload"),
         ("memory_step_mismatch", to_payload(step_mismatch()) | {"line": None}, "broken_payload"),
+        ("memory_step_mismatch", to_payload(step_mismatch()) | {"times": [1, 2]}, "broken_payload"),
+        ("memory_step_mismatch", to_payload(step_mismatch()) | {"times": [-1]}, "broken_payload"),
         ("memory_step_mismatch", to_payload(step_mismatch(graph=9)), "unknown_graph"),
         ("recompute_mismatch", to_payload(recompute()) | {"snode": []}, "broken_payload"),
         ("recompute_mismatch", to_payload(recompute()) | {"carried_alloc_bytes": [1]}, "broken_payload"),

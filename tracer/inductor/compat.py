@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 OLDEST = (2, 9)
@@ -52,6 +53,22 @@ def memory_checks() -> str | None:
     """What generated code was to do about lifetimes of buffers that are not as scheduled: ``log``, ``assert``."""
     config = loaded("torch._inductor.config", "test_configs")
     return getattr(config.test_configs, "track_memory_lifecycle", None) if config is not None else None
+
+
+def calling_frame(frame: FrameType | None) -> FrameType | None:
+    """The first from `frame` on that is neither torch's nor a mode's: who calls a function through an operator, or
+    through a function of torch's. None: the call is traced with fake tensors, nothing runs."""
+    import torch
+
+    folder = os.path.dirname(torch.__file__) + os.sep
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("torch._subclasses."):
+            return None
+        is_mode = frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__")
+        if not is_mode and not frame.f_code.co_filename.startswith(folder):
+            return frame
+        frame = frame.f_back
+    return None
 
 
 @contextmanager

@@ -55,6 +55,7 @@ PRIVATE_NAMES = (
     Private("torch._inductor.config.test_configs", ("track_memory_lifecycle",), LATER, _CHECKS),
     Private("torch._inductor.config.aot_inductor", ("debug_intermediate_value_printer",)),
     Private("torch._inductor.runtime.debug_utils.check_memory_step", seen=LATER, without=_CHECKS),
+    Private("torch._inductor.runtime.debug_utils.get_mem_tracker", seen=LATER, without=_CHECKS),
     Private("torch._inductor.runtime.debug_utils.track_tensor", seen=LATER, without=_CHECKS),
     Private("torch._inductor.runtime.debug_utils.tracked_empty_strided", seen=LATER, without=_CHECKS),
     Private("torch.utils._config_module.ConfigModule", ("_config", "_is_default")),

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.records import Lifetimes
+from stepscope.tracer.records import Lifetimes, MemoryStepMismatch
 from stepscope.tracer.runtime import lifetimes_core
 from stepscope.tracer.runtime.launches import Call, running_call
 from stepscope.tracer.runtime.lifetimes import Tracker
 from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
+from stepscope.tracer.runtime.memory_steps import take_repeats
 
 
 class Following:
@@ -43,12 +44,13 @@ class Following:
         self._may_compile = True
         self._compile()
 
-    def batches(self, calls: Sequence[Call]) -> Iterator[Lifetimes]:
-        """What `calls` followed, and what has died outside of calls since the last time."""
+    def batches(self, calls: Sequence[Call]) -> Iterator[Lifetimes | MemoryStepMismatch]:
+        """What `calls` followed, what has died outside of calls and what checks found again since the last time."""
         for tracker in reversed(self._trackers):
             if (found := tracker.batch(calls)) is not None:
                 yield found
             calls = ()
+        yield from take_repeats()
 
     def _compile(self) -> None:
         now = self.tracker

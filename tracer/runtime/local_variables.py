@@ -51,9 +51,14 @@ def _held_by(frame: FrameType) -> dict[int, str]:
         return {}
     if sys.version_info >= (3, 13):
         return {id(value): name for name, value in frame.f_locals.items()}
-    if frame.f_trace is not None or sys.gettrace() is not None or USES_LOCALS.intersection(code.co_names):
+    if _has_debugger(frame) or sys.gettrace() is not None or USES_LOCALS.intersection(code.co_names):
         return {}
     snapshot: dict[str, Any] = frame.f_locals
     held = {id(value): name for name, value in snapshot.items()}
     snapshot.clear()
     return held
+
+
+def _has_debugger(frame: FrameType) -> bool:
+    """What the recorder hangs on a frame (`stepscope.tracer.runtime.memory_steps`) stands there for a debugger's."""
+    return frame.f_trace is not None and not type(frame.f_trace).__module__.startswith("stepscope.")

@@ -10,35 +10,41 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import PurePath
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
-from stepscope.tracer.inductor.compat import debug_functions_replaced, memory_checks, tracked_allocation_imported
-from stepscope.tracer.records import MemoryStepMismatch, MismatchKind, Skipped
+from stepscope.tracer.inductor.compat import (
+    calling_frame,
+    debug_functions_replaced,
+    memory_checks,
+    tracked_allocation_imported,
+)
+from stepscope.tracer.records import MemoryStepMismatch, Skipped
 from stepscope.tracer.runtime.expected import LifetimeError
-from stepscope.tracer.runtime.holders import find_holders
 from stepscope.tracer.runtime.launches import running_call
 from stepscope.tracer.runtime.step_names import FunctionNames, names_at
+from stepscope.tracer.runtime.step_reports import (
+    MOST_TOLD,
+    Mismatch,
+    Place,
+    Reports,
+    holders_of,
+    in_words,
+    to_record,
+)
 
 if TYPE_CHECKING:
     import torch
 
     from stepscope.tracer.config import TraceConfig
 
-MOST_SAID = 10_000
 _log = logging.getLogger("stepscope")
-_said: set[tuple[object, ...]] = set()
-
-_WORDS: dict[MismatchKind, str] = {
-    "missing_death": "should have died and is alive",
-    "unexpected_death": "has died and should be alive",
-    "missing_allocation": "should have been allocated and was not",
-    "unexpected_allocation": "was allocated and should not have been",
-}
+_reports = Reports()
+_skipped: set[str] = set()
 
 
 class Sink(Protocol):
@@ -48,6 +54,7 @@ class Sink(Protocol):
 
     def layout(self, record: MemoryStepMismatch) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
+    def launch_words(self, graph: int, site: int) -> str: ...
 
 
 _sink: Sink | None = None
@@ -58,7 +65,14 @@ def attach(sink: Sink) -> None:
     """What is found is written there too, and done as its settings say."""
     global _sink
     _sink = sink
-    _said.clear()
+    forget()
+
+
+def forget() -> None:
+    """What was told before, which stands in another log: a recording that has ended, that of the parent process."""
+    global _reports
+    _reports = Reports()
+    _skipped.clear()
 
 
 def stand_in() -> None:
@@ -91,7 +105,7 @@ def tracked_empty_strided(
     import torch
 
     tensor = torch.empty_strided(size, stride, dtype=dtype, device=device, pin_memory=pin_memory)
-    _track(sys._getframe(1), tensor, name)
+    _track(calling_frame(sys._getframe(1)), tensor, name)
     return tensor
 
 
@@ -100,7 +114,7 @@ def track_tensor(tensor: torch.Tensor, name: str) -> None:
 
     Of a tensor without a storage (sparse) nothing is expected then. torch/_inductor/runtime/debug_utils.py.
     """
-    _track(sys._getframe(1), tensor, name)
+    _track(calling_frame(sys._getframe(1)), tensor, name)
 
 
 def check_memory_step(allocated: Sequence[str], freed: Sequence[str], is_final_step: bool = False) -> None:
@@ -111,39 +125,63 @@ def check_memory_step(allocated: Sequence[str], freed: Sequence[str], is_final_s
     what an operator returned), of buffers of no bytes, and in the final step of what is returned or never deleted.
     Where the source cannot be read, only unexpected deaths and allocations are told.
 
-    A mismatch is said once, with the bytes and with who holds a storage that should be dead: to the logger
-    ``stepscope`` and in the recording that runs. Raises LifetimeError instead where the recording has
-    ``lifetimes="assert"`` or torch's setting is ``assert``. torch/_inductor/runtime/debug_utils.py.
+    A mismatch is said once, with the bytes, the launch before it and who holds a storage that should be dead: to the
+    logger ``stepscope`` and in the recording that runs, which counts it each time. Where the recording has
+    ``lifetimes="assert"`` or torch's setting is ``assert``, LifetimeError is raised instead of telling the logger.
+    ``torch.ops._inductor_debug.check_memory_step`` comes here too. torch/_inductor/runtime/debug_utils.py.
     """
-    frame = sys._getframe(1)
+    _check(calling_frame(sys._getframe(1)), allocated, freed, is_final_step)
+
+
+def take_repeats() -> list[MemoryStepMismatch]:
+    """What the recording has not been told of yet: mismatches that were found again."""
+    return _reports.take_repeats()
+
+
+def _check(frame: FrameType | None, allocated: Sequence[str], freed: Sequence[str], is_final_step: bool) -> None:
     mode = _mode()
-    steps = _steps_of(frame) if mode != "off" else None
-    if steps is None:
+    steps = _steps_of(frame) if frame is not None and mode != "off" else None
+    if frame is None or steps is None:
         return
     code, line = frame.f_code, frame.f_lineno
-    names = names_at(code.co_filename, line)
-    found = steps.check(allocated, freed, is_final_step, names, line)
-    where = f"{PurePath(code.co_filename).name}:{line}"
-    if mode == "assert" and found:
-        raise LifetimeError(f"stepscope: at {where}: {_in_words(found, _holders(found))}")
-    new = [one for one in found if _is_new((code.co_filename, line, one.kind, one.name))]
-    if new:
-        _report(new, where, code.co_filename, line, is_final_step)
+    found = steps.check(allocated, freed, is_final_step, names_at(code.co_filename, line), line)
+    if found:
+        _tell(found, code.co_filename, line, is_final_step, raises=mode == "assert")
 
 
-class Mismatch(NamedTuple):
-    kind: MismatchKind
-    name: str
-    storage_bytes: int | None
-    reference: ref[Any] | None
+def _tell(found: list[Mismatch], file: str, line: int, is_final_step: bool, raises: bool) -> None:
+    """Once; raises each time where it is to."""
+    call = running_call()
+    rows = call.rows if call is not None else []
+    site = rows[len(rows) // 3 * 3 - 3] if len(rows) >= 3 else None
+    place = Place(call.graph if call is not None else None, site, file, line, is_final_step)
+    number = call.number if call is not None else None
+    new = _reports.add(place, number, found)
+    told = found if raises else new
+    if _reports.is_full and _sink is not None:
+        _skip(_sink, f"more than {MOST_TOLD:,} different mismatches; the further ones are not written down")
+    if not told:
+        return
+    holders = holders_of(told)
+    if _sink is not None and new:
+        held = [words for one, words in zip(told, holders, strict=True) if any(one is other for other in new)]
+        _sink.layout(to_record(place, number, new, held))
+    after = ""
+    if _sink is not None and place.graph is not None and place.site is not None:
+        after = f", after {_sink.launch_words(place.graph, place.site)}"
+    text = f"stepscope: at {PurePath(file).name}:{line}{after}: {in_words(told, holders)}"
+    if raises:
+        raise LifetimeError(text)
+    _log.warning(text)
 
 
 class _Tracked:
     """A storage, and the names that it has."""
 
-    __slots__ = ("freed", "names", "reference", "storage_bytes")
+    __slots__ = ("first", "freed", "names", "reference", "storage_bytes")
 
-    def __init__(self, storage: Any, died: list[_Tracked]) -> None:
+    def __init__(self, storage: Any, name: str, died: list[_Tracked]) -> None:
+        self.first = name
         self.storage_bytes: int = storage.nbytes()
         self.names: dict[str, bool] = {}
         """In the order in which it got them; False: found in the source only."""
@@ -178,7 +216,7 @@ class MemorySteps:
             return
         tracked = self._by_storage.get(id(storage))
         if tracked is None or tracked.reference() is not storage:
-            tracked = self._by_storage[id(storage)] = _Tracked(storage, self._died)
+            tracked = self._by_storage[id(storage)] = _Tracked(storage, name, self._died)
             self._added[name] = tracked
         self._name(name, tracked, True)
 
@@ -223,7 +261,7 @@ class MemorySteps:
         for tracked in self._died:
             names = self._counted(tracked, source)
             if names and names[-1] not in tracked.freed and tracked.storage_bytes:
-                found.append(Mismatch("unexpected_death", names[-1], tracked.storage_bytes, None))
+                found.append(Mismatch("unexpected_death", names[-1], tracked.storage_bytes, None, tracked.first))
         return found
 
     def _counted(self, tracked: _Tracked, source: FunctionNames | None) -> list[str]:
@@ -243,19 +281,19 @@ class MemorySteps:
             awaited = {one for one in sharing if tracked.names.get(one) or one in source.scheduled} - tracked.freed
             lives_on = is_final and (sharing & source.returned or not sharing & source.deleted)
             if not awaited and not lives_on:
-                found.append(Mismatch("missing_death", name, tracked.storage_bytes, tracked.reference))
+                found.append(Mismatch("missing_death", name, tracked.storage_bytes, tracked.reference, tracked.first))
         return found
 
     def _allocations(self, allocated: Sequence[str], source: FunctionNames | None, line: int) -> list[Mismatch]:
         expected = set(allocated)
         found = [
-            Mismatch("unexpected_allocation", name, tracked.storage_bytes, None)
+            Mismatch("unexpected_allocation", name, tracked.storage_bytes, None, tracked.first)
             for name, tracked in self._added.items()
             if expected.isdisjoint(tracked.names) and tracked.storage_bytes
         ]
         if source is not None:
             found += [
-                Mismatch("missing_allocation", name, None, None)
+                Mismatch("missing_allocation", name, None, None, name)
                 for name in allocated
                 if name not in self._by_name and name not in self._untold and name not in source.elsewhere
                 if source.bound.get(name, sys.maxsize) > line
@@ -275,8 +313,8 @@ class MemorySteps:
         self._added.clear()
 
 
-def _track(frame: FrameType, tensor: torch.Tensor, name: str) -> None:
-    steps = _steps_of(frame) if _mode() != "off" else None
+def _track(frame: FrameType | None, tensor: torch.Tensor, name: str) -> None:
+    steps = _steps_of(frame) if frame is not None and _mode() != "off" else None
     if steps is not None:
         steps.track(name, tensor)
 
@@ -295,7 +333,8 @@ def _steps_of(frame: FrameType) -> MemorySteps | None:
 
 
 def _skip(to: Sink, why: str) -> None:
-    if _is_new((why,)):
+    if why not in _skipped:
+        _skipped.add(why)
         to.skipped(Skipped("checks of memory steps", why))
 
 
@@ -307,53 +346,26 @@ def _mode() -> str:
     return "off" if _sink is not None and _sink.config.lifetimes == "off" and None in asked else "log"
 
 
-def _is_new(key: tuple[object, ...]) -> bool:
-    if key in _said or len(_said) >= MOST_SAID:
-        return False
-    _said.add(key)
-    return True
+class _TorchsTracker:
+    """In place of torch's own, for those who hold functions of torch that use it: wrappers that were loaded before the
+    recording began, and the operator of the check where it was registered before."""
+
+    def set_tensor(self, name: str, tensor: torch.Tensor) -> None:
+        _track(calling_frame(sys._getframe(1)), tensor, name)
+
+    def check_step_delta(
+        self, expected_allocated: Sequence[str], expected_freed: Sequence[str], is_final_step: bool
+    ) -> None:
+        _check(calling_frame(sys._getframe(1)), expected_allocated, expected_freed, is_final_step)
 
 
-def _holders(found: Sequence[Mismatch]) -> list[list[str]]:
-    held = [one.reference() if one.reference is not None else None for one in found]
-    searched = [storage for storage in held if storage is not None]
-    words = iter(find_holders(searched)) if searched else iter(())
-    return [next(words) if storage is not None else [] for storage in held]
+_torchs_tracker = _TorchsTracker()
 
 
-def _in_words(found: Sequence[Mismatch], holders: Sequence[list[str]]) -> str:
-    parts = []
-    for one, held in zip(found, holders, strict=True):
-        size = f" ({one.storage_bytes:,} bytes)" if one.storage_bytes is not None else ""
-        by = f"; held by {', '.join(held)}" if held else ""
-        parts.append(f"{one.name}{size} {_WORDS[one.kind]}{by}")
-    return "; ".join(parts)
-
-
-def _report(found: list[Mismatch], where: str, filename: str, line: int, is_final: bool) -> None:
-    holders = _holders(found)
-    text = f"stepscope: at {where}: {_in_words(found, holders)}"
-    _log.warning(text)
-    if _sink is None:
-        return
-    call = running_call()
-    record = MemoryStepMismatch(
-        graph=call.graph if call is not None else None,
-        call=call.number if call is not None else None,
-        file=filename,
-        line=line,
-        is_final_step=is_final,
-        kind=[one.kind for one in found],
-        buffer=[one.name for one in found],
-        storage_bytes=[one.storage_bytes for one in found],
-        holders=holders,
-    )
-    _sink.layout(record)
-
-
-STAND_INS = {
+STAND_INS: dict[str, Callable[..., Any]] = {
     "check_memory_step": check_memory_step,
     "track_tensor": track_tensor,
     "tracked_empty_strided": tracked_empty_strided,
+    "get_mem_tracker": lambda: _torchs_tracker,
 }
 """For the functions of these names in torch/_inductor/runtime/debug_utils.py."""

@@ -68,7 +68,8 @@ def _where(row: Row) -> tuple[object, ...]:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    return *_where(row), row.buffer, row.kind
+    buffer = row.storage if isinstance(row, CheckMismatchRow) else row.buffer
+    return *_where(row), buffer, row.kind
 
 
 def _leak(group: Sequence[Row]) -> Hashable:
@@ -78,7 +79,8 @@ def _leak(group: Sequence[Row]) -> Hashable:
 
 def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[CheckMismatchRow]) -> Timed:
     firsts = [group[0] for group in leak]
-    first, calls = firsts[0], max(sum(row.calls for row in group) for group in leak)
+    first = firsts[0]
+    calls = max([*(sum(row.calls for row in group) for group in leak), *(row.times for row in checks)])
     moment, readers = moment_of(trace, first.call), _readers(trace, first)
     proof: dict[str, Any] = {
         "kind": first.kind,
@@ -120,6 +122,7 @@ def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[Che
 def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
     trace, firsts = evidence.trace, [group[0] for group in leak]
     first, rows = firsts[0], [row for group in leak for row in group]
+    often = max(row.times for row in rows)
     moment = moment_of(trace, first.call)
     if first.call is None:
         moment = replace(moment, rank=evidence.runs[first.log].rank)
@@ -128,12 +131,14 @@ def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
     return moment.time_unix_ns, Finding(
         kind="lifetime_mismatch",
         severity="warning",
-        title=(f"{_buffers(firsts)}{graph} {_what(firsts)}: {_told(firsts)}{_holders(first)}"),
+        title=f"{_buffers(firsts)}{graph} {_what(firsts)}{times(often)}: {_told(firsts)}{_holders(first)}",
         rule=rule_of(__doc__),
         evidence={
             "kind": first.kind,
             "storage_bytes": _size(firsts),
+            "calls": often,
             "checks": len(rows),
+            "kernel": first.kernel,
             "checked_at": _lines(rows),
             "is_final_step": first.is_final_step,
             "expected_by": "check",
@@ -144,6 +149,7 @@ def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
         rank=moment.rank,
         step=moment.step,
         graph=first.graph,
+        kernel=first.kernel,
         buffer=first.buffer,
         source=first.source,
         log=first.log,
@@ -176,7 +182,8 @@ def _told(rows: Sequence[CheckMismatchRow]) -> str:
     if len(rows) > 1:
         return f"found by checks at {names_text(list(dict.fromkeys(places)))}"
     final = ", of the final step," if rows[0].is_final_step else ""
-    return f"the check at {places[0]}{final} {_TOLD.get(rows[0].kind, '')}"
+    after = f" after {rows[0].kernel}" if rows[0].kernel is not None else ""
+    return f"the check at {places[0]}{after}{final} {_TOLD.get(rows[0].kind, '')}"
 
 
 def _lines(checks: Sequence[CheckMismatchRow]) -> list[str]:
@@ -212,7 +219,9 @@ def _place(kind: str, position: int, kernel: str | None, snode: str | None) -> s
 
 
 def _holders(row: Row) -> str:
-    return f"; held by {row.holders[0]}" if row.holders else ""
+    if not row.holders:
+        return ""
+    return f"; {'its holder was' if row.holders[0].startswith('not found') else 'held by'} {row.holders[0]}"
 
 
 def _read(readers: list[str]) -> str:

@@ -9,7 +9,7 @@ from stepscope.viewer.formats import format_bytes
 from stepscope.viewer.queries.memory_mismatches import recompute_mismatches
 from stepscope.viewer.queries.memory_places import label_of
 from stepscope.viewer.queries.rows import Finding
-from stepscope.viewer.queries.rows_of_memory import RecomputeRow
+from stepscope.viewer.queries.rows_of_recompute import RecomputeRow
 from stepscope.viewer.store.open import Trace
 
 

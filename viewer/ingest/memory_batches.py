@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 46
 """More than any machine has; sums of such numbers fit 64 bits."""
+MOST_TIMES = 1 << 40
+"""More often than a check can find anything."""
 MemoryRecord = SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | MemoryStepMismatch | Growth
 
 
@@ -77,7 +79,7 @@ class MemoryBatches:
                 _check_columns(value, "kind", without=("graph", "layout", "call"))
                 self.mismatches.append(value)
             case MemoryStepMismatch():
-                _check_columns(value, "kind", without=("graph", "call", "file", "line", "is_final_step"))
+                check_step_mismatch(value)
                 self.step_mismatches.append(value)
             case Growth():
                 _check_columns(value, "call")
@@ -190,6 +192,14 @@ def check_layout(layout: LifetimeLayout) -> None:
         raise BadPayload("LifetimeLayout has a position before the call")
 
 
+def check_step_mismatch(value: MemoryStepMismatch) -> None:
+    """Raises BadPayload when its columns do not fit together; older logs lack the last ones."""
+    newer = [name for name in ("storage", "times") if not getattr(value, name)]
+    _check_columns(value, "kind", without=("graph", "call", "file", "line", "is_final_step", "site", *newer))
+    if any(not 0 < times <= MOST_TIMES for times in value.times):
+        raise BadPayload("MemoryStepMismatch.times holds a number that cannot be")
+
+
 def check_recompute(value: RecomputeMismatch) -> None:
     """Raises BadPayload when its columns do not fit together."""
     names = [f.name for f in fields(value) if f.name.startswith(("carried_", "recomputed_", "before_"))]
@@ -208,10 +218,16 @@ def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: 
     at = None if places is None or value.call is None else places.position.get(value.call)
     call = None if at is None or places is None else int(places.call_id[at])
     graph = None if value.graph is None else ids.graph(value.graph)
-    for kind, buffer, size, holders in zip(value.kind, value.buffer, value.storage_bytes, value.holders, strict=True):
+    site = None if value.graph is None or value.site is None else ids.known_site(value.graph, value.site)
+    columns = zip(
+        value.kind, value.buffer, value.storage_bytes, value.holders, value.storage or value.buffer,
+        value.times or [1] * len(value.kind), strict=True,
+    )  # fmt: skip
+    for kind, buffer, size, holders, storage, times in columns:
         rows.add(
             "memory_step_mismatches", rows.new_id("memory_step_mismatches"), log, graph, call, value.file, value.line,
             value.is_final_step, kind, buffer, size if size is None or size >= 0 else None, dumps(holders),
+            site, storage, times,
         )  # fmt: skip
 
 

@@ -10,8 +10,11 @@ from stepscope.viewer.queries.rows_of_graphs import SourceLine
 from stepscope.viewer.store.open import Trace
 
 _CHECKS = """
-    SELECT log, graph, call, file, line, is_final_step, kind, buffer, storage_bytes, holders
-    FROM memory_step_mismatches WHERE $1 IS NULL OR graph = $1 ORDER BY mismatch
+    SELECT log, graph, arg_min(call, mismatch), file, line, is_final_step, kind, buffer,
+           arg_min(storage_bytes, mismatch), sum(times)::BIGINT, arg_min(storage, mismatch), arg_min(site, mismatch),
+           arg_min(holders, mismatch)
+    FROM memory_step_mismatches WHERE $1 IS NULL OR graph = $1
+    GROUP BY log, graph, file, line, is_final_step, kind, buffer ORDER BY min(mismatch)
 """
 
 
@@ -30,6 +33,14 @@ class CheckMismatchRow:
     """missing_death, unexpected_death, missing_allocation, unexpected_allocation."""
     buffer: str
     storage_bytes: int | None
+    times: int
+    """How often it was found."""
+    storage: str
+    """The first name of its memory."""
+    site: int | None
+    """The launch site that ran last before the check."""
+    kernel: str | None
+    """Of that site."""
     holders: list[str]
     source: SourceLine | None
     """Line of the model that the launch which writes the buffer comes from."""
@@ -39,8 +50,9 @@ def check_mismatches(trace: Trace, graph: int | None = None) -> list[CheckMismat
     """All of them, or those of one graph, in the order in which they were found."""
     found = []
     for *known, holders in sql.rows(trace, _CHECKS, [graph]):
-        graph, buffer = known[1], known[7]
-        places = graph_places(trace, graph) if graph is not None else None
+        its_graph, buffer, site = known[1], known[7], known[11]
+        places = graph_places(trace, its_graph) if its_graph is not None else None
         source = places.source(places.writer(buffer)) if places is not None else None
-        found.append(CheckMismatchRow(*[*known, sql.json_value(holders), source]))
+        kernel = places.kernel(site) if places is not None else None
+        found.append(CheckMismatchRow(*[*known, kernel, sql.json_value(holders), source]))
     return found

@@ -10,13 +10,8 @@ from stepscope.tracer.records import RecomputeMismatch
 from stepscope.viewer.ingest.decode import decode
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.rows_of_memory import (
-    LastUseRow,
-    RecomputeDetail,
-    RecomputeRow,
-    ScheduledBufferRow,
-    SwappedNodeRow,
-)
+from stepscope.viewer.queries.rows_of_memory import ScheduledBufferRow
+from stepscope.viewer.queries.rows_of_recompute import LastUseRow, RecomputeDetail, RecomputeRow, SwappedNodeRow
 from stepscope.viewer.store.open import Trace
 
 _ROWS = """

@@ -261,7 +261,10 @@ CREATE TABLE memory_step_mismatches ( -- found by checks in generated code
     mismatch BIGINT, log BIGINT, graph BIGINT, call BIGINT, -- NULL: not in a wrapper that was recorded
     file VARCHAR, line BIGINT, is_final_step BOOLEAN, kind VARCHAR, buffer VARCHAR,
     storage_bytes BIGINT,            -- NULL: it was not allocated
-    holders VARCHAR                  -- JSON list
+    holders VARCHAR,                 -- JSON list
+    site BIGINT,                     -- that ran last before the check; NULL: not known
+    storage VARCHAR,                 -- the first name of its memory
+    times BIGINT                     -- a mismatch that was found again has further rows: their sum counts
 );
 CREATE TABLE left_behind (
     log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, holders VARCHAR, freed_by_collection BOOLEAN
