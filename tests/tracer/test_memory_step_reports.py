@@ -131,7 +131,7 @@ def test_what_held_torchs_functions_before_calls_ours_meanwhile() -> None:
     def run() -> None:
         buf0 = new("buf0")
         track(buf0, "buf0")
-        buf1 = allocate((4,), (1,), dtype=torch.float32, device=torch.device("cpu"), name="buf1")
+        buf1 = allocate([4], [1], dtype=torch.float32, device=torch.device("cpu"), name="buf1")
         check(["buf0", "buf1"], [])
         buf2 = buf1; del buf1  # reuse  # fmt: skip  # noqa: E702
         check(["buf2", "buf77"], ["buf1"])
@@ -143,7 +143,7 @@ def test_what_held_torchs_functions_before_calls_ours_meanwhile() -> None:
     assert "at test_memory_step_reports.py:" in text
 
 
-class Passing(TorchDispatchMode):
+class Passing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode of the program's stands between an operator and who calls it."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -159,7 +159,7 @@ def test_an_operator_under_a_mode_checks_the_function_that_calls_it() -> None:
         torch.ops._inductor_debug.check_memory_step(["buf0", "buf77"], [], False)
         del buf0
 
-    with debug_functions_replaced(memory_steps.STAND_INS), Passing():
+    with debug_functions_replaced(memory_steps.STAND_INS), Passing():  # type: ignore[no-untyped-call]
         assert mismatch(run).endswith("buf77 should have been allocated and was not")
 
 
