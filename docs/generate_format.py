@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "tracer" / "records.py"
 PARTS = {
+    "Arguments that are no tensors": ROOT / "tracer" / "scalar_records.py",
     "Values": ROOT / "tracer" / "value_records.py",
     "Memory": ROOT / "tracer" / "memory_records.py",
     "How a process ended": ROOT / "tracer" / "ending_records.py",

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from stepscope.tracer import ring_format as layout
 from stepscope.tracer.log_writer import OwnFile
 from stepscope.tracer.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
+from stepscope.tracer.symbol_values import SymbolValues
 
 FIRST_BYTES = 1 << 18
 _LEAST_WORDS = 32
@@ -79,6 +80,7 @@ class Call(Protocol):
     graph_slot: int
     rows: list[int]
     parent: Any
+    symbol_block: Block | None
 
 
 class Guard(Protocol):
@@ -184,6 +186,29 @@ class LaunchRing:
         _describe(block, call, Form.SITES.value, len(sites) // WORD)
         call.block = block
 
+    def symbols(self, call: Call, found: SymbolValues, count: int) -> None:
+        """A call that has a block has come to know some of the `count` symbols of its graph. What finds no room is in
+        the log once the call has ended."""
+        if call.block is None:
+            return
+        block = call.symbol_block
+        if block is None:
+            block = self._take(_class_of(layout.SYMBOL_WORDS * count)) if self.is_on else None
+            if block is None:
+                return
+            block.words[1] = _NOTHING
+            block.words[2], block.words[3] = call.number, 0
+            block.words[1] = What.SYMBOLS.value
+            call.symbol_block = block
+        words, known = block.words, block.words[3]
+        at = CALL_WORDS + layout.SYMBOL_WORDS * known
+        for symbol, value in zip(found.symbols, found.values, strict=True):
+            word = layout.word_of(value)
+            if word is not None and at + layout.SYMBOL_WORDS <= len(words):
+                _pack_mark(words, at * WORD, symbol, found.launches, *word)
+                at, known = at + layout.SYMBOL_WORDS, known + 1
+        words[3] = known
+
     def step_mark(self, what: str, who: int, thread: int, ns: int) -> Block | None:
         """Something may have ended a step. The block is given back when it is in the log."""
         block = self._take(layout.STEP_WORDS) if self.is_on else None
@@ -206,7 +231,8 @@ class LaunchRing:
             call.block.words[1] = _NOTHING
             call.block.tick = None  # should it still run, its launches are not the next one's
             self.give_back(call.block)
-            call.block = None
+            self.give_back(call.symbol_block)
+            call.block = call.symbol_block = None
 
     def give_back(self, block: Block | None) -> None:
         """What it says is in the log."""

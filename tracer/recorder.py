@@ -33,7 +33,7 @@ from stepscope.tracer.runtime.device_times import EventTimer
 from stepscope.tracer.runtime.failed_device import failure_in, never_free
 from stepscope.tracer.runtime.following import Following
 from stepscope.tracer.runtime.growth import growth_of
-from stepscope.tracer.runtime.launch_columns import to_batch
+from stepscope.tracer.runtime.launch_columns import records_of
 from stepscope.tracer.runtime.launches import Call, calls_of_this_thread
 from stepscope.tracer.runtime.lifetimes import Tracker
 from stepscope.tracer.runtime.save import Saving, TensorSaver, tensors_folder
@@ -271,8 +271,7 @@ class Recorder(ContextDecorator):
         self.ring.check_file()
         batch = self._unwritten.take()
         self._launches += batch.launches
-        if batch.calls:
-            self._write(to_batch(batch.calls))
+        self._write_all(lambda: records_of(batch.calls))
         if batch.marks:
             self._write(to_record(batch.marks))
         self._unwritten.written(batch)

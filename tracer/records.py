@@ -31,6 +31,9 @@ from stepscope.tracer.memory_records import ScheduledBuffers as ScheduledBuffers
 from stepscope.tracer.memory_records import SchedulerMemory as SchedulerMemory
 from stepscope.tracer.memory_records import StorageKind as StorageKind
 from stepscope.tracer.memory_records import SwappedNode as SwappedNode
+from stepscope.tracer.scalar_records import Assignment as Assignment
+from stepscope.tracer.scalar_records import CallSymbols as CallSymbols
+from stepscope.tracer.scalar_records import Scalar as Scalar
 from stepscope.tracer.value_records import Exact as Exact
 from stepscope.tracer.value_records import Moment as Moment
 from stepscope.tracer.value_records import SavedTensor as SavedTensor
@@ -143,6 +146,8 @@ class LaunchSite:
     """FX nodes named in the wrapper's "Source Nodes" comment."""
     aten: list[str] = field(default_factory=list)
     """Operators named in the wrapper's "Original ATen" comment."""
+    scalars: list[Scalar] = field(default_factory=list)
+    """The arguments that are no tensors."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,8 @@ class Graph:
     memory: list[MemoryStatement]
     not_recorded: str | None = None
     """Why no launch of this graph can be seen (C++ wrapper, parse failure); None when they can."""
+    symbols: list[str] = field(default_factory=list)
+    """Names of numbers that the wrapper's functions are given or compute anew in each call: ``s77``, ``u0``."""
 
 
 @dataclass(frozen=True)
@@ -384,7 +391,8 @@ class End:
 
 
 Record = (
-    Run | Graph | Provenance | Tensors | Steps | StepMarks | Launches | DeviceTimes | ValueLayout | Values | SavedTensor
+    Run | Graph | Provenance | Tensors | Steps | StepMarks | Launches | CallSymbols | DeviceTimes | ValueLayout | Values
+    | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
     | TunedKernels | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
 )  # fmt: skip

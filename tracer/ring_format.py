@@ -8,8 +8,8 @@ All of it are 64-bit little-endian integers ("words"):
   that what was submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
   are of streams, the others ("graph slots") of calls that were captured into a CUDA graph, where each replay counts
   up the position, with the bit above it set.
-* blocks one behind the other, each a graph call or what may end a step. Its first word is its size in words, the
-  second says what it is; 0: nothing, or it is being written.
+* blocks one behind the other, each a graph call, numbers that a call computes (`SYMBOL_WORDS`), or what may end a
+  step. Its first word is its size in words, the second says what it is; 0: nothing, or it is being written.
 
 A block is used again once its call is in the log: a call that the log holds is to be ignored here. Of a call the
 launches stand at places of their own (`Form.SLOTS`: start and end of each launch site; `Form.ROWS`: site, start, end
@@ -77,6 +77,7 @@ class What(IntEnum):
     STEP = 2
     """Of recorders of format version 1."""
     STEP_MARK = 3
+    SYMBOLS = 4
 
 
 class Form(IntEnum):
@@ -113,6 +114,10 @@ class CallWord(IntEnum):
 
 
 CALL_WORDS = 16
+SYMBOL_WORDS = 4
+"""Of each symbol, behind `CALL_WORDS` words, of which the third is the number of the call and the fourth says how many
+symbols follow: its index in `Graph.symbols`, how many launches of the call had begun, the form of its value (0 an
+integer, 1 a float, 2 a boolean), the value."""
 STEP_WORDS = 8
 """Size, what, step, kind, what ended it, start, end; times in ns of the log's monotonic clock. Of a step mark: size,
 what, which of `STEP_MARKS`, who, thread, time."""
@@ -143,6 +148,16 @@ class RingCall:
     """Which calls of a CUDA graph are the same one, replayed."""
     finished_in_graph: int | None
     """How many launches the last replay of it that has begun on the device has finished at least; None: none has."""
+
+
+@dataclass(frozen=True)
+class RingSymbols:
+    """What symbols of a call have come to be, in that order."""
+
+    call: int
+    symbols: Sequence[int]
+    launches: Sequence[int]
+    values: Sequence[int | float | bool]
 
 
 @dataclass(frozen=True)
@@ -201,6 +216,7 @@ class Ring:
     """The signal that ended the process; None: none of those by which a process is asked to leave."""
     asked_ns: int = 0
     """When it came."""
+    symbols: Sequence[RingSymbols] = ()
 
 
 def ring_path(log: PurePath) -> str:
@@ -229,6 +245,7 @@ def read_ring(data: bytes) -> Ring:
     calls: list[RingCall] = []
     steps: list[RingStep] = []
     step_marks: list[RingMark] = []
+    symbols: list[RingSymbols] = []
     damaged, at = 0, BLOCKS_AT
     while at + 2 * WORD <= len(words):
         size, what = struct.unpack_from("<2q", words, at)
@@ -244,6 +261,8 @@ def read_ring(data: bytes) -> Ring:
                 steps.append(RingStep(block[2], kind, by, block[5], block[6]))
             elif what == What.STEP_MARK:
                 step_marks.append(RingMark(_named(STEP_MARKS, block[2]), block[3], block[4], block[5]))
+            elif what == What.SYMBOLS:
+                symbols.append(_symbols(block))
             elif what not in (What.NOTHING, What.CALL):
                 damaged += 1
         except (ValueError, IndexError):  # of a kind that is not known; too short for a call
@@ -262,7 +281,37 @@ def read_ring(data: bytes) -> Ring:
         damaged=damaged,
         asked_by=header[Header.SIGNAL] if header[Header.SIGNAL] in _ASKING else None,
         asked_ns=header[Header.SIGNAL_NS],
+        symbols=symbols,
     )
+
+
+def word_of(value: float | str | None) -> tuple[int, int] | None:
+    """Form and word of a value; None: it has none."""
+    if isinstance(value, bool):
+        return 2, value
+    if isinstance(value, int):
+        return 0, value
+    number = float(value) if value is not None else None
+    return None if number is None else (1, struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def _symbols(block: Sequence[int]) -> RingSymbols:
+    """Raises ValueError for what cannot be."""
+    count = block[3]
+    words = block[CALL_WORDS : CALL_WORDS + SYMBOL_WORDS * count]
+    if count < 0 or len(words) != SYMBOL_WORDS * count:
+        raise ValueError("it has more symbols than room")
+    values = [_value(form, word) for form, word in zip(words[2::4], words[3::4], strict=True)]
+    return RingSymbols(block[2], words[0::4], words[1::4], values)
+
+
+def _value(form: int, word: int) -> float | bool:
+    if form == 1:
+        number: float = struct.unpack("<d", struct.pack("<q", word))[0]
+        return number
+    if form not in (0, 2):
+        raise ValueError("it has a value of a form that is not known")
+    return bool(word) if form == 2 else word
 
 
 def _streams(header: Sequence[int], marks: Sequence[int]) -> list[RingStream]:

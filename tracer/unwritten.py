@@ -67,7 +67,8 @@ class Unwritten:
         """It is in the log: its places in the ring can be used again."""
         for call in batch.calls:
             self._ring.give_back(call.block)
-            call.block = None
+            self._ring.give_back(call.symbol_block)
+            call.block = call.symbol_block = None
         for _, block in batch.marks:
             self._ring.give_back(block)
 

@@ -62,6 +62,7 @@ MEET = """
 if _ss_meet is not None:
     _ss_meet(_ss_call, {place}, _ss_values)
 """
+SYMBOLS = '"stepscope hooks".symbols(_ss_call, {numbers}, _ss_values)'
 READ = """
 if _ss_read is not None:
     _ss_read(_ss_call, {point}, _ss_values)
@@ -201,10 +202,16 @@ class _Hooks:
             expressions = [read.expression for read in point.reads]
             hook = _hook(READ.format(point=number), expressions, point.statement)
             self.reads.setdefault((point.statement, point.place), []).extend(hook)
+        self.symbols: dict[ast.stmt, list[ast.stmt]] = {}
         self.meetings: dict[tuple[ast.stmt, str], list[ast.stmt]] = {}
         for number, meeting in enumerate(find_meetings(source)):
             hook = _hook(MEET.format(place=number), meeting.expressions, meeting.statement)
             self.meetings.setdefault((meeting.statement, meeting.moment), []).extend(hook)
+
+        for statement, names in source.bindings:
+            numbers = tuple(source.symbols.index(name) for name in names)
+            values = [ast.Name(name, ast.Load()) for name in names]
+            self.symbols[statement] = _hook(SYMBOLS.format(numbers=numbers), values, statement)
 
     def insert(self, parent: ast.AST) -> None:
         """Surround each launch and each place of reading below `parent` with its hooks."""
@@ -221,7 +228,8 @@ class _Hooks:
     def _surrounded(self, statement: ast.stmt) -> list[ast.stmt]:
         launch = self.launches.get(statement)
         reads = [*self.meetings.get((statement, "before"), []), *self.reads.get((statement, "before"), [])]
-        then = [*self.meetings.get((statement, "after"), []), *self.reads.get((statement, "after"), [])]
+        then = [*self.symbols.get(statement, []), *self.meetings.get((statement, "after"), [])]
+        then += self.reads.get((statement, "after"), [])
         if launch is None:
             return [*reads, statement, *then]
         before, core, after = _with_hooks(statement, launch, launch.site.site - self.first, self.clock)

@@ -11,7 +11,7 @@ VIEW_METHODS = frozenset(
 )
 STREAM_METHODS = frozenset({"record", "record_event", "wait", "wait_event", "wait_stream", "synchronize", "query"})
 HARMLESS_METHODS = frozenset({"size", "stride", "clear", "numel", "storage_offset", "append", "item"})
-SYMBOL = re.compile(r"[suz]\d+")
+SYMBOL = re.compile(r"(?:s|u|z|zf|zuf|ps)\d+")
 BUFFER = re.compile(
     r"(\w+_)?(buf|arg|primals|tangents|workspace|pool|getitem|constant|semaphores|convert_element_type|view|permute)"
     r"_?\d+(_\w+)?"

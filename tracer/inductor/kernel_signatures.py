@@ -17,6 +17,7 @@ from stepscope.tracer.records import LaunchKind, Role
 CPP_FUNCTION = re.compile(r'extern "C"\s+(?:[\w:]+\s+)*?void\s+\w+\((.*?)\)\s*\{', re.S)
 TRITON_FUNCTION = re.compile(r"^@triton\.jit\s*\ndef \w+\((.*?)\)\s*(?:->[^:]*)?:", re.S | re.M)
 MUTATED = re.compile(r"""['"]mutated_arg_names['"]: (\[[^\]]*\])""")
+CONSTANTS = re.compile(r"""['"]constants['"]: (\{.*?\})""", re.S)
 SIGNATURE = re.compile(r"""['"]signature['"]: (\{.*?\})""", re.S)
 
 Literal = TypeVar("Literal", "list[Any]", "dict[str, Any]")
@@ -28,6 +29,8 @@ class Parameter:
 
     name: str | None
     role: Role | None
+    type: str | None = None
+    """Of a scalar, where known: ``int64_t``, ``i32``, ``SymInt``."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class KernelDefinition:
     kind: LaunchKind
     parameters: tuple[Parameter, ...] | None
     """In call order; None when the definition cannot be read."""
+    constants: tuple[tuple[str, str], ...] = ()
+    """Name and value of parameters that the definition itself gives: those of a user's Triton kernel."""
 
 
 def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition | None:
@@ -47,7 +52,7 @@ def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition
     if factory.startswith("async_compile."):
         source = _longest_string(call)
         kind: LaunchKind = "user_triton" if "user_autotune" in source else "triton"
-        return KernelDefinition(name, kind, _triton_parameters(source))
+        return KernelDefinition(name, kind, _triton_parameters(source), _triton_constants(source))
     return None
 
 
@@ -66,7 +71,12 @@ def _cpp_parameters(call: ast.Call) -> tuple[Parameter, ...] | None:
         names = [part.split()[-1].lstrip("*&") for part in found[1].split(",") if part.strip()]
     if len(names) != len(types):
         names = [None] * len(types)
-    return tuple(Parameter(n, _cpp_role(t, n)) for t, n in zip(types, names, strict=True))
+    return tuple(Parameter(n, _cpp_role(t, n), _cpp_scalar(t)) for t, n in zip(types, names, strict=True))
+
+
+def _cpp_scalar(type_name: str) -> str | None:
+    """``int64_t`` of ``const int64_t``; None of a pointer."""
+    return None if type_name.rstrip().endswith("*") else type_name.removeprefix("const ").strip()
 
 
 def _cpp_role(type_name: str, name: str | None) -> Role | None:
@@ -89,8 +99,15 @@ def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
         name = name.split("=")[0].strip()
         if "constexpr" in annotation:  # one that is 1 or None is a constant in the signature alone, and is passed
             continue
-        parameters.append(Parameter(name, _triton_role(name, signature.get(name), mutated)))
+        role, type_name = _triton_role(name, signature.get(name), mutated), signature.get(name)
+        parameters.append(Parameter(name, role, type_name if role is None and type_name else None))
     return tuple(parameters)
+
+
+def _triton_constants(source: str) -> tuple[tuple[str, str], ...]:
+    """What Triton compiles in: those of ``tl.constexpr``, and arguments that are always 1 or None."""
+    found = _literal(CONSTANTS, source, dict) or {}
+    return tuple((str(name), repr(value)) for name, value in found.items())
 
 
 def _stored_parameters(source: str) -> set[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+MAY_BE_TENSOR = re.compile(r"Tensor|__torch__|\bAny\b|^t$")
 
 
 class OperatorSchema(NamedTuple):
@@ -11,6 +14,8 @@ class OperatorSchema(NamedTuple):
     """(name, is written), in order."""
     view_of: str | None = None
     """The parameter whose memory all results share; None: results have memory of their own."""
+    scalars: tuple[str | None, ...] = ()
+    """Of each parameter that takes no tensor its type, of the others None: ``SymInt``, ``float``."""
 
 
 SchemaLookup = Callable[[str], "OperatorSchema | None"]
@@ -32,7 +37,9 @@ def operator_schema(name: str) -> OperatorSchema | None:
     except (AttributeError, IndexError, RuntimeError):
         return None
     parameters = tuple((a.name, a.alias_info is not None and a.alias_info.is_write) for a in schema.arguments)
-    return OperatorSchema(parameters, _view_of(schema))
+    types = (str(getattr(argument, "real_type", argument.type)) for argument in schema.arguments)
+    scalars = tuple(None if MAY_BE_TENSOR.search(name) else name for name in types)
+    return OperatorSchema(parameters, _view_of(schema), scalars)
 
 
 def _view_of(schema: Any) -> str | None:

@@ -261,6 +261,7 @@ class WrapperHook:
             functions=[name.split(".")[-1] for name in wrapper.functions],
             sites=sites,
             memory=wrapper.memory,
+            symbols=wrapper.symbols,
         )
         whole = [memory for memory in facts.memory if memory.subgraph is None] if facts else []
         expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)

@@ -32,7 +32,8 @@ from stepscope.tracer.inductor.expressions import (
 )
 from stepscope.tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
 from stepscope.tracer.inductor.operators import SchemaLookup
-from stepscope.tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
+from stepscope.tracer.inductor.symbols import Binding, FunctionSymbols, ScalarArgument, grouped
+from stepscope.tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role, Scalar
 
 if TYPE_CHECKING:
     from stepscope.tracer.inductor.meetings import Meeting
@@ -64,6 +65,8 @@ class Launch:
     bound: list[str]
     view_of: int | None = None
     """The argument whose memory the bound names share; None: they have memory of their own."""
+    scalars: list[ScalarArgument] = field(default_factory=list)
+    """The arguments that are no tensors, with their syntax."""
 
 
 @dataclass
@@ -77,6 +80,10 @@ class WrapperSource:
     """The same by statement."""
     unknown: list[str] = field(default_factory=list)
     """Calls that no launch can stand for, where a branch or a loop is decided, as ``function: text``."""
+    symbols: list[str] = field(default_factory=list)
+    """Names of numbers that differ from call to call, of all functions."""
+    bindings: list[Binding] = field(default_factory=list)
+    """Where the functions come to know them."""
     dynamic: bool = False
     cpp_wrapper: bool = False
     is_cuda: bool = False
@@ -104,8 +111,18 @@ def analyse(source: str, schema: SchemaLookup = lambda name: None) -> WrapperSou
         result.functions.append(qualified_name)
         if result.cpp_wrapper:
             continue
+        first = len(result.launches)
         _FunctionReader(result, qualified_name.split(".")[-1], kernels, names, lines, schema).read(node.body)
+        _add_symbols(result, node, result.launches[first:])
     return result
+
+
+def _add_symbols(result: WrapperSource, function: ast.FunctionDef, launches: list[Launch]) -> None:
+    symbols = FunctionSymbols(function)
+    for launch in launches:
+        launch.site = symbols.with_scalars(launch.site, launch.scalars)
+    result.symbols += [name for name in symbols.names if name not in result.symbols]
+    result.bindings += grouped(symbols.bindings(), function)
 
 
 def wrapper_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -209,12 +226,17 @@ class _FunctionReader:
     def _launch(self, statement: ast.stmt, call: ast.Call, kind: LaunchKind) -> None:
         kernel: str = dotted(call.func) or method_of(call) or "?"
         operator = None
+        self.scalars: list[ScalarArgument] = []
         is_method = kind == "copy" or (kind == "fallback" and is_buffer(receiver_of(call)))
         if is_method:
             arguments = self._method_arguments(call)
             kernel = f"Tensor.{method_of(call)}"
         elif kind == "unknown":
-            found = [pair for member in given_to(call) for pair in self._flatten(member, "inout", None)]
+            found = [
+                pair
+                for position, member in enumerate(given_to(call))
+                for pair in self._tensors_of(member, "inout", None, position)
+            ]
             arguments = [(argument, evaluable(expression)) for argument, expression in found]
             kernel = dotted(call.func) or ast.unparse(statement)[:MOST_TEXT]
         else:
@@ -239,8 +261,9 @@ class _FunctionReader:
             handle=handle,
             source_nodes=source_nodes,
             aten=aten,
+            scalars=self._compiled_in(kernel),
         )
-        launch = Launch(site, statement, expressions, bound, self._view_of(site))
+        launch = Launch(site, statement, expressions, bound, self._view_of(site), self.scalars)
         self.result.launches.append(launch)
         self.result.events.setdefault(statement, []).append(launch)
 
@@ -258,8 +281,10 @@ class _FunctionReader:
         role: Role = "inout" if call.func.attr.endswith("_") else "in"
         receiver = call.func.value
         found = [(Argument(ast.unparse(receiver), role, root_of(receiver), "self"), receiver)]
-        for expression in [*call.args, *(keyword.value for keyword in call.keywords)]:
-            found += self._flatten(expression, "in", None)
+        for position, expression in enumerate(call.args):
+            found += self._tensors_of(expression, "in", None, position)
+        for keyword in call.keywords:
+            found += self._tensors_of(keyword.value, "in", keyword.arg, None)
         return [(argument, evaluable(expression)) for argument, expression in found]
 
     def _call_arguments(
@@ -274,15 +299,17 @@ class _FunctionReader:
         for position, expression in enumerate(call.args):
             known = positional[position] if position < len(positional) else None
             role: Role | None = known.role if known else otherwise
-            if role is not None:
-                found += self._flatten(expression, role, known.name if known else None)
+            if position == carried:
+                continue
+            name, scalar = (known.name, known.type) if known else (None, None)
+            found += self._tensors_of(expression, role, name, position, scalar)
         for keyword in call.keywords:
             if keyword.arg in ("stream", "grid"):
                 continue
             written = keyword.arg is not None and re.fullmatch(r"out\d*", keyword.arg)
             known = by_name.get(keyword.arg or "")
             role = "out" if written else (known.role if known else None) or "in"
-            found += self._flatten(keyword.value, role, keyword.arg)
+            found += self._tensors_of(keyword.value, role, keyword.arg, None, known.type if known else None)
         return [(argument, evaluable(expression)) for argument, expression in found]
 
     def _parameters(
@@ -296,7 +323,25 @@ class _FunctionReader:
         if schema is None:
             return None
         lead = (Parameter(None, "in"),) * (carried + 1) if carried is not None else ()
-        return lead + tuple(Parameter(name, "inout" if written else "in") for name, written in schema.parameters)
+        scalars = schema.scalars or (None,) * len(schema.parameters)
+        return lead + tuple(
+            Parameter(name, ("inout" if written else "in") if scalar is None else None, scalar)
+            for (name, written), scalar in zip(schema.parameters, scalars, strict=True)
+        )
+
+    def _compiled_in(self, kernel: str) -> list[Scalar]:
+        definition = self.kernels.get(kernel)
+        constants = definition.constants if definition is not None else ()
+        return [Scalar(None, name, value[:MOST_TEXT], "constexpr") for name, value in constants]
+
+    def _tensors_of(
+        self, expression: ast.expr, role: Role | None, name: str | None, position: int | None, scalar: str | None = None
+    ) -> list[tuple[Argument, ast.expr]]:
+        """What of an argument may be a tensor; where nothing is, it is noted as a scalar."""
+        found = self._flatten(expression, role, name) if role is not None and scalar is None else []
+        if not found:
+            self.scalars.append(ScalarArgument(position, name, expression, scalar))
+        return found
 
     def _flatten(self, expression: ast.expr, role: Role, parameter: str | None) -> list[tuple[Argument, ast.expr]]:
         """Arguments that may be tensors; the members of a list one by one."""

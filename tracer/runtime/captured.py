@@ -210,6 +210,7 @@ def _replay(captured: _Captured, parent: Call | None) -> Call:
     call.start_ns = perf_counter_ns()
     call.rows = [0] * (3 * len(captured.sites))
     call.rows[0::3] = captured.sites
+    call.symbols = of.symbols
     return call
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stepscope.tracer.records import Calls, Launches, TensorMeta
+from stepscope.tracer.records import Calls, CallSymbols, Launches, TensorMeta
+from stepscope.tracer.symbol_values import symbols_of
 
 if TYPE_CHECKING:
     from stepscope.tracer.runtime.launches import Call
@@ -53,6 +54,13 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
         item,
         address,
     )
+
+
+def records_of(calls: Sequence[Call]) -> Iterator[Launches | CallSymbols]:
+    """What the log says of finished calls."""
+    if calls:
+        yield to_batch(calls)
+    yield from symbols_of(calls)
 
 
 def to_batch(calls: Sequence[Call]) -> Launches:

@@ -29,6 +29,7 @@ from stepscope.tracer.runtime.expected import Expectations
 from stepscope.tracer.runtime.launch_columns import describe, signature_of
 from stepscope.tracer.runtime.layouts import Layouts
 from stepscope.tracer.runtime.lifetimes import SPARSE, close
+from stepscope.tracer.symbol_values import SymbolValues, plain_values
 
 if TYPE_CHECKING:
     from stepscope.tracer.runtime.captured import CapturedCalls
@@ -103,7 +104,7 @@ def forget_parent_process() -> None:
     _thread.ident = threading.get_native_id()
     for call in _thread.stack:
         close(call)  # what others met first is in the parent's log
-        call.block = call.flag = call.life = call.tracker = None
+        call.block = call.symbol_block = call.flag = call.life = call.tracker = None
 
 
 _NO_CELLS = memoryview(b"").cast("q")
@@ -117,7 +118,7 @@ class Call:
         "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function", "graph",
         "graph_slot", "hooks", "is_recorded", "layout", "life", "look", "mark", "meet", "now", "number", "owned",
         "parent", "read", "read_at", "readings", "rows", "rows_written", "start_ns", "state", "stats_ns", "step",
-        "stream", "thread", "tick", "tracker", "watch",
+        "stream", "symbol_block", "symbols", "thread", "tick", "tracker", "watch",
     )  # fmt: skip
 
     def __init__(self, graph: int, function: int, look: bytearray | None, parent: Call | None) -> None:
@@ -125,6 +126,10 @@ class Call:
         self.number = next(_call_numbers)
         self.rows: list[int] = []
         """Flat: site, start, end of each launch; the end is missing where a launch raised."""
+        self.symbols: list[SymbolValues] = []
+        """What the numbers that the wrapper computes have come to be."""
+        self.symbol_block: Block | None = None
+        """What stands of them in the launch ring; None: nothing."""
         self.look = look
         """Per site: 1 while its arguments are to be looked at; None: none of them."""
         self.now = perf_counter_ns
@@ -183,8 +188,8 @@ class Call:
     def unfinished(self, now_ns: int) -> Call:
         """A copy of a call that still runs, as one that has ended."""
         found = copy(self)
-        found.rows, found.readings = self.rows[:], self.readings[:]
-        found.block = found.flag = found.mark = None
+        found.rows, found.readings, found.symbols = self.rows[:], self.readings[:], self.symbols[:]
+        found.block = found.symbol_block = found.flag = found.mark = None
         found.end_ns, found.state = now_ns, UNFINISHED
         if self.hooks is not None and self.tracker is not None:
             self.hooks.lay_out(found, self.tracker)
@@ -209,6 +214,7 @@ class GraphHooks:
         """What the code of the wrapper names by its index; code that still runs may name an old one."""
         self.sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
+        self._symbols = len(graph.symbols)
         self.tick_type = tick_type
         """None: the code of the wrapper is to do without."""
         self._is_capturing = is_capturing
@@ -399,6 +405,19 @@ class GraphHooks:
     def ask_allocator(self, call: Call, device: str | None) -> None:
         if call.tracker is not None:
             call.tracker.ask_allocator(call, device)
+
+    def symbols(self, call: Call, numbers: tuple[int, ...], values: Sequence[object]) -> None:
+        """The wrapper has come to know the values of some of `Graph.symbols`."""
+        if not call.is_recorded:
+            return
+        started = perf_counter_ns()
+        try:
+            found = SymbolValues(numbers, len(call.rows) // 3, plain_values(values))
+            call.symbols.append(found)
+            self.sink.ring.symbols(call, found, self._symbols)
+        except Exception as error:
+            self.sink.failed("symbols", error)
+        call.cost_ns += perf_counter_ns() - started
 
     def before(self, call: Call, site: int, values: Sequence[object]) -> None:
         """The arguments of a launch that is about to start."""

@@ -1,0 +1,65 @@
+"""Numbers that generated code computes anew in each call, from where they become known until they are in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
+from typing import NamedTuple, Protocol
+
+from stepscope.tracer.records import Assignment, CallSymbols
+
+_INT64 = range(-(2**63), 2**63)
+Plain = int | float | str | None
+"""As in `Assignment.value`; a boolean is an integer here."""
+
+
+class SymbolValues(NamedTuple):
+    symbols: tuple[int, ...]
+    """Indices into `Graph.symbols`."""
+    launches: int
+    """How many launches of the call had begun."""
+    values: tuple[Plain, ...]
+
+
+class Call(Protocol):
+    """What of `stepscope.tracer.runtime.launches.Call` is needed here."""
+
+    number: int
+    symbols: list[SymbolValues]
+
+
+def plain_values(values: Iterable[object]) -> tuple[Plain, ...]:
+    """What JSON can say of them; nothing of them is kept alive."""
+    return tuple(map(_plain, values))
+
+
+def _plain(value: object) -> Plain:
+    if isinstance(value, bool) or (type(value) is int and value in _INT64):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else str(float(value))
+    return None
+
+
+def symbols_of(calls: Sequence[Call]) -> Iterator[CallSymbols]:
+    """One record of all calls that had symbols; none where no call had."""
+    numbers: dict[tuple[object, ...], int] = {}
+    assignments: list[Assignment] = []
+    assigned: list[int] = []
+    known = [call for call in calls if call.symbols]
+    for call in known:
+        key = (*call.symbols, *(type(value) for one in call.symbols for value in one.values))  # True is equal to 1
+        if key not in numbers:
+            numbers[key] = len(assignments)
+            assignments.append(_assignment(call.symbols))
+        assigned.append(numbers[key])
+    if known:
+        yield CallSymbols([call.number for call in known], assigned, assignments)
+
+
+def _assignment(found: Sequence[SymbolValues]) -> Assignment:
+    return Assignment(
+        symbol=[symbol for one in found for symbol in one.symbols],
+        launches=[one.launches for one in found for _ in one.symbols],
+        value=[value for one in found for value in one.values],
+    )
