@@ -287,12 +287,14 @@ def read_ring(data: bytes) -> Ring:
 
 def word_of(value: float | str | None) -> tuple[int, int] | None:
     """Form and word of a value; None: it has none."""
-    if isinstance(value, bool):
+    if value is None:
+        return None
+    if type(value) is bool:
         return 2, value
-    if isinstance(value, int):
+    if type(value) is int:
         return 0, value
-    number = float(value) if value is not None else None
-    return None if number is None else (1, struct.unpack("<q", struct.pack("<d", number))[0])
+    word: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
+    return 1, word
 
 
 def _symbols(block: Sequence[int]) -> RingSymbols:

@@ -25,7 +25,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null }, co
     ...(death ? [lastWords(death)] : []),
     facts(row, context),
     section("Model source", modelSource(site.stacks)),
-    section("Arguments", argumentTable(row, context), plural(site.arguments.length, "argument")),
+    section("Arguments", argumentTable(row, context), plural(site.arguments.length + (site.scalars ?? []).length, "argument")),
     section("FX nodes", fxNodes(site)),
     section("Generated code", generatedCode(row, lines, context), codePlace(row)),
     h(

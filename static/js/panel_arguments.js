@@ -4,16 +4,34 @@ import { formatShape, slugOf } from "#js/format.js";
 import { RECORD_VALUES, valueLines } from "#js/value_lines.js";
 
 export function argumentTable(row, context) {
-  const { arguments: rows } = row.site;
-  if (!rows.length) return h("p", { class: "note" }, "No tensor goes in or out.");
+  const { arguments: rows, scalars = [] } = row.site;
+  if (!rows.length) return h("div", {}, h("p", { class: "note" }, "No tensor goes in or out."), scalarTable(scalars));
   const head = ["role", "name", "dtype, shape, stride, device"].map((name) => h("th", {}, name));
   const bodies = rows.map((argument) => argumentBody(row, argument, context));
   return h(
     "div",
     {},
     h("div", { class: "scroll" }, h("table", { class: "arguments" }, h("thead", {}, h("tr", {}, ...head)), ...bodies)),
+    scalarTable(scalars),
     noValues(row),
   );
+}
+
+/** Arguments that are no tensors: sizes, strides, factors, flags. */
+function scalarTable(scalars) {
+  if (!scalars.length) return null;
+  const head = ["argument", "value", "type", "computed as"].map((name) => h("th", {}, name));
+  const rows = scalars.map(({ name, position, expression, type, value }) =>
+    h(
+      "tr",
+      {},
+      h("td", {}, name === null ? h("span", { class: "dim" }, position === null ? "unnamed" : `argument ${position}`) : h("code", {}, name)),
+      h("td", { class: "mono wrap" }, value ?? known(null, "The log does not have the numbers that it is computed from.")),
+      h("td", { class: "mono" }, known(type, "The generated code does not say.")),
+      h("td", { class: "mono wrap" }, expression === value ? null : expression),
+    ),
+  );
+  return h("div", { class: "scroll" }, h("table", { class: "scalars" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
 }
 
 /** `values` is null where a report left them out, empty where none were recorded. */

@@ -142,9 +142,10 @@ def grouped(bindings: Sequence[Binding], tree: ast.AST) -> list[Binding]:
     found: list[Binding] = []
     for node in ast.walk(tree):
         for field in ("body", "orelse", "finalbody"):
-            block = getattr(node, field, None)
+            found_block = getattr(node, field, None)
+            block: list[ast.stmt] = found_block if isinstance(found_block, list) else []
             waiting: list[str] = []
-            for at, statement in enumerate(block if isinstance(block, list) else []):
+            for at, statement in enumerate(block):
                 if statement not in names:
                     continue
                 waiting += [name for name in names[statement] if name not in waiting]

@@ -118,6 +118,7 @@ def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, An
     return {
         "in": suspects.argument_sentences(known, written=False) if known else [],
         "out": suspects.argument_sentences(known, written=True) if known else [],
+        "with": suspects.scalar_sentences(known) if known else [],
         "inside": suspects.reach_sentence(known) if known else None,
         "pid": death.run.pid,
         "symptom": death.symptom,
@@ -140,6 +141,7 @@ def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, An
             for row in before
         ],
         "arguments": suspects.argument_facts(known) if known else [],
+        "scalars": suspects.scalar_facts(known) if known else [],
         "index_ranges": suspects.reach_facts(known) if known else [],
     }
 

@@ -51,6 +51,7 @@ def _at(trace: Trace, death: Death) -> dict[int, LaunchDeath]:
         *(f"in: {text}" for text in suspects.argument_sentences(found, written=False)),
         *(f"out: {text}" for text in suspects.argument_sentences(found, written=True)),
     ]
+    sentences += [f"with: {text}" for text in suspects.scalar_sentences(found)]
     inside = suspects.reach_sentence(found)
     sentences += [f"inside: {inside}"] if inside else []
     return {death.blamed: LaunchDeath("died", title_of(death), sentences)}

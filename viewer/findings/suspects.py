@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,8 @@ from stepscope.viewer.queries.last_seen import last_seen
 from stepscope.viewer.queries.launches import launch_detail
 from stepscope.viewer.queries.reach import Reach, extent_bytes, reaches, user_reaches
 from stepscope.viewer.queries.reproducers import shapes_of_function
-from stepscope.viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
+from stepscope.viewer.queries.rows import ArgumentRow, LaunchDetail, ScalarRow, ValueRow
+from stepscope.viewer.queries.scalars import parameter_numbers
 from stepscope.viewer.queries.triton_launch import parsed
 from stepscope.viewer.queries.values import last_of_version
 from stepscope.viewer.repro.sizes import Sizes
@@ -130,7 +131,7 @@ def _reaches(trace: Trace, detail: LaunchDetail, held: Mapping[str, tuple[int, i
     if code is None or part is None:
         return []
     if site.kind != "user_triton":
-        return reaches(part.text, site.arguments, held)
+        return reaches(part.text, site.arguments, held, parameter_numbers(site))
     lines = code.split("\n")
     launch = lines[site.line - 1] if 1 <= site.line <= len(lines) else ""
     return user_reaches(part.text, launch, site.arguments, partial(_size, trace, detail, code), held)
@@ -147,7 +148,9 @@ def _size(trace: Trace, detail: LaunchDetail, code: str, expression: ast.expr) -
     if function is None:
         return None
     shapes = shapes_of_function(trace, site.graph, site.function, detail.call)
-    return Sizes(function, {shape.name: (shape.size, shape.stride) for shape in shapes}).value(expression)
+    recorded = {shape.name: (shape.size, shape.stride) for shape in shapes}
+    value = Sizes(function, recorded, detail.symbols).value(expression)
+    return value if isinstance(value, int) else None
 
 
 def argument_sentences(found: Suspect, *, written: bool) -> list[str]:
@@ -182,6 +185,26 @@ def _origin(one: SuspectArgument) -> str:
     step = f"in step {one.values_step} " if one.values_step is not None else ""
     held = f"{step}{one.values}" if one.values else ""
     return ": ".join(part for part in (by, held) if part)
+
+
+def scalar_sentences(found: Suspect) -> list[str]:
+    """``ks0 = 16 (int64_t, s77)`` for each argument that is no tensor."""
+    rows = found.detail.site.scalars
+    rest = len(rows) - MOST_ARGUMENTS
+    return [_scalar(row) for row in rows[:MOST_ARGUMENTS]] + ([f"and {rest:,} more"] if rest > 0 else [])
+
+
+def _scalar(row: ScalarRow) -> str:
+    if row.value is None:
+        return f"{row.label}: the log has no value of {row.expression}"
+    origin = row.expression if row.expression != row.value else None
+    more = ", ".join(part for part in (row.type, origin) if part is not None)
+    return f"{row.label} = {row.value}" + (f" ({more})" if more else "")
+
+
+def scalar_facts(found: Suspect) -> list[dict[str, Any]]:
+    """The arguments that are no tensors, for programs. `value` as Python writes it."""
+    return [asdict(row) for row in found.detail.site.scalars]
 
 
 def reach_sentence(found: Suspect) -> str | None:

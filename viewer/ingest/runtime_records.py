@@ -13,6 +13,7 @@ from stepscope.tracer.records import (
     FORMAT_VERSION,
     RECORD_TYPES,
     Argument,
+    CallSymbols,
     DeviceTimes,
     End,
     Failure,
@@ -41,6 +42,7 @@ from stepscope.tracer.records import (
     ValueLayout,
     Values,
 )
+from stepscope.viewer.ingest.arithmetic import value_text
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.compile_ids import CompileIds
@@ -60,6 +62,7 @@ from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.ring import RingRows
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.step_compiles import Compiling
+from stepscope.viewer.ingest.symbol_batches import SymbolBatches
 from stepscope.viewer.ingest.torch_events import OutputCode
 from stepscope.viewer.ingest.torch_text import UserFrame
 from stepscope.viewer.ingest.value_batches import Place, ValueBatches
@@ -93,6 +96,7 @@ class RuntimeRecords:
         self.steps: dict[int, EndedStep] = {}
         self.marks: list[StepMark] = []
         self.batches = LaunchBatches()
+        self.symbols = SymbolBatches()
         self.values = ValueBatches(damage)
         self.memory = MemoryBatches(damage)
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
@@ -146,6 +150,8 @@ class RuntimeRecords:
                 self.marks += step_marks(value)
             case Launches():
                 self.batches.add(value)
+            case CallSymbols():
+                self.symbols.take(value)
             case DeviceTimes() | ValueLayout() | Values() | SavedTensor():
                 self.values.take(value, Place(record.place.line, record.place.start))
             case SchedulerMemory() | LifetimeLayout() | Lifetimes() | Growth():
@@ -220,6 +226,8 @@ class RuntimeRecords:
             if lost:
                 text = f"{lost:,} times on the device of launches that are not in the log"
                 self.damage.add("unknown_launch", text)
+        with contained("symbols of calls"):
+            self._add_symbols(places)
         with contained("where each thread stood"):
             self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_id)
         with contained("values"):
@@ -227,6 +235,13 @@ class RuntimeRecords:
         ids = Ids(self.graph_id, lambda graph, site: self._site_ids.get((graph, site)), self._function, self._phase)
         with contained("memory"):
             self.memory.finish(self.rows, self.log, places, ids)
+
+    def _add_symbols(self, places: Places | None) -> None:
+        self.symbols.take_ring(self.ring.ring.symbols if self.ring.ring is not None else ())
+        names = {number: graph.symbols for number, graph in self.graphs.items()}
+        lost = self.symbols.finish(self.rows, self.log, places, names)
+        if lost:
+            self.damage.add("unknown_launch", f"numbers of {lost:,} calls that are not in the log")
 
     def _find_steps(self, run: Run, spans: Iterable[Compiling]) -> None:
         if not (self.batches.parents or self.marks or self.steps):
@@ -318,6 +333,13 @@ class RuntimeRecords:
             (
                 (site_id, i, a.name, a.role, a.buffer, a.parameter, a.storage, a.held, *self._version(number, a))
                 for i, a in enumerate(site.arguments)
+            ),
+        )
+        self.rows.extend(
+            "scalars",
+            (
+                (site_id, i, s.position, s.name, s.expression, s.type, value_text(s.expression, lambda name: None))
+                for i, s in enumerate(site.scalars)
             ),
         )
 

@@ -16,6 +16,7 @@ from stepscope.viewer.queries.rows_of_graphs import (
     SiteRow,
     SourceLine,
 )
+from stepscope.viewer.queries.scalars import scalars_of
 from stepscope.viewer.queries.subgraph_calls import subgraph_calls
 from stepscope.viewer.store.open import Trace
 
@@ -110,10 +111,13 @@ def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
 def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> list[SiteRow]:
     """Launch sites with their arguments. Tensors are those seen last, or those in force at `call`."""
     found = sql.rows(trace, _SITES, [list(sites)])
-    arguments = _arguments(trace, sites, call)
+    arguments, scalars = _arguments(trace, sites, call), scalars_of(trace, sites)
     return [
         SiteRow(
-            *[*row[:9], *map(sql.json_value, row[9:13]), _once(row[13]), _stacks(row[14]), arguments[row[0]], *row[15:]]
+            *[*row[:9], *map(sql.json_value, row[9:13]), _once(row[13]), _stacks(row[14])],
+            arguments[row[0]],
+            *row[15:],
+            scalars[row[0]],
         )
         for row in found
     ]

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stepscope.viewer.ingest.arithmetic import number, parsed
 from stepscope.viewer.queries.cpp_accesses import Use, cpp_accesses
 from stepscope.viewer.queries.cpp_syntax import Expression, Loop, Name, Node, Number
 from stepscope.viewer.queries.cpp_tokens import NotUnderstoodError
@@ -63,7 +64,7 @@ class Accesses:
 
 def accesses(code: str) -> Accesses:
     """Of the definition of a kernel."""
-    if "tl.load" in code or "tl.store" in code:
+    if _is_triton(code):
         return _triton(code)
     try:
         found = cpp_accesses(code)
@@ -80,6 +81,37 @@ def accesses(code: str) -> Accesses:
     return Accesses([*nests.values(), *([outside] if outside.places else [])], found.unread)
 
 
+def with_numbers(code: str, numbers: Mapping[str, int]) -> str:
+    """The definition of a kernel as it is for a launch that gives its parameters these numbers."""
+    start = re.search(r"^def \w+\(.*?\):[ \t]*$" if _is_triton(code) else r"\)\s*\{", code, re.MULTILINE | re.DOTALL)
+    if start is None or not numbers:
+        return code
+    body = code[start.end() :]
+    free = {name: number for name, number in numbers.items() if not re.search(rf"\b{re.escape(name)}\s*=[^=]", body)}
+    if not free:
+        return code
+    sizes = ""
+    if _is_triton(code):
+        sizes = "".join(f"\n    {name} = {number}" for name, number in free.items() if name.endswith("numel"))
+    names = re.compile(rf"\b({'|'.join(map(re.escape, free))})\b")
+    return code[: start.end()] + sizes + names.sub(lambda found: _written(free[found[1]]), body)
+
+
+def _written(number: int) -> str:
+    return str(number) if number >= 0 else f"({number})"
+
+
+def _is_triton(code: str) -> bool:
+    return "tl.load" in code or "tl.store" in code
+
+
+def _folded(text: str) -> str:
+    """The number that the end of a loop comes to, where it is made of numbers alone."""
+    node = None if is_number(text) else parsed(text.replace("c10::", "").replace("/", "//").replace("////", "//"))
+    found = None if node is None else number(node, lambda name: None)
+    return str(found) if type(found) is int and found >= 0 else text
+
+
 def _place(use: Use, axes: Mapping[Loop, Axis]) -> Place:
     text = normal(use.text) if use.index is not None else use.text
     return Place(use.pointer, use.is_write, use.index, text, tuple(axes[loop] for loop in use.loops), use.is_sure)
@@ -87,7 +119,7 @@ def _place(use: Use, axes: Mapping[Loop, Axis]) -> Place:
 
 def _bound(bounds: dict[str, str], name: str, end: str) -> None:
     """The farthest end of each variable; one whose loops end at different places that are no numbers has none."""
-    variable, text = _TAIL.sub(r"\1", name), normal(end)
+    variable, text = _TAIL.sub(r"\1", name), _folded(normal(end))
     known = bounds.get(variable)
     if known is None or known == text:
         bounds[variable] = text

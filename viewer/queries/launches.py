@@ -11,6 +11,7 @@ from stepscope.viewer.queries.graphs import graph_row, memory_statements, site_r
 from stepscope.viewer.queries.kernel_code import cut
 from stepscope.viewer.queries.kernel_configs import config_of
 from stepscope.viewer.queries.rows import LaunchDetail, MemoryStatementRow
+from stepscope.viewer.queries.scalars import in_call, symbols_at
 from stepscope.viewer.queries.values import call_tree, has_values, launch_values
 from stepscope.viewer.store.open import Trace
 
@@ -37,6 +38,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     (_, log, rank, step, thread, call, graph_id, site_id, start_ns, duration_ns, device_ns, first, of, step_ns) = row
     graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
     assert graph is not None
+    symbols = symbols_at(trace, call, launch)
     flow = _Flow(trace, graph_id, call, first, first + of - 1)
     code = wrapper_code(trace, graph)
     part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
@@ -50,7 +52,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         thread=thread,
         call=call,
         graph=graph,
-        site=site,
+        site=in_call(site, symbols),
         start_ns=start_ns,
         step_offset_ns=start_ns - step_ns,
         returned=returned,
@@ -64,6 +66,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
         values=launch_values(trace, launch, call, site_id, site.arguments) if has_values(trace) else [],
+        symbols=symbols,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepscope.viewer.queries.index_ranges import affine, span
-from stepscope.viewer.queries.kernel_access import accesses, is_number
+from stepscope.viewer.queries.kernel_access import accesses, is_number, with_numbers
 from stepscope.viewer.queries.loaded_ranges import Interval, Loaded, loaded_ranges
 from stepscope.viewer.queries.rows import ArgumentRow
 from stepscope.viewer.queries.triton_launch import SizeOf, uses_of_launch
@@ -54,10 +54,16 @@ class Reach:
         return not (self.room[0] <= self.first and self.last <= self.room[1])
 
 
-def reaches(code: str, arguments: Sequence[ArgumentRow], held: Mapping[str, Interval] | None = None) -> list[Reach]:
+def reaches(
+    code: str,
+    arguments: Sequence[ArgumentRow],
+    held: Mapping[str, Interval] | None = None,
+    numbers: Mapping[str, int] | None = None,
+) -> list[Reach]:
     """Of the definition of a kernel that Inductor wrote, for each pointer among its arguments. `held`: smallest and
-    largest element behind a pointer, by parameter."""
+    largest element behind a pointer, by parameter; `numbers`: what the launch gives its other parameters."""
     pointers = {row.parameter: row for row in arguments if row.parameter is not None}
+    code = with_numbers(code, numbers or {})
     known = accesses(code)
     loaded = loaded_ranges(code, held or {})
     found: list[Reach] = []
@@ -146,7 +152,7 @@ def _ends(index: str, bounds: Mapping[str, str], is_sure: bool, loaded: Mapping[
     between = {name: (0, end - 1) for name, end in ends.items()} | {name: loaded[name].ends for name in read}
     try:
         held = frozenset(parameter for name in read for parameter in loaded[name].parameters)
-        return _interval(ast.parse(index, mode="eval").body, between), False, held
+        return _interval(ast.parse(index.replace("c10::", ""), mode="eval").body, between), False, held
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return f"its index or a bound of it is no number in the source: {index}"
 
@@ -161,6 +167,8 @@ def _interval(node: ast.expr, ends: Mapping[str, Interval]) -> Interval:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             low, high = _interval(operand, ends)
             return -high, -low
+        case ast.Call(func=ast.Name(id="div_floor_integer"), args=[left, right], keywords=[]):
+            return _interval(ast.BinOp(left, ast.FloorDiv(), right), ends)
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _interval(left, ends), _interval(right, ends)
             if isinstance(op, ast.Add):

@@ -13,6 +13,7 @@ from stepscope.viewer.queries.rows_of_graphs import ArgumentRow as ArgumentRow
 from stepscope.viewer.queries.rows_of_graphs import GraphDetail as GraphDetail
 from stepscope.viewer.queries.rows_of_graphs import GraphRow as GraphRow
 from stepscope.viewer.queries.rows_of_graphs import MemoryStatementRow as MemoryStatementRow
+from stepscope.viewer.queries.rows_of_graphs import ScalarRow as ScalarRow
 from stepscope.viewer.queries.rows_of_graphs import SiteRow as SiteRow
 from stepscope.viewer.queries.rows_of_graphs import SourceLine as SourceLine
 from stepscope.viewer.queries.rows_of_runs import Counts as Counts
@@ -134,6 +135,8 @@ class LaunchDetail:
     code_first_line: int | None
     values: list[ArgumentValues] = field(default_factory=list)
     """One per argument of the site; empty when the run recorded no values."""
+    symbols: dict[str, int | float] = field(default_factory=dict)
+    """What the numbers that the generated code computes were in this call."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -52,6 +52,27 @@ class ArgumentRow:
 
 
 @dataclass(frozen=True)
+class ScalarRow:
+    """An argument that is no tensor."""
+
+    position: int | None
+    """Among the positional arguments, from 0; None: it is given by its name, or compiled in."""
+    name: str | None
+    expression: str
+    """In the generated code: a constant, or what it is computed from."""
+    type: str | None
+    value: str | None
+    """As Python writes it; None: not known, or it differs from call to call."""
+
+    @property
+    def label(self) -> str:
+        """``ks0``; ``argument 2`` where the kernel's own name for it is not known."""
+        if self.name is not None:
+            return self.name
+        return "an argument" if self.position is None else f"argument {self.position}"
+
+
+@dataclass(frozen=True)
 class SiteRow:
     site: int
     graph: int
@@ -72,6 +93,8 @@ class SiteRow:
     arguments: list[ArgumentRow]
     launches: int | None
     duration_ns: int | None
+    scalars: list[ScalarRow] = field(default_factory=list)
+    """Arguments that are no tensors; of a launch with the values that they had in its call."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.arithmetic import Number
 
 _EXTERN = re.compile(r"extern_kernels\.[A-Za-z]\w*|extern_kernels\._[A-Za-z]\w*")
 _OPERATOR_ROOTS = {"aten": "aten", "inductor_ops": "inductor", "_quantized": "_quantized"}
@@ -53,7 +54,7 @@ class LaunchCode:
     callee: str
     """What `kernel` is where no source is compiled: ``extern_kernels.mm``, ``torch.ops.aten.sort.stable``."""
     expression: str
-    sizes: dict[str, int]
+    sizes: dict[str, Number]
     """Names of sizes that the wrapper computes -> the number that was put in."""
     bound: int
     """How many names the statement binds."""
@@ -75,7 +76,7 @@ def launch_code(
     kernel: str,
     kind: str,
     arguments: Sequence[str],
-    size_of: Callable[[ast.FunctionDef, ast.expr], int | None],
+    size_of: Callable[[ast.FunctionDef, ast.expr], Number | None],
 ) -> LaunchCode:
     """The launch of `kernel` at `place` (function, line), its arguments named as the recorder named them.
 
@@ -173,9 +174,9 @@ class _Writer:
     """Writes an expression anew; refuses every part that it does not know."""
 
     def __init__(
-        self, call: ast.Call, kind: str, arguments: Sequence[str], size_of: Callable[[ast.expr], int | None]
+        self, call: ast.Call, kind: str, arguments: Sequence[str], size_of: Callable[[ast.expr], Number | None]
     ) -> None:
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[str, Number] = {}
         self._call, self._kind, self._names, self._size_of = call, kind, list(arguments), size_of
         self._next = 0
 
@@ -245,7 +246,7 @@ class _Writer:
         if value is None:
             raise StepscopeError(_refusal(node))
         self.sizes[ast.unparse(node)] = value
-        return str(value)
+        return f"float({str(value)!r})" if isinstance(value, float) else repr(value)
 
     def _argument(self, node: ast.expr) -> int | None:
         """The argument of this name; those of one name follow one another as in the statement."""

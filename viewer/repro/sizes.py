@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from stepscope.viewer.ingest.arithmetic import Number, number
+
 Shape = tuple[Sequence[int], Sequence[int]]
 """(size, stride) of a tensor."""
 _SHAPED = {"assert_size_stride": 1, "reinterpret_tensor": 1}
@@ -14,49 +16,39 @@ _MOST_NAMES = 10_000
 class Sizes:
     """Of one function of a wrapper and one call of it."""
 
-    def __init__(self, function: ast.FunctionDef, recorded: Mapping[str, Shape]) -> None:
+    def __init__(
+        self, function: ast.FunctionDef, recorded: Mapping[str, Shape], symbols: Mapping[str, Number] | None = None
+    ) -> None:
+        """`symbols`: numbers that the log tells of the call."""
         self._assigned = {
             node.targets[0].id: node.value
             for node in ast.walk(function)
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
-        self._known: dict[str, int] = {}
+        self._known: dict[str, Number] = dict(symbols or {})
         for expressions, shape in _shapes(function, recorded):
-            for expression, number in zip(expressions, shape, strict=False):
-                self._learn(expression, number)
+            for expression, size in zip(expressions, shape, strict=False):
+                self._learn(expression, size)
 
-    def value(self, node: ast.expr, depth: int = 0) -> int | None:
+    def value(self, node: ast.expr, depth: int = 0) -> Number | None:
         """What an expression over sizes was; None where the log does not tell."""
-        if depth > 50:
-            return None
-        if isinstance(node, ast.Constant):
-            return node.value if type(node.value) is int else None
-        if isinstance(node, ast.Name):
-            if node.id in self._known:
-                return self._known[node.id]
-            assigned = self._assigned.get(node.id)
-            return self.value(assigned, depth + 1) if assigned is not None else None
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            inside = self.value(node.operand, depth + 1)
-            return None if inside is None else -inside
-        if isinstance(node, ast.BinOp):
-            return _arithmetic(node.op, self.value(node.left, depth + 1), self.value(node.right, depth + 1))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min", "int"):
-            found = [self.value(argument, depth + 1) for argument in node.args]
-            numbers = [number for number in found if number is not None]
-            if numbers and len(numbers) == len(found) and not node.keywords:
-                return {"max": max, "min": min, "int": max}[node.func.id](numbers)
-        return None
+        return None if depth > 50 else number(node, lambda name: self._named(name, depth))
 
-    def _learn(self, expression: ast.expr, number: int) -> None:
+    def _named(self, name: str, depth: int) -> Number | None:
+        if name in self._known:
+            return self._known[name]
+        assigned = self._assigned.get(name)
+        return self.value(assigned, depth + 1) if assigned is not None else None
+
+    def _learn(self, expression: ast.expr, size: int) -> None:
         """``s0`` and ``4*s0`` tell what s0 is."""
         if isinstance(expression, ast.Name) and len(self._known) < _MOST_NAMES:
-            self._known.setdefault(expression.id, number)
+            self._known.setdefault(expression.id, size)
         elif isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
             for one, other in ((expression.left, expression.right), (expression.right, expression.left)):
                 factor = self.value(other)
-                if isinstance(one, ast.Name) and factor and number % factor == 0:
-                    self._known.setdefault(one.id, number // factor)
+                if isinstance(one, ast.Name) and type(factor) is int and factor and size % factor == 0:
+                    self._known.setdefault(one.id, size // factor)
 
 
 def _shapes(function: ast.FunctionDef, recorded: Mapping[str, Shape]) -> Iterator[tuple[list[ast.expr], Sequence[int]]]:
@@ -79,19 +71,3 @@ def _shaped(node: ast.AST) -> tuple[str, ast.Call | None, int]:
         is_view = node.func.id == "reinterpret_tensor"
         return ast.unparse(node if is_view else node.args[0]), node, 1
     return "", None, 0
-
-
-def _arithmetic(operator: ast.operator, left: int | None, right: int | None) -> int | None:
-    if left is None or right is None or max(abs(left), abs(right)) >= 2**63:
-        return None
-    if isinstance(operator, ast.Add):
-        return left + right
-    if isinstance(operator, ast.Sub):
-        return left - right
-    if isinstance(operator, ast.Mult):
-        return left * right
-    if isinstance(operator, ast.FloorDiv) and right:
-        return left // right
-    if isinstance(operator, ast.Mod) and right:
-        return left % right
-    return None

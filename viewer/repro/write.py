@@ -13,6 +13,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.deaths import deaths
 from stepscope.viewer.formats import launch_text, nth
+from stepscope.viewer.ingest.arithmetic import Number
 from stepscope.viewer.queries.graphs import wrapper_code
 from stepscope.viewer.queries.kernel_configs import compiled_config
 from stepscope.viewer.queries.launches import launch_detail
@@ -143,10 +144,11 @@ class _Saved:
 def _code(trace: Trace, detail: LaunchDetail, source: str, names: list[str]) -> LaunchCode:
     site = detail.site
 
-    def size_of(function: Any, node: Any) -> int | None:
+    def size_of(function: Any, node: Any) -> Number | None:
         if not sizes:
             shapes = shapes_of_function(trace, site.graph, site.function, detail.call)
-            sizes.append(Sizes(function, {shape.name: (shape.size, shape.stride) for shape in shapes}))
+            recorded = {shape.name: (shape.size, shape.stride) for shape in shapes}
+            sizes.append(Sizes(function, recorded, detail.symbols))
         return sizes[0].value(node)
 
     sizes: list[Sizes] = []

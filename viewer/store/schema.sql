@@ -104,6 +104,21 @@ CREATE TABLE arguments (
     version_argument BIGINT, version_moment VARCHAR,
     version_item BIGINT              -- NULL: all of it
 );
+CREATE TABLE scalars (               -- arguments of sites that are no tensors
+    site BIGINT, scalar BIGINT,
+    position BIGINT,                 -- among the positional arguments, from 0; NULL: given by name, or compiled in
+    name VARCHAR,                    -- of the kernel's parameter; NULL: not known
+    expression VARCHAR,              -- over symbols, or a constant
+    type VARCHAR,                    -- NULL: not known
+    value VARCHAR                    -- of a constant; NULL: it follows from the symbols of the call
+);
+-- Numbers that the generated code computes in each call: a call has one assignment, of as many rows as it has symbols.
+CREATE TABLE call_symbols (call BIGINT, assignment BIGINT);
+CREATE TABLE symbol_values (
+    assignment BIGINT, log BIGINT, symbol VARCHAR,
+    launches BIGINT,                 -- of the call that had begun when the symbol got the value
+    value VARCHAR                    -- as Python writes it; NULL: it is no number
+);
 CREATE TABLE tensors (               -- what the arguments were at run time
     site BIGINT, log BIGINT, local_call BIGINT, argument BIGINT, item BIGINT, dtype VARCHAR,
     size VARCHAR, stride VARCHAR,    -- JSON lists

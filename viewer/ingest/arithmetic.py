@@ -1,0 +1,129 @@
+"""Expressions over numbers, as generated code writes them: Python's own arithmetic, computed without running it."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Number = int | float
+"""A boolean is one too."""
+Lookup = Callable[[str], "Number | None"]
+"""What a name stands for; None: it is not known."""
+_DEEPEST = 60
+_MOST = 2**64
+_MOST_SHIFT = 64
+_OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Div: operator.truediv, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.USub: lambda one, _: -one, ast.UAdd: lambda one, _: +one,
+    ast.Not: lambda one, _: not one, ast.Invert: lambda one, _: ~one,
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "max": max, "min": min, "int": int, "float": float, "bool": bool, "abs": abs, "math.ceil": math.ceil,
+    "math.floor": math.floor, "math.trunc": math.trunc, "math.sqrt": math.sqrt, "math.log": math.log,
+    "math.log2": math.log2, "math.exp": math.exp, "div_floor_integer": operator.floordiv,
+}  # fmt: skip
+_NAMES = {"inf": math.inf, "nan": math.nan}
+_FIXED = frozenset({"torch", "device", "aten", "prims", "inductor_ops", "float", *_NAMES})
+_ERRORS = (ArithmeticError, ValueError, TypeError, RecursionError, MemoryError)
+
+
+def parsed(text: str) -> ast.expr | None:
+    """The syntax of an expression; None: it is none."""
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, *_ERRORS):
+        return None
+
+
+def number(node: ast.expr, lookup: Lookup, depth: int = 0) -> Number | None:
+    """The value of an expression; None where it is no number, or one of its names is not known."""
+    if depth > _DEEPEST:
+        return None
+    try:
+        found = _number(node, lookup, depth + 1)
+    except _ERRORS:
+        return None
+    return found if isinstance(found, float) or (isinstance(found, int) and abs(found) < _MOST) else None
+
+
+def _number(node: ast.expr, lookup: Lookup, depth: int) -> Any:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return value
+        case ast.Name(id=name):
+            known = lookup(name)
+            return _NAMES.get(name) if known is None else known
+        case ast.UnaryOp(op=op, operand=operand):
+            return _applied(op, number(operand, lookup, depth), 0)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _applied(op, number(left, lookup, depth), number(right, lookup, depth))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            values = [number(one, lookup, depth) for one in (left, *others)]
+            found = [_applied(op, *pair) for op, *pair in zip(ops, values, values[1:], strict=False)]
+            return None if None in found else all(found)
+        case ast.BoolOp(op=op, values=parts):
+            values = [number(one, lookup, depth) for one in parts]
+            return None if None in values else (all if isinstance(op, ast.And) else any)(values)
+        case ast.IfExp(test=test, body=body, orelse=other):
+            holds = number(test, lookup, depth)
+            return None if holds is None else number(body if holds else other, lookup, depth)
+        case ast.Call(func=function, args=[ast.Constant(value=str() as text)], keywords=[]):
+            return float(text) if ast.unparse(function) == "float" else None
+        case ast.Call(func=function, args=arguments, keywords=[]):
+            values = [number(one, lookup, depth) for one in arguments]
+            known_function = _FUNCTIONS.get(ast.unparse(function))
+            return None if None in values or known_function is None else known_function(*values)
+    return None
+
+
+def _applied(op: ast.AST, left: Number | None, right: Number | None) -> Any:
+    function = _OPERATORS.get(type(op))
+    if function is None or left is None or right is None:
+        return None
+    if isinstance(op, (ast.Pow, ast.LShift)) and not 0 <= right <= _MOST_SHIFT:
+        return None
+    return function(left, right)
+
+
+def value_text(expression: str, lookup: Lookup) -> str | None:
+    """What an argument was, as Python writes it: a number, a list of them, a constant; None: it is not known."""
+    node = parsed(expression)
+    return None if node is None else _text(node, lookup, 0)
+
+
+def _text(node: ast.expr, lookup: Lookup, depth: int) -> str | None:
+    if depth > _DEEPEST:
+        return None
+    found = number(node, lookup)
+    if found is not None:
+        return repr(found)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        parts = [_text(one, lookup, depth + 1) for one in node.elts]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        if isinstance(node, ast.List):
+            return f"[{', '.join(known)}]"
+        return f"({', '.join(known)}{',' if len(known) == 1 else ''})"
+    is_fixed = all(one.id in _FIXED for one in ast.walk(node) if isinstance(one, ast.Name))
+    return ast.unparse(node) if is_fixed else None
+
+
+def number_of(text: str | None) -> Number | None:
+    """The number that a text is: ``7``, ``0.5``, ``True``, ``-inf``; None: it is none."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text or "")
+    except ValueError:
+        pass
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
