@@ -42,8 +42,8 @@ from stepscope.tracer.records import (
     ValueLayout,
     Values,
 )
-from stepscope.viewer.ingest.arithmetic import value_text
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.arithmetic import value_text
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.compile_ids import CompileIds
 from stepscope.viewer.ingest.damage import Damage
