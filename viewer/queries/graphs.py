@@ -43,6 +43,28 @@ _SITES = """
     WHERE list_contains($1, s.site) ORDER BY s.site
 """
 
+_TENSORS = """
+    WITH seen AS (
+        SELECT * FROM tensors WHERE list_contains($1, site)
+          AND ($2 IS NULL OR local_call <= (SELECT local_call FROM calls WHERE call = $2))
+    ), alike AS (
+        SELECT c.log, c.local_call, count(*) AS numbers
+        FROM call_symbols a JOIN symbol_values v ON v.assignment = a.assignment
+        JOIN symbol_values w ON w.symbol = v.symbol AND w.launches = v.launches AND w.value = v.value
+        JOIN call_symbols b ON b.assignment = w.assignment
+        JOIN calls c ON c.call = b.call JOIN (SELECT DISTINCT log, local_call FROM seen) s
+          ON s.log = c.log AND s.local_call = c.local_call
+        WHERE a.call = $2 GROUP BY ALL
+    )
+    SELECT t.site, t.argument, t.item, t.dtype, t.size, t.stride, t.device, t.storage_offset, t.storage_bytes,
+           t.storage_address
+    FROM seen t LEFT JOIN alike USING (log, local_call)
+    QUALIFY dense_rank() OVER (
+        PARTITION BY t.site, t.argument ORDER BY coalesce(alike.numbers, 0) DESC, t.local_call DESC
+    ) = 1
+    ORDER BY t.site, t.argument, t.item
+"""
+
 
 def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
     """All graphs, or the first ones, in the order in which they were loaded."""
@@ -149,19 +171,9 @@ def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultd
 def _tensors(
     trace: Trace, sites: Sequence[int], call: int | None
 ) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
-    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them."""
-    found = sql.rows(
-        trace,
-        """
-        SELECT site, argument, item, dtype, size, stride, device, storage_offset, storage_bytes, storage_address
-        FROM tensors
-        WHERE list_contains($1, site)
-          AND ($2 IS NULL OR local_call <= (SELECT local_call FROM calls WHERE call = $2))
-        QUALIFY local_call = max(local_call) OVER (PARTITION BY site, argument)
-        ORDER BY site, argument, item
-        """,
-        [list(sites), call],
-    )
+    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them. They
+    are sent for new sizes only: of calls with other sizes the one counts whose numbers are most like those of `call`."""
+    found = sql.rows(trace, _TENSORS, [list(sites), call])
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
     for site, argument, item, dtype, size, stride, device, offset, storage_bytes, address in found:
         tensor = {
