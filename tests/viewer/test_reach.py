@@ -64,6 +64,38 @@ def test_how_far_loops_reach(
     assert gathered.why_unknown.startswith("its index is read from memory")
 
 
+@pytest.mark.parametrize(("number", "last", "leaves"), [(100, 799, False), (101, 806, True), (-1, 99, True)])
+def test_numbers_that_a_launch_gives_bound_the_index(number: int, last: int, leaves: bool) -> None:
+    arguments = [row(2, "out_ptr0", 800)]
+    (written,) = reaches(CPP % "ks0*x0", arguments, None, {"ks0": number})
+    assert (written.last, written.leaves) == (last, leaves)
+
+
+@pytest.mark.parametrize("end", ["static_cast<int64_t>(ks0*ks0)", "c10::div_floor_integer(ks0*8L, 2L)", "ks0 + 12L"])
+def test_numbers_that_a_launch_gives_bound_the_loops(end: str) -> None:
+    code = CPP.replace("static_cast<int64_t>(8L)", end) % "100L*x0"
+    (written,) = reaches(code, [row(2, "out_ptr0", 1600)], None, {"ks0": 4})
+    assert (written.first, written.last, written.leaves) == (0, 1599, False)
+
+
+def test_sizes_that_a_launch_gives_a_triton_kernel() -> None:
+    code = DYNAMIC_TRITON
+    (written,) = reaches(code, [row(1, "out_ptr0", 20)])
+    assert written.leaves is None
+    (written,) = reaches(code, [row(1, "out_ptr0", 20)], None, {"xnumel": 16, "ks0": 4})
+    assert (written.first, written.last, written.leaves) == (0, 3 + 8 * 3, True)
+
+
+DYNAMIC_TRITON = """triton_x = async_compile.triton('triton_x', '''
+@triton.jit
+def triton_x(out_ptr0, ks0, xnumel, XBLOCK : tl.constexpr):
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    x0 = (xindex % ks0)
+    x1 = xindex // ks0
+    tl.store(out_ptr0 + (x0 + 2*ks0*x1), 1.0, xmask)
+''', device_str='cuda')"""
 MASKED_CPP = """cpp_fused_x = async_compile.cpp_pybinding(['const float*', 'float*'], r'''
 extern "C"  void  kernel(const float* in_ptr0, float* out_ptr0)
 {

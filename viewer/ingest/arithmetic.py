@@ -30,6 +30,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 _NAMES = {"inf": math.inf, "nan": math.nan}
 _FIXED = frozenset({"torch", "device", "aten", "prims", "inductor_ops", "float", *_NAMES})
+_CONSTANT = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.keyword, ast.Load, ast.UnaryOp, ast.USub)
+"""What is written as it is: ``torch.float32``, ``device(type='cuda', index=0)``, a text."""
 _ERRORS = (ArithmeticError, ValueError, TypeError, RecursionError, MemoryError)
 
 
@@ -111,8 +113,9 @@ def _text(node: ast.expr, lookup: Lookup, depth: int) -> str | None:
         if isinstance(node, ast.List):
             return f"[{', '.join(known)}]"
         return f"({', '.join(known)}{',' if len(known) == 1 else ''})"
-    is_fixed = all(one.id in _FIXED for one in ast.walk(node) if isinstance(one, ast.Name))
-    return ast.unparse(node) if is_fixed else None
+    is_fixed = all(isinstance(one, _CONSTANT) for one in ast.walk(node))
+    is_known = all(one.id in _FIXED for one in ast.walk(node) if isinstance(one, ast.Name))
+    return ast.unparse(node) if is_fixed and is_known else None
 
 
 def number_of(text: str | None) -> Number | None:

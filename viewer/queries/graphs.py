@@ -171,8 +171,10 @@ def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultd
 def _tensors(
     trace: Trace, sites: Sequence[int], call: int | None
 ) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
-    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them. They
-    are sent for new sizes only: of calls with other sizes the one counts whose numbers are most like those of `call`."""
+    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them.
+
+    They are sent for new sizes only: the one counts whose numbers are most like those of `call`.
+    """
     found = sql.rows(trace, _TENSORS, [list(sites), call])
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
     for site, argument, item, dtype, size, stride, device, offset, storage_bytes, address in found:

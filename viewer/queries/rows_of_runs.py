@@ -79,7 +79,7 @@ class OverheadRow:
     failures: int | None
 
 
-SIDES = ("in", "out", "compute_sanitizer")
+SIDES = ("in", "with", "out", "compute_sanitizer")
 """Evidence of a finding that is sentences: what went in, what came out, what a tool found there."""
 
 

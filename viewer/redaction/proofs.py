@@ -56,7 +56,7 @@ _SNODE_CLASS = words(
 )
 _NAME = re.compile(
     r"buf\d+|arg\d+_\d+|primals_\d+|tangents_\d+|workspace_\d+|(?:in_out|in|out|ks|ws|seed|load_seed_offset)_?(?:ptr)?\d*|"
-    r"(?:[xyz]|r\d?_?)numel|xnumel_\d+|rnumel_\d+|[su]\d{1,6}|(?:[XYZ]|R\d?_?)BLOCK|ks\d+|tmp\d+|"
+    r"(?:[xyz]|r\d?_?)numel|xnumel_\d+|rnumel_\d+|(?:s|u|zf|zuf|ps)\d{1,6}|(?:[XYZ]|R\d?_?)BLOCK|ks\d+|tmp\d+|"
     r"(?:fwd|bwd)_rng_state_\d+|(?:fwd|bwd)_base_offset_\d+|_frozen_param\d+|constant\d+|_tensor_constant\d+|"
     r"seed_(?:cpu|cuda|xpu)_None|reinterpret_tensor|as_strided|stream\d+|raw_stream\d*|num_warps|num_stages|num_ctas|"
     r"subgraph\d+|None|True|False|torch|device|dtype"
@@ -214,6 +214,23 @@ def name(text: str) -> bool:
 
 def parameter(text: str) -> bool:
     return name(text) or text in _public()["parameters"]
+
+
+_SCALAR = re.compile(r"-?\d{1,25}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?|-?inf|nan|True|False|None")
+_SCALAR_TYPES = words(
+    "int int32_t int64_t float double bool str list tuple i1 i8 i16 i32 i64 u8 u16 u32 u64 fp16 bf16 fp32 fp64 number "
+    "SymInt ScalarType Layout Device MemoryFormat Generator constexpr"
+)
+
+
+def scalar(text: str) -> bool:
+    """A number, or an expression over numbers that a wrapper computes."""
+    return _SCALAR.fullmatch(text) is not None or name(text)
+
+
+def scalar_type(text: str) -> bool:
+    """``int64_t``, ``Optional[ScalarType]``."""
+    return len(text) < 60 and all(part in _SCALAR_TYPES | {"Optional", "List"} for part in re.findall(r"\w+", text))
 
 
 def span(text: str) -> bool:

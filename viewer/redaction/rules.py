@@ -71,6 +71,10 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
     ("Span", "name"): Rule("span", (proofs.span,)),
     ("RecordRow", "name"): Rule("record", (_own, proofs.record)),
     ("RecordRow", "source"): FILE,
+    ("ScalarRow", "expression"): Rule("value", (proofs.scalar,)),
+    ("ScalarRow", "value"): Rule("value", (proofs.scalar,)),
+    ("ScalarRow", "type"): Rule("type", (proofs.scalar_type,)),
+    ("ScalarRow", "name"): Rule("name", (proofs.parameter,)),
     ("Spread", "name"): OWN,
     ("Spread", "low"): Rule("type", (proofs.dtype, proofs.device)),
     ("Spread", "high"): Rule("type", (proofs.dtype, proofs.device)),
@@ -100,7 +104,7 @@ EVIDENCE_NUMBERS = words(
     "held_bytes perhaps_held_bytes made_by_graph held_in_graph launches_after refused_compiles "
     "failures left_rank right_rank left_place right_place graphs freed_by_collection calls expected "
     "actual bytes argument in_flight line graph growth_bytes item numel iterations bytes_of_peak "
-    "share peak_bytes written_by_launch_in_step"
+    "share peak_bytes written_by_launch_in_step position"
 )
 EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
     **dict.fromkeys(["compile_id", "compile_ids"], proofs.compile_id),
@@ -109,6 +113,8 @@ EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
     **dict.fromkeys(["symptom", "device_error"], proofs.symptom),
     **dict.fromkeys(["aten", "fx_nodes"], proofs.operator),
     "dtype": proofs.dtype,
+    **dict.fromkeys(["expression", "value"], proofs.scalar),
+    "type": proofs.scalar_type,
     **dict.fromkeys(["reason_snodes", "measured_snode", "estimated_snode", "candidate", "group"], proofs.snode),
 }  # fmt: skip
 """Evidence whose texts stand as they are, or not at all."""
@@ -121,6 +127,6 @@ EVIDENCE_SENTENCES = frozenset({"in", "out", "is", "was"})
 """What `value_text.describe` said of tensors."""
 EVIDENCE_TABLES = words(
     "chain buffers held_buffers crash_runs ran_before last_finished in_flight other_threads arguments "
-    "before now written read checked_at"
+    "before now written read checked_at scalars"
 )
 """Whose parts are looked at one by one."""
