@@ -72,6 +72,12 @@ def values(trace: Trace, launch: int) -> dict[str | None, str | None]:
     return {row.name: row.value for row in found.site.scalars}
 
 
+def generated(trace: Trace, step: int) -> list[int]:
+    """Launches of kernels that Inductor wrote."""
+    statement = "SELECT launch FROM launches JOIN sites USING (site) WHERE step = ? AND kind = 'cpp' ORDER BY launch"
+    return [launch for (launch,) in sql.rows(trace, statement, [step])]
+
+
 def test_each_call_has_the_numbers_that_it_was_given(trace: Trace) -> None:
     for step, size in enumerate(SIZES):
         found = sql.rows(
@@ -79,7 +85,6 @@ def test_each_call_has_the_numbers_that_it_was_given(trace: Trace) -> None:
         )
         numbers = {value for (launch,) in found for value in values(trace, launch).values()}
         assert {str(size), str(size + 5)} <= numbers <= {str(size), str(size + 5), str(step + 2)}
-    assert str(SIZES[0] + 5) != str(SIZES[1] + 5)
 
 
 def test_factors_of_a_matrix_product(trace: Trace) -> None:
@@ -89,11 +94,8 @@ def test_factors_of_a_matrix_product(trace: Trace) -> None:
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_a_launch_at_dynamic_shapes_runs_again_as_it_was(trace: Trace, tmp_path: Path, step: int) -> None:
-    found = sql.rows(
-        trace, "SELECT launch FROM launches JOIN sites USING (site) WHERE step = ? AND kind = 'cpp' ORDER BY 1", [step]
-    )
     out = tmp_path / "repro.py"
-    write_reproducer(trace, found[0][0], out, embed_bytes=SMALL)
+    write_reproducer(trace, generated(trace, step)[0], out, embed_bytes=SMALL)
     done = run_fresh(out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdict: same\n" in done.stdout
@@ -114,8 +116,6 @@ def test_a_process_that_dies_leaves_the_numbers_of_the_call_that_it_died_in(tmp_
         (finding,) = (one for one in all_findings(trace) if one.kind == "crash")
         assert finding.evidence["signal"] == signal.Signals.SIGSEGV.name
         given = {row["name"]: (row["value"], row["type"]) for row in finding.evidence["scalars"]}
-        assert given == {"times": ("23", "SymInt"), "factor": ("0.5", "float"), "flag": ("True", "bool")} or given == {
-            "times": ("23", "int"), "factor": ("0.5", "float"), "flag": ("True", "bool")
-        }  # fmt: skip
+        assert given == {"times": ("23", "int"), "factor": ("0.5", "float"), "flag": ("True", "bool")}
         assert finding.evidence["with"][0].startswith("times = 23 (")
         assert [row["size"] for row in finding.evidence["arguments"] if row["role"] == "in"] == [[11, 3]]

@@ -96,7 +96,10 @@ def _applied(op: ast.AST, left: Number | None, right: Number | None) -> Any:
 def value_text(expression: str, lookup: Lookup) -> str | None:
     """What an argument was, as Python writes it: a number, a list of them, a constant; None: it is not known."""
     node = parsed(expression)
-    return None if node is None else _text(node, lookup, 0)
+    try:
+        return None if node is None else _text(node, lookup, 0)
+    except _ERRORS:
+        return None
 
 
 def _text(node: ast.expr, lookup: Lookup, depth: int) -> str | None:
