@@ -31,7 +31,7 @@ function scalarTable(scalars) {
       h("td", { class: "mono wrap" }, expression === value ? null : expression),
     ),
   );
-  return h("div", { class: "scroll" }, h("table", { class: "scalars" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
+  return h("div", { class: "scroll more-arguments" }, h("table", { class: "scalars" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
 }
 
 /** `values` is null where a report left them out, empty where none were recorded. */

@@ -79,9 +79,9 @@ def test_a_number_that_is_computed_from_symbols_is_told_by_them() -> None:
 def test_a_users_triton_kernel_has_its_grid_and_what_is_compiled_in() -> None:
     assert scalars("scale_1") == [
         (1, "n", "1 + u0", "i32"),
-        (2, None, "4", "int"),
-        (3, None, "1", "int"),
-        (4, None, "1", "int"),
+        (2, "grid[0]", "4", "int"),
+        (3, "grid[1]", "1", "int"),
+        (4, "grid[2]", "1", "int"),
         (None, "BLOCK", "128", "constexpr"),
     ]
 

@@ -16,6 +16,7 @@ from stepscope.tracer.inductor.expressions import SYMBOL, dotted
 from stepscope.tracer.records import LaunchSite, Scalar
 
 ARITHMETIC = frozenset({"max", "min", "int", "float", "bool", "abs"})
+MODULES = ("math.", "torch.sym_", "torch._sym_")
 ARITHMETIC_NODES = (
     ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.operator,
     ast.unaryop, ast.boolop, ast.cmpop, ast.Call, ast.Attribute,
@@ -118,7 +119,7 @@ class FunctionSymbols:
         value = self._bound[name][0].value
         if SYMBOL.fullmatch(name) or value is None or not self._is_steady(name) or not _is_arithmetic(value):
             return None
-        inside = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} - ARITHMETIC - {"math"}
+        inside = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} - ARITHMETIC - {"math", "torch"}
         if not all(other in self._bound and self._is_steady(other) for other in inside):
             return None
         found: ast.expr = _Replaced(self).visit(_copy(value))
@@ -179,9 +180,9 @@ def _is_arithmetic(value: ast.expr) -> bool:
             return False
         if isinstance(node, ast.Call):
             name = dotted(node.func) or ""
-            if node.keywords or not (name in ARITHMETIC or name.startswith("math.")):
+            if node.keywords or not (name in ARITHMETIC or name.startswith(MODULES)):
                 return False
-        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "math"):
+        if isinstance(node, ast.Attribute) and not (dotted(node) or "").startswith(MODULES):
             return False
     return True
 

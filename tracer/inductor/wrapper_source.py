@@ -302,6 +302,8 @@ class _FunctionReader:
             if position == carried:
                 continue
             name, scalar = (known.name, known.type) if known else (None, None)
+            if known is None and parameters is not None and kind == "user_triton":
+                name = f"grid[{position - len(positional)}]"
             found += self._tensors_of(expression, role, name, position, scalar)
         for keyword in call.keywords:
             if keyword.arg in ("stream", "grid"):

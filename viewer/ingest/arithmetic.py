@@ -26,7 +26,9 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max": max, "min": min, "int": int, "float": float, "bool": bool, "abs": abs, "math.ceil": math.ceil,
     "math.floor": math.floor, "math.trunc": math.trunc, "math.sqrt": math.sqrt, "math.log": math.log,
-    "math.log2": math.log2, "math.exp": math.exp, "div_floor_integer": operator.floordiv,
+    "math.log2": math.log2, "math.exp": math.exp, "torch.sym_float": float, "torch.sym_int": int,
+    "torch.sym_max": max, "torch.sym_min": min, "torch.sym_not": operator.not_, "torch.sym_sqrt": math.sqrt,
+    "torch._sym_sqrt": math.sqrt, "div_floor_integer": operator.floordiv,
 }  # fmt: skip
 _NAMES = {"inf": math.inf, "nan": math.nan}
 _FIXED = frozenset({"torch", "device", "aten", "prims", "inductor_ops", "float", *_NAMES})
