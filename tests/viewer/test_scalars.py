@@ -6,11 +6,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from stepscope.tracer import records as schema
+from stepscope.tracer.launch_ring import LaunchRing, Shape
+from stepscope.tracer.ring_format import RingSymbols, read_ring
+from stepscope.tracer.symbol_values import SymbolValues
 from stepscope.viewer.findings.suspects import reach_facts, scalar_sentences, suspect
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.launches import launch_detail
@@ -18,6 +22,7 @@ from stepscope.viewer.queries.rows import LaunchDetail
 from stepscope.viewer.repro.write import write_reproducer
 from stepscope.viewer.store.open import Trace
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, run
+from tests.viewer.test_crash import ring
 
 WRAPPER = """# AOT ID: ['0_inference']
 cpp_fused_x = async_compile.cpp_pybinding(['const float*', 'float*', 'const int64_t', 'const double'], r'''
@@ -167,3 +172,38 @@ def test_a_log_without_them_is_read_as_before(opened: Opened) -> None:
     old = re.sub(rb'"scalars":\[[^\]]*\]', b'"scalars":[]', data)
     trace = opened(old)  # type: ignore[arg-type]
     assert shown(trace, 0) == []
+
+
+def symbol_block(call: int, count: int, *entries: tuple[int, int, int, int]) -> list[int]:
+    """Of the launch ring, word by word: (symbol, launches, form, word)."""
+    words = [4, call, count, *[0] * 12, *(word for entry in entries for word in entry)]
+    return [len(words) + 1, *words]
+
+
+def test_numbers_of_a_call_that_runs_are_in_the_ring() -> None:
+    half = 0x3FE0_0000_0000_0000
+    found = read_ring(ring([symbol_block(7, 3, (0, 0, 0, -16), (1, 1, 1, half), (2, 1, 2, 1))]))
+    assert found.symbols == [RingSymbols(7, (0, 1, 2), (0, 1, 1), [-16, 0.5, True])]
+    assert type(found.symbols[0].values[2]) is bool
+    assert found.damaged == 0
+
+
+@pytest.mark.parametrize("block", [symbol_block(7, 2, (0, 0, 0, 1)), symbol_block(7, 1, (0, 0, 9, 1))])
+def test_a_block_of_numbers_that_cannot_be_is_counted(block: list[int]) -> None:
+    found = read_ring(ring([block]))
+    assert (found.symbols, found.damaged) == ([], 1)
+
+
+def test_what_the_ring_holds_is_what_was_written(tmp_path: Path) -> None:
+    said: list[str] = []
+    written = LaunchRing(lambda: tmp_path / "x.log", said.append)
+    call = SimpleNamespace(block=None, symbol_block=None, cells=None, number=7)
+    written.begin(call, Shape(0, 1))  # type: ignore[arg-type]
+    for one in (SymbolValues((0, 1), 0, (16, 0.5)), SymbolValues((2,), 3, (False,)), SymbolValues((3,), 3, (None,))):
+        written.symbols(call, one, 4)  # type: ignore[arg-type]
+    found = read_ring((tmp_path / "x.log.ring").read_bytes())
+    assert found.symbols == [RingSymbols(7, (0, 1, 2), (0, 0, 3), [16, 0.5, False])]
+    written.drop(call)  # type: ignore[arg-type]
+    assert call.symbol_block is None
+    written.close(keep=False)
+    assert said == []
