@@ -133,6 +133,12 @@ def test_a_number_that_is_computed_from_itself() -> None:
     assert source.sites[0].scalars[0].expression in ("n", "n + 1")
 
 
+def test_what_is_asked_of_a_tensor_makes_the_tensor_no_symbol() -> None:
+    source = read("def call(args):\n    buf0, buf1 = args\n    cpp_fused_mul_0(buf0, buf1, buf0.item(), buf1[0] + 1)\n")
+    assert source.symbols == []
+    assert [one.expression for one in source.sites[0].scalars] == ["buf0.item()", "buf1[0] + 1"]
+
+
 class Call:
     def __init__(self, number: int, *values: object) -> None:
         self.number = number

@@ -136,6 +136,16 @@ class _Replaced(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self.symbols.meaning(node.id)
 
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """What a call asks of a tensor follows from no number."""
+        if not _is_number_function(dotted(node.func) or ""):
+            return node
+        node.args = [self.visit(argument) for argument in node.args]
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return node
+
 
 def grouped(bindings: Sequence[Binding], tree: ast.AST) -> list[Binding]:
     """Those of statements that follow one another are told together, behind the last of them."""
@@ -172,6 +182,10 @@ def _bound_by(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
             yield from ((node.id, None) for node in ast.walk(target) if isinstance(node, ast.Name))
 
 
+def _is_number_function(name: str) -> bool:
+    return name in ARITHMETIC or name.startswith(MODULES)
+
+
 def _is_arithmetic(value: ast.expr) -> bool:
     for node in ast.walk(value):
         if not isinstance(node, ARITHMETIC_NODES):
@@ -179,8 +193,7 @@ def _is_arithmetic(value: ast.expr) -> bool:
         if isinstance(node, ast.Constant) and not isinstance(node.value, (int, float)):
             return False
         if isinstance(node, ast.Call):
-            name = dotted(node.func) or ""
-            if node.keywords or not (name in ARITHMETIC or name.startswith(MODULES)):
+            if node.keywords or not _is_number_function(dotted(node.func) or ""):
                 return False
         if isinstance(node, ast.Attribute) and not (dotted(node) or "").startswith(MODULES):
             return False
