@@ -198,12 +198,12 @@ def test_what_the_ring_holds_is_what_was_written(tmp_path: Path) -> None:
     said: list[str] = []
     written = LaunchRing(lambda: tmp_path / "x.log", said.append)
     call = SimpleNamespace(block=None, symbol_block=None, cells=None, number=7)
-    written.begin(call, Shape(0, 1))  # type: ignore[arg-type]
+    written.begin(call, Shape(0, 1))
     for one in (SymbolValues((0, 1), 0, (16, 0.5)), SymbolValues((2,), 3, (False,)), SymbolValues((3,), 3, (None,))):
-        written.symbols(call, one, 4)  # type: ignore[arg-type]
+        written.symbols(call, one, 4)
     found = read_ring((tmp_path / "x.log.ring").read_bytes())
     assert found.symbols == [RingSymbols(7, (0, 1, 2), (0, 0, 3), [16, 0.5, False])]
-    written.drop(call)  # type: ignore[arg-type]
+    written.drop(call)
     assert call.symbol_block is None
     written.close(keep=False)
     assert said == []

@@ -192,9 +192,8 @@ def _is_arithmetic(value: ast.expr) -> bool:
             return False
         if isinstance(node, ast.Constant) and not isinstance(node.value, (int, float)):
             return False
-        if isinstance(node, ast.Call):
-            if node.keywords or not _is_number_function(dotted(node.func) or ""):
-                return False
+        if isinstance(node, ast.Call) and (node.keywords or not _is_number_function(dotted(node.func) or "")):
+            return False
         if isinstance(node, ast.Attribute) and not (dotted(node) or "").startswith(MODULES):
             return False
     return True

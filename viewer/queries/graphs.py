@@ -136,10 +136,10 @@ def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> li
     arguments, scalars = _arguments(trace, sites, call), scalars_of(trace, sites)
     return [
         SiteRow(
-            *[*row[:9], *map(sql.json_value, row[9:13]), _once(row[13]), _stacks(row[14])],
-            arguments[row[0]],
-            *row[15:],
-            scalars=scalars[row[0]],
+            *[
+                *[*row[:9], *map(sql.json_value, row[9:13]), _once(row[13]), _stacks(row[14])],
+                *[arguments[row[0]], *row[15:], scalars[row[0]]],
+            ]
         )
         for row in found
     ]
