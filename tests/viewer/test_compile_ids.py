@@ -17,6 +17,7 @@ from stepscope.viewer.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.queries.jump import jumps
 from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import compile_logs
+from tests.viewer.compile_run_logs import MICROS
 from tests.viewer.synthetic import LogBuilder, graph, run
 from tests.viewer.web import Client
 
@@ -98,6 +99,25 @@ def test_processes_in_one_log_have_ids_of_their_own(opened: Opened) -> None:
         ("0/0", 1_000_000),
         ("r1:0/0", 1_000_000),
     ]
+
+
+def test_what_has_no_id_takes_the_time_of_the_spans_around_it(opened: Opened) -> None:
+    log = LogBuilder()
+
+    def event(name: str, phase: str, micros: int) -> None:
+        about = {"name": name, "ph": phase, "ts": MICROS + micros, "tid": 0, "args": {"compile_id": "None"}}
+        log.torch("chromium_event", {}, orjson.dumps(about))
+
+    for start in (1_000, 50_000):
+        event("compile_fx_aot", "B", start)
+        event("GraphLowering.run", "B", start + 100)
+        log.artifact("before_pre_grad_graph", b"graph", "string")
+        event("GraphLowering.run", "E", start + 200)
+        event("compile_fx_aot", "E", start + 7_000)
+    event("elsewhere", "B", 90_000)
+    event("elsewhere", "E", 99_000)
+    found = sql.rows(opened(log), "SELECT compile_id, duration_ns, start_unix_ns FROM compiles")
+    assert found == [("-", 14_000_000, (MICROS + 1_000) * 1000)]
 
 
 def test_a_recorded_graph_is_of_the_compile_that_made_it(opened: Opened) -> None:

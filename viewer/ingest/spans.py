@@ -33,6 +33,8 @@ class _Open:
     compile_id: str | None
     inner_ns: int = 0
     """In spans directly within."""
+    compiles: str | None = None
+    """What compiles within it although it bears no id."""
 
 
 class Spans:
@@ -47,7 +49,7 @@ class Spans:
         self.marks: list[tuple[Any, ...]] = []
 
     def read(self, event: dict[str, Any]) -> Span | None:
-        """The span that `event` ends, if it ends one of `OUTER_SPANS`."""
+        """The span that `event` ends, if it is one of `OUTER_SPANS` or the outermost of a compile without an id."""
         name, stamp_ns = event.get("name"), unix_ns_of(event.get("ts"))
         if type(name) is not str or stamp_ns is None:
             return None
@@ -61,6 +63,12 @@ class Spans:
             mark = self._log, name, self._compile_id(event), thread, len(stack), stamp_ns, "instant", _arguments(event)
             self.marks.append(mark)
         return None
+
+    def note_compile(self, compile_id: str) -> None:
+        """A record of a compile that PyTorch gives no id has come: the spans that are open around it are its own."""
+        for stack in self._open.values():
+            if stack and stack[0].compile_id is None:
+                stack[0].compiles = compile_id
 
     def in_flight(self) -> dict[str, str]:
         """Compile ids whose span of a whole compile is open -> the innermost span that is."""
@@ -92,7 +100,9 @@ class Spans:
         compile_id, start_ns = self._compile_id(event), begun.start_ns
         self_ns = max(0, duration_ns - begun.inner_ns)
         self.rows.append((self._log, name, compile_id, thread, begun.depth, start_ns, duration_ns, self_ns))
-        return Span(name, compile_id, start_ns, duration_ns) if name in OUTER_SPANS else None
+        if name in OUTER_SPANS:
+            return Span(name, compile_id, start_ns, duration_ns)
+        return Span(name, begun.compiles, start_ns, duration_ns) if begun.compiles else None
 
     def _compile_id(self, event: dict[str, Any]) -> str | None:
         compile_id = compile_id_of(event)

@@ -21,6 +21,7 @@ from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.spans import OUTER_SPANS, Spans, compile_id_of
 from stepscope.viewer.ingest.step_compiles import Compiling
 from stepscope.viewer.ingest.torch_text import Cause, UserFrame, user_frame
+from stepscope.viewer.ingest.without_id import NO_ID
 
 CHROMIUM_EVENT = "chromium_event"
 _LONGEST_STACK = 1000
@@ -84,6 +85,8 @@ class TorchEvents:
             compile = self._compile(record)
             if not compile.stack and not compile.started and "stack" in record.header.envelope:
                 compile.stack = _raw_stack(record.header.envelope["stack"])
+            if record.header.compile_id == NO_ID and record.pid in self._spans:
+                self._spans[record.pid].note_compile(record.compile_id)
             attempt = record.header.attempt
             if attempt and attempt > compile.last_attempt:
                 compile.last_attempt = attempt
@@ -221,7 +224,7 @@ class TorchEvents:
             return
         compile = self.compiles[span.compile_id]
         compile.span_start_ns = min(span.start_ns, compile.span_start_ns or span.start_ns)
-        if span.name == OUTER_SPANS[0]:
+        if span.name != OUTER_SPANS[1]:
             compile.span_duration_ns = (compile.span_duration_ns or 0) + span.duration_ns
 
     def _output_code(self, record: LogRecord) -> None:
