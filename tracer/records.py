@@ -34,6 +34,7 @@ from stepscope.tracer.memory_records import SwappedNode as SwappedNode
 from stepscope.tracer.scalar_records import Assignment as Assignment
 from stepscope.tracer.scalar_records import CallSymbols as CallSymbols
 from stepscope.tracer.scalar_records import Scalar as Scalar
+from stepscope.tracer.value_records import OF_THE_CALL as OF_THE_CALL
 from stepscope.tracer.value_records import Exact as Exact
 from stepscope.tracer.value_records import Moment as Moment
 from stepscope.tracer.value_records import SavedTensor as SavedTensor
@@ -52,6 +53,10 @@ CPP_WRAPPER = (
 )
 """`Skipped.why`; what the library printed may be in a log of its own."""
 ARTIFACT_PREFIX = "stepscope_"
+PRINTED_KEY = "printed_"
+"""`Graph.wrapper_key` begins so where the graph was made from printed text."""
+PRINTER_LEAVES_OUT = "weights, views and constants, which PyTorch's debug printer does not print"
+"""`Graph.operands_left_out` of such graphs."""
 
 LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy", "unknown"]
 Role = Literal["in", "out", "inout"]
@@ -186,6 +191,10 @@ class Graph:
     """Why no launch of this graph can be seen (C++ wrapper, parse failure); None when they can."""
     symbols: list[str] = field(default_factory=list)
     """Names of numbers that the wrapper's functions are given or compute anew in each call: ``s77``, ``u0``."""
+    inputs: list[str] = field(default_factory=list)
+    """Inputs that were read although no launch site names them, as far as the sites tell."""
+    operands_left_out: str | None = None
+    """Which tensors that a launch may read the arguments of its site leave out; None: they name all of them."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 Moment = Literal["before", "after"]
+OF_THE_CALL = -1
+"""In `ValueLayout.site`: the row is about an input of the call that no launch site names."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,9 @@ class ValueLayout:
     layout: int
     graph: int
     site: list[int]
+    """-1: the row is about an input of the call, which no launch site names."""
     argument: list[int]
+    """Index into the site's `arguments`; of an input of the call into `Graph.inputs`."""
     moment: list[Moment]
     item: list[int | None]
     """Position within a list argument."""

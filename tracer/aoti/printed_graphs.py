@@ -7,11 +7,21 @@ before held nothing yet when a kernel wrote it; one with the statistics that ano
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
 from stepscope.tracer.aoti.printer_output import PrintedFile, PrintedTensor
-from stepscope.tracer.records import Argument, Graph, Held, LaunchKind, LaunchSite, Version
+from stepscope.tracer.records import (
+    PRINTED_KEY,
+    PRINTER_LEAVES_OUT,
+    Argument,
+    Graph,
+    Held,
+    LaunchKind,
+    LaunchSite,
+    Version,
+)
 
 FUNCTION = "run"
 _Key = tuple[tuple[str, tuple[str, ...]], ...]
@@ -42,14 +52,30 @@ def alike(one: PrintedTensor | None, other: PrintedTensor | None) -> bool:
     return one is not None and other is not None and one.whole and other.whole and one.statistics == other.statistics
 
 
+def _tells_apart(one: PrintedTensor) -> bool:
+    """Its statistics are hardly another tensor's: those of any two tensors that hold NaN are the same."""
+    return all(value is not None and math.isfinite(value) for value in (one.mean, one.min, one.max))
+
+
 def graph(number: int, run: ModelRun) -> Graph:
     """The graph that `run` is the first run of."""
     memory = _Memory(run)
     sites = [_site(position, launch, memory) for position, launch in enumerate(run.launches)]
     return Graph(
-        graph=number, wrapper_key=f"printed_{number}", compile_id=None, aot_id=None, phase="inference", cached=None,
-        dynamic=False, functions=[FUNCTION], sites=sites, memory=[],
+        graph=number, wrapper_key=f"{PRINTED_KEY}{number}", compile_id=None, aot_id=None, phase="inference",
+        cached=None, dynamic=False, functions=[FUNCTION], sites=sites, memory=[], inputs=_unused(run),
+        operands_left_out=PRINTER_LEAVES_OUT,
     )  # fmt: skip
+
+
+def _unused(run: ModelRun) -> list[str]:
+    """Inputs of the model that no printed launch names: a launch may read them as views."""
+    used = {_buffer(name) for launch in run.launches for name in launch.arguments}
+    return [name for name in run.inputs if name not in used]
+
+
+def _buffer(name: str) -> str:
+    return name.removeprefix("copy_arrayref_tensor_to_tensor(").removesuffix(")")
 
 
 @dataclass(frozen=True)
@@ -70,7 +96,7 @@ class _Memory:
 
     def of(self, name: str, seen: PrintedTensor | None) -> _Held | None:
         """None: nobody printed it before, nor anything like it."""
-        if name in self._held or seen is None:
+        if name in self._held or seen is None or not _tells_apart(seen):
             return self._held.get(name)
         other = self._held.get(self._left.get(seen.statistics, ""))
         return replace(other, is_input=False) if other is not None and alike(other.tensor, seen) else None
@@ -100,7 +126,7 @@ def _argument(
     site: int, position: int, name: str, held: _Held | None, seen: PrintedTensor | None, is_written: bool
 ) -> tuple[Argument, _Held]:
     """An argument, and what its memory holds after the launch."""
-    buffer = name.removeprefix("copy_arrayref_tensor_to_tensor(").removesuffix(")")
+    buffer = _buffer(name)
     here, made = Version(site, position, "before"), Version(site, position, "after")
     if held is None and is_written:
         return Argument(name, "out", buffer, None, buffer, "uninitialised" if seen else None), _Held(made, None)

@@ -17,6 +17,7 @@ from stepscope.tracer.aoti.profiler_times import Durations
 from stepscope.tracer.aoti.saved_files import Kept
 from stepscope.tracer.records import (
     FORMAT_VERSION,
+    OF_THE_CALL,
     Calls,
     DeviceTimes,
     Exact,
@@ -54,8 +55,8 @@ class PrintedLog:
     """Turns runs into records, in the order in which they come."""
 
     def __init__(self, base_ns: int, wants: Callable[[str], bool], times: Durations | None = None) -> None:
-        """`times`: of the launches, from a profiler."""
-        self._base_ns, self._wants, self._times = base_ns, wants, times
+        """`wants`: a kernel's values are recorded; `times`: of the launches, from a profiler."""
+        self._base_ns, self.wants, self._times = base_ns, wants, times
         self._of_kernel: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         """Call and position of its launches, where times are to be found for them."""
         self._graphs: dict[tuple[tuple[str, tuple[str, ...]], ...], Graph] = {}
@@ -153,7 +154,7 @@ class PrintedLog:
                 yield Tensors(known.graph, call, number, metas)
 
     def _values(self, known: Graph, call: int, run: ModelRun) -> Iterator[Record]:
-        rows = [row for row in _rows(known, run) if self._wants(run.launches[row[0]].kernel)]
+        rows = [*_inputs(known, run), *_rows(known, run, self.wants)]
         whole = [row for row in rows if row[3].whole and row[3].numel is not None and row[3].dtype]
         if len(whole) < len(rows):
             why = "a printed block is torn, or the lines of several threads are mixed in it"
@@ -193,10 +194,22 @@ class PrintedLog:
 _NOT_KEPT = "their files are where the printer wrote them; the next launch of a kernel writes over them"
 
 
-def _rows(known: Graph, run: ModelRun) -> Iterator[_Row]:
-    """Each version of a buffer once: after the launch that wrote it, else before the first that used it."""
+def _inputs(known: Graph, run: ModelRun) -> Iterator[_Row]:
+    """Inputs of the model that no launch names, as values of the call."""
+    for position, name in enumerate(known.inputs):
+        if name in run.inputs:
+            yield OF_THE_CALL, position, "before", run.inputs[name]
+
+
+def _rows(known: Graph, run: ModelRun, wants: Callable[[str], bool]) -> Iterator[_Row]:
+    """Each version of a buffer once: after the launch that wrote it, else before the first that used it.
+
+    Only launches of kernels that `wants` names are looked at.
+    """
     seen: dict[tuple[int, int, str], PrintedTensor] = {}
     for number, launch in enumerate(run.launches):
+        if not wants(launch.kernel):
+            continue
         for position in range(len(launch.arguments)):
             argument = known.sites[number].arguments[position]
             before, after = tensor(launch, position, "before"), tensor(launch, position, "after")

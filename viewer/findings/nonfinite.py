@@ -1,9 +1,11 @@
-"""Of the tensors that were read, the first launch that wrote a NaN although none of its inputs was known to hold one
-made it; an infinity among its inputs is what it grew from. A NaN in what a graph was given is followed to an earlier
-tensor of that log with the same statistics, through graphs, backward passes and steps; without one it came in. An
-infinity that no NaN grew from counts only when it was made of finite inputs, and -inf only by a launch without masking
-operators (where, masked_fill, full, triu, ...) or without -inf in its kernel. It is critical when the graph's call
-leaves it behind, else a warning."""
+"""Of the tensors that were read, the first launch that wrote a NaN although all of its inputs were read and none holds
+one made it; an infinity among its inputs is what it grew from. A NaN in what a graph was given is followed to an
+earlier tensor of that log with the same statistics, through graphs, backward passes and steps; without one it came in.
+Where an input was not read, or only a sample of it, the NaN was first seen there, and whether it was made there is not
+known; one that shows after another of the same log counts as its effect. An infinity that no NaN grew from counts only
+when all inputs that were read are finite, and -inf only by a launch without masking operators (where, masked_fill,
+full, triu, ...) or without -inf in its kernel. It is critical when the graph's call leaves it behind, else a
+warning."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from typing import Any
 
 from stepscope.viewer.findings import value_text as text
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
-from stepscope.viewer.findings.origins import Hop, Origin, Tracer, bad_inputs, nan_rows
+from stepscope.viewer.findings.origins import Hop, How, Origin, Tracer, bad_inputs, nan_rows
 from stepscope.viewer.queries.graphs import graph_label, graph_row
 from stepscope.viewer.queries.nonfinite import Event, infinity_made, launch_place, nan_came_in, nan_made, value_row
 from stepscope.viewer.queries.rows import Finding, ValueRow
@@ -34,8 +36,8 @@ class Case:
     """One origin with everything that it explains."""
 
     hop: Hop
-    """The launch that made it, or that first used what came in."""
-    is_made: bool
+    """The launch that made it, that first used what came in, or at which it was first seen."""
+    how: How
     is_nan: bool
     grown_from: Origin | None = None
     launches: int = 1
@@ -91,14 +93,13 @@ class _Cases:
 
     def _add(self, origin: Origin, event: Event, is_made: bool) -> None:
         first = origin.first
-        grown = self.tracer.grown_from(first.flow) if origin.is_made else None
-        key = self._key(first, origin.is_made, grown)
+        grown = self.tracer.grown_from(first.flow) if first.row.moment == "after" else None
+        key = self._key(first, origin.how, grown)
         known = self.cases.get(key)
-        if known is None and not origin.is_made and (earlier := self._of_log(event.log)):
-            earlier[0].explains.append(event.launch)  # nothing tells where it was in between, e.g. in an optimizer
+        if known is None and not origin.is_made and self._explains(event, first, text.is_nan):
             return
         if known is None:
-            self.cases[key] = known = Case(first, origin.is_made, True, grown, event.launches, event.steps)
+            self.cases[key] = known = Case(first, origin.how, True, grown, event.launches, event.steps)
             known.leaves = self._leaves(first.flow, text.is_nan)
         elif is_made:
             known.launches += event.launches
@@ -108,12 +109,23 @@ class _Cases:
         if event.launch != known.hop.flow.launch:
             known.explains.append(event.launch)
 
-    def _key(self, first: Hop, is_made: bool, grown: Origin | None) -> tuple[Any, ...]:
+    def _explains(self, event: Event, first: Hop, is_one: Callable[[ValueRow], bool]) -> bool:
+        """An earlier case of the log does: nothing tells where it was in between, e.g. in an optimizer."""
+        earlier = self._of_log(event.log)
+        if not earlier:
+            return False
+        if event.launch != earlier[0].hop.flow.launch:
+            earlier[0].explains.append(event.launch)
+        earlier[0].leaves |= self._leaves(first.flow, is_one)
+        return True
+
+    def _key(self, first: Hop, how: How, grown: Origin | None) -> tuple[Any, ...]:
         log = first.flow.log
-        if grown is not None and grown.is_made:
+        if grown is not None and grown.how != "came in":
             self._infinities.add(grown.first.flow.site)
             return log, "infinity", grown.first.flow.site
-        return (log, "made", first.flow.site) if is_made else (log, "came in", first.flow.site, first.argument.argument)
+        written = first.row.moment == "after"
+        return (log, how, first.flow.site) if written else (log, how, first.flow.site, first.argument.argument)
 
     def _of_log(self, log: int) -> list[Case]:
         return [case for case in self.cases.values() if case.hop.flow.log == log]
@@ -132,9 +144,11 @@ class _Cases:
             if event.site in self._infinities or key in self.cases or self.tracer.makes_masks(event.site, row):
                 continue
             origin = self.tracer.origin(row, text.is_infinite)
-            if not origin.is_made or self.tracer.is_mask(origin) or origin.first.flow.site != event.site:
+            if self.tracer.is_mask(origin) or origin.first.flow.site != event.site:
                 continue
-            case = Case(origin.first, True, False, None, event.launches, event.steps)
+            if not origin.is_made and self._explains(event, origin.first, text.is_infinite):
+                continue
+            case = Case(origin.first, origin.how, False, None, event.launches, event.steps)
             case.leaves = self._leaves(origin.first.flow, text.is_infinite)
             self.cases[key] = case
 
@@ -144,24 +158,19 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     site, where = tracer.site(flow.site), launch_place(trace, flow.launch)
     graph = graph_row(trace, site.graph)
     label = graph_label(site.graph, graph.compile_id, graph.phase) if graph else f"graph {site.graph}"
-    words = text.what(nan_rows(flow)) if case.is_nan and case.is_made else text.what([case.hop.row])
-    if case.is_made:
-        title = f"{words} made in {where.text}: {site.kernel}, output {text.label(argument)}"
-        title += _grown(tracer, case)
-    else:
-        name = text.label(argument)
-        title = (
-            f"{words} came in with {_given(name)} {name} of graph {label}: first used in {where.text}, {site.kernel}"
-        )
+    label = label if label.startswith("graph ") else f"graph {label}"
+    written, is_used = case.hop.row.moment == "after", argument.argument >= 0
+    name, left_out = text.label(argument), tracer.left_out(site.graph)
     proof: dict[str, Any] = {
         "step": flow.step,
         "launch": flow.launch,
         "launch_in_step": where.ordinal,
         "of": where.of,
-        "origin": "made" if case.is_made else "came in",
-        "in": text.read(flow.inputs) if case.is_made else [text.describe(text.label(argument), case.hop.row)],
+        "origin": case.how,
+        "in": text.read(flow.inputs) if written else [text.describe(name, case.hop.row)],
         "out": text.written(flow.outputs),
-        "certain": text.is_certain(flow.inputs) if case.is_made else True,
+        "not_read": [left_out] if left_out and written else [],
+        "certain": case.how != "not known",
         "finite": "finite as far as was read",
         "chain": _chain(trace, tracer, case),
         "leaves_the_graph": case.leaves,
@@ -175,13 +184,13 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         "inside": text.inside(site),
     }
     if proof["certain"]:
-        del proof["finite"]
+        del proof["finite"], proof["not_read"]
     if more > 0:
         proof["other_origins"] = more
     return where.time_unix_ns, Finding(
         kind="nonfinite",
         severity=_severity(tracer, case),
-        title=title,
+        title=_title(tracer, case, where.text, label),
         rule=rule_of(__doc__),
         evidence=proof,
         page=f"/steps/{flow.step}?log={flow.log}&launch={flow.launch}",
@@ -189,12 +198,27 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         step=flow.step,
         graph=site.graph,
         launch=flow.launch,
-        kernel=site.kernel,
+        kernel=site.kernel if is_used else None,
         buffer=argument.buffer or None,
         argument=argument.name,
         source=text.source_line(site, infinite=not case.is_nan),
         log=flow.log,
     )
+
+
+def _title(tracer: Tracer, case: Case, place: str, graph: str) -> str:
+    hop = case.hop
+    name, kernel, written = text.label(hop.argument), tracer.site(hop.flow.site).kernel, hop.row.moment == "after"
+    words = text.what(nan_rows(hop.flow)) if case.is_nan and written else text.what([hop.row])
+    if case.how == "made":
+        return f"{words} made in {place}: {kernel}, output {name}{_grown(tracer, case)}"
+    if case.how == "not known" and written:
+        return f"{words} first seen in {place}: {kernel}, output {name}{_grown(tracer, case)}"
+    if case.how == "not known":
+        return f"{words} first seen in {place}: {kernel}, input {name}"
+    if hop.argument.argument < 0:
+        return f"{words} came in with {_given(name)} {name} of {graph}: no launch that was recorded names it"
+    return f"{words} came in with {_given(name)} {name} of {graph}: first used in {place}, {kernel}"
 
 
 def _severity(tracer: Tracer, case: Case) -> Any:
@@ -218,11 +242,15 @@ def _grown(tracer: Tracer, case: Case) -> str:
     if case.grown_from is None:
         return ""
     first = case.grown_from.first
-    words = text.what([first.row])
-    if not case.grown_from.is_made:
-        return f", from the {words} that came in with {text.label(first.argument)}"
-    site, launch = tracer.site(first.flow.site), first.flow.launch
-    return f", from the {words} of launch {launch}: {site.kernel}, output {text.label(first.argument)}"
+    words, name = text.what([first.row]), text.label(first.argument)
+    kernel, launch = tracer.site(first.flow.site).kernel, first.flow.launch
+    if case.how == "not known":
+        return f"; the {words} in {name} was there before, in launch {launch}: {kernel}"
+    if case.grown_from.how == "came in":
+        return f", from the {words} that came in with {name}"
+    if first.row.moment == "before":
+        return f", from the {words} that launch {launch} read: {kernel}, input {name}"
+    return f", from the {words} of launch {launch}: {kernel}, output {name}"
 
 
 def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
@@ -234,7 +262,8 @@ def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
 
 
 def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
-    site, came_in = tracer.site(hop.flow.site), hop.row.moment == "before"
+    site, was_read = tracer.site(hop.flow.site), hop.row.moment == "before"
+    came_in = was_read and hop.argument.held == "input"
     link: dict[str, Any] = {
         "step": hop.flow.step,
         "launch": hop.flow.launch,
@@ -246,7 +275,7 @@ def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
         "source": text.place(text.source_line(site)),
         "out": text.describe(text.label(hop.argument), hop.row),
     }
-    if not came_in:
+    if not was_read:
         largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]
         link |= {
             "in": text.read(hop.flow.inputs),

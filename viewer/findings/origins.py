@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from stepscope.viewer.findings.value_text import is_infinite, is_nan
-from stepscope.viewer.queries.graphs import graph_row, site_rows, wrapper_code
+from stepscope.viewer.findings.value_text import is_certain, is_infinite, is_nan, label
+from stepscope.viewer.queries.graphs import graph_row, operands_left_out, site_rows, wrapper_code
 from stepscope.viewer.queries.nonfinite import same_before, same_within
 from stepscope.viewer.queries.rows import SiteRow, ValueRow
 from stepscope.viewer.queries.value_flow import Argument, Flow, Flows
@@ -35,13 +36,20 @@ class Hop:
     """What was written, or what came in."""
 
 
+How = Literal["made", "came in", "not known"]
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where something bad began; `hops` from there on."""
 
     hops: list[Hop]
-    is_made: bool
-    """Else it came in."""
+    how: How
+    """``not known``: it was first seen here, and something that it may have come from was not read."""
+
+    @property
+    def is_made(self) -> bool:
+        return self.how == "made"
 
     @property
     def first(self) -> Hop:
@@ -55,6 +63,7 @@ class Tracer:
         self.trace = trace
         self.flows = Flows(trace)
         self._sites: dict[int, SiteRow] = {}
+        self._left_out: dict[int, str | None] = {}
 
     def site(self, site: int) -> SiteRow:
         if site not in self._sites:
@@ -68,16 +77,40 @@ class Tracer:
         while True:
             seen.add(row.value)
             flow = self.flows.of_launch(row.launch)
-            hops.append(Hop(flow, _argument(flow, row), row))
+            hops.append(Hop(flow, self._argument(flow, row), row))
             before = self._before(flow, row, is_one)
             if before is None or before.value in seen or len(hops) >= _MOST_HOPS:
-                return Origin(hops[::-1], row.moment == "after")
+                return Origin(hops[::-1], self._how(hops[-1]))
             row = before
+
+    def _how(self, first: Hop) -> How:
+        if first.row.moment == "after":
+            return "not known" if self.unread(first.flow) else "made"
+        return "came in" if first.argument.held == "input" else "not known"
+
+    def unread(self, flow: Flow) -> list[str]:
+        """Tensors that a launch may have read a NaN or an infinity from, and that were not read, or not whole."""
+        site = self.site(flow.site)
+        exact = {one.argument for one in site.arguments if one.tensors and not any(map(_may_be_bad, one.tensors))}
+        names = [label(one) for one in flow.inputs if one.argument not in exact and not is_certain([one])]
+        left_out = self.left_out(site.graph)
+        return [*names, *([left_out] if left_out else [])]
+
+    def left_out(self, graph: int) -> str | None:
+        """Tensors that its launches may read and that the record does not name."""
+        if graph not in self._left_out:
+            self._left_out[graph] = operands_left_out(self.trace, graph)
+        return self._left_out[graph]
+
+    def _argument(self, flow: Flow, row: ValueRow) -> Argument:
+        known = flow.arguments if row.argument >= 0 else self.flows.of_call(flow.call).inputs
+        found = next((one for one in known if one.argument == row.argument), None)
+        return found or Argument(row.argument, f"argument {row.argument}", "inout", "", "", None, [], [], [])
 
     def _before(self, flow: Flow, row: ValueRow, is_one: Is) -> ValueRow | None:
         """The row that `row` was carried on from."""
         if row.moment == "before":
-            source = [one for one in _argument(flow, row).source if is_one(one)]
+            source = [one for one in self._argument(flow, row).source if is_one(one)]
             return source[0] if source else same_before(self.trace, row.value)
         if self.site(flow.site).kind == "subgraph":
             inner = self.flows.inner_calls(flow.launch)
@@ -93,7 +126,7 @@ class Tracer:
 
     def is_mask(self, origin: Origin) -> bool:
         """An infinity that was put there on purpose, or handed in."""
-        return not origin.is_made or self.makes_masks(origin.first.flow.site, origin.first.row)
+        return origin.how == "came in" or self.makes_masks(origin.first.flow.site, origin.first.row)
 
     def makes_masks(self, site: int, written: ValueRow) -> bool:
         """A launch computes operators that write -inf on purpose, and `written` holds no other infinity; or it leaves
@@ -123,9 +156,9 @@ def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:
     return sorted(found, key=lambda row: row.value)
 
 
-def _argument(flow: Flow, row: ValueRow) -> Argument:
-    found = next((one for one in flow.arguments if one.argument == row.argument), None)
-    return found or Argument(row.argument, f"argument {row.argument}", "inout", "", "", None, [], [], [])
+def _may_be_bad(tensor: Mapping[str, Any]) -> bool:
+    """Integers hold no NaN and no infinity."""
+    return str(tensor["dtype"]).startswith(("float", "bfloat", "complex"))
 
 
 def nan_rows(flow: Flow) -> list[ValueRow]:

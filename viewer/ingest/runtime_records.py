@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from stepscope.tracer.records import (
     ARTIFACT_PREFIX,
     FORMAT_VERSION,
+    PRINTED_KEY,
+    PRINTER_LEAVES_OUT,
     RECORD_TYPES,
     Argument,
     CallSymbols,
@@ -231,7 +233,7 @@ class RuntimeRecords:
         with contained("where each thread stood"):
             self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_id)
         with contained("values"):
-            self.values.finish(self.rows, self.log, places)
+            self.values.finish(self.rows, self.log, places, self.graphs)
         ids = Ids(self.graph_id, lambda graph, site: self._site_ids.get((graph, site)), self._function, self._phase)
         with contained("memory"):
             self.memory.finish(self.rows, self.log, places, ids)
@@ -277,6 +279,7 @@ class RuntimeRecords:
                 _LOST,
                 None,
                 "[]",
+                None,
             )
         return self._graph_ids[number]
 
@@ -305,7 +308,7 @@ class RuntimeRecords:
         self.rows.add(
             "graphs", graph_id, self.log, graph.graph, graph.wrapper_key, graph.compile_id, graph.aot_id, graph.phase,
             graph.cached, graph.dynamic, None if graph.not_recorded else len(graph.sites), graph.not_recorded,
-            output_code, dumps(graph.functions),
+            output_code, dumps(graph.functions), graph.operands_left_out or _left_out(graph),
         )  # fmt: skip
         self.rows.extend(
             "memory_statements",
@@ -357,7 +360,7 @@ class RuntimeRecords:
         self.rows.add(
             "graphs", self.rows.new_id("graphs"), self.log, None, code.wrapper_key, code.compile_id, code.aot_id,
             phase if phase in ("forward", "backward", "inference") else None, code.cached, None, None, not_recorded,
-            code.record, "[]",
+            code.record, "[]", None,
         )  # fmt: skip
 
     def _add_tensors(self, seen: Tensors) -> None:
@@ -405,6 +408,11 @@ class RuntimeRecords:
         for (what, why, about), count in self.not_recorded.items():
             graph_id = None if about is None else self._graph_ids.get(about)
             self.rows.add("not_recorded", self.log, what, why, graph_id, count)
+
+
+def _left_out(graph: Graph) -> str | None:
+    """Of graphs whose record does not say it: those that were made from printed text."""
+    return PRINTER_LEAVES_OUT if graph.wrapper_key.startswith(PRINTED_KEY) else None
 
 
 def _provenance(

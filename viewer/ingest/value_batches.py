@@ -5,11 +5,12 @@ Without numpy until the first values: a log without them has no need of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from stepscope.tracer.records import DeviceTimes, SavedTensor, ValueLayout, Values
+from stepscope.tracer.records import DeviceTimes, Graph, SavedTensor, ValueLayout, Values
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.rows import Rows
@@ -87,12 +88,13 @@ class ValueBatches:
             raise BadPayload("SavedTensor.file is not below the folder of the log")
         self.saved.append((saved, place))
 
-    def finish(self, rows: Rows, log: int, places: Places | None) -> None:
+    def finish(self, rows: Rows, log: int, places: Places | None, graphs: Mapping[int, Graph]) -> None:
         """Add all rows. What belongs to no launch of the log is counted."""
         if self.batches or self.saved:
             from stepscope.viewer.ingest.value_columns import add_saved, add_values
 
-            add_values(self, rows, log, places)
+            inputs = {number: graph.inputs for number, graph in graphs.items()}
+            add_values(self, rows, log, places, inputs)
             add_saved(self.saved, rows, log, places, self.damage)
 
 

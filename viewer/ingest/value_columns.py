@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.records import SavedTensor, Sparse, ValueLayout, Values
+from stepscope.tracer.records import OF_THE_CALL, SavedTensor, Sparse, ValueLayout, Values
 from stepscope.viewer.ingest.columns import Column
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload
@@ -108,7 +108,7 @@ def _is_number(text: str) -> bool:
 class _Layouts:
     """All layouts of a log end to end, and which launch of its site within a call each row belongs to."""
 
-    def __init__(self, layouts: dict[int, ValueLayout]) -> None:
+    def __init__(self, layouts: dict[int, ValueLayout], inputs: Mapping[int, list[str]]) -> None:
         chosen = list(layouts.values())
         self.number = {number: i for i, number in enumerate(layouts)}
         self.graph = np.array([layout.graph for layout in chosen], dtype=np.int64)
@@ -122,6 +122,8 @@ class _Layouts:
         self.ints["occurrence"] = np.concatenate([_occurrences(layout) for layout in chosen] or [np.empty(0, np.int64)])
         self.item = _joined(chosen, "item", lambda column: np.array([_UNKNOWN if i is None else i for i in column]))
         self.texts = {name: _joined(chosen, name, _objects) for name in ("moment", "part", "dtype", "skipped")}
+        names = [_input_names(layout, inputs.get(layout.graph, [])) for layout in chosen if layout.site]
+        self.texts["input"] = np.concatenate([_objects(one) for one in names]) if names else np.empty(0, np.object_)
 
 
 def _joined(layouts: Sequence[ValueLayout], name: str, convert: Callable[[list[Any]], Column]) -> Column:
@@ -135,6 +137,14 @@ def _objects(values: list[str | None]) -> Column:
     return column
 
 
+def _input_names(layout: ValueLayout, names: list[str]) -> list[str | None]:
+    """Of each row that is about an input of the call the name."""
+    return [
+        None if site != OF_THE_CALL else names[position] if 0 <= position < len(names) else f"input {position}"
+        for site, position in zip(layout.site, layout.argument, strict=True)
+    ]
+
+
 def _occurrences(layout: ValueLayout) -> Ints:
     """For each row how many rows about the same thing stand before it: a launch in a loop runs several times."""
     seen: dict[tuple[Any, ...], int] = {}
@@ -145,18 +155,30 @@ def _occurrences(layout: ValueLayout) -> Ints:
     return result
 
 
-def add_values(batches: ValueBatches, rows: Rows, log: int, places: Places | None) -> None:
-    """Add the rows of all batches in the order of their launches."""
-    layouts = _Layouts(batches.layouts)
+def add_values(
+    batches: ValueBatches, rows: Rows, log: int, places: Places | None, inputs: Mapping[int, list[str]]
+) -> None:
+    """Add the rows of all batches in the order of their launches.
+
+    `inputs`: of each graph, the names of those that no launch site names.
+    """
+    layouts = _Layouts(batches.layouts, inputs)
     seen: dict[int, int] = {}
     parts = [part for batch in batches.batches if (part := _placed(batch, layouts, places, seen, batches.damage))]
     if not parts:
         return
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    order = np.lexsort((columns["moment"] == "after", columns["launch"]))
+    names = columns.pop("input")
+    is_input = np.not_equal(names, _NONE).astype(bool)
+    order = np.lexsort((columns["moment"] == "after", ~is_input, columns["launch"]))
     columns = {name: column[order] for name, column in columns.items()}
     value = rows.new_id("value_rows", len(order)) + np.arange(len(order))
-    rows.add_columns("value_rows", {"value": value, "log": np.full(len(order), log), **_finished(columns)})
+    found = {"value": value, "log": np.full(len(order), log), **_finished(columns)}
+    is_input, names = is_input[order], names[order]
+    rows.add_columns("value_rows", {name: column[~is_input] for name, column in found.items()})
+    if is_input.any():
+        given = {name: column[is_input] for name, column in {**found, "name": names}.items()}
+        rows.add_columns("input_rows", given)
 
 
 def _placed(
@@ -182,7 +204,7 @@ def _placed(
     call, use = _calls(batch, number, layouts, places, seen, problem)
     launch = np.full(batch.rows, _UNKNOWN, dtype=np.int64)
     if places is not None:
-        launch = places.launches(call[owner], layouts.ints["site"][at], layouts.ints["occurrence"][at])
+        launch = _launches(places, call[owner], layouts.ints["site"][at], layouts.ints["occurrence"][at])
     keep = (launch >= 0) & use[owner]
     may_be_missing = np.zeros(batch.rows, dtype=bool)
     if places is not None:
@@ -195,6 +217,16 @@ def _placed(
     if not keep.any() or places is None:
         return None
     return _columns(batch, layouts, places, at, launch, keep, problem)
+
+
+def _launches(places: Places, call: Ints, site: Ints, occurrence: Ints) -> Ints:
+    """The launch of each row, -1 where there is none; of an input of a call the first one of the call."""
+    launch = places.launches(call, site, occurrence)
+    is_input = (site == OF_THE_CALL) & (call >= 0)
+    if is_input.any():
+        of = call[is_input]
+        launch[is_input] = np.where(places.count[of] > 0, places.first[of], _UNKNOWN)
+    return launch
 
 
 def _calls(
@@ -242,10 +274,13 @@ def _columns(
     counted, at_least = np.full(batch.rows, batch.at_least is None), np.zeros(batch.rows, dtype=bool)
     at_least[batch.at_least if batch.at_least is not None else []] = True
     at, row = at[keep], launch[keep]
+    is_input = layouts.ints["site"][at] == OF_THE_CALL
     columns: dict[str, Column] = {
         "launch": places.launch_id[row], "call": places.launch_call[row], "step": places.launch_step[row],
-        "site": places.launch_site[row], "argument": layouts.ints["argument"][at], "item": layouts.item[at],
-        **{name: layouts.texts[name][at] for name in ("part", "moment", "dtype")},
+        "site": places.launch_site[row],
+        "argument": np.where(is_input, -1 - layouts.ints["argument"][at], layouts.ints["argument"][at]),
+        "item": layouts.item[at],
+        **{name: layouts.texts[name][at] for name in ("part", "moment", "dtype", "input")},
         "numel": layouts.ints["numel"][at], "looked_at": layouts.ints["looked_at"][at],
         "skipped": layouts.texts["skipped"][at],
         **{name: column[keep] for name, column in (*batch.ints.items(), *batch.floats.items())},

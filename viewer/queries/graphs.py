@@ -121,6 +121,12 @@ def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
     return None if code is None else trace.payload(int(code)).decode("utf-8", "replace")
 
 
+def operands_left_out(trace: Trace, graph: int) -> str | None:
+    """Which tensors the launches of a graph may read that their arguments do not name."""
+    found = sql.row(trace, "SELECT operands_left_out FROM graphs WHERE graph = ?", [graph])
+    return found[0] if found else None
+
+
 def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
     found = sql.rows(
         trace,

@@ -36,12 +36,19 @@ _MADE = """
     FROM bad b ANTI JOIN tainted t ON t.launch = b.launch
     GROUP BY b.log, b.site ORDER BY 1 LIMIT {most}
 """
+_COUNTED = "min(v.value), v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch)"
+# What an earlier launch of the call wrote is no news, if it was read there.
 _CAME_IN = f"""
-    SELECT min(v.value), v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch)
-    FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
+    SELECT {_COUNTED} FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
     WHERE v.moment = 'before' AND {_NAN.format(v="v")}
-      AND (a.version_site IS NULL OR a.version_moment = 'before')
-    GROUP BY v.log, v.site, v.argument ORDER BY 1 LIMIT $1
+      AND (a.version_site IS NULL OR a.version_moment = 'before' OR NOT EXISTS (
+          SELECT 1 FROM value_rows w
+          WHERE w.call = v.call AND w.site = a.version_site AND w.argument = a.version_argument
+            AND w.moment = a.version_moment AND w.launch < v.launch AND w.nan IS NOT NULL))
+    GROUP BY v.log, v.site, v.argument
+    UNION ALL
+    SELECT {_COUNTED} FROM input_rows v WHERE {_NAN.format(v="v")} GROUP BY v.log, v.site, v.argument
+    ORDER BY 1 LIMIT $1
 """
 _SAME = f"""
     SELECT {COLUMNS} FROM value_rows v JOIN value_rows o ON o.value = $1
@@ -59,6 +66,11 @@ _SAME_WITHIN = f"""
       AND v.positive_infinity = o.positive_infinity AND v.negative_infinity = o.negative_infinity
       AND v.min IS NOT DISTINCT FROM o.min AND v.max IS NOT DISTINCT FROM o.max
     ORDER BY v.value DESC LIMIT 1
+"""
+_ROW = f"""
+    SELECT {COLUMNS} FROM value_rows v WHERE v.value = $1
+    UNION ALL
+    SELECT {COLUMNS} FROM input_rows v WHERE v.value = $1
 """
 _LAUNCH = """
     SELECT l.launch, l.step, l.launch - f.first + 1, f.launches, g.rank,
@@ -117,7 +129,8 @@ def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Ev
 
 
 def nan_came_in(trace: Trace, most: int) -> list[Event]:
-    """The first launch of each argument that was NaN when it was first used in its call."""
+    """The first launch of each argument that was NaN when it was first read in its call, and inputs of a call that
+    were."""
     return _events(trace, _CAME_IN, [most])
 
 
@@ -126,7 +139,7 @@ def _events(trace: Trace, statement: str, parameters: list[int]) -> list[Event]:
 
 
 def value_row(trace: Trace, value: int) -> ValueRow:
-    return value_rows(trace, sql.rows(trace, f"SELECT {COLUMNS} FROM value_rows v WHERE v.value = ?", [value]))[0]
+    return value_rows(trace, sql.rows(trace, _ROW, [value]))[0]
 
 
 def same_before(trace: Trace, value: int) -> ValueRow | None:

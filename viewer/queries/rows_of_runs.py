@@ -79,7 +79,7 @@ class OverheadRow:
     failures: int | None
 
 
-SIDES = ("in", "with", "out", "compute_sanitizer")
+SIDES = ("in", "with", "out", "not_read", "compute_sanitizer")
 """Evidence of a finding that is sentences: what went in, what came out, what a tool found there."""
 
 

@@ -71,6 +71,8 @@ class CallFlow:
     parent: int | None
     launches: dict[int, Flow]
     """In order of execution."""
+    inputs: list[Argument]
+    """Of the call, which no launch names."""
 
 
 class Flows:
@@ -164,7 +166,18 @@ def _call_flow(trace: Trace, call: int) -> CallFlow:
             source = [row for row in source if row not in before]
             found.append(Argument(argument, name, role, buffer, storage, held, before or source, source, after))
         flows[launch] = Flow(launch, site, step, log, call, found)
-    return CallFlow(call, graph, function, parent, flows)
+    return CallFlow(call, graph, function, parent, flows, _inputs(trace, call))
+
+
+def _inputs(trace: Trace, call: int) -> list[Argument]:
+    names = dict(sql.rows(trace, "SELECT argument, name FROM input_rows WHERE call = ? ORDER BY value", [call]))
+    if not names:
+        return []
+    rows = value_rows(trace, sql.rows(trace, f"SELECT {COLUMNS} FROM input_rows v WHERE v.call = ?", [call]))
+    return [
+        Argument(argument, name, "in", name, name, "input", [row for row in rows if row.argument == argument], [], [])
+        for argument, name in names.items()
+    ]
 
 
 def _version(

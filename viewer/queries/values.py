@@ -77,7 +77,7 @@ _SAVED = (
 
 def has_values(trace: Trace) -> bool:
     """The trace holds rows of values."""
-    return bool(value_row_count(trace))
+    return bool(value_row_count(trace) or sql.number(trace, "SELECT value FROM meta WHERE key = 'count:input_rows'"))
 
 
 def value_row_count(trace: Trace) -> int:

@@ -88,7 +88,8 @@ CREATE TABLE graphs (
     launch_sites BIGINT,             -- NULL when launches of this graph cannot be seen
     not_recorded VARCHAR,
     output_code BIGINT,              -- record that holds the wrapper's source
-    functions VARCHAR                -- JSON list
+    functions VARCHAR,               -- JSON list
+    operands_left_out VARCHAR        -- tensors that its launches may read and that `arguments` does not name
 );
 CREATE TABLE sites (
     site BIGINT, graph BIGINT, log BIGINT, local_site BIGINT, function VARCHAR, line BIGINT,
@@ -190,6 +191,22 @@ CREATE TABLE value_rows (
     mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,       -- l2 of a sample is of the sample
     first_bad BIGINT,                -- flat index of the first NaN or infinity
     at_least BOOLEAN                 -- there are so many NaN and infinities at least
+);
+-- The same of inputs of a call that no launch names: `launch` and `site` are those of the call's first launch, and
+-- `argument` is -1 for the first of them, then -2. Their ids are among those of value_rows.
+CREATE TABLE input_rows (
+    value BIGINT,
+    log BIGINT, launch BIGINT, call BIGINT, step BIGINT, site BIGINT, argument BIGINT,
+    item BIGINT, part VARCHAR, moment VARCHAR,
+    dtype VARCHAR, numel BIGINT, looked_at BIGINT,
+    skipped VARCHAR,
+    nan BIGINT, positive_infinity BIGINT, negative_infinity BIGINT, zero BIGINT,
+    near_overflow BIGINT, subnormal BIGINT,
+    min DOUBLE, max DOUBLE, exact_min VARCHAR, exact_max VARCHAR,
+    mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,
+    first_bad BIGINT,
+    at_least BOOLEAN,
+    name VARCHAR
 );
 CREATE TABLE tuned_kernels (         -- with which configuration a Triton kernel runs
     log BIGINT, graph BIGINT, kernel VARCHAR,

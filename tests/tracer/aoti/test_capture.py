@@ -18,9 +18,11 @@ import pytest
 from stepscope.tracer.aoti import live
 from stepscope.tracer.aoti.capture import Capture, import_file, import_text
 from stepscope.tracer.aoti.live import LiveCapture, about_kernels, environment
+from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
 from stepscope.tracer.aoti.profiler_times import durations
 from stepscope.tracer.aoti.saved_files import SavedFiles, describe
 from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.log_writer import LogWriter
 from stepscope.tracer.watching import Ending
 from stepscope.viewer.queries import sql
 from stepscope.viewer.store.open import open_trace
@@ -93,6 +95,7 @@ def test_a_nan_is_told_of_where_it_was_made(tmp_path: Path) -> None:
     (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
     assert (finding["kernel"], finding["argument"], finding["severity"]) == ("cpp_fused_log_0", "buf1", "critical")
     assert finding["evidence"]["out"] == ["buf1 NaN at least 1 of 4,096"]
+    assert finding["title"].startswith("NaN first seen in")  # a weight may hold it, which the printer does not print
     assert "uninitialised_read" not in kinds(found)
 
 
@@ -103,6 +106,43 @@ def test_a_nan_that_came_in_is_one(tmp_path: Path) -> None:
     )
     findings = [one for one in imported(tmp_path, came)["findings"] if one["kind"] == "nonfinite"]
     assert "came in" in findings[0]["title"] and "arg0_1" in findings[0]["title"]  # noqa: PT018
+
+
+def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
+    """Views are not printed, and memory that nobody wrote may hold NaN as well."""
+    given = block("aoti_model_inputs", "", "arg1_1", "nan", "nan", "nan")
+    first = launch("aoti_torch_cpu_mm_out", ("buf0", "-nan", "nan"))
+    second = launch("aoti_torch_cpu_mm_out", ("buf1", "-nan", "nan"))
+    text = (given + first + second).replace("Max value: 2", "Max value: nan")
+    found = imported(tmp_path, text * 2)
+    (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
+    assert finding["title"] == (
+        "NaN came in with argument arg1_1 of graph 0 inference: no launch that was recorded names it"
+    )
+    assert (finding["evidence"]["origin"], finding["argument"], finding["kernel"]) == ("came in", "arg1_1", None)
+    assert finding["evidence"]["in"] == ["arg1_1 NaN at least 1 of 4,096"]
+    assert finding["evidence"]["explains_launches"] == [1]
+    assert found["ingest"]["problems"] == []
+
+
+def test_a_finite_input_that_no_launch_names_is_a_value_of_its_call(tmp_path: Path) -> None:
+    given = block("aoti_model_inputs", "", "arg1_1", "-1", "0.1", "1")
+    (tmp_path / "printed.txt").write_text((given + launch("aoti_torch_cpu_mm_out", ("buf0", "0", "1"))) * 2)
+    log, *_ = import_file(str(tmp_path / "printed.txt"), tmp_path / "trace")
+    with open_trace([str(log)]) as trace:
+        rows = sql.rows(trace, "SELECT call, name, argument, moment, min, max, numel FROM input_rows ORDER BY value")
+    assert rows == [(call, "arg1_1", -1, "before", -1.0, 1.0, 4096) for call in (0, 1)]
+
+
+def test_what_a_filter_leaves_of_a_nan_is_told(tmp_path: Path) -> None:
+    """The text tells more than what is recorded of it: a kernel that only passes the NaN on."""
+    run = run_record(["x"], 1, "values")
+    capture = Capture(LogWriter(tmp_path, None), run, PrintedLog(0, lambda kernel: kernel == "cpp_fused_exp_1"))
+    capture.feed(OVERFLOW.encode())
+    capture.end()
+    with open_trace([str(capture.writer.path)]) as trace:
+        (finding,) = [one for one in summary(trace)["findings"] if one["kind"] == "nonfinite"]
+    assert finding["title"] == "NaN first seen in launch 2 (3rd of 3 in step 0): cpp_fused_exp_1, input buf1"
 
 
 def test_small_tensors_are_counted(tmp_path: Path) -> None:
