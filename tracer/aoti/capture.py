@@ -52,7 +52,7 @@ class Capture:
 
     def _take(self, events: Iterable[Printed]) -> None:
         for event in events:
-            if isinstance(event, PrintedFile) and self._files is not None:
+            if isinstance(event, PrintedFile) and self._files is not None and self.log.wants(event.kernel):
                 event = replace(event, kept=self._files.keep(event.path))
             for run in self._launches.take(event):
                 self._write(run)

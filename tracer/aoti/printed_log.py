@@ -55,7 +55,7 @@ class PrintedLog:
     """Turns runs into records, in the order in which they come."""
 
     def __init__(self, base_ns: int, wants: Callable[[str], bool], times: Durations | None = None) -> None:
-        """`wants`: a kernel's values are recorded; `times`: of the launches, from a profiler."""
+        """`wants`: a kernel's values and saved tensors are recorded; `times`: of the launches, from a profiler."""
         self._base_ns, self.wants, self._times = base_ns, wants, times
         self._of_kernel: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         """Call and position of its launches, where times are to be found for them."""
@@ -176,7 +176,7 @@ class PrintedLog:
     def _saved(self, call: int, run: ModelRun) -> Iterator[SavedTensor]:
         moments: tuple[Moment, ...] = ("before", "after")
         for site, launch in enumerate(run.launches):
-            for moment in moments:
+            for moment in moments if self.wants(launch.kernel) else ():
                 for position in range(len(launch.arguments)):
                     named = file(launch, position, moment)
                     if named is None:

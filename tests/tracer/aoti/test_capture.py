@@ -368,6 +368,27 @@ def test_saved_files_are_copied_before_they_are_written_over(tmp_path: Path) -> 
     assert "wrote over" in (files.keep(str(path)).problem or second.problem or "")
 
 
+def test_only_files_of_the_chosen_kernels_are_copied(tmp_path: Path) -> None:
+    names = [f"aoti_torch{moment}_launch_{kernel}_buf{n}_cpu.pt" for n, kernel in enumerate(("cpp_fused_0", "mm_out"))
+             for moment in ("before", "after")]  # fmt: skip
+    files = [tensor_file(tmp_path / name, 1.0) for name in names]
+    log = PrintedLog(0, lambda kernel: kernel.startswith("cpp"))
+    target = tmp_path / "t" / "log_tensors"
+    capture = Capture(LogWriter(tmp_path / "t", None), run_record(["x"], 1, "save"), log, SavedFiles(target, 10**6))
+    for file in files:
+        capture.feed(f"aoti_torch_save_tensor_handle: Saved tensor to {file}\n".encode())
+    capture.end()
+    with open_trace([str(capture.writer.path)]) as trace:
+        rows = sql.rows(
+            trace, "SELECT s.kernel, t.moment FROM saved_tensors t JOIN sites s ON s.site = t.site ORDER BY 2"
+        )
+        assert summary(trace)["counts"]["launches"] == 2
+        skipped = [one["what"] for one in summary(trace)["ingest"]["not_recorded"]]
+    assert rows == [("cpp_fused_0", "after"), ("cpp_fused_0", "before")]
+    assert len(list(target.iterdir())) == 2
+    assert "saved tensors" not in skipped
+
+
 def test_a_file_that_is_torn_is_a_problem_of_that_file(tmp_path: Path) -> None:
     torn = tmp_path / "before_launch_k_buf0_cpu.pt"
     with zipfile.ZipFile(torn, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -169,6 +169,17 @@ def test_tensors_that_it_saves_are_collected(packages: Packages) -> None:
     assert (listed.count(" present"), listed.count(" missing")) == (len(saved), 0)
 
 
+def test_only_tensors_of_the_chosen_kernels_are_collected(packages: Packages) -> None:
+    package = str(packages.folder / "save.pt2")
+    done = packages.run("save", "chosen", packages.cpp_program, package, "1", kernels="*_mm_*,cpp_fused_s*")
+    assert done.returncode == 0, done.stderr
+    _, launches, saved = recorded(packages.folder / "chosen")
+    assert [kernel for _, kernel, *_ in launches] == KERNELS
+    assert {kernel for kernel, *_ in saved} == {"aoti_torch_cpu_mm_out", "cpp_fused_sin_1"}
+    files = {path.name for path in packages.folder.glob("chosen/*_tensors/*")}
+    assert files == {Path(file).name for _, _, _, file, *_ in saved}
+
+
 def test_a_program_without_python_is_run_again_with_what_its_package_prints(packages: Packages) -> None:
     """The package prints names in each run, the first included; what it prints was settled when it was compiled."""
     package, options = str(packages.folder / "launches.pt2"), ("--crash", "--max-runs", "3")
