@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stepscope.tracer import process_end, sanitizer
-from stepscope.tracer.aoti.live import AS_COMPILED, LEVELS, NOTHING_PRINTED
+from stepscope.tracer.aoti.live import AS_COMPILED, LEVELS, about_printed
 from stepscope.tracer.aoti.live import environment as printer_environment
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.records import CrashRun
@@ -109,8 +109,11 @@ class CrashRuns:
             plan = make()
             if plan is not None:
                 self._one(plan)
-        if self._aoti and not any(result.printed_launches for result in self.results):
-            self._say(NOTHING_PRINTED)
+        if self._aoti:
+            launches = sum(result.printed_launches or 0 for result in self.results)
+            logs = [log for result in self.results for log in result.logs]
+            if about := about_printed(launches, logs, failed=True):
+                self._say(about)
         return first.exit_code
 
     def _is_over(self) -> bool:

@@ -10,9 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 from stepscope.tracer.aoti.capture import Capture
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
+from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
 from stepscope.tracer.aoti.program_output import ProgramOutput
 from stepscope.tracer.aoti.saved_files import SavedFiles
 from stepscope.tracer.config import TraceConfig
@@ -44,6 +46,13 @@ def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
     if level == "values" and kernels and not any(_WILD & set(glob) for glob in kernels):
         found[_FILTER] = ",".join(kernels)
     return found
+
+
+def about_printed(launches: int | None, logs: Sequence[Path], *, failed: bool) -> str | None:
+    """Why there is less than was asked for, where that is known. `logs`: of the processes that compiled."""
+    if launches and not failed:
+        return None
+    return number_for_a_tensor(logs) or (None if launches else NOTHING_PRINTED)
 
 
 def about_kernels(level: str, kernels: Sequence[str]) -> str | None:

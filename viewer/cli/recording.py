@@ -168,10 +168,11 @@ def run(
         limits = {"most_runs": max_runs, "timeout_s": timeout, "with_sanitizer": sanitizer}
         sys.exit(_run_crash([*command], out, fresh_cache, settings, limits, aoti or None))
     result = _record([*command], out, fresh_cache, settings, aoti or None)
-    if aoti and not result.printed_launches:
-        from stepscope.tracer.aoti.live import NOTHING_PRINTED
+    if aoti:
+        from stepscope.tracer.aoti.live import about_printed
 
-        note(f"stepscope: {NOTHING_PRINTED}")
+        if about := about_printed(result.printed_launches, result.logs, failed=bool(result.exit_code)):
+            note(f"stepscope: {about}")
     if result.logs:
         trace = result.logs[0] if len(result.logs) == 1 else out
         note(f"stepscope: {len(result.logs)} log(s) in {out}")
