@@ -69,6 +69,18 @@ def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
     )
 
 
+def about_other_filters(config: TraceConfig) -> str | None:
+    """Which filters do not hold for what is printed."""
+    given = {
+        "--args": config.args, "--steps": config.steps is not None, "--every": config.every > 1,
+        "--max-bytes-per-tensor": config.max_bytes_per_tensor is not None,
+    }  # fmt: skip
+    names = [name for name, is_given in given.items() if is_given]
+    if not names:
+        return None
+    return f"Not for what PyTorch's printer prints or saves: {', '.join(names)}. It is recorded without this filter."
+
+
 def line_buffered() -> dict[str, str]:
     """What makes a command write each line at once: C programs hold back up to 4 KiB of what they print into a pipe,
     and lose it when they crash."""

@@ -237,12 +237,13 @@ def demo(out: Path) -> None:
 def _record(
     command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], aoti: str | None = None
 ) -> RunResult:
-    from stepscope.tracer.aoti.live import about_kernels
+    from stepscope.tracer.aoti.live import about_kernels, about_other_filters
     from stepscope.tracer.run import run as run_command
 
     config = _config(out, settings)
-    if aoti and (about := about_kernels(aoti, config.kernels)):
-        note(about)
+    for about in (about_kernels(aoti, config.kernels), about_other_filters(config)) if aoti else ():
+        if about:
+            note(about)
     try:
         return run_command(command, config, fresh_cache=fresh_cache, aoti=aoti)
     except OSError as error:

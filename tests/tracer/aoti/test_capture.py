@@ -17,7 +17,7 @@ import pytest
 
 from stepscope.tracer.aoti import live
 from stepscope.tracer.aoti.capture import Capture, import_file, import_text
-from stepscope.tracer.aoti.live import LiveCapture, about_kernels, environment
+from stepscope.tracer.aoti.live import LiveCapture, about_kernels, about_other_filters, environment
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
 from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
 from stepscope.tracer.aoti.profiler_times import durations
@@ -122,8 +122,14 @@ def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
     )
     assert (finding["evidence"]["origin"], finding["argument"], finding["kernel"]) == ("came in", "arg1_1", None)
     assert finding["evidence"]["in"] == ["arg1_1 NaN at least 1 of 4,096"]
-    assert finding["evidence"]["explains_launches"] == [1]
     assert found["ingest"]["problems"] == []
+
+
+def test_a_buffer_in_the_memory_of_one_with_nan_has_it_from_there(tmp_path: Path) -> None:
+    """A kernel that works in place: its buffer has another name, and the statistics of what it reads."""
+    text = OVERFLOW + launch("cpp_fused_sin_2", ("buf3", "nan", "nan"))
+    found = imported(tmp_path, text)
+    assert [one["kernel"] for one in found["findings"] if one["kind"] == "nonfinite"] == ["cpp_fused_log_0"]
 
 
 def test_a_finite_input_that_no_launch_names_is_a_value_of_its_call(tmp_path: Path) -> None:
@@ -345,6 +351,8 @@ def test_what_the_printer_is_told() -> None:
     assert about_kernels("values", ()) is None
     assert "wildcards" in (about_kernels("values", ("cpp_*",)) or "")
     assert "every kernel" in (about_kernels("launches", ("cpp_a",)) or "")
+    assert about_other_filters(TraceConfig(Path("x"), kernels=("cpp_a",))) is None
+    assert "--args, --every. " in (about_other_filters(TraceConfig(Path("x"), args=("buf*",), every=2)) or "")
 
 
 def tensor_file(path: Path, value: float) -> Path:
