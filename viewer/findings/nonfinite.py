@@ -160,7 +160,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     label = graph_label(site.graph, graph.compile_id, graph.phase) if graph else f"graph {site.graph}"
     label = label if label.startswith("graph ") else f"graph {label}"
     written, is_used = case.hop.row.moment == "after", argument.argument >= 0
-    name, left_out = text.label(argument), tracer.left_out(site.graph)
+    name, left_out = text.label(argument), tracer.left_out(site)
     proof: dict[str, Any] = {
         "step": flow.step,
         "launch": flow.launch,

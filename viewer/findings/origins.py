@@ -10,6 +10,7 @@ from typing import Any, Literal
 from stepscope.viewer.findings.value_text import is_certain, is_infinite, is_nan, label
 from stepscope.viewer.queries.graphs import graph_row, operands_left_out, site_rows, wrapper_code
 from stepscope.viewer.queries.nonfinite import same_before, same_within
+from stepscope.viewer.queries.printed_code import sites_that_name_all
 from stepscope.viewer.queries.rows import SiteRow, ValueRow
 from stepscope.viewer.queries.value_flow import Argument, Flow, Flows
 from stepscope.viewer.store.open import Trace
@@ -63,7 +64,7 @@ class Tracer:
         self.trace = trace
         self.flows = Flows(trace)
         self._sites: dict[int, SiteRow] = {}
-        self._left_out: dict[int, str | None] = {}
+        self._left_out: dict[int, tuple[str | None, set[int]]] = {}
 
     def site(self, site: int) -> SiteRow:
         if site not in self._sites:
@@ -93,14 +94,18 @@ class Tracer:
         site = self.site(flow.site)
         exact = {one.argument for one in site.arguments if one.tensors and not any(map(_may_be_bad, one.tensors))}
         names = [label(one) for one in flow.inputs if one.argument not in exact and not is_certain([one])]
-        left_out = self.left_out(site.graph)
+        if operands_left_out(self.trace, site.graph) is not None:  # what a launch only writes is a conclusion there
+            names += [label(one) for one in flow.arguments if one.role == "out" and one.held != "uninitialised"]
+        left_out = self.left_out(site)
         return [*names, *([left_out] if left_out else [])]
 
-    def left_out(self, graph: int) -> str | None:
-        """Tensors that its launches may read and that the record does not name."""
-        if graph not in self._left_out:
-            self._left_out[graph] = operands_left_out(self.trace, graph)
-        return self._left_out[graph]
+    def left_out(self, site: SiteRow) -> str | None:
+        """Tensors that a launch may read and that the record does not name."""
+        if site.graph not in self._left_out:
+            what = operands_left_out(self.trace, site.graph)
+            self._left_out[site.graph] = what, sites_that_name_all(self.trace, site.graph) if what else set()
+        what, complete = self._left_out[site.graph]
+        return None if site.site in complete else what
 
     def _argument(self, flow: Flow, row: ValueRow) -> Argument:
         known = flow.arguments if row.argument >= 0 else self.flows.of_call(flow.call).inputs

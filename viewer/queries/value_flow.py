@@ -170,7 +170,9 @@ def _call_flow(trace: Trace, call: int) -> CallFlow:
 
 
 def _inputs(trace: Trace, call: int) -> list[Argument]:
-    names = dict(sql.rows(trace, "SELECT argument, name FROM input_rows WHERE call = ? ORDER BY value", [call]))
+    names: dict[int, str] = dict(
+        sql.rows(trace, "SELECT argument, name FROM input_rows WHERE call = ? ORDER BY value", [call])
+    )
     if not names:
         return []
     rows = value_rows(trace, sql.rows(trace, f"SELECT {COLUMNS} FROM input_rows v WHERE v.call = ?", [call]))

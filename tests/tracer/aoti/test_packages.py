@@ -121,6 +121,9 @@ def test_values_from_python_with_the_printers_filter(packages: Packages) -> None
     (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
     assert (finding["kernel"], finding["evidence"]["origin"]) == (FUSED, "not known")
     assert kinds(found) == {"nonfinite"}
+    with open_trace(packages.folder / "python") as trace:  # with the code, which says that the kernel reads no more
+        (finding,) = [one for one in summary(trace)["findings"] if one["kind"] == "nonfinite"]
+    assert (finding["kernel"], finding["evidence"]["origin"]) == (FUSED, "made")
 
 
 def test_a_cpp_program_prints_the_same(packages: Packages) -> None:
