@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printed_scalars import scalars, symbols
 from stepscope.tracer.aoti.printer_output import PrintedFile, PrintedTensor
 from stepscope.tracer.records import (
     PRINTED_KEY,
@@ -52,8 +53,7 @@ def alike(one: PrintedTensor | None, other: PrintedTensor | None) -> bool:
     return one is not None and other is not None and one.whole and other.whole and one.statistics == other.statistics
 
 
-def _tells_apart(one: PrintedTensor) -> bool:
-    """Its statistics are hardly another tensor's: those of any two tensors that hold NaN are the same."""
+def _is_finite(one: PrintedTensor) -> bool:
     return all(value is not None and math.isfinite(value) for value in (one.mean, one.min, one.max))
 
 
@@ -64,7 +64,7 @@ def graph(number: int, run: ModelRun) -> Graph:
     return Graph(
         graph=number, wrapper_key=f"{PRINTED_KEY}{number}", compile_id=None, aot_id=None, phase="inference",
         cached=None, dynamic=False, functions=[FUNCTION], sites=sites, memory=[], inputs=_unused(run),
-        operands_left_out=PRINTER_LEAVES_OUT,
+        symbols=symbols(run), operands_left_out=PRINTER_LEAVES_OUT,
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ class _Memory:
 
     def of(self, name: str, seen: PrintedTensor | None) -> _Held | None:
         """None: nobody printed it before, nor anything like it."""
-        if name in self._held or seen is None or not _tells_apart(seen):
+        if name in self._held or seen is None:
             return self._held.get(name)
         other = self._held.get(self._left.get(seen.statistics, ""))
         return replace(other, is_input=False) if other is not None and alike(other.tensor, seen) else None
@@ -115,11 +115,16 @@ def _site(number: int, launch: Launch, memory: _Memory) -> LaunchSite:
         seen = tensor(launch, position, "before")
         held = memory.of(name, seen)
         argument, left = _argument(number, position, name, held, seen, position in written)
+        if argument.held == "uninitialised" and seen and not (_is_out(launch, position) or _is_finite(seen)):
+            argument = replace(argument, held=None)  # perhaps another buffer's memory, which the launch reads
         arguments.append(argument)
         after[name] = replace(left, tensor=tensor(launch, position, "after") or left.tensor)
     for name, left in after.items():
         memory.now(name, left)
-    return LaunchSite(number, FUNCTION, number + 1, launch.kernel, kind(launch.kernel), arguments, [])
+    return LaunchSite(
+        number, FUNCTION, number + 1, launch.kernel, kind(launch.kernel), arguments, [],
+        scalars=scalars(number, launch),
+    )  # fmt: skip
 
 
 def _argument(
@@ -142,12 +147,17 @@ def _written(launch: Launch, memory: _Memory) -> set[int]:
     after = [tensor(launch, position, "after") for position in range(len(launch.arguments))]
     changed = {n for n, (one, other) in enumerate(zip(before, after, strict=True)) if one and other
                and not alike(one, other)}  # fmt: skip
-    if launch.kernel.endswith("_out") and launch.kernel.startswith("aoti_torch_") and launch.arguments:
+    if launch.arguments and _is_out(launch, 0):
         return changed | {0}
     if changed or not launch.arguments or "::" in launch.kernel:
         return changed
     new = [n for n, name in enumerate(launch.arguments) if memory.of(name, before[n]) is None]
     return {new[-1] if new else 0} if kind(launch.kernel) in ("cpp", "triton") else set()
+
+
+def _is_out(launch: Launch, position: int) -> bool:
+    """By the operator's signature the argument is only written."""
+    return position == 0 and launch.kernel.startswith("aoti_torch_") and launch.kernel.endswith("_out")
 
 
 def kind(kernel: str) -> LaunchKind:

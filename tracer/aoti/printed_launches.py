@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor
+from stepscope.tracer.aoti.printer_output import Printed, PrintedFile, PrintedScalar, PrintedTensor
 
 MOST_LANES = 64
 MOST_HELD = 8192
@@ -25,6 +25,8 @@ class Launch:
     """When the first of what was printed after it was read."""
     before: list[Printed] = field(default_factory=list)
     after: list[Printed] = field(default_factory=list)
+    scalars: list[tuple[int, PrintedScalar]] = field(default_factory=list)
+    """Each with its position among all arguments that were printed."""
 
     @property
     def printed(self) -> list[Printed]:
@@ -33,7 +35,7 @@ class Launch:
     @property
     def arguments(self) -> tuple[str, ...]:
         """As they were printed: one that the kernel was given twice stands there twice. None at level 3."""
-        return tuple(one.argument for one in self.printed if not isinstance(one, PrintedLaunch))
+        return tuple(one.argument for one in self.printed if isinstance(one, PrintedTensor | PrintedFile))
 
     @property
     def returned(self) -> bool:
@@ -70,17 +72,22 @@ class LaunchReader:
         self._lanes: list[ModelRun] = []
         self._known: dict[str, set[tuple[str, ...]]] = {}
         """Arguments of launches that have ended, by kernel."""
+        self._early: dict[str, list[PrintedScalar]] = {}
+        """Numbers that were printed before any tensor of their launch, by kernel."""
 
     def take(self, event: Printed) -> Iterator[ModelRun]:
         """The runs that `event` shows to have ended."""
         if isinstance(event, PrintedTensor) and event.moment == "input":
             yield from self._input(event)
             return
+        if isinstance(event, PrintedScalar):
+            self._scalar(event)
+            return
         kernel, name = event.kernel or "", _argument(event)
         if event.moment == "before":
             launch = next((one for one in self._opened(kernel) if not one.after and self._joins(one, name)), None)
             if launch is None:
-                launch = Launch(kernel)
+                launch = Launch(kernel, scalars=list(enumerate(self._early.pop(kernel, []))))
                 yield from self._add(launch, type(event))
             launch.before.append(event)
             launch.begin_ns = event.at_ns
@@ -100,6 +107,16 @@ class LaunchReader:
         for run in self._lanes:
             yield from split(run)
         self._lanes = []
+
+    def _scalar(self, event: PrintedScalar) -> None:
+        """Its value after the launch is that before it."""
+        if event.moment != "before":
+            return
+        launch = next((one for one in self._opened(event.kernel) if not one.after), None)
+        if launch is not None:
+            launch.scalars.append((len(launch.before) + len(launch.scalars), event))
+        else:
+            self._early.setdefault(event.kernel, []).append(event)
 
     def _opened(self, kernel: str) -> Iterator[Launch]:
         return (run.open for run in self._lanes if run.open is not None and run.open.kernel == kernel)
@@ -148,7 +165,7 @@ class LaunchReader:
 
 
 def _argument(event: Printed) -> str:
-    return "" if isinstance(event, PrintedLaunch) else event.argument
+    return event.argument if isinstance(event, PrintedTensor | PrintedFile) else ""
 
 
 def split(run: ModelRun) -> Iterator[ModelRun]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from stepscope.tracer._version import __version__
 from stepscope.tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
 from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import PrintedTensor
 from stepscope.tracer.aoti.profiler_times import Durations
 from stepscope.tracer.aoti.saved_files import Kept
@@ -19,6 +20,7 @@ from stepscope.tracer.records import (
     FORMAT_VERSION,
     OF_THE_CALL,
     Calls,
+    CallSymbols,
     DeviceTimes,
     Exact,
     Graph,
@@ -85,6 +87,9 @@ class PrintedLog:
         self.launches += len(run.launches)
         yield from self._tensors(known, call, run)
         yield from self._launches(known, call, run)
+        assigned = assignment(known.symbols, run)
+        if assigned is not None:
+            yield CallSymbols([call], [0], [assigned])
         yield from self._values(known, call, run)
         yield from self._saved(call, run)
 

@@ -27,6 +27,7 @@ _MARKS = (b"_launch", b"aoti_")
 """One of them is in each first line."""
 _BLOCK = re.compile(rb"\[  (aoti_model_inputs|before_launch|after_launch) - ([^\[]*?)  \]:")
 _LAUNCH = re.compile(rb"\[ (before|after)_launch: ([^\[]*?) \]\s*$")
+_SCALAR = re.compile(rb"\[  (before|after)_launch - ([^\[]*?): (-?\d{1,24})  \](?!:)")
 _SAVED = re.compile(rb"aoti_torch_save_tensor_handle: Saved tensor to (.+\.pt)\s*$")
 _FILE = re.compile(
     r"(?P<moment>before|after)_launch_(?P<kernel>.+?)_(?P<argument>(?:buf|arg)\d+(?:_\d+)?|[^_]+)"
@@ -99,6 +100,18 @@ class PrintedLaunch:
 
 
 @dataclass(frozen=True)
+class PrintedScalar:
+    """An argument of a Triton kernel that is a number, at level 2."""
+
+    moment: Moment
+    kernel: str
+    argument: str
+    """As the generated code has it: ``8192L``, ``s77``, the name of a variable."""
+    value: int
+    at_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class PrintedFile:
     """A line of level 1: a tensor was saved to a file."""
 
@@ -112,7 +125,7 @@ class PrintedFile:
     """The copy that was made of it."""
 
 
-Printed = PrintedTensor | PrintedLaunch | PrintedFile
+Printed = PrintedTensor | PrintedScalar | PrintedLaunch | PrintedFile
 
 
 @dataclass
@@ -220,10 +233,13 @@ class PrinterReader:
 
     def _line(self, line: bytes, at_ns: int | None) -> Iterator[Printed]:
         if b"_launch" in line or b"aoti_" in line:
-            blocks = list(_BLOCK.finditer(line))
-            for found in blocks:
-                yield from self._begin(found[1], found[2], at_ns)
-            if blocks:
+            heads = sorted((*_BLOCK.finditer(line), *_SCALAR.finditer(line)), key=re.Match.start)
+            for found in heads:
+                if found.re is _BLOCK:
+                    yield from self._begin(found[1], found[2], at_ns)
+                else:
+                    yield _scalar(found, at_ns)
+            if heads:
                 return
             if (launch := _LAUNCH.search(line)) is not None:
                 moment: Moment = "before" if launch[1] == b"before" else "after"
@@ -288,6 +304,13 @@ def _begun(word: bytes, rest: bytes, at_ns: int | None) -> _Block:
     moment: Moment = "before" if word == b"before_launch" else "after" if word == b"after_launch" else "input"
     kernel, _, argument = rest.rpartition(b" - ")
     return _Block(moment, _name(kernel) or None, _name(argument), at_ns)
+
+
+def _scalar(found: re.Match[bytes], at_ns: int | None) -> PrintedScalar:
+    """The printer ends it with a backslash and an ``n`` instead of a line's end: what comes next stands behind it."""
+    kernel, _, argument = found[2].rpartition(b" - ")
+    moment: Moment = "before" if found[1] == b"before" else "after"
+    return PrintedScalar(moment, _name(kernel), _name(argument), int(found[3]), at_ns)
 
 
 def _file(path: str, at_ns: int | None) -> Iterator[PrintedFile]:

@@ -19,6 +19,7 @@ _BEGINS = (
 _BEGIN = re.compile(b"|".join(map(re.escape, _BEGINS)))
 _ONE_LINE = re.compile(
     rb"\[ (?:before|after)_launch: [^\[\n]*? \]\r?\n"
+    rb"|\[  (?:before|after)_launch - [^\[\n]*?: -?\d{1,24}  \]\\n"
     rb"|aoti_torch_save_tensor_handle: (?:Saved tensor to [^\n]+\.pt|Path does not exist, creating it\.\.\.[^\n]*)\r?\n"
 )
 _FIRST = re.compile(rb"\[  (?:aoti_model_inputs|before_launch|after_launch) - [^\[\n]*?  \]:\r?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from stepscope.tracer.aoti import printed_launches
 from stepscope.tracer.aoti.printed_graphs import continues, graph, key
 from stepscope.tracer.aoti.printed_launches import Launch, LaunchReader, ModelRun, period, runs
-from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedTensor, PrinterReader
+from stepscope.tracer.aoti.printed_scalars import assignment
+from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedScalar, PrintedTensor, PrinterReader
+from stepscope.tracer.records import Assignment
 
 TEXTS = Path(__file__).parent / "texts"
 SITES = [
@@ -30,6 +33,10 @@ def tensor(moment: str, kernel: str, argument: str, mean: float = 0.5) -> Printe
     return PrintedTensor(
         moment, kernel, argument, "float32", 128, mean, mean - 1, mean + 1, "cpu", [128], [1],  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def number(moment: str, kernel: str, argument: str, value: int) -> PrintedScalar:
+    return PrintedScalar(moment, kernel, argument, value)  # type: ignore[arg-type]
 
 
 def line(moment: str, kernel: str) -> PrintedLaunch:
@@ -134,3 +141,50 @@ def test_a_run_that_was_cut_off_is_of_the_graph_it_began() -> None:
 
 def _launch(kernel: str, *names: str) -> Launch:
     return Launch(kernel, before=[tensor("before", kernel, name) for name in names])
+
+
+def test_numbers_are_scalars_of_the_launch_and_symbols_of_the_call() -> None:
+    """As for Triton kernels: tensors and numbers in the order of the arguments, before the launch and after it."""
+
+    def launch(kernel: str, **given: int) -> list[Printed]:
+        found: list[Printed] = []
+        for moment in ("before", "after"):
+            found.append(tensor(moment, kernel, "buf0"))
+            found += [number(moment, kernel, name, value) for name, value in given.items()]
+        return found
+
+    def call(size: int) -> list[Printed]:
+        given = PrintedTensor("input", None, "arg0_1", "float32", 128, 0.5, 0.0, 1.0)
+        numbers = {"s77": size, "triton_a_xnumel": 3 * size, "50L*s77": 50 * size, "8192L": 8192, "u0": 1 << 70}
+        return [given, *launch("triton_a", **numbers), *launch("triton_b", s77=size, u0=7)]
+
+    first, second = runs([*call(300), *call(77)])
+    assert key(first) == key(second)
+    known = graph(0, first)
+    assert [(one.position, one.name, one.expression) for one in known.sites[0].scalars] == [
+        (1, None, "s77"), (2, "xnumel", "triton_a_xnumel"), (3, None, "argument_3_of_site_0"), (4, None, "8192"),
+        (5, None, "u0"),
+    ]  # fmt: skip
+    assert [one.name for one in known.sites[0].arguments] == ["buf0"]
+    assert known.symbols == ["s77", "triton_a_xnumel", "argument_3_of_site_0", "u0"]
+    assert assignment(known.symbols, first) == Assignment([0, 1, 2, 3, 3], [0, 0, 0, 0, 1], [300, 900, 15000, None, 7])
+    assert assignment(known.symbols, second) == Assignment([0, 1, 2, 3, 3], [0, 0, 0, 0, 1], [77, 231, 3850, None, 7])
+
+
+def test_a_number_that_stands_before_the_tensors() -> None:
+    (run,) = runs([number("before", "k", "s0", 5), tensor("before", "k", "buf0"), tensor("after", "k", "buf0")])
+    assert [(position, one.argument) for position, one in run.launches[0].scalars] == [(0, "s0")]
+    assert launched(run) == [("k", ("buf0",))]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "before", "held"),
+    [("cpp_fused_sin_0", math.nan, None), ("cpp_fused_sin_0", 0.5, "uninitialised"),
+     ("aoti_torch_cpu_mm_out", math.nan, "uninitialised")],
+)  # fmt: skip
+def test_memory_that_holds_nan_may_be_that_of_a_buffer_that_was_not_printed(
+    kernel: str, before: float, held: str | None
+) -> None:
+    (run,) = runs([tensor("before", kernel, "buf3", before), tensor("after", kernel, "buf3", math.nan)])
+    (argument,) = graph(0, run).sites[0].arguments
+    assert argument.held == held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from stepscope.tracer.aoti.printer_output import (
     Printed,
     PrintedFile,
     PrintedLaunch,
+    PrintedScalar,
     PrintedTensor,
     PrinterReader,
 )
@@ -166,3 +168,20 @@ def test_huge_text_takes_linear_time(hostile: bytes, end: bytes) -> None:
 def test_a_line_that_is_too_long_is_passed_over() -> None:
     long = b"[ before_launch: " + b"k" * LONGEST_LINE + b" ]\n"
     assert read(long + b"[ before_launch: k ]\n", 1000) == [PrintedLaunch("before", "k")]
+
+
+def numbers(given: Mapping[str, int], kernel: str = "triton_red_fused_sum_4", moment: str = "before") -> bytes:
+    lines = (f"[  {moment}_launch - {kernel} - {name}: {value}  ]\\n" for name, value in given.items())
+    return "".join(lines).encode()
+
+
+def test_numbers_that_a_kernel_was_given() -> None:
+    """What stands behind one is on its line: the printer writes a backslash and an ``n`` where the line should end."""
+    given = {"s77": 300, "triton_red_fused_sum_4_xnumel": 900, "-1L": -1}
+    for piece in (1, 50, 1 << 16):
+        found = read(block() + numbers(given) + block(moment="after_launch"), piece)
+        assert [one for one in found if isinstance(one, PrintedScalar)] == [
+            PrintedScalar("before", "triton_red_fused_sum_4", name, value) for name, value in given.items()
+        ]
+        assert [one.moment for one in found if isinstance(one, PrintedTensor)] == ["before", "after"]
+        assert all(one.whole for one in found if isinstance(one, PrintedTensor))

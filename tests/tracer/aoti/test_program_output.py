@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepscope.tracer.aoti.program_output import ProgramOutput
-from tests.tracer.aoti.test_printer_output import block, text
+from tests.tracer.aoti.test_printer_output import block, numbers, text
 
 PRINTED = text("values")
 
@@ -24,6 +24,13 @@ def test_only_the_programs_own_lines_pass(name: str, size: int) -> None:
     assert (
         passed(b"loss 1\n" + data + b"\n\x00\xff[  x\nloss" + data + b"end", size) == b"loss 1\n\n\x00\xff[  x\nlossend"
     )
+
+
+@pytest.mark.parametrize("size", [1, 50, 1 << 16])
+def test_numbers_that_kernels_were_given_do_not_pass(size: int) -> None:
+    given = numbers({"s77": 300, "8192L": 8192})
+    data = b"loss\n" + block() + given + block(moment="after_launch") + given + b"end"
+    assert passed(data, size) == b"loss\nend"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Pure: numbers that kernels were given, as they were printed -> the scalars of launch sites, and what they were in a
+call. The printer names an argument by its expression in the generated code: a constant stands for itself, anything
+else is a symbol of its own."""
+
+from __future__ import annotations
+
+import re
+
+from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printer_output import PrintedScalar
+from stepscope.tracer.records import Assignment, Scalar
+
+_CONSTANT = re.compile(r"(-?\d+)L?")
+_LARGEST = 2**63
+
+
+def scalars(site: int, launch: Launch) -> list[Scalar]:
+    return [_scalar(site, position, launch.kernel, one) for position, one in launch.scalars]
+
+
+def symbols(run: ModelRun) -> list[str]:
+    """Without repeats, in the order in which they were printed."""
+    return list(dict.fromkeys(name for name, _, _ in _values(run)))
+
+
+def assignment(names: list[str], run: ModelRun) -> Assignment | None:
+    """What the symbols were in one run; one that changes within it is there for each value. None: there are none."""
+    found = Assignment([], [], [])
+    last: dict[str, int | None] = {}
+    for name, launches, value in _values(run):
+        if name in names and (name not in last or last[name] != value):
+            last[name] = value
+            found.symbol.append(names.index(name))
+            found.launches.append(launches)
+            found.value.append(value)
+    return found if found.symbol else None
+
+
+def _values(run: ModelRun) -> list[tuple[str, int, int | None]]:
+    """Symbol, how many launches had begun, value; None: more than 64 bits, which no such argument has."""
+    return [
+        (_symbol(site, position, one), site, one.value if -_LARGEST <= one.value < _LARGEST else None)
+        for site, launch in enumerate(run.launches)
+        for position, one in launch.scalars
+        if not _CONSTANT.fullmatch(one.argument)
+    ]
+
+
+def _scalar(site: int, position: int, kernel: str, one: PrintedScalar) -> Scalar:
+    constant = _CONSTANT.fullmatch(one.argument)
+    if constant:
+        return Scalar(position, None, constant[1], "int64_t")
+    name = one.argument.removeprefix(f"{kernel}_")  # the wrapper computes the kernel's `xnumel` into such a variable
+    expression = _symbol(site, position, one)
+    return Scalar(position, name if name.isidentifier() and name != one.argument else None, expression, "int64_t")
+
+
+def _symbol(site: int, position: int, one: PrintedScalar) -> str:
+    return one.argument if one.argument.isidentifier() else f"argument_{position}_of_site_{site}"
