@@ -295,11 +295,16 @@ class TestWhatIsNotKnown:
         assert (finding.kernel, finding.evidence["origin"]) == ("first", "made")
         assert finding.evidence["explains_launches"] == [3, 1]
 
-    def test_an_infinity_whose_inputs_were_not_read_was_not_made_for_certain(self, opened: Open) -> None:
+    @pytest.mark.parametrize(("written", "sign", "severity"), [(PLUS, "+inf", "critical"), (MASK, "-inf", "warning")])
+    def test_an_infinity_whose_inputs_were_not_read_was_not_made_for_certain(
+        self, opened: Open, written: Stat, sign: str, severity: str
+    ) -> None:
         program = Program().launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=["aten.mm"])
         log = ValueLog(program)
-        log.call(program, primals_1=Stat(skipped="a filter left it out"), buf0=PLUS)
-        assert only(opened, log).title.startswith("+inf first seen in launch 0 (1st of 1 in step 0)")
+        log.call(program, primals_1=Stat(skipped="a filter left it out"), buf0=written)
+        finding = only(opened, log)
+        assert finding.title.startswith(f"{sign} first seen in launch 0 (1st of 1 in step 0)")
+        assert finding.severity == severity
 
     @pytest.mark.parametrize(
         ("given", "title"),

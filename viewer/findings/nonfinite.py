@@ -222,11 +222,13 @@ def _title(tracer: Tracer, case: Case, place: str, graph: str) -> str:
 
 
 def _severity(tracer: Tracer, case: Case) -> Any:
-    """Some infinities may be meant: log(0), a division by 0."""
+    """Some infinities may be meant: log(0), a division by 0, a mask that was not read."""
     if not case.leaves:
         return "warning"
     if case.is_nan:
         return "critical"
+    if case.how == "not known" and not case.hop.row.positive_infinity:
+        return "warning"
     names = text.operators(tracer.site(case.hop.flow.site))
     return "warning" if any(name.split(".")[-1].startswith(_INTENDED) for name in names) else "critical"
 
