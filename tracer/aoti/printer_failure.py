@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _FAILED = b"C++ compile error"
-_OF_THE_PRINTER = re.compile(rb"aoti_torch_(?:print|save)_tensor_handle\(([\w.]{1,80})|error: .{0,300}AtenTensorHandle")
+_CALL = re.compile(rb"aoti_torch_(?:print|save)_tensor_handle\(([\w.]{1,80})")
+_ERROR = re.compile(rb"error: .{0,300}AtenTensorHandle()")
 
 
 def number_for_a_tensor(logs: Iterable[Path]) -> str | None:
@@ -34,7 +35,7 @@ def _failure(log: Path) -> re.Match[bytes] | None:
     with log.open("rb") as file:
         for line in file:
             is_within = _FAILED in line or (is_within and line.startswith(b"\t"))
-            told = _OF_THE_PRINTER.search(line) if is_within else None
+            told = (_CALL.search(line) or _ERROR.search(line)) if is_within else None
             if told is not None and (found is None or told[1]):
                 found = told
             if found is not None and (found[1] or not is_within):

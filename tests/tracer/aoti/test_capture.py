@@ -19,7 +19,6 @@ from stepscope.tracer.aoti import live
 from stepscope.tracer.aoti.capture import Capture, import_file, import_text
 from stepscope.tracer.aoti.live import LiveCapture, about_kernels, about_other_filters, environment
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
-from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
 from stepscope.tracer.aoti.profiler_times import durations
 from stepscope.tracer.aoti.saved_files import SavedFiles, describe
 from stepscope.tracer.config import TraceConfig
@@ -435,29 +434,3 @@ def test_import_never_fails_on_odd_text(tmp_path: Path) -> None:
     assert counts == {True: len(range(0, len(data), 997))}
     with open_trace([str(logs(tmp_path / "t")[0])]) as trace:
         assert not summary(trace)["ingest"]["problems"]
-
-
-GCC = (
-    "\tInductorError: CppCompileError: C++ compile error\n\tCommand:\n\tg++ x.cpp\n\tOutput:\n"
-    "\tx.cpp:9:36: error: invalid conversion from \u2018int64_t\u2019 to \u2018AtenTensorHandle\u2019 [-fpermissive]\n"
-    '\t    9 |     aoti_torch_print_tensor_handle(arg0_1, "aoti_model_inputs - arg0_1");\n'
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (GCC, "takes arg0_1, which is a number, for a tensor"),
-        ("V1122\t\n" + GCC.replace("\n\t", "\\n") + "V1122 next\n", "takes arg0_1, which is a number, for a tensor"),
-        (GCC[: GCC.index("\t    9")], "takes an input that is a number for a tensor"),
-        (GCC[: GCC.index("\tx.cpp")] + "V1122 code\n\taoti_torch_print_tensor_handle(arg0_1, \n", None),
-        (GCC.replace("error: invalid conversion", "error: bad token").replace("_tensor_handle(", "(")
-         .replace("AtenTensor", ""), None),
-        ("", None),
-    ],
-)  # fmt: skip
-def test_a_number_that_the_printer_takes_for_a_tensor_is_told(tmp_path: Path, text: str, said: str | None) -> None:
-    log = tmp_path / "x.log"
-    log.write_text("V1122 begin\n" + text)
-    told = number_for_a_tensor([tmp_path / "none.log", log])
-    assert told is None if said is None else told is not None and said in told and "--aoti launches" in told
