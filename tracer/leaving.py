@@ -74,6 +74,7 @@ class Leaving:
         self._replace(signal, "signal", set_handler)
 
     def _replace(self, module: Any, name: str, ours: Callable[..., Any]) -> None:
+        ours.__module__ = module.__name__  # which is not that of `os._exit`: a program may pickle it by its name
         self._stand_ins[module, name] = getattr(module, name), ours
         setattr(module, name, ours)
 
