@@ -27,7 +27,6 @@ By = Literal["line", "kind", "buffer"]
 GROUPINGS: tuple[By, ...] = ("line", "kind", "buffer")
 MOST_GRAPHS = 12
 MOST_MISMATCHES = 200
-RECORD = "stepscope run -- python train.py"
 
 
 def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:

@@ -40,13 +40,7 @@ def _first_page(trace: Trace) -> Overview:
 
 def _parts(trace: Trace) -> Overview:
     runs, skipped, meta = list_runs(trace), problem_counts(trace), _meta(trace)
-    caches = part(
-        "Compiles",
-        [],
-        sql.rows,
-        trace,
-        "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache",
-    )
+    caches = part("Compiles", [], _caches, trace)
     durations = [duration_ns for _, _, duration_ns in caches if duration_ns is not None]
     findings, steps = all_findings(trace), part("Steps", [], list_steps, trace)
     return Overview(

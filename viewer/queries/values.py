@@ -34,7 +34,6 @@ COLUMNS = f"""
     v.nan, v.positive_infinity, v.negative_infinity, v.zero, v.near_overflow, v.subnormal, v.min, v.max, v.mean, v.std,
     v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX}, v.call, coalesce(v.at_least, false)
 """
-_VALUES_OF_CALL = f"SELECT {COLUMNS} FROM value_rows v WHERE v.call = ? ORDER BY v.value"
 _VALUES_OF_CALLS = f"""
     SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2 AND list_contains($3, v.call)
       AND list_contains($4, v.site) ORDER BY v.value

@@ -11,10 +11,8 @@ from stepscope.viewer.ingest.sources import Source
 
 MOST_LOGS = 8
 """So many logs beside one are looked through for a string."""
-_NOT_A_STRING = -1
 _STRING_LINE = re.compile(rb'[^{\n]{0,400}(\{"str": ?\[.*)')
 _RANK = re.compile(r"rank_(\d+)_")
-_TABLE_BYTES = 1 << 20
 
 
 class StringsBeside:
