@@ -163,6 +163,16 @@ def test_standard_input_packed_or_not(suffix: str, monkeypatch: pytest.MonkeyPat
     assert len(list((cache_dir() / "spool").iterdir())) == 1
 
 
+def test_the_last_byte_of_a_packed_log_may_be_read_alone(tmp_path: Path) -> None:
+    """It is 0: of a log under 16 MiB the highest one of its size."""
+    data = recorded().data
+    forms = (gzip.compress(data.ljust(size, b"\n"), 0) for size in range(65_480, 65_520))
+    packed = next(form for form in forms if len(form) % 65_536 == 1)
+    path = tmp_path / "x.log.gz"
+    path.write_bytes(packed)
+    assert find_logs(path)[0].problems == []
+
+
 def test_standard_input_that_is_cut_or_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(b"".join(recorded(pid=pid).data for pid in range(50)))
     pipe(monkeypatch, packed[: len(packed) // 2])

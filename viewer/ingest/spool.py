@@ -162,7 +162,7 @@ def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 def _unpack_gz(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
     stream = zlib.decompressobj(_GZIP)
     for piece in pieces:
-        while piece.strip(b"\0"):
+        while piece.strip(b"\0") if stream.eof else piece:  # zeros may pad what is behind the end
             if stream.eof:
                 stream = zlib.decompressobj(_GZIP)
             try:
