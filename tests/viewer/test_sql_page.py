@@ -106,6 +106,11 @@ def test_what_does_not_is_refused_in_a_sentence(trace: Trace, log: Path, stateme
     assert sorted(path.name for path in log.parent.iterdir()) == before
 
 
+def test_a_statement_of_broken_bytes_is_named_as_that(trace: Trace) -> None:
+    with pytest.raises(StepscopeError, match=r"^The statement is not valid UTF-8\.$"):
+        ask(trace, "SELECT '\udcff'")
+
+
 def test_variables_of_this_program_are_no_tables(trace: Trace) -> None:
     secret = [{"a": 1}]
     with pytest.raises(StepscopeError, match="secret does not exist"):

@@ -116,6 +116,10 @@ def _limit(memory_bytes: int, is_one_file: bool) -> None:
 
 
 def _run(connection: duckdb.DuckDBPyConnection, task: Task) -> dict[str, Any]:
+    try:
+        task.statement.encode()
+    except UnicodeEncodeError:
+        raise Refused("The statement is not valid UTF-8.") from None
     parsed = connection.extract_statements(task.statement)
     if len(parsed) != 1 or parsed[0].type not in READS:
         raise Refused("Only a single statement that reads is run, one with SELECT, WITH, FROM, DESCRIBE or EXPLAIN.")
