@@ -12,7 +12,7 @@ TIMES = range(-(2**61), 2**61)
 
 def bounds_of(name: str) -> range:
     """What a field of this name may hold."""
-    return TIMES if name.endswith("_ns") else NUMBERS
+    return TIMES if name == "ns" or name.endswith("_ns") else NUMBERS
 
 
 def whole_number(value: Any) -> int | None:
