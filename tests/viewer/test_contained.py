@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from stepscope.viewer.store.open import Trace, open_trace
 from stepscope.viewer.summary import summary, summary_text
 from tests.viewer.conftest import sample_logs
 from tests.viewer.synthetic import LogBuilder, recorded
+from tests.viewer.test_crash import PID, ring
 from tests.viewer.web import Client
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -54,6 +55,23 @@ def test_a_number_that_cannot_be_costs_its_record(opened: Open, number: int) -> 
 def test_times_reach_further_than_other_numbers(opened: Open) -> None:
     log = recorded(steps=1).record(schema.Steps([1], ["train"], ["user"], [2**60], [2**60 + 5]))
     assert overview(opened(log)).counts.steps == 2
+
+
+def test_a_machine_may_run_for_years_before_a_step_ends(opened: Open) -> None:
+    after = 5 * 365 * 24 * 3600 * 10**9
+    marks = schema.StepMarks(["user", "user"], [0, 0], [None, None], [1, 1], [after, after + 5])
+    trace = opened(recorded(steps=1, guesses_steps=True).record(marks))
+    assert problem_counts(trace) == {}
+    assert [step.by for step in overview(trace).steps] == ["user"]
+
+
+@pytest.mark.parametrize("mark", [(1, 0, 1, EDGE), (1, 0, 1, -EDGE - 1), (1, EDGE, 1, 5), (1, 0, EDGE, 5)])
+def test_a_step_mark_of_the_ring_that_cannot_be_costs_itself(tmp_path: Path, mark: Sequence[int]) -> None:
+    path = recorded(end=False, pid=PID, guesses_steps=True).write(tmp_path / f"stepscope_trace_rank_0_{PID}_x.log")
+    path.with_name(path.name + ".ring").write_bytes(ring([[8, 3, *mark, 0, 0]]))
+    with open_trace(path) as trace:
+        assert problem_counts(trace) == {"broken_ring": 1}
+        assert {step.by for step in overview(trace).steps} == {"call"}
 
 
 def test_a_row_that_no_index_can_hold_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

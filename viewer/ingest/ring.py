@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from stepscope.tracer.records import Calls, Launches
-from stepscope.tracer.ring_format import Ring, RingCall, RingStep, RingStream, read_ring
+from stepscope.tracer.ring_format import Ring, RingCall, RingMark, RingStep, RingStream, read_ring
 from stepscope.viewer.ingest.bounds import bounds_of
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark
@@ -37,9 +37,11 @@ class RingRows:
         except ValueError as error:
             damage.add("broken_ring", str(error))
             return
-        calls, steps = list(filter(_can_be, self.ring.calls)), list(filter(_can_be, self.ring.steps))
-        damaged = self.ring.damaged + len(self.ring.calls) - len(calls) + len(self.ring.steps) - len(steps)
-        self.ring = replace(self.ring, calls=calls, steps=steps, streams=list(filter(_can_be, self.ring.streams)))
+        ring = self.ring
+        calls, steps, marks = ([*filter(_can_be, parts)] for parts in (ring.calls, ring.steps, ring.marks))
+        lost = len(ring.calls) + len(ring.steps) + len(ring.marks) - len(calls) - len(steps) - len(marks)
+        streams, damaged = list(filter(_can_be, ring.streams)), ring.damaged + lost
+        self.ring = replace(ring, calls=calls, steps=steps, marks=marks, streams=streams)
         if damaged:
             damage.add("broken_ring", f"{damaged:,} blocks of the launch ring cannot be")
 
@@ -104,7 +106,7 @@ class RingRows:
             self._in_flight_since_ns = add_ring_launches(self.ring, rows, log, batches, places, graph_id)
 
 
-def _can_be(part: RingCall | RingStep | RingStream) -> bool:
+def _can_be(part: RingCall | RingStep | RingMark | RingStream) -> bool:
     """Whether all of its numbers can be."""
     for field in fields(part):
         value, bounds = getattr(part, field.name), bounds_of(field.name)
