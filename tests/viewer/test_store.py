@@ -162,6 +162,16 @@ def test_a_cache_folder_of_somebody_else_is_not_used(
     assert not list((cache_folder / "stepscope").iterdir())
 
 
+def test_a_user_without_a_home(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a number which no user has."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert sources.cache_dir() == tmp_path / f"stepscope-{os.getuid()}"
+    assert launches(log) == 12
+
+
 def test_a_cache_folder_that_others_can_look_into_is_closed_to_them(cache_folder: Path) -> None:
     (cache_folder / "stepscope").mkdir()
     (cache_folder / "stepscope").chmod(0o755)

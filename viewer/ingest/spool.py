@@ -37,20 +37,29 @@ class PackedForm(NamedTuple):
 
 def cache_dir() -> Path:
     """Where indexes and spools go. Made when missing; a folder that others can look into, or own, is not used."""
+    for place in (_user_caches, _temporary):
+        try:
+            folder = place()
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_private(folder) and os.access(folder, os.W_OK):
+                return folder
+        except (OSError, RuntimeError):  # a user without a home
+            continue
+    raise StepscopeError("No folder to keep an index in: set XDG_CACHE_HOME to a folder you can write to.")
+
+
+def _user_caches() -> Path:
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for folder in (base / "stepscope", Path(tempfile.gettempdir()) / f"stepscope-{_user()}"):
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_private(folder) and os.access(folder, os.W_OK):
-                return folder
-        except OSError:
-            continue
-    raise StepscopeError("No folder to keep an index in: set XDG_CACHE_HOME to a folder you can write to.")
+    return base / "stepscope"
+
+
+def _temporary() -> Path:
+    return Path(tempfile.gettempdir()) / f"stepscope-{_user()}"
 
 
 def packed_form(path: Path) -> PackedForm | None:
