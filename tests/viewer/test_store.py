@@ -265,6 +265,14 @@ def test_the_bound_of_all_indexes(text: str, most: int | None, monkeypatch: pyte
             places.most_bytes()
 
 
+def test_a_bound_that_is_none_is_told_each_time(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(places.BOUND_VARIABLE, "much")
+    for _ in range(2):
+        with pytest.raises(StepscopeError, match="STEPSCOPE_INDEX_BYTES is 'much'"):
+            launches(log)
+    assert indexes() == []
+
+
 def test_what_killed_processes_left_behind_is_removed_after_a_day(log: Path) -> None:
     old, new = (places.indexes_folder() / f"{places.BUILDING}{name}" for name in ("old", "new"))
     for folder in (old, new):

@@ -20,7 +20,7 @@ from stepscope.viewer.ingest.sources import Source, TracePath, find_logs, trace_
 from stepscope.viewer.store.apart import NAME, connect
 from stepscope.viewer.store.index import OpenIndex, build_in_memory, build_index, index_key, open_index
 from stepscope.viewer.store.mark import means_store
-from stepscope.viewer.store.places import index_name, indexes_folder, make_room
+from stepscope.viewer.store.places import index_name, indexes_folder, make_room, most_bytes
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")
@@ -210,6 +210,8 @@ class _Opening:
 
     def _in_folder(self, index_dir: str | os.PathLike[str] | None) -> Trace | None:
         """In the folder that was asked for, or in the user's cache folder."""
+        if index_dir is None:
+            most_bytes()  # a bound that is none is told before the logs are read, and each time
         try:
             index = (Path(index_dir).absolute() if index_dir is not None else indexes_folder()) / self._name
         except (OSError, StepscopeError):
