@@ -154,6 +154,11 @@ def test_a_metric_belongs_to_the_step_before_it() -> None:
     assert (first.end_ns, second.start_ns, second.end_ns) == (450, 500, 850)
 
 
+def test_a_first_step_that_calls_nothing_does_not_begin_with_the_clock() -> None:
+    steps = Program("oA oA t0 b0 oA").steps().values()
+    assert [(step.start_ns, step.end_ns) for step in steps] == [(100, 100), (100, 200), (300, 500)]
+
+
 def test_a_step_says_by_which_optimizers_it_was_found() -> None:
     assert {(step.by, step.who) for step in Program(repeated(3, "t0 oD t0 oG")).steps().values()} == {
         ("optimizer", "D, G")

@@ -168,7 +168,8 @@ def _own(units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, si
         units = units[cuts[-1] :]
     if marks:
         names = ", ".join(dict.fromkeys(mark.name for mark in marks if mark.name)) or None
-        yield Found(list(units), by, marks[-1].ns, since_ns, names, trains=True)
+        begin_ns = marks[0].ns if since_ns is None else since_ns  # of one that calls nothing
+        yield Found(list(units), by, marks[-1].ns, begin_ns, names, trains=True)
     elif units:
         yield Found(list(units), "call")
 
