@@ -58,7 +58,7 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
 def _why_nothing(trace: Trace) -> str:
     from stepscope.viewer.queries.runs import list_runs
 
-    if all(run.level is None for run in list_runs(trace)):
+    if all(run.writer != "stepscope" for run in list_runs(trace)):
         return "PyTorch alone wrote this log: it holds neither schedules nor lifetimes of storages."
     return "No compiled graph told about its memory, or lifetimes were switched off."
 

@@ -40,7 +40,7 @@ def run_facts(overview: Overview) -> list[str]:
     runs = overview.runs
     if not runs:
         return []
-    first = runs[0]
+    first = next((run for run in runs if run.remark is None), runs[0])
     facts = [script_name(first)]
     if len(runs) > 1:
         facts.append(f"{len(runs)} logs")
@@ -51,7 +51,7 @@ def run_facts(overview: Overview) -> list[str]:
     facts += first.devices[:2]
     if overview.counts.steps:
         facts.append(f"{overview.counts.steps:,} step{'s' if overview.counts.steps != 1 else ''}")
-    facts.append(f"level {first.level}" if first.level else "TORCH_TRACE log")
+    facts.append(first.remark or f"level {first.level}")
     return facts
 
 

@@ -99,7 +99,8 @@ def _figures(trace: Trace) -> MemoryFigures:
 
 def _run(run: RunRow) -> dict[str, Any]:
     keys = ("rank", "world_size", "pid", "torch", "python", "devices", "argv", "level", "format_version", "complete")
-    return {key: getattr(run, key) for key in keys} | {"log": PurePath(run.path).name, "crash_run": run.crash_run}
+    more = {"log": PurePath(run.path).name, "crash_run": run.crash_run, "writer": run.writer}
+    return {key: getattr(run, key) for key in keys} | more
 
 
 def _steps(steps: list[StepRow], logs: dict[int, str]) -> dict[str, Any]:

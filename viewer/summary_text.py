@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from stepscope.viewer.formats import launch_text
@@ -191,8 +192,8 @@ def _run(run: RunRow) -> str:
     rank = f"rank {run.rank}" + (f" of {run.world_size}" if run.world_size else "") if run.rank is not None else None
     end = {True: None, False: "no end record", None: None}[run.complete]
     parts = [
-        "Run", " ".join(run.argv) or run.path, rank, f"torch {run.torch}" if run.torch else None,
-        ", ".join(run.devices) or None, f"level {run.level}" if run.level else "TORCH_TRACE log", end,
+        "Run", " ".join(run.argv) or PurePath(run.path).name, rank, f"torch {run.torch}" if run.torch else None,
+        ", ".join(run.devices) or None, run.remark or f"level {run.level}", end,
     ]  # fmt: skip
     return "  ".join(part for part in parts if part)
 

@@ -22,7 +22,8 @@ _OF_COMPILES = "recompile_limit", "recompile", "graph_break", "compile_failure",
 """Found where there are compile events of the same name."""
 _OF_EXPORTS = ("draft_export",)
 _OF_RANKS = ("rank_divergence",)
-KINDS = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS)
+_OF_LOGS = ("unread_log",)
+KINDS = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
 """Names of modules: those that can find nothing in a trace are not imported for it, which takes time."""
 _ORDER = ("critical", "warning", "info")
 _LAST = 2**63
@@ -68,6 +69,8 @@ def _is_possible(kind: str, evidence: Evidence) -> bool:
         return evidence.is_recorded
     if kind in _OF_COMPILES:
         return bool(evidence.compile_events(kind))
+    if kind in _OF_LOGS:
+        return bool(evidence.unread_logs)
     return evidence.has_exports if kind in _OF_EXPORTS else len(evidence.runs) > 1
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from stepscope.viewer.queries.compile_events import CompileEvent, list_compile_events
+from stepscope.viewer.queries.damage import whole_log_problems
 from stepscope.viewer.queries.rows_of_graphs import SourceLine
 from stepscope.viewer.queries.rows_of_runs import Finding
 from stepscope.viewer.queries.runs import has_exports, has_recorder, list_runs
@@ -36,6 +37,11 @@ class Evidence:
     @cached_property
     def _events(self) -> list[CompileEvent]:
         return list_compile_events(self.trace)
+
+    @cached_property
+    def unread_logs(self) -> list[tuple[int, str, str]]:
+        """(log, reason, text) of each that was left out, or of which nothing says what it is of."""
+        return whole_log_problems(self.trace)
 
     def compile_events(self, kind: str) -> list[CompileEvent]:
         """Events of one kind, in order of time."""

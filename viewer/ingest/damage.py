@@ -25,6 +25,8 @@ REASONS: Mapping[str, str] = {
     "mixed_processes": "records of another process in the same log",
     "crlf": "line ends were turned into CRLF on the way; payloads are read without them",
     "launcher_prefix": "a launcher wrote something before each line, as [rank0]:; it is read without that",
+    "newer_format": "a log of a newer format than this stepscope reads; it is left out",
+    "no_run_record": "a log of stepscope whose run record is damaged or missing; its other records are read",
     "empty_file": "a log without a single byte",
     "not_a_log": "a file with the name of a log that holds no record",
     "not_read": "a log that could not be read",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -26,6 +27,18 @@ def decode(cls: type[T], payload: Any) -> T:
     """
     value: T = _check_of(cast(Any, cls))(payload, cls.__name__)
     return value
+
+
+def legible(cls: type, payload: Any) -> dict[str, Any]:
+    """The fields of `payload` that have the form of a `cls`, whatever the others are."""
+    if type(payload) is not dict:
+        return {}
+    hints, found = get_type_hints(cls), {}
+    for member in fields(cls):
+        with suppress(KeyError, BadPayload):
+            check = _check_of(hints[member.name], bounds_of(member.name))
+            found[member.name] = check(payload[member.name], member.name)
+    return found
 
 
 @cache

@@ -19,6 +19,7 @@ from stepscope.viewer.ingest.rank_facts import RankFacts, rank_in_name
 from stepscope.viewer.ingest.reader import Header, LogRecord, read_records
 from stepscope.viewer.ingest.record_columns import RecordColumns
 from stepscope.viewer.ingest.rows import Rows, without_collection
+from stepscope.viewer.ingest.run_facts import NewerFormat
 from stepscope.viewer.ingest.runtime_records import RuntimeRecords
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
@@ -43,6 +44,14 @@ class _Log:
     pid: int | None = None
     rank: int | None = None
     first_time_ns: int | None = None
+    has_records: bool = False
+    newer: NewerFormat | None = None
+    """It was read up to its run record, which is of a newer format."""
+
+    @property
+    def writer(self) -> str | None:
+        """Who wrote it; None: it holds no record."""
+        return None if not self.has_records else "stepscope" if self.runtime.run.is_ours else "torch"
 
 
 def read_logs(
@@ -52,7 +61,7 @@ def read_logs(
 
     `relatives` gives string tables of logs that are not among `sources` and that a log's process may have been
     forked from, by the process id of its parent, None where that is not known.
-    Raises StepscopeError for a log of a newer format.
+    A log of a newer format is left out. Raises StepscopeError where there is no other.
     """
     with without_collection():
         return _read_logs(sources, first_log, first_id, relatives)
@@ -62,8 +71,11 @@ def _read_logs(sources: Sequence[Source], first_log: int, first_id: int, relativ
     rows, unknown = Rows(first_id), Counter[str]()
     at_once = sum(source.size for source in sources) >= AT_ONCE_BYTES
     logs = [_read_log(number, source, rows, unknown, at_once) for number, source in enumerate(sources, first_log)]
+    newer = [log.newer for log in logs if log.newer is not None]
+    if newer and not any(log.has_records and log.newer is None for log in logs):
+        raise newer[0]
     for log in logs:
-        log.torch.logs_breaks |= log.runtime.run is not None
+        log.torch.logs_breaks |= log.runtime.run.is_ours
         with log.damage.contained("compiles"):
             log.torch.finish(_inherited(log, logs, relatives))
         log.runtime.finish(log.torch.output_codes, log.torch.callers, log.torch.compiling())
@@ -93,9 +105,15 @@ def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str], at
             _take_records(log, read_records(data, damage, log.clock, columns, first, at_once=at_once), unknown)
     except OSError as error:
         damage.add("not_read", error.strerror or str(error))
+    except NewerFormat as error:
+        log.newer = error
+        damage.add("newer_format", error.reason)
+    log.has_records = len(columns) > 0
+    if runtime.run.is_ours and not runtime.run.is_whole and log.newer is None:
+        damage.add("no_run_record", "what ran, when, and with which settings it was recorded is not known")
     columns.rename(rows.new_id("records", 0), torch.ids.since)
     columns.finish(rows, number, at_once)
-    if not len(columns) and not damage.counts["not_read"]:
+    if not log.has_records and not damage.counts["not_read"]:
         damage.add("not_a_log", "no line of this file begins a record")
     return log
 
@@ -164,32 +182,33 @@ def _check_origin(log: _Log, record: LogRecord) -> None:
 
 def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> list[StringTable]:
     """String tables of the processes that `log`'s may have been forked from: a child's log relies on its parent's."""
-    run = log.runtime.run
-    parents = [other for other in logs if run is not None and other.pid == run.parent_pid]
-    others = relatives(run.parent_pid if run else None) if relatives else []
+    parent_pid = log.runtime.run.said.get("parent_pid")
+    parents = [other for other in logs if parent_pid is not None and other.pid == parent_pid]
+    others = relatives(parent_pid) if relatives else []
     return [*(other.torch.strings for other in parents or logs if other is not log), *others]
 
 
 def _rank(log: _Log) -> int | None:
     """What the run says, else the log's name, else its records: they may be written before the rank is known."""
-    run, named = log.runtime.run, rank_in_name(log.source.path)
-    if run is not None and run.rank is not None:
-        return run.rank
+    said, named = log.runtime.run.said.get("rank"), rank_in_name(log.source.path)
+    if said is not None:
+        return int(said)
     return log.rank if named is None else named
 
 
 def _add_log(rows: Rows, log: _Log) -> None:
-    run, source = log.runtime.run, log.source
+    runtime, source = log.runtime, log.source
+    run, (monotonic_ns, unix_ns) = runtime.run.said, runtime.run.clocks() or (None, None)
+    is_read = runtime.run.is_ours and log.newer is None
     rows.add(
         "logs", log.number, os.fsencode(source.path).decode("utf-8", "replace"), source.size,
-        _rank(log), run.world_size if run else None,
-        run.pid if run else log.pid, run.format_version if run else None,
-        log.runtime.end is not None or log.runtime.ring.has_ended if run else None,
-        log.runtime.end.device_error if log.runtime.end else None, run.monotonic_ns if run else None,
-        run.unix_ns if run else None, log.clock.utc_offset_s if log.clock else None,
-        run.unix_ns if run else log.first_time_ns,
-        run.torch_version if run else log.torch.torch_version, dumps(log.runtime.run_payload) if run else None,
-        log.rank,
+        _rank(log), run.get("world_size"), run.get("pid", log.pid),
+        log.newer.version if log.newer else run.get("format_version"),
+        runtime.end is not None or runtime.ring.has_ended if is_read else None,
+        runtime.end.device_error if runtime.end else None, monotonic_ns, unix_ns,
+        log.clock.utc_offset_s if log.clock else None, run.get("unix_ns", log.first_time_ns),
+        run.get("torch_version", log.torch.torch_version), dumps(run) if run else None,
+        log.rank, log.writer,
     )  # fmt: skip
     for line, byte, reason, problem in log.damage.places:
         rows.add("problems", log.number, line, byte, reason, problem)

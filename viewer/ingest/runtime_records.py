@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.tracer.records import (
     ARTIFACT_PREFIX,
-    FORMAT_VERSION,
     PRINTED_KEY,
     PRINTER_LEAVES_OUT,
     RECORD_TYPES,
@@ -44,9 +43,7 @@ from stepscope.tracer.records import (
     ValueLayout,
     Values,
 )
-from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.arithmetic import value_text
-from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.compile_ids import CompileIds
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload, decode
@@ -63,6 +60,7 @@ from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.ring import RingRows
 from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.run_facts import RunFacts
 from stepscope.viewer.ingest.step_compiles import Compiling
 from stepscope.viewer.ingest.symbol_batches import SymbolBatches
 from stepscope.viewer.ingest.torch_events import OutputCode
@@ -86,8 +84,7 @@ class RuntimeRecords:
         """`ring`: what stands in the launch ring beside the log."""
         self.log, self.path, self.rows, self.damage, self.ids = log, path, rows, damage, ids
         self.ring = RingRows(ring, damage)
-        self.run: Run | None = None
-        self.run_payload: dict[str, Any] | None = None
+        self.run = RunFacts(path)
         self.end: End | None = None
         self.overhead: Overhead | None = None
         self.process_ends: list[ProcessEnd] = []
@@ -108,34 +105,26 @@ class RuntimeRecords:
     def read(self, record: LogRecord) -> None:
         """Take in one `stepscope_*` artifact; kinds that are not known yet are left alone.
 
-        Raises StepscopeError for a log of a newer format; a payload of the wrong form is counted.
+        Raises NewerFormat for a log of one; a payload of the wrong form is counted.
         """
+        self.run.is_ours = True
         kind = _TYPES.get(record.name or "")
         if kind is None:
             return
         try:
             payload = loads(record.payload or b"")
             if kind is Run:
-                self._check_version(payload)
+                self.run.begin(payload)
             self._take(decode(kind, payload), record, payload)
         except ValueError as error:
             if record.sound or isinstance(error, BadPayload):
                 place = record.place
                 self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
 
-    def _check_version(self, payload: Any) -> None:
-        version = whole_number(payload.get("format_version")) if isinstance(payload, dict) else None
-        if version is not None and version > FORMAT_VERSION:
-            raise StepscopeError(
-                f"{self.path}: this log has format version {version}, "
-                f"this stepscope reads up to {FORMAT_VERSION}: upgrade stepscope."
-            )
-
     def _take(self, value: Record, record: LogRecord, payload: dict[str, Any]) -> None:  # noqa: C901
         match value:
             case Run():
-                if self.run is None:
-                    self.run, self.run_payload = value, payload
+                self.run.take(value, payload)
             case Graph():
                 self.graphs.setdefault(value.graph, replace(value, compile_id=self.ids.name(value.compile_id, record)))
             case Provenance():
@@ -171,6 +160,7 @@ class RuntimeRecords:
                 self.overhead = value
             case End():
                 self.end = value
+                self.run.end(value.monotonic_ns, record.time_ns)
                 if value.device_error is not None:
                     self.rows.add("device_errors", self.log, value.device_error)
             case UncaughtException():
@@ -191,7 +181,7 @@ class RuntimeRecords:
                 self._add_graph(graph, code.record if code else None, callers.get(graph.compile_id or ""))
         loaded = {graph.wrapper_key for graph in self.graphs.values()}
         for code in codes:
-            if self.run is None:
+            if not self.run.is_ours:
                 self._add_code(code, None)
             elif code.wrapper_key not in loaded:
                 self._add_code(code, "the recorder did not see this wrapper being loaded")
@@ -214,11 +204,11 @@ class RuntimeRecords:
     def _add_runs(self, compiles: Iterable[Compiling]) -> None:
         """What ran: calls, launches, their values, the memory of the calls."""
         contained = self.damage.contained
-        if self.run is not None:
+        if self.run.is_ours:
             with contained("calls of the launch ring"):
                 self.ring.add_calls(self.batches, self.steps, self.marks)
             with contained("steps"):
-                self._find_steps(self.run, compiles)
+                self._find_steps(compiles)
         functions = {number: graph.functions for number, graph in self.graphs.items()}
         places: Places | None = None
         with contained("calls and launches"):
@@ -245,16 +235,21 @@ class RuntimeRecords:
         if lost:
             self.damage.add("unknown_launch", f"numbers of {lost:,} calls that are not in the log")
 
-    def _find_steps(self, run: Run, spans: Iterable[Compiling]) -> None:
+    def _find_steps(self, spans: Iterable[Compiling]) -> None:
         if not (self.batches.parents or self.marks or self.steps):
             return
         from stepscope.viewer.ingest import find_steps, step_compiles
 
-        compiles = step_compiles.on_clock_of(run, spans)
-        if run.guesses_steps:
+        compiles = step_compiles.on_clock_of(self.run.clocks(), spans)
+        if self.run.said.get("guesses_steps", not (self.run.is_whole or self.steps)):
             ended = self.end is not None or self.ring.has_ended or self.ring.left_between_calls
             self.steps = find_steps.find_steps(
-                self.batches, self.graphs, self.marks, compiles, has_ended=ended, feeds=run.loads_data
+                self.batches,
+                self.graphs,
+                self.marks,
+                compiles,
+                has_ended=ended,
+                feeds=self.run.said.get("loads_data", False),
             )
         booked = step_compiles.book(compiles, self.batches, self.graphs)
         self.steps = step_compiles.with_compiles(self.steps, compiles, booked)
@@ -393,9 +388,9 @@ class RuntimeRecords:
                     if run else (None,) * 6
                 ), dumps(end.tool_errors),
             )  # fmt: skip
-        asked_by = None if self.end or self.process_ends or self.run is None else self.ring.asked_by()
-        if self.run is not None and asked_by is not None:
-            pid = self.run.pid
+        asked_by = None if self.end or self.process_ends else self.ring.asked_by()
+        if self.run.is_ours and asked_by is not None:
+            pid = self.run.said.get("pid")
             self.rows.add("process_ends", self.log, pid, None, asked_by, False, None, *(None,) * 7, dumps([]))
 
     def _add_not_recorded(self) -> None:

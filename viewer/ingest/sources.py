@@ -26,7 +26,8 @@ from stepscope.viewer.ingest.spool import (
 __all__ = ["STDIN", "Source", "TracePath", "cache_dir", "find_logs", "shown", "trace_names"]
 
 STDIN = "-"
-LOG_PREFIXES = ("stepscope_trace_", "dedicated_log_torch_trace_")
+OWN_LOGS = "stepscope_trace_"
+LOG_PREFIXES = (OWN_LOGS, "dedicated_log_torch_trace_")
 LOG_SUFFIXES = (".log", ".txt", ".log.gz", ".txt.gz", ".log.zst", ".txt.zst")
 MOST_LOGS = 1024
 DEEPEST_FOLDER = 6

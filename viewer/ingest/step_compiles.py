@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from stepscope.tracer.records import Graph, Run
+from stepscope.tracer.records import Graph
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches
 from stepscope.viewer.ingest.lenient_json import INT64
 
@@ -21,9 +21,12 @@ class Compiling(NamedTuple):
     """Of the outermost compile."""
 
 
-def on_clock_of(run: Run, spans: Iterable[Compiling]) -> list[Compiling]:
-    """Spans in unix ns -> times on the clock of the calls, one behind the other."""
-    since = run.monotonic_ns - run.unix_ns
+def on_clock_of(clocks: tuple[int, int] | None, spans: Iterable[Compiling]) -> list[Compiling]:
+    """Spans in unix ns -> times on the clock of the calls, one behind the other; none where the log does not say how
+    the `clocks`, monotonic and unix, go together."""
+    if clocks is None:
+        return []
+    since = clocks[0] - clocks[1]
     found: list[Compiling] = []
     moved = (Compiling(start_ns + since, end_ns + since, compile_id) for start_ns, end_ns, compile_id in spans)
     possible = (one for one in moved if one.start_ns in INT64 and one.end_ns in INT64)

@@ -29,6 +29,14 @@ def problem_counts(trace: Trace) -> dict[str, int]:
     return {reason: int(count) for reason, count in found}
 
 
+def whole_log_problems(trace: Trace) -> list[tuple[int, str, str]]:
+    """(log, reason, text) of each log that was left out, or of which nothing says what it is of."""
+    reasons = ["newer_format", "not_read", "no_run_record"]
+    return sql.rows(
+        trace, "SELECT log, reason, text FROM problems WHERE reason IN (SELECT unnest(?)) ORDER BY log", [reasons]
+    )
+
+
 def damage_texts(trace: Trace) -> list[str]:
     """Each reason, and each unknown kind of record, in a line with how many there are."""
     unknown = sql.rows(trace, "SELECT key, value FROM meta WHERE starts_with(key, ?) ORDER BY key", [UNKNOWN_EVENT])

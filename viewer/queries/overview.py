@@ -90,7 +90,7 @@ def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_
 
     `no_steps`: how many rows of steps are what workers of a DataLoader have called; `calls`: how many rows of launches
     are calls of subgraphs."""
-    recorded = any(run.level is not None for run in runs)
+    recorded = any(run.writer == "stepscope" and not run.is_left_out for run in runs)
     with_values = any(run.level in _LEVELS_WITH_VALUES for run in runs)
     logs, records, compiles, graphs, sites, launches, steps, values = (
         int(meta.get(f"count:{table}", 0))
@@ -130,7 +130,7 @@ def overhead(trace: Trace) -> OverheadRow:
 
 def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
     notes = [SEEN_AT_BUFFERS] if int(meta.get("count:value_rows", 0)) else []
-    plain = [run for run in runs if run.level is None]
+    plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch alone wrote this trace: it shows compiles, and has no steps or launches.")
     elif plain:

@@ -84,7 +84,7 @@ def rank_rows(trace: Trace) -> list[RankRow]:
         peaks[peak.log] = max(peak.live_bytes, peaks.get(peak.log, 0))
     coded = {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM records WHERE event = 'inductor_output_code'")}
     collectives = counted_collectives(trace)
-    recorded = {run.log for run in runs if run.level is not None}
+    recorded = {run.log for run in runs if run.writer == "stepscope" and not run.is_left_out}
     rows = []
     for run in runs:
         log, records = run.log, columns["records"].get(run.log, 0)

@@ -23,7 +23,7 @@ class RunRow:
     devices: list[str]
     argv: list[str]
     level: str | None
-    """None: PyTorch alone wrote this log; it has no launches."""
+    """None: `remark` says why."""
     format_version: int | None
     complete: bool | None
     size_bytes: int
@@ -34,6 +34,24 @@ class RunRow:
     """It is a copy of the process `parent_pid`, which was recorded too."""
     crash_run: int | None = None
     """Which run of `stepscope run --crash` it was of, from 1."""
+    writer: Literal["stepscope", "torch"] | None = None
+    """None: the log holds no record."""
+
+    @property
+    def is_left_out(self) -> bool:
+        """The log is of a newer format than this stepscope reads."""
+        return self.writer == "stepscope" and self.complete is None
+
+    @property
+    def remark(self) -> str | None:
+        """What is special about the log, in a few words; None: it is a whole one of stepscope."""
+        if self.is_left_out:
+            return f"a log of format version {self.format_version}, which was not read"
+        if self.writer == "torch":
+            return "TORCH_TRACE log"
+        if self.writer is None:
+            return "a log without a record"
+        return "a stepscope log whose run record is damaged or missing" if self.level is None else None
 
 
 @dataclass(frozen=True)

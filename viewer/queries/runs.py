@@ -11,11 +11,11 @@ from stepscope.viewer.store.open import Trace
 
 
 def list_runs(trace: Trace) -> list[RunRow]:
-    """One row per log; what PyTorch alone wrote has no level."""
+    """One row per log."""
     found = sql.rows(
         trace,
         "SELECT l.log, path, rank, world_size, l.pid, torch_version, format_version, complete, size_bytes,"
-        " start_unix_ns, l.run, e.run FROM logs l LEFT JOIN process_ends e ON e.log = l.log"
+        " start_unix_ns, l.run, e.run, l.writer FROM logs l LEFT JOIN process_ends e ON e.log = l.log"
         " QUALIFY row_number() OVER (PARTITION BY l.log) = 1 ORDER BY l.log",
     )
     return [_run(row) for row in found]
@@ -49,7 +49,7 @@ def _step(row: StepRow, calls: int) -> StepRow:
 
 
 def _run(row: sql.Row) -> RunRow:
-    log, path, rank, world_size, pid, torch, version, complete, size_bytes, start_unix_ns, text, crash_run = row
+    log, path, rank, world_size, pid, torch, version, complete, size_bytes, start_unix_ns, text, crash_run, writer = row
     run = sql.json_value(text) or {}
     return RunRow(
         log=log,
@@ -71,4 +71,5 @@ def _run(row: sql.Row) -> RunRow:
         parent_pid=run.get("parent_pid"),
         forked=run.get("forked") is True,
         crash_run=crash_run,
+        writer=writer,
     )

@@ -39,6 +39,7 @@ SENTENCES: Mapping[str, str] = {
     "cache_bypass": "A compile could not use a cache",
     "draft_export": "Draft export found what a strict export would refuse",
     "rank_divergence": "Ranks differ",
+    "unread_log": "A log could not be read, or not all of it",
 }
 _OTHER = "A finding"
 _PLACES = ("rank", "step", "graph", "launch")

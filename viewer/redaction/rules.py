@@ -58,7 +58,7 @@ RULES: Mapping[str, Rule] = {
     **_rules(
         OWN,
         "severity kind status level role held moment event state by cache encoding expected_by found_by part phase "
-        "purpose aspect basis title reason reasons shown_as statistic classes health format",
+        "purpose aspect basis title reason reasons shown_as statistic classes health format writer",
     ),
     **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out"),
     **_rules(TEXT, "recompile_reason recompile_reasons graph_break_reason failure holders pass_name config asked"),
@@ -104,7 +104,7 @@ EVIDENCE_NUMBERS = words(
     "held_bytes perhaps_held_bytes made_by_graph held_in_graph launches_after refused_compiles "
     "failures left_rank right_rank left_place right_place graphs freed_by_collection calls expected "
     "actual bytes argument in_flight line graph growth_bytes item numel iterations bytes_of_peak "
-    "share peak_bytes written_by_launch_in_step position"
+    "share peak_bytes written_by_launch_in_step position format_version"
 )
 EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
     **dict.fromkeys(["compile_id", "compile_ids"], proofs.compile_id),
@@ -115,6 +115,7 @@ EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
     "dtype": proofs.dtype,
     **dict.fromkeys(["expression", "value"], proofs.scalar),
     "type": proofs.scalar_type,
+    "reason": _own,
     **dict.fromkeys(["reason_snodes", "measured_snode", "estimated_snode", "candidate", "group"], proofs.snode),
 }  # fmt: skip
 """Evidence whose texts stand as they are, or not at all."""

@@ -7,7 +7,7 @@ CREATE TABLE meta (key VARCHAR, value VARCHAR);
 
 CREATE TABLE logs (
     log BIGINT, path VARCHAR, size_bytes BIGINT, rank BIGINT, world_size BIGINT, pid BIGINT,
-    format_version BIGINT,           -- NULL: PyTorch alone wrote this log
+    format_version BIGINT,           -- NULL: PyTorch alone wrote this log, or it is damaged; a newer one is not read
     complete BOOLEAN,                -- an end record was seen; NULL for a log that PyTorch alone wrote
     device_error VARCHAR,            -- the error that a CUDA device was in at the end
     monotonic_ns BIGINT, unix_ns BIGINT,
@@ -15,7 +15,8 @@ CREATE TABLE logs (
     start_unix_ns BIGINT,            -- of the run, else of the first record
     torch_version VARCHAR,
     run VARCHAR,                     -- JSON of the run record, NULL when there is none
-    record_rank BIGINT               -- what its records say; `rank`: the run record, else the log's name, else these
+    record_rank BIGINT,              -- what its records say; `rank`: the run record, else the log's name, else these
+    writer VARCHAR                   -- stepscope, torch; NULL: it holds no record
 );
 
 -- Every record of the log in order; a header line starts at `byte`, the tabbed lines at `payload_byte`.
