@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ def encode_record(prefix: bytes, header: bytes, payload: bytes | None) -> bytes:
     return prefix + b" " + header + b"\n\t" + payload.replace(b"\n", b"\n\t") + b"\n"
 
 
-def encode_artifact(prefix: bytes, name: str, encoding: str, payload: bytes, envelope: dict[str, Any]) -> bytes:
+def encode_artifact(prefix: bytes, name: str, encoding: str, payload: bytes, envelope: Mapping[str, Any]) -> bytes:
     """An `artifact` record, the form in which stepscope's own records are written."""
     header = {
         "artifact": {"name": name, "encoding": encoding},

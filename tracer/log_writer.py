@@ -8,6 +8,7 @@ import os
 import secrets
 import threading
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -71,7 +72,7 @@ class LogWriter:
         self._waiting: deque[bytes] | None = None
         """Records that came while one was being written on the same thread; None: none is."""
 
-    def write(self, record: Record, envelope: dict[str, Any] | None = None) -> None:
+    def write(self, record: Record, envelope: Mapping[str, Any] | None = None) -> None:
         """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
         try:
             payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
@@ -80,7 +81,9 @@ class LogWriter:
             payload = text.encode("utf-8", "replace")
         self.write_artifact(artifact_name(record), "json", payload, envelope)
 
-    def write_artifact(self, name: str, encoding: str, payload: bytes, envelope: dict[str, Any] | None = None) -> None:
+    def write_artifact(
+        self, name: str, encoding: str, payload: bytes, envelope: Mapping[str, Any] | None = None
+    ) -> None:
         prefix = log_format.encode_prefix(datetime.now(), self._about or os.getpid(), "tracer/records.py", 1)
         self.write_bytes(log_format.encode_artifact(prefix, name, encoding, payload, envelope or {}))
 

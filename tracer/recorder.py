@@ -420,7 +420,7 @@ class Recorder(ContextDecorator):
     # Writing.
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
-        self._log.write_bytes(data)
+        self._log.write_torchs(data, metadata)
         self._attach_inductor()
         artifact = metadata.get("artifact")
         is_traces = isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES

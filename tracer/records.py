@@ -57,6 +57,10 @@ PRINTED_KEY = "printed_"
 """`Graph.wrapper_key` begins so where the graph was made from printed text."""
 PRINTER_LEAVES_OUT = "weights, views and constants, which PyTorch's debug printer does not print"
 """`Graph.operands_left_out` of such graphs."""
+OUTPUT_CODE = f"{ARTIFACT_PREFIX}output_code_"
+"""Begins the name of an artifact that is no JSON: ``stepscope_output_code_3`` holds the code of graph 3 as text. It is
+there where torch logs no such code: the graph was loaded before recording began, or another backend than Inductor made
+it, or its launches cannot be seen."""
 
 LaunchKind = Literal["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy", "unknown"]
 Role = Literal["in", "out", "inout"]

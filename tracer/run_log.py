@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from stepscope.tracer.compile_ids import CompileIds
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import structured_log
 from stepscope.tracer.log_writer import LogWriter
 from stepscope.tracer.process import environment_number, run_record
-from stepscope.tracer.records import Frame, Graph, Provenance, Record
+from stepscope.tracer.records import OUTPUT_CODE, Frame, Graph, Provenance, Record
 
 
 class RunLog:
@@ -23,6 +25,7 @@ class RunLog:
         self._folder = _absolute(config.directory)
         self._writer = LogWriter(self._folder, environment_number("RANK"))
         self._lock = threading.RLock()
+        self._compile_ids = CompileIds()
         self._forked = False
         self.has_begun = False
         self._has_stopped = False
@@ -55,18 +58,19 @@ class RunLog:
                 for record, source in self._graphs:
                     self._write_graph(record, source)
                 for about in self._about_graphs:
-                    self._writer.write(about)
+                    self._write(about)
                 self._check()
         return self.path if self._writer.failure is None else None
 
     def write(self, record: Record) -> None:
         self.begin()
-        self._writer.write(record)
+        self._write(record)
         self._check()
 
-    def write_bytes(self, data: bytes) -> None:
-        """Append an encoded record."""
+    def write_torchs(self, data: bytes, metadata: Mapping[str, Any]) -> None:
+        """Append one of torch's own records, encoded."""
         self.begin()
+        self._compile_ids.note(metadata)
         self._writer.write_bytes(data)
         self._check()
 
@@ -118,11 +122,14 @@ class RunLog:
         self._writer.close()
         return self._writer.failure is None
 
+    def _write(self, record: Record) -> None:
+        self._writer.write(record, self._compile_ids.of(record))
+
     def _write_graph(self, record: Graph, source: str | None) -> None:
-        self._writer.write(record)
+        self._write(record)
         if source is not None:
-            name = f"stepscope_output_code_{record.graph}"
-            self._writer.write_artifact(name, "string", source.encode())
+            name = f"{OUTPUT_CODE}{record.graph}"
+            self._writer.write_artifact(name, "string", source.encode(), self._compile_ids.of(record))
 
     def _check(self) -> None:
         if self._writer.failure is not None and not self._has_stopped:

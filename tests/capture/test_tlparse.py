@@ -16,11 +16,17 @@ from tests.capture.logs import read_log
 TLPARSE = Path(sys.executable).parent / "tlparse"
 
 
-@pytest.mark.parametrize("name", ["transformer", "custom_mutating"])
-def test_tlparse_lists_our_artifacts(corpus: Corpus, name: str, tmp_path: Path) -> None:
+def tlparse() -> str:
+    """Where it is."""
     program = str(TLPARSE) if TLPARSE.exists() else shutil.which("tlparse")
     if program is None:
         pytest.skip("tlparse is not installed")
+    return program
+
+
+@pytest.mark.parametrize("name", ["transformer", "custom_mutating"])
+def test_tlparse_lists_our_artifacts(corpus: Corpus, name: str, tmp_path: Path) -> None:
+    program = tlparse()
     (log,) = corpus.cold[name].trace.paths
     done = subprocess.run(
         [program, str(log), "-o", str(tmp_path / "out"), "--no-browser"], capture_output=True, text=True, check=False

@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from stepscope.tracer.records import Record, Skipped, artifact_name, to_payload
 from stepscope.viewer.ingest import logs
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.artifacts import list_records
@@ -18,7 +19,7 @@ from stepscope.viewer.queries.jump import jumps
 from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import compile_logs
 from tests.viewer.compile_run_logs import MICROS
-from tests.viewer.synthetic import LogBuilder, graph, run
+from tests.viewer.synthetic import LogBuilder, graph, run, tensors
 from tests.viewer.web import Client
 
 Opened = Callable[[LogBuilder], Trace]
@@ -142,3 +143,49 @@ def test_what_has_no_id_is_one_compile(opened: Opened) -> None:
     assert "without a compile id" in client.get("/compile/-").text
     (jump,) = jumps(trace, "compile -")
     assert client.get(jump.page).status_code == 200
+
+
+def about(log: LogBuilder, record: Record, frame: int = 0) -> LogBuilder:
+    """One of stepscope's records with a compile in its header, as torch counts when it is written."""
+    return log.artifact(artifact_name(record), orjson.dumps(to_payload(record)), **compile_logs.ids(frame, 0))
+
+
+def compiles_of(trace: Trace, prefix: str = "stepscope_") -> list[tuple[str, str | None]]:
+    found = "SELECT name, compile_id FROM records WHERE starts_with(name, ?) ORDER BY record"
+    return [(name.removeprefix("stepscope_"), compile_id) for name, compile_id in sql.rows(trace, found, [prefix])]
+
+
+def test_our_records_are_of_the_compile_of_their_graph(opened: Opened) -> None:
+    """A header says what torch counts; after a reset that is another compile than the one of an older graph."""
+    log = about(compiled(LogBuilder().record(run()), 0, "first", 1_000_000), graph(0, compile_id="0/0"))
+    compiled(log, 0, "second", 2_000_000)
+    about(about(log, graph(1, compile_id="0/0")), tensors())
+    trace = opened(log.artifact("stepscope_output_code_1", b"def call(args): ...", "string", **compile_logs.ids(0, 0)))
+    assert compiles_of(trace) == [
+        ("run", None), ("graph", "0/0"), ("graph", "r1:0/0"), ("tensors", "0/0"), ("output_code_1", "r1:0/0"),
+    ]  # fmt: skip
+    assert [row.function for row in list_compiles(trace)] == ["first", "second"]
+    detail = compile_detail(trace, 0, "0/0")
+    assert detail is not None
+    assert [row.name for row in detail.records if row.name] == ["stepscope_graph", "stepscope_tensors"]
+    assert detail.row.artifacts == len([row for row in detail.records if row.payload_bytes is not None])
+
+
+def test_records_without_ids_are_found_by_their_graph(opened: Opened) -> None:
+    """Older logs name no compile in the headers of our records."""
+    log = compiled(LogBuilder().record(run()), 0, "first", 1_000_000).record(graph(0, compile_id="0/0"))
+    assert compiles_of(opened(log.record(tensors()))) == [("run", None), ("graph", "0/0"), ("tensors", "0/0")]
+
+
+def test_a_forked_child_has_not_compiled_what_it_inherits(opened: Opened) -> None:
+    log = about(about(LogBuilder().record(run(forked=True)), graph(0, compile_id="0/0")), tensors())
+    trace = opened(log)
+    assert list_compiles(trace) == []
+    assert compiles_of(trace) == [("run", None), ("graph", None), ("tensors", None)]
+    assert Client(trace).get("/records").status_code == 200
+
+
+def test_a_record_of_no_graph_is_of_the_compile_in_its_header(opened: Opened) -> None:
+    log = compiled(LogBuilder().record(run()), 1, "first", 1_000_000)
+    trace = opened(about(log, Skipped("recompute mismatches", "too many"), frame=1))
+    assert compiles_of(trace) == [("run", None), ("skipped", "1/0")]

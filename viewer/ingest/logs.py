@@ -112,6 +112,7 @@ def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str], at
     if runtime.run.is_ours and not runtime.run.is_whole and log.newer is None:
         damage.add("no_run_record", "what ran, when, and with which settings it was recorded is not known")
     columns.rename(rows.new_id("records", 0), torch.ids.since)
+    columns.assign(rows.new_id("records", 0), runtime.compiles_of_records(torch.compiles))
     columns.finish(rows, number, at_once)
     if not log.has_records and not damage.counts["not_read"]:
         damage.add("not_a_log", "no line of this file begins a record")

@@ -22,6 +22,7 @@ from stepscope.tracer.log_format import (
     pieces,
     scan,
 )
+from stepscope.tracer.records import ARTIFACT_PREFIX
 from stepscope.viewer.ingest import lenient_json
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import Clock
@@ -221,7 +222,7 @@ class _Reader:
             content = _content(orjson.loads(piece[json_start:stop]))
         except orjson.JSONDecodeError:
             return None
-        ids = _ids(content[3]) if content is not None else None
+        ids = ids_of(content[3]) if content is not None else None
         if content is None or ids is None or content[3].pop("has_payload", None) != digest:
             return None
         pid, source = origin
@@ -287,7 +288,7 @@ class _Reader:
             return header
         if not _is_utf8(text):
             self._damage.add("not_utf8", text, *place)
-        ids = _ids(content[3])
+        ids = ids_of(content[3])
         if ids is None:
             self._damage.add("absurd_value", text, *place)
         return _header(header.pid, header.source, content, ids or (None, None))
@@ -322,6 +323,8 @@ def _source(header: Sequence[bytes]) -> str:
 def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | None, int | None]) -> Header:
     event, _, name, envelope = content
     compile_id = ids[0] or (NO_ID if is_of_a_compile(event, name) else None)
+    if event == "artifact" and name is not None and name.startswith(ARTIFACT_PREFIX):
+        compile_id = None  # the graph that it is about says which one it was
     return Header(pid, source, *content, compile_id, ids[1], whole_number(envelope.get("rank")))
 
 
@@ -339,7 +342,7 @@ def _content(header: Any) -> _Content | None:
     return event, value, name if type(name) is str else None, header
 
 
-def _ids(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
+def ids_of(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
     """Compile id and attempt; None when one of their numbers cannot be."""
     autograd, attempt = envelope.get("compiled_autograd_id"), envelope.get("attempt")
     frame, compile_number = envelope.get("frame_id"), envelope.get("frame_compile_id")

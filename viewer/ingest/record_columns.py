@@ -75,6 +75,12 @@ class RecordColumns:
             if kind.compile_id is not None and kind.pid in prefixes:
                 column[row] = self.kind(kind._replace(compile_id=prefixes[kind.pid] + kind.compile_id))
 
+    def assign(self, first: int, compile_ids: Mapping[int, str]) -> None:
+        """Give records compiles, by their ids. The first row is record `first`."""
+        kinds, column = list(self._kinds), self._columns["kind"]
+        for record, compile_id in compile_ids.items():
+            column[record - first] = self.kind(kinds[column[record - first]]._replace(compile_id=compile_id))
+
     def finish(self, rows: Rows, log: int, with_numpy: bool) -> None:
         """Add the rows. Few of them go in faster without numpy than it takes to import it."""
         first = rows.new_id("records", len(self))

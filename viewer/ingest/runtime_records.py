@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from stepscope.tracer.records import (
     ARTIFACT_PREFIX,
     PRINTED_KEY,
     PRINTER_LEAVES_OUT,
+    OUTPUT_CODE,
     RECORD_TYPES,
     Argument,
     CallSymbols,
@@ -57,7 +58,7 @@ from stepscope.viewer.ingest.launch_batches import (
 )
 from stepscope.viewer.ingest.lenient_json import dumps, loads
 from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
-from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.reader import LogRecord, ids_of
 from stepscope.viewer.ingest.ring import RingRows
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.run_facts import RunFacts
@@ -85,6 +86,8 @@ class RuntimeRecords:
         self.log, self.path, self.rows, self.damage, self.ids = log, path, rows, damage, ids
         self.ring = RingRows(ring, damage)
         self.run = RunFacts(path)
+        self._records: list[tuple[int, int | None, str | None]] = []
+        """(record, the graph that it is about, the compile that its header names) of those of one graph or compile."""
         self.end: End | None = None
         self.overhead: Overhead | None = None
         self.process_ends: list[ProcessEnd] = []
@@ -108,18 +111,40 @@ class RuntimeRecords:
         Raises NewerFormat for a log of one; a payload of the wrong form is counted.
         """
         self.run.is_ours = True
-        kind = _TYPES.get(record.name or "")
+        name = record.name or ""
+        kind = _TYPES.get(name)
         if kind is None:
+            if name.startswith(OUTPUT_CODE) and name[len(OUTPUT_CODE) :].isdecimal():
+                self._note_graph(record, int(name[len(OUTPUT_CODE) :][:18]))
             return
         try:
             payload = loads(record.payload or b"")
             if kind is Run:
                 self.run.begin(payload)
-            self._take(decode(kind, payload), record, payload)
+            value = decode(kind, payload)
+            self._note_graph(record, getattr(value, "graph", None))
+            self._take(value, record, payload)
         except ValueError as error:
             if record.sound or isinstance(error, BadPayload):
                 place = record.place
                 self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
+
+    def _note_graph(self, record: LogRecord, graph: int | None) -> None:
+        ids = ids_of(record.header.envelope)
+        compile_id = self.ids.name(ids[0], record) if ids is not None else None
+        if graph is not None or compile_id is not None:
+            self._records.append((record.record, graph, compile_id))
+
+    def compiles_of_records(self, known: Collection[str]) -> dict[int, str]:
+        """Record -> the one of the `known` compiles that it is about. A graph says it better than a header: PyTorch may
+        have begun to count anew before the record was written."""
+        found = {}
+        for record, number, named in self._records:
+            graph = self.graphs.get(number) if number is not None else None
+            compile_id = graph.compile_id if graph is not None else named
+            if compile_id is not None and compile_id in known:
+                found[record] = compile_id
+        return found
 
     def _take(self, value: Record, record: LogRecord, payload: dict[str, Any]) -> None:  # noqa: C901
         match value:
