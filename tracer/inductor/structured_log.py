@@ -37,6 +37,8 @@ class StructuredLogTap(logging.Handler):
     def _emit(self, record: logging.LogRecord) -> None:
         metadata: dict[str, Any] = getattr(record, "metadata", {})
         payload: str | None = getattr(record, "payload", None)
+        if _is_about_its_log(metadata):
+            return
         prefix = log_format.encode_prefix(
             datetime.fromtimestamp(record.created), os.getpid(), _relative(record.pathname), record.lineno
         )
@@ -47,6 +49,13 @@ class StructuredLogTap(logging.Handler):
 
     def detach(self) -> None:
         remove_handler(self)
+
+
+def _is_about_its_log(metadata: dict[str, Any]) -> bool:
+    """torch's handler for TORCH_TRACE writes this when it begins a file: it is no record of the program, and ours would
+    hold it only where both logs are written. Our run record names the version."""
+    artifact = metadata.get("artifact")
+    return isinstance(artifact, dict) and artifact.get("name") == "torch_version"
 
 
 # Each makes a new list: whoever hands a record on at this moment goes through the old one, and neither passes over a
