@@ -35,7 +35,9 @@ prefix   = level MMDD SP HH:MM:SS.uuuuuu SP pid SP path ":" line "]"
 The header is one JSON object. `has_payload` in it is the md5 of the payload, which follows with one tab
 before each of its lines. A log holds the records that torch itself wrote, unchanged in content, and
 stepscope's own as `{{"artifact": {{"name": "stepscope_KIND", "encoding": "json"}}}}` with the
-JSON payloads below. This is `FORMAT_VERSION` {version}.
+JSON payloads below. This is `FORMAT_VERSION` {version}; `log.schema.json` says the same as a JSON schema.
+A header of ours names the compile that its record is about as torch's headers do (`frame_id`, `frame_compile_id`,
+`attempt`, `compiled_autograd_id`), where it is about one.
 
 {rules}
 """
@@ -63,8 +65,16 @@ def constant(tree: ast.Module, name: str) -> object:
     raise LookupError(name)
 
 
+def described(tree: ast.Module, name: str) -> str:
+    """The text that follows the constant `name`."""
+    for node, following in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name and isinstance(following, ast.Expr):
+            return prose(str(ast.literal_eval(following.value)))
+    raise LookupError(name)
+
+
 def type_text(annotation: ast.expr, aliases: dict[str, str]) -> str:
-    text = aliases.get(ast.unparse(annotation), ast.unparse(annotation))
+    text = re.sub(r"\b\w+\b", lambda match: aliases.get(match[0], match[0]), ast.unparse(annotation))
     text = re.sub(r"Literal\[([^]]*)\]", lambda match: match[1].replace(", ", " | "), text)
     return f"`{text}`".replace("|", "\\|")
 
@@ -125,6 +135,7 @@ def render() -> str:
     text = [INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree)), *sections(tree, aliases)]
     for title, part in parts.items():
         text += [f"# {title}\n\n{rules(part)}\n", *sections(part, aliases)]
+    text.append(f"# Generated code\n\n## `stepscope_output_code_N`\n\n{described(tree, 'OUTPUT_CODE')}\n")
     return "\n".join(text)
 
 

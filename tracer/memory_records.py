@@ -138,6 +138,8 @@ class LifetimeMismatch:
     call: int
     """The first call that ran so."""
     kind: list[MismatchKind]
+    """``missing_death``: it lived on when it should have died; ``unexpected_death``: it died before that;
+    ``missing_allocation``: it was not there when it should have been; ``unexpected_allocation``: nobody expected it."""
     buffer: list[str]
     storage: list[int | None]
     """Index into the layout's storages; None: there is none."""
@@ -169,6 +171,7 @@ class MemoryStepMismatch:
     """Of the check."""
     is_final_step: bool
     kind: list[MismatchKind]
+    """As in `LifetimeMismatch`."""
     buffer: list[str]
     storage_bytes: list[int | None]
     """None: it was not allocated."""

@@ -126,7 +126,8 @@ class Argument:
     storage: str | None = None
     """The allocation or graph input whose memory it is; aliases, views and reuses lead to one name."""
     held: Held | None = None
-    """What that memory holds when the launch begins; None: not known (a form that is not followed)."""
+    """What that memory holds when the launch begins: the caller's data (``input``), what an earlier launch left there
+    (``written``), nothing yet, or not all of it (``uninitialised``); None: not known (a form that is not followed)."""
     version: Version | None = None
     """Where the statistics of what it holds stand: each version of a buffer is read once. None: nowhere."""
 
@@ -164,6 +165,11 @@ class MemoryStatement:
     """One allocation, reuse, alias or free statement of a wrapper."""
 
     event: MemoryEvent
+    """``allocate``: `buffer` is made; ``pool``: it is memory that several buffers will share; ``pool_member``: it is
+    one of those in the pool `of`; ``reuse``: it takes the memory of `of`, which is dead; ``alias``: it is another
+    name, or a view, of `of`; ``item``: it is a member of what a launch returned as `of`; ``free``: the name is
+    deleted; ``drop``: it is set to None; ``hold``: a list or a dictionary of this name holds `of` from here on;
+    ``read``: the host reads its one element to decide something, and waits for it."""
     buffer: str
     function: str
     line: int

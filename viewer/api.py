@@ -6,17 +6,34 @@ longer than opening a log may, so the first page does not wait for it.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 
 from stepscope.tracer._version import __version__
 from stepscope.viewer import pages
 from stepscope.viewer.addresses import Twin
+from stepscope.viewer.parameters import parameters
 
 if TYPE_CHECKING:
     from stepscope.viewer.dashboard import Dashboard
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no answer."""
+
+    ok: Literal[False]
+    error: str
+    """One sentence."""
+
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    404: {"model": Refusal, "description": "The trace holds nothing of that name or number, or a value cannot be."},
+    422: {"model": Refusal, "description": "A log cannot be read any more."},
+    500: {"model": Refusal, "description": "The answer could not be made."},
+}
 
 
 def create_api(dashboard: Dashboard) -> FastAPI:
@@ -44,15 +61,6 @@ def _add(api: FastAPI, dashboard: Dashboard, twin: Twin) -> None:
         name=twin.path,
         response_model=None,
         response_class=Response,
-        responses={200: {"model": twin.context}},
-        openapi_extra={
-            "parameters": [
-                *_parameters("path", re.findall(r"\{(\w+)\}", twin.path), required=True),
-                *_parameters("query", twin.query, required=False),
-            ]
-        },
+        responses={200: {"model": twin.context}, **_REFUSALS},
+        openapi_extra={"parameters": parameters(twin)},
     )
-
-
-def _parameters(where: str, names: Any, *, required: bool) -> list[dict[str, Any]]:
-    return [{"name": name, "in": where, "required": required, "schema": {"type": "string"}} for name in names]

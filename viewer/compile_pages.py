@@ -41,7 +41,7 @@ SORTS: dict[str, Callable[[CompileRow], Any]] = {
     "cache": lambda row: row.cache or "",
     "artifacts": lambda row: row.artifacts,
 }
-_LINE = re.compile(r"(?:(pre|post|code)-)?(\d{1,9})")
+LINE = re.compile(r"(?:(pre|post|code)-)?(\d{1,9})")
 _DRAFT_EXPORT = frozenset(
     [
         "exported_program", "guard_added", "missing_fake_kernel", "mismatched_fake_kernel", "expression_created",
@@ -240,7 +240,7 @@ def provenance_page(trace: Trace, request: Request) -> ProvenancePage:
 
 def _line(request: Request) -> str | None:
     text = request.text("line")
-    found = _LINE.fullmatch(text or "")
+    found = LINE.fullmatch(text or "")
     if text is not None and not found:
         raise NotThere(f"“{text[:40]}” is no line: it is given as code-12, post-12 or pre-12.")
     return f"{found[1] or 'code'}-{int(found[2])}" if found else None

@@ -39,6 +39,7 @@ from stepscope.viewer.queries.memory_steps import RunCurve
 from stepscope.viewer.queries.rows import LaunchDetail, Timeline
 from stepscope.viewer.queries.rows_of_memory import LiveCurve
 from stepscope.viewer.queries.step_sources import step_sources
+from stepscope.viewer.summary_answer import Summary
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.open import Trace
@@ -192,7 +193,7 @@ PAGES = (
 )
 TWINS = (
     *compile_run_pages.TWINS,
-    Twin("/summary.json", dict, summary_answer),
+    Twin("/summary.json", Summary, summary_answer),
     *search_pages.TWINS,
     Twin("/steps/{step}/timeline.json", Timeline, timeline_page, ("log", "start_ns", "end_ns", "width")),
     Twin("/launches/{launch}.json", LaunchPage, launch_page),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stepscope.tracer.compile_ids import CompileIds
-from stepscope.tracer.records import Overhead, Skipped
+from stepscope.tracer.records import Graph, Overhead, Skipped
 from tests.viewer import synthetic
 from tests.viewer.memory_records import recompute
 
@@ -13,7 +13,7 @@ FIRST = {"frame_id": 0, "frame_compile_id": 0, "attempt": 1}
 NESTED = {"compiled_autograd_id": 2, "frame_id": 0, "frame_compile_id": 1, "attempt": 0}
 
 
-def graph(number: int, compile_id: str | None) -> synthetic.schema.Graph:
+def graph(number: int, compile_id: str | None) -> Graph:
     return replace(synthetic.graph(number), compile_id=compile_id)
 
 

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 
 from stepscope.tracer import records as schema
-from stepscope.viewer import assets, compile_contexts, contexts, overview_contexts, pages, rank_contexts
+from stepscope.viewer import assets, compile_contexts, contexts, overview_contexts, pages, parameters, rank_contexts
 from stepscope.viewer.store.open import Trace, open_trace
 from tests.viewer import synthetic, test_compile_run_pages, test_memory_pages, value_log
 from tests.viewer.synthetic import LogBuilder
@@ -57,6 +59,10 @@ def twin(path: str) -> str:
     return f"{'/index' if address == '/' else address}.json?{query}"
 
 
+def valid(value: Any, api: dict[str, Any], name: str) -> None:
+    jsonschema.Draft202012Validator({"$ref": f"#/components/schemas/{name}", **api}).validate(value)
+
+
 def policy(answer: httpx.Response) -> dict[str, str]:
     parts = answer.headers["content-security-policy"].split("; ")
     return {name: value for name, _, value in (part.partition(" ") for part in parts)}
@@ -75,6 +81,39 @@ def test_the_api_describes_every_twin(client: Client) -> None:
     assert {twin(path.partition("?")[0]).rstrip("?") for path in ("/", "/steps", "/graphs")} <= set(described)
     names = [parameter["name"] for parameter in described["/steps/{step}.json"]["get"]["parameters"]]
     assert names == ["step", "log", "launch"]
+
+
+def test_the_api_types_every_parameter(client: Client) -> None:
+    api = client.get("/openapi.json").json()
+    for path, methods in api["paths"].items():
+        for parameter in methods["get"]["parameters"]:
+            assert parameter["schema"]["type"] in ("integer", "string"), (path, parameter)
+            assert parameter["description"].endswith("."), (path, parameter)
+    width = api["paths"]["/steps/{step}/timeline.json"]["get"]["parameters"][-1]
+    assert width == {
+        "name": "width", "in": "query", "required": False, "schema": {"type": "integer", "minimum": 1},
+        "description": "Bins of the answer: about one for each pixel.",
+    }  # fmt: skip
+    known = {name for twin in pages.TWINS for name in (*twin.query, *re.findall(r"{(\w+)}", twin.path))}
+    assert known == set(parameters._KNOWN), "no name is described that no page has"
+
+
+def test_the_api_documents_refusals(client: Client) -> None:
+    api = client.get("/openapi.json").json()
+    for path, methods in api["paths"].items():
+        assert set(methods["get"]["responses"]) == {"200", "404", "422", "500"}, path
+        schema = methods["get"]["responses"]["404"]["content"]["application/json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/Refusal"}, path
+    answer = client.get("/steps/99.json")
+    assert answer.status_code == 404
+    valid(answer.json(), api, "Refusal")
+
+
+def test_the_summary_has_the_form_that_the_api_says(client: Client) -> None:
+    api = client.get("/openapi.json").json()
+    schema = api["paths"]["/summary.json"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/Summary"}
+    valid(client.get("/summary.json").json(), api, "Summary")
 
 
 @pytest.mark.parametrize("path", PATHS)

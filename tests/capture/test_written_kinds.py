@@ -1,0 +1,126 @@
+"""Every kind of record is written by a program here; each record and each summary has the form of its JSON schema."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from stepscope.tracer.records import OUTPUT_CODE, RECORD_TYPES
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.summary import summary
+from tests.capture.conftest import ROOT, clean_environment
+from tests.capture.logs import LogRecord, read_log
+from tests.tracer.aoti.test_capture import OVERFLOW, imported
+
+CODE = f"{OUTPUT_CODE}N"
+
+
+def run(folder: Path, *command: str) -> int:
+    environment = clean_environment(folder / "cache", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
+
+
+def dying(folder: Path) -> None:
+    """Under `stepscope run`, which writes how the command ended."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    program = [sys.executable, "-m", "tests.capture.written_kinds", str(folder / "trace")]
+    assert run(folder, *stepscope, *program) == 1
+
+
+def recompute(folder: Path) -> None:
+    """A pass that carries wrong figures along."""
+    program = [sys.executable, "-m", "tests.tracer.recompute_program", str(folder / "trace"), "ours reorder"]
+    assert run(folder, *program) == 0
+
+
+def printed(folder: Path) -> None:
+    """What PyTorch's debug printer printed, with the times of a profiler."""
+    names = ["aoti_torch_cpu_mm_out", "cpp_fused_log_0", "cpp_fused_exp_1"]
+    events = [{"ph": "X", "cat": "cpu_op", "name": name, "ts": 10.0 * n, "dur": 1} for n, name in enumerate(names)]
+    profile = folder / "profile.json"
+    profile.write_text(json.dumps({"traceEvents": events}))
+    imported(folder, OVERFLOW, str(profile))
+
+
+PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "dying": (
+        dying,
+        "run graph output_code_N provenance tensors step_marks launches value_layout values saved_tensor"
+        " scheduler_memory lifetime_layout lifetimes lifetime_mismatch memory_step_mismatch growth tuned_kernels"
+        " skipped failure overhead uncaught_exception end process_end",
+    ),
+    "recompute": (recompute, "run graph recompute_mismatch end"),
+    "printed": (printed, "run graph steps launches values device_times skipped end"),
+}
+"""Programs, and kinds that each of them writes."""
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The name of a program, and the folder of its logs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    PROGRAMS[request.param][0](folder)
+    return request.param, folder / "trace"
+
+
+def ours(folder: Path) -> list[LogRecord]:
+    found = [record for path in folder.glob("*.log") for record in read_log(path)]
+    return [record for record in found if (record.artifact or "").startswith("stepscope_")]
+
+
+def schema(name: str) -> dict[str, Any]:
+    """As it is published, and no field besides."""
+    read: dict[str, Any] = json.loads((ROOT / "docs" / f"{name}.schema.json").read_text())
+    for part in (read if name == "summary" else {}, *read["$defs"].values()):
+        if "properties" in part:
+            part["additionalProperties"] = False
+    jsonschema.Draft202012Validator.check_schema(read)
+    return read
+
+
+def test_every_kind_is_written_by_a_program() -> None:
+    """A new kind needs a line above."""
+    every = {f"stepscope_{kind.KIND}" for kind in RECORD_TYPES} | {CODE}
+    listed = {f"stepscope_{kind}" for _, kinds in PROGRAMS.values() for kind in kinds.split()}
+    assert listed == every
+
+
+def test_a_program_writes_its_kinds(written: tuple[str, Path]) -> None:
+    name, folder = written
+    found = {re.sub(r"_\d+$", "_N", record.artifact or "") for record in ours(folder)}
+    assert {f"stepscope_{kind}" for kind in PROGRAMS[name][1].split()} - found == set()
+
+
+def test_records_have_the_form_of_the_schema(written: tuple[str, Path]) -> None:
+    validator = jsonschema.Draft202012Validator(schema("log"))
+    for record in ours(written[1]):
+        is_code = (record.artifact or "").startswith(OUTPUT_CODE)
+        payload = (record.payload or b"").decode() if is_code else record.json()
+        validator.validate({"header": record.header, "payload": payload})
+
+
+def test_the_schema_refuses_what_is_no_record(written: tuple[str, Path]) -> None:
+    validator = jsonschema.Draft202012Validator(schema("log"))
+    for record in ours(written[1]):
+        if record.artifact == "stepscope_run":
+            payloads: list[Any] = [{**record.json(), "pid": "one"}, {"pid": 1}, {**record.json(), "surplus": 1}, []]
+            for wrong in payloads:
+                assert not validator.is_valid({"header": record.header, "payload": wrong})
+            strange = {**record.header, "artifact": {"name": "stepscope_tea", "encoding": "json"}}
+            assert not validator.is_valid({"header": strange, "payload": {}})
+
+
+def test_the_summary_has_the_form_of_the_schema(written: tuple[str, Path]) -> None:
+    with open_trace(written[1]) as trace:
+        answer = json.loads(json.dumps(summary(trace)))
+    jsonschema.Draft202012Validator(schema("summary")).validate(answer)
+    assert answer["runs"]
+    assert answer["findings"]
