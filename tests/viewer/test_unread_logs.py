@@ -36,7 +36,8 @@ def test_a_log_of_a_newer_format_is_left_out_of_its_folder_and_named(tmp_path: P
         assert problem_counts(trace) == {"newer_format": 1}
         (problem,) = problems(trace)
         assert problem.log == "stepscope_trace_rank_0_1_a.log"
-        assert problem.text == f"this log has format version {NEWER}, this stepscope reads up to {FORMAT_VERSION}"
+        too_new = f"this log has format version {NEWER}, this stepscope reads up to {FORMAT_VERSION}: upgrade stepscope"
+        assert problem.text == too_new
         (finding,) = all_findings(trace)
         assert (finding.kind, finding.severity, finding.log) == ("unread_log", "warning", 0)
         assert finding.title == f"stepscope_trace_rank_0_1_a.log was not read: {problem.text}"

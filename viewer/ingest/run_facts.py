@@ -18,8 +18,10 @@ class NewerFormat(StepscopeError):
 
     def __init__(self, path: Path, version: int) -> None:
         self.path, self.version = path, version
-        self.reason = f"this log has format version {version}, this stepscope reads up to {FORMAT_VERSION}"
-        super().__init__(f"{path}: {self.reason}: upgrade stepscope.")
+        self.reason = (
+            f"this log has format version {version}, this stepscope reads up to {FORMAT_VERSION}: upgrade stepscope"
+        )
+        super().__init__(f"{path}: {self.reason}.")
 
     def __reduce__(self) -> tuple[type[NewerFormat], tuple[Path, int]]:
         """A worker hands it on to another process."""
