@@ -55,7 +55,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         dying,
         "run graph output_code_N provenance tensors step_marks launches value_layout values saved_tensor"
         " scheduler_memory lifetime_layout lifetimes lifetime_mismatch memory_step_mismatch growth tuned_kernels"
-        " skipped failure overhead uncaught_exception end process_end",
+        " failure overhead uncaught_exception end process_end",
     ),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph steps launches values device_times skipped end"),

@@ -47,7 +47,8 @@ def plain(x: torch.Tensor) -> torch.Tensor:
 
 
 def checked(x: torch.Tensor) -> torch.Tensor:
-    stepscope.tracer.check_memory_step(allocated=["never_made"], freed=[])
+    """It was to make a buffer, and did not."""
+    stepscope.check_memory_step(allocated=["buf99"], freed=[])
     return x
 
 
@@ -62,7 +63,7 @@ def triton_kernel(recorder: Any) -> None:
 
 
 def main(folder: str) -> None:
-    recorder: Any = stepscope.trace(Path(folder), level="save", save_quota_bytes=1000).start()
+    recorder: Any = stepscope.trace(Path(folder), level="save").start()
     with torch._inductor.config.patch(force_disable_caches=True, inplace_buffers=False, allow_buffer_reuse=False):
         torch.compile(stashing)(torch.ones(8, 8))
         train(torch.randn(8, 8, requires_grad=True))
