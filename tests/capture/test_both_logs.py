@@ -36,8 +36,8 @@ CHANGES = (
     (r"\d+(\.\d+)?(e[-+]?\d+)?", "N"),
 )
 """What differs between two runs of a program: times, addresses, names that were drawn by lot or made of such."""
-PROVENANCE = "inductor_provenance_tracking"
-"""A recorder has Inductor write these; they are in torch's log, too."""
+ASKED = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "INDUCTOR_PROVENANCE": "1"}
+"""A recorder has Inductor write provenance into code and log, into torch's log too: here every run asks for it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def run(folder: Path, backend: str, *, ours: str | None, torchs: bool) -> Ran:
     asked = {"TORCH_TRACE": str(folder / "torch")} if torchs else {}
     if ours == "variable":
         asked["STEPSCOPE_TRACE"] = str(folder / "ours")
-    environment = clean_environment(folder / "cache", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", **asked)
+    environment = clean_environment(folder / "cache", **ASKED, **asked)
     where = [str(folder / "ours")] if ours == "call" else []
     command = [sys.executable, "-c", PROGRAM, backend, *where]
     subprocess.run(command, cwd=ROOT, env=environment | _no_autoload(), check=True)
@@ -98,10 +98,6 @@ def shared(records: list[LogRecord]) -> list[str]:
     ]
 
 
-def without_provenance(records: list[LogRecord]) -> list[LogRecord]:
-    return [record for record in records if not (record.artifact or "").startswith(PROVENANCE)]
-
-
 @pytest.mark.parametrize(("by", "backend"), [("variable", "eager"), ("call", "eager"), ("variable", "inductor")])
 def test_both_logs_are_those_that_each_is_alone(tmp_path: Path, by: str, backend: str) -> None:
     both = run(tmp_path / "both", backend, ours=by, torchs=True)
@@ -109,7 +105,7 @@ def test_both_logs_are_those_that_each_is_alone(tmp_path: Path, by: str, backend
     ours = run(tmp_path / "ours", backend, ours=by, torchs=False).ours
     assert len(both.ours) > 20
     assert texts(both.ours) == texts(ours)
-    assert texts(without_provenance(both.torchs)) == texts(without_provenance(torchs))
+    assert texts(both.torchs) == texts(torchs)
     assert shared(both.ours) == shared(both.torchs)
 
 
