@@ -13,12 +13,14 @@ from typing import Any
 import jsonschema
 import pytest
 
+from stepscope.tracer.aoti.live import LiveCapture
+from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.records import OUTPUT_CODE, RECORD_TYPES
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.summary import summary
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
-from tests.tracer.aoti.test_capture import OVERFLOW, imported
+from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to
 
 CODE = f"{OUTPUT_CODE}N"
 
@@ -50,6 +52,11 @@ def printed(folder: Path) -> None:
     imported(folder, OVERFLOW, str(profile))
 
 
+def read_live(folder: Path) -> None:
+    """The same, read while it is printed."""
+    print_to(LiveCapture(TraceConfig(directory=folder / "trace"), "values", ["program"]), OVERFLOW * 3, 1)
+
+
 PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "dying": (
         dying,
@@ -58,7 +65,8 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         " failure overhead uncaught_exception end process_end",
     ),
     "recompute": (recompute, "run graph recompute_mismatch end"),
-    "printed": (printed, "run graph steps launches values device_times skipped end"),
+    "printed": (printed, "run graph launches values device_times skipped end"),
+    "read live": (read_live, "run graph steps launches values end"),
 }
 """Programs, and kinds that each of them writes."""
 
