@@ -331,7 +331,7 @@ class Recorder(ContextDecorator):
             return
         with self._lock:
             if self._hook is None:
-                self._hook = WrapperHook(self, self.config, self._graph_numbers)
+                self._hook = WrapperHook(self, self.config, self._graph_numbers, self._plain.dynamo)
                 self._hook.attach()
                 memory_steps.stand_in()
                 self.captured.attach()

@@ -153,9 +153,9 @@ class LaunchSite:
     snodes: list[str] | None = None
     """Scheduler nodes (``op3``); None: not recorded (a cached graph without its sidecar)."""
     source_nodes: list[str] = field(default_factory=list)
-    """FX nodes named in the wrapper's "Source Nodes" comment."""
+    """Nodes of Dynamo's graph that it computes: Inductor's "Source Nodes"."""
     aten: list[str] = field(default_factory=list)
-    """Operators named in the wrapper's "Original ATen" comment."""
+    """Operators that it computes: Inductor's "Original ATen"."""
     scalars: list[Scalar] = field(default_factory=list)
     """The arguments that are no tensors."""
 
@@ -219,14 +219,28 @@ class SiteProvenance:
 
 
 @dataclass(frozen=True)
+class Changed:
+    """A line that reads otherwise than when the graph, which came from a cache, was compiled."""
+
+    frame: int
+    """Index into `Provenance.frames`."""
+    was: Frame | None
+    """What it was; None: the frame itself is as compiled, and where its code stands now is not known."""
+
+
+@dataclass(frozen=True)
 class Provenance:
-    """Launch sites of a graph -> FX nodes -> lines of model source."""
+    """Launch sites of a graph -> FX nodes -> lines of model source, as they stand in this run."""
 
     KIND: ClassVar[str] = "provenance"
 
     graph: int
     frames: list[Frame]
     sites: list[SiteProvenance]
+    changed: list[Changed] = field(default_factory=list)
+    """All other frames read as they did when the graph was compiled."""
+    compiled_unix_ns: int | None = None
+    """When the graph was compiled; None: in this run, or nobody knows, or no line has changed since."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,12 @@ from typing import Any
 
 import orjson
 
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.dynamo_graphs import CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.module_paths import module_paths
 from stepscope.tracer.inductor.recompute_check import Mismatches
 from stepscope.tracer.inductor.scheduler_memory import from_payload, scheduler_memory, to_payload
+from stepscope.tracer.inductor.source_nodes import source_nodes
 from stepscope.tracer.records import LaunchSite, SchedulerMemory
 
 TRACING = "set_kernel_post_grad_provenance_tracing"
@@ -41,6 +44,8 @@ class LaunchFacts:
     fx_nodes: list[str]
     modules: list[str] = field(default_factory=list)
     """``Sequential.2 (GELU)``; none in what older versions kept."""
+    source_nodes: list[str] = field(default_factory=list)
+    aten: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -54,6 +59,8 @@ class CompileFacts:
     """Why the memory of a schedule is not known."""
     mismatches: list[Mismatches] = field(default_factory=list)
     """Of the passes that ordered the nodes; a warm run makes none."""
+    lines: CompiledLines | None = None
+    """None: the graph that Dynamo captured was not seen, or an older version kept nothing of it."""
 
 
 class _Thread(threading.local):
@@ -65,9 +72,12 @@ class CodegenTap:
     """Collects the facts of the wrapper that this thread is generating."""
 
     def __init__(
-        self, on_failure: Callable[[str, BaseException], None], take_mismatches: Callable[[Any], Mismatches]
+        self,
+        on_failure: Callable[[str, BaseException], None],
+        take_mismatches: Callable[[Any], Mismatches],
+        dynamo: DynamoGraphs,
     ) -> None:
-        self._on_failure, self._take_mismatches = on_failure, take_mismatches
+        self._on_failure, self._take_mismatches, self._dynamo = on_failure, take_mismatches, dynamo
         self._thread = _Thread()
         self._undo = ExitStack()
         self._attached = False
@@ -121,6 +131,8 @@ class CodegenTap:
         if _is_cpp_wrapper():
             return
         facts = self._facts()
+        captured = self._dynamo.of(compat.current_compile_id())
+        facts.lines = captured.to_keep() if captured else None
         facts.mismatches.append(self._take_mismatches(V.graph))
         try:
             memory = scheduler_memory(scheduler)
@@ -135,8 +147,7 @@ class CodegenTap:
             return
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
-        modules = module_paths(_origins(nodes))
-        self._add(LaunchFacts(kernel, handle, list(_node_names(nodes)), list(fx_nodes), modules))
+        self._add(kernel, handle, list(_node_names(nodes)), list(fx_nodes), list(_origins(nodes)))
 
     def _writeline(self, result: Any, wrapper: Any, line: Any, *args: Any, **kwargs: Any) -> None:
         if type(line).__name__ in FALLBACK_LINES:
@@ -144,9 +155,11 @@ class CodegenTap:
             kernel = getattr(node, "python_kernel_name", None) or node.get_kernel_name()
             origins = list(getattr(node, "origins", ()))
             names = [origin.name for origin in origins]
-            self._add(LaunchFacts(kernel, None, [node.get_operation_name()], names, module_paths(origins)))
+            self._add(kernel, None, [node.get_operation_name()], names, origins)
 
-    def _add(self, fact: LaunchFacts) -> None:
+    def _add(self, kernel: str, handle: str | None, snodes: list[str], fx_nodes: list[str], origins: list[Any]) -> None:
+        nodes, operators = source_nodes(origins)
+        fact = LaunchFacts(kernel, handle, snodes, fx_nodes, module_paths(origins), nodes, operators)
         self._facts().launches.append(fact)
 
     def _facts(self) -> CompileFacts:
@@ -183,7 +196,7 @@ def _origins(nodes: Any) -> Iterable[Any]:
 
 
 def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[LaunchSite], dict[str, LaunchFacts]]:
-    """`sites` with their scheduler nodes, and the facts by debug handle.
+    """`sites` with their scheduler nodes and what they compute, and the facts by debug handle.
 
     A site is matched by its debug handle; without one by the kernel's name and which launch of it it is.
     """
@@ -200,8 +213,18 @@ def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[Launc
         if found is None and site.handle is None and taken[site.kernel] < len(candidates):
             found = candidates[taken[site.kernel]]
             taken[site.kernel] += 1
-        matched.append(replace(site, snodes=found.snodes) if found else site)
+        matched.append(_with(site, found) if found else site)
     return matched, by_handle
+
+
+def _with(site: LaunchSite, found: LaunchFacts) -> LaunchSite:
+    """Of C++ kernels no comment of the wrapper says what they compute."""
+    return replace(
+        site,
+        snodes=found.snodes,
+        source_nodes=site.source_nodes or found.source_nodes,
+        aten=site.aten or found.aten,
+    )
 
 
 def sidecar_path(key: str) -> Path:
@@ -220,6 +243,7 @@ def write_sidecar(key: str, facts: CompileFacts) -> None:
         "launches": [asdict(fact) for fact in facts.launches],
         "memory": [to_payload(memory) for memory in facts.memory],
         "memory_problem": facts.memory_problem,
+        "lines": asdict(facts.lines) if facts.lines else None,
     }
     temporary.write_bytes(orjson.dumps(content))
     temporary.replace(path)
@@ -235,6 +259,7 @@ def read_sidecar(key: str) -> CompileFacts | None:
             [LaunchFacts(**entry) for entry in content["launches"]],
             [from_payload(entry) for entry in content["memory"]],
             content["memory_problem"],
+            lines=CompiledLines(**content["lines"]) if content.get("lines") else None,
         )
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None

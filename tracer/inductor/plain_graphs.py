@@ -2,7 +2,7 @@
 
 Such a backend returns `GraphModule.forward`, whose code torch.fx has generated
 (torch/fx/graph.py, `CodeGen._gen_python_code`); hooks are put into it as into a wrapper of Inductor's. What other
-backends make of a graph is out of sight.
+backends make of a graph is out of sight; of each one is kept which lines of the program it is of (`dynamo_graphs`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor import code_swap, compat, provenance
+from stepscope.tracer.inductor.dynamo_graphs import DynamoGraphs
 from stepscope.tracer.inductor.expressions import buffer_of, dotted
 from stepscope.tracer.inductor.meetings import places_of
 from stepscope.tracer.inductor.wrapper_hook import frame_of
@@ -44,6 +45,7 @@ class PlainGraphs:
     def __init__(self, sink: Sink, numbers: Callable[[], int]) -> None:
         """`numbers` gives the number of the next graph of the log."""
         self._sink, self._numbers = sink, numbers
+        self.dynamo = DynamoGraphs()
         self._undo = ExitStack()
         self._swaps: list[code_swap.Swap] = []
         self._is_attached = False
@@ -59,6 +61,7 @@ class PlainGraphs:
         graphs = self
 
         def call_user_compiler(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+            graphs._on_captured(gm)
             compiled = original(self, gm, *args, **kwargs)
             graphs._on_compiled(compiled)
             return compiled
@@ -71,6 +74,13 @@ class PlainGraphs:
         self._undo.close()
         while self._swaps:
             self._swaps.pop().restore()
+
+    def _on_captured(self, module: Any) -> None:
+        try:
+            if self._is_attached:
+                self.dynamo.take(compat.current_compile_id(), module)
+        except Exception as error:
+            self._sink.failed("captured graph", error)
 
     def _on_compiled(self, compiled: Any) -> None:
         module = getattr(compiled, "__self__", compiled)
@@ -106,7 +116,7 @@ class PlainGraphs:
         self._swaps.append(code_swap.swap(type(module), wrapper, path, hooks))
         self._sink.graph(graph, code)
         traces = {f"eager.{node.name}": [node.meta.get("stack_trace") or ""] for node in module.graph.nodes}
-        self._sink.provenance(provenance.from_stack_traces(graph, traces, {}, path))
+        self._sink.provenance(provenance.as_compiled(graph, traces, {}, path))
 
 
 def _is_plain(compiled: Any, module: Any) -> bool:

@@ -30,9 +30,11 @@ _CHECKS = "Inductor's own checks of lifetimes"
 _LINES = "lines of model source"
 
 PRIVATE_NAMES = (
-    Private("torch._inductor.codecache.PyCodeCache", ("load_by_key_path", "modules", "stack_frames_for_code")),
+    Private("torch._inductor.codecache.PyCodeCache", ("load_by_key_path", "modules", "linemaps")),
     Private("torch._inductor.debug.set_kernel_post_grad_provenance_tracing", without=_LINES),
     Private("torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info", without=_LINES),
+    Private("torch._ops.OpOverload", ("overloadpacket",)),
+    Private("torch._ops.HigherOrderOperator"),
     Private("torch._inductor.config.trace", ("provenance_tracking_level",), without=_LINES),
     Private("torch._inductor.codegen.wrapper.PythonWrapperCodegen", ("writeline",)),
     Private("torch._inductor.codegen.wrapper.PythonWrapperCodegen", ("write_header", "imports"), LATER, _CHECKS),

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.tracer.inductor import code_swap, codegen_facts, compat, provenance
+from stepscope.tracer.inductor.dynamo_graphs import Captured, CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.expectations import expected_lifetimes
 from stepscope.tracer.inductor.meetings import places_of
 from stepscope.tracer.inductor.operators import operator_schema
@@ -74,19 +75,26 @@ class _Waiting:
     graph: Graph
     facts: dict[str, codegen_facts.LaunchFacts]
     path: str
+    captured: Captured | None
+    compiled: CompiledLines | None
+
+    def provenance(self, traces: dict[str, list[str]]) -> Provenance:
+        if self.graph.cached is False:
+            return provenance.as_compiled(self.graph, traces, self.facts, self.path)
+        return provenance.from_cache(self.graph, traces, self.facts, self.path, self.captured, self.compiled)
 
 
 class WrapperHook:
     """Instruments wrapper modules as they are loaded, and those that are loaded already."""
 
-    def __init__(self, sink: Sink, config: TraceConfig, numbers: Iterator[int]) -> None:
+    def __init__(self, sink: Sink, config: TraceConfig, numbers: Iterator[int], dynamo: DynamoGraphs) -> None:
         """`numbers` are those of the graphs of the log."""
-        self._sink, self._config, self._numbers = sink, config, numbers
+        self._sink, self._config, self._numbers, self._dynamo = sink, config, numbers, dynamo
         self._instrumented: list[_Instrumented] = []
         self._lock = threading.RLock()  # a thread may load a wrapper while another changes the configuration
         self._is_detached = False
         self._recompute = RecomputeCheck(config.check_recompute, sink.failed)
-        self._codegen = codegen_facts.CodegenTap(sink.failed, self._recompute.take)
+        self._codegen = codegen_facts.CodegenTap(sink.failed, self._recompute.take, dynamo)
         self._swaps: list[code_swap.Swap] = []
         self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
         self._configs = TritonConfigs()
@@ -200,7 +208,7 @@ class WrapperHook:
         self._report_lost(everything=True)
         for waiting in self._waiting.values():
             for entry in waiting:  # the traces never came
-                self._sink.provenance(provenance.from_stack_traces(entry.graph, {}, entry.facts, entry.path))
+                self._sink.provenance(entry.provenance({}))
         self._waiting.clear()
         while self._swaps:
             self._swaps.pop().restore()
@@ -229,8 +237,7 @@ class WrapperHook:
             handles = {site.handle for site in entry.graph.sites if site.handle}
             if handles & traces.keys() or not traces:
                 waiting.remove(entry)
-                record = provenance.from_stack_traces(entry.graph, traces, entry.facts, entry.path)
-                self._sink.provenance(record)
+                self._sink.provenance(entry.provenance(traces))
                 return
 
     def _instrument(self, module: ModuleType, key: str, path: str, source: str, from_cache: bool) -> None:
@@ -282,9 +289,10 @@ class WrapperHook:
         self._configs.add(graph, module)
         self._report_memory(facts, number)
         self._report_unknown(wrapper, number)
-        entry = _Waiting(graph, matched, path)
+        captured = self._dynamo.of(graph.compile_id)
+        entry = _Waiting(graph, matched, path, captured, facts.lines if facts else None)
         if from_cache or not any(site.handle for site in sites):
-            self._sink.provenance(provenance.from_stack_traces(graph, {}, matched, path))
+            self._sink.provenance(entry.provenance({}))
         else:
             self._waiting.setdefault(threading.get_ident(), []).append(entry)
 
