@@ -221,5 +221,11 @@ class _Frames:
         own = {"filename": f"graph {row.graph}: {label}", "line": 0, "name": name}
         stacks = loads(self._stacks.get(site, "[]").encode()) if site is not None else []
         lines: list[dict[str, Any]] = next((stack for stack in stacks if stack), [])
-        model = [{"filename": f["file"], "line": f["line"], "name": f["function"]} for f in reversed(lines)]
+        model = [{"filename": f["file"], "line": f["line"], "name": _named(f)} for f in reversed(lines)]
         return [own, *model]
+
+
+def _named(line: dict[str, Any]) -> str:
+    """The function. The pages that show such a file have no other place that could say that its line has changed."""
+    changed = line.get("as_compiled")
+    return f"{line['function']} ({changed})" if changed else str(line["function"])

@@ -147,7 +147,7 @@ def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None
     for memory in memories:
         for site, kernel in memory.kernels.items() if memory else ():
             line = sources.get(site)
-            text = f"{basename(line.file)}:{line.line}  {line.code}" if line else None
+            text = f"{basename(line.file)}{line.place.removeprefix(line.file)}  {line.code}" if line else None
             place = None if text is None else lines.setdefault(text, len(lines))
             sites[site] = (kernels.setdefault(kernel, len(kernels)), place)
     return {"kernels": list(kernels), "lines": list(lines), "sites": sites}

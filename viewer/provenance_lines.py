@@ -25,8 +25,6 @@ _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^
 _STATEMENT_LINES = 40
 """A statement that does not end within so many lines is taken to end there."""
 
-Place = tuple[str, int]
-"""A file and a line of the program."""
 Names = dict[str, list[str]]
 
 

@@ -99,6 +99,8 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
     if source is not None:
         code = f"  {source.code.strip()}" if source.code else ""
         lines.append(_cut(f"  {source.file}:{source.line}{code}"))
+        if source.as_compiled is not None:
+            lines += textwrap.wrap(clean(source.as_compiled), WIDTH, initial_indent="  ", subsequent_indent="  ")
     return lines + (_proof(finding.evidence) if finding.kind in ("nonfinite", "crash") else [])
 
 

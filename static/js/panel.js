@@ -102,8 +102,9 @@ function modelSource(stacks) {
 }
 
 function stackOf(stack) {
-  const line = ({ file, line, function: name, code }) => [
+  const line = ({ file, line, function: name, code, as_compiled: asCompiled = null }) => [
     h("div", { class: "place", title: `${file}:${line}` }, `${basename(file)}:${line}`, h("span", { class: "dim" }, ` ${name}`)),
+    asCompiled === null ? null : h("div", { class: "as-compiled" }, asCompiled),
     h("code", {}, code),
   ];
   const last = line(stack.at(-1));
@@ -111,10 +112,10 @@ function stackOf(stack) {
   return [...last, h("details", {}, h("summary", {}, plural(stack.length - 1, "caller")), ...stack.slice(0, -1).reverse().flatMap(line))];
 }
 
-function fxNodes({ fx_nodes: nodes, aten }) {
-  const names = nodes.length ? nodes : aten;
-  if (!names.length) return h("p", { class: "note" }, "The log names no FX node for this kernel.");
-  return h("p", { class: "mono names" }, names.join("  "));
+function fxNodes({ fx_nodes: postGrad, source_nodes: source = [], aten = [] }) {
+  const rows = [["post-grad nodes", postGrad], ["source nodes", source], ["ATen operators", aten]].filter(([, names]) => names.length);
+  if (!rows.length) return h("p", { class: "note" }, "The log names no FX node for this kernel.");
+  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, names.join("  ")))));
 }
 
 function codePlace({ code_first_line: first }) {

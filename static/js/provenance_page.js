@@ -88,9 +88,10 @@ function kernelRow(kernel) {
       h("a", { href: `/kernels/${slugOf(name)}` }, "kernel"),
     );
   } else row.append(h("span", { class: "dim", title: "this log holds no launches of it" }, " · launches –"));
-  for (const { file, line, code } of kernel.sources) {
+  for (const { file, line, code, as_compiled: asCompiled } of kernel.sources) {
     const place = `${file.replaceAll("\\", "/").split("/").at(-1)}:${line}`;
-    row.append(" ", h("span", { class: "source", title: `${file}:${line}` }, h("span", { class: "place" }, place), " ", h("code", {}, code)));
+    const mark = asCompiled ? [h("span", { class: "as-compiled" }, asCompiled), " "] : [];
+    row.append(" ", h("span", { class: "source", title: `${file}:${line}` }, h("span", { class: "place" }, place), " ", ...mark, h("code", {}, code)));
   }
   return row;
 }

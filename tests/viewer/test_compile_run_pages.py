@@ -243,7 +243,9 @@ def test_draft_export_tells_each_failure_once(opened: Opened) -> None:
     }  # fmt: skip
     error, missing, wrong, guard = found["rows"]
     assert (error["subject"], error["result"], error["occurrences"]) == ("u0 + 1 > 3", "True", 2)
-    assert error["stack"] == [{"file": "/src/export.py", "line": 7, "function": "forward", "code": "line 7"}]
+    (line,) = error["stack"]
+    assert (line["file"], line["line"], line["function"]) == ("/src/export.py", 7, "forward")
+    assert (line["code"], line["as_compiled"]) == ("line 7", None)
     assert error["locals"] == {"n": "u0"}
     assert error["symbols"] == {"s0": "L['x'].size()[0]"}
     tree = error["tree"]

@@ -173,7 +173,7 @@ def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
 def lines(site: SiteRow) -> list[str]:
     """Every line of model source that a fused kernel computes, without repeats."""
     found = [stack[-1] for stack in site.stacks if stack]
-    return list(dict.fromkeys(f"{line.file}:{line.line}" for line in found))
+    return list(dict.fromkeys(line.place for line in found))
 
 
 def _risk(code: str, kernel: str, infinite: bool) -> int:
@@ -184,4 +184,4 @@ def _risk(code: str, kernel: str, infinite: bool) -> int:
 
 
 def place(source: SourceLine | None) -> str | None:
-    return f"{source.file}:{source.line}" if source else None
+    return source.place if source else None

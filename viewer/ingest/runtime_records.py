@@ -58,6 +58,7 @@ from stepscope.viewer.ingest.launch_batches import (
 )
 from stepscope.viewer.ingest.lenient_json import dumps, loads
 from stepscope.viewer.ingest.memory_batches import Ids, MemoryBatches
+from stepscope.viewer.ingest.model_lines import ModelLine, model_lines
 from stepscope.viewer.ingest.reader import LogRecord, ids_of
 from stepscope.viewer.ingest.ring import RingRows
 from stepscope.viewer.ingest.rows import Rows
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from stepscope.viewer.ingest.launch_columns import Places
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
-MOST_MODULES = 4
 _LOST = "its graph record is missing or broken"
 
 
@@ -334,7 +334,9 @@ class RuntimeRecords:
             "memory_statements",
             ((graph_id, m.event, m.buffer, m.function, m.line, m.of) for m in graph.memory),
         )
-        stacks, nodes = _provenance(self.provenance.get(graph.graph), [site.site for site in graph.sites], caller)
+        provenance = self.provenance.get(graph.graph)
+        stacks = model_lines(provenance, [site.site for site in graph.sites], caller)
+        nodes = {site.site: site.fx_nodes for site in provenance.sites} if provenance else {}
         new = {site.site: site for site in reversed(graph.sites) if (graph.graph, site.site) not in self._site_ids}
         sites = [site for site in graph.sites if new.get(site.site) is site]
         for site in sites:  # arguments name sites that come later
@@ -343,7 +345,7 @@ class RuntimeRecords:
             self._add_site(graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, []))
 
     def _add_site(
-        self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[Any]], nodes: list[str]
+        self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[ModelLine]], nodes: list[str]
     ) -> None:
         site_id = self._site_ids[number, site.site]
         self.rows.add(
@@ -433,29 +435,3 @@ class RuntimeRecords:
 def _left_out(graph: Graph) -> str | None:
     """Of graphs whose record does not say it: those that were made from printed text."""
     return PRINTER_LEAVES_OUT if graph.wrapper_key.startswith(PRINTED_KEY) else None
-
-
-def _provenance(
-    value: Provenance | None, sites: Iterable[int], caller: UserFrame | None
-) -> tuple[dict[int, list[list[Any]]], dict[int, list[str]]]:
-    """Per site: stacks of source lines, and FX nodes."""
-    if value is None:
-        return {}, {}
-    frames = value.frames
-    stacks: dict[int, list[list[Any]]] = {
-        site.site: [[frames[i] for i in stack if 0 <= i < len(frames)] for stack in site.stacks] for site in value.sites
-    }
-    if caller is not None:
-        modules = {site.site: site.modules for site in value.sites}
-        for number in sites:
-            if not any(stacks.get(number, ())):
-                stacks[number] = [[_called(caller, modules.get(number, []))]]
-    return stacks, {site.site: site.fx_nodes for site in value.sites}
-
-
-def _called(caller: UserFrame, modules: list[str]) -> UserFrame:
-    """Where no line of a model is known, as in an `nn.Sequential`: its modules, and the line that called it."""
-    named = modules[:MOST_MODULES]
-    if len(modules) > MOST_MODULES:
-        named.append(f"{len(modules) - MOST_MODULES:,} more")
-    return replace(caller, code=f"{', '.join([*named, 'called by'])}: {caller.code}")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.graphs import graph_label
+from stepscope.viewer.queries.rows_of_graphs import SourceLine
 from stepscope.viewer.store.open import Trace
 
 _FETCHED = 10_000
@@ -209,7 +210,7 @@ def site_names(trace: Trace, log: int) -> dict[int, SiteName]:
 
 def _source(stacks: str | None) -> str | None:
     frames = next((stack for stack in sql.json_value(stacks) or [] if stack), None)
-    return f"{frames[-1]['file']}:{frames[-1]['line']}" if frames else None
+    return SourceLine(**frames[-1]).place if frames else None
 
 
 def _stream(trace: Trace, query: str, log: int) -> Iterator[sql.Row]:

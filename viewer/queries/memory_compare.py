@@ -95,7 +95,7 @@ def _differences(left: Mapping[K, int], right: Mapping[K, int]) -> list[tuple[K,
 
 
 def _line(source: SourceLine | None) -> str:
-    return f"{source.file}:{source.line}" if source else "no line of the model"
+    return source.place if source else "no line of the model"
 
 
 def estimate_gaps(trace: Trace, least_share: float = 0.0, least_bytes: int = 1) -> list[EstimateGap]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.viewer import provenance_lines as lines
@@ -12,7 +12,7 @@ from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.provenance_lines import CodeText, GraphText, Names
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows import CompileDetail, RecordRow, SourceLine
-from stepscope.viewer.queries.stages import CODE, Unit
+from stepscope.viewer.queries.stages import CODE, LINES_OF_THE_COMPILE, Unit, is_from_cache
 from stepscope.viewer.store.open import Trace
 
 PANES = ("pre", "post", "code")
@@ -30,6 +30,8 @@ class Pane:
     truncated: bool
     missing: str | None
     """Why there is no text."""
+    note: str | None
+    """What is to be known of its text."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,10 @@ def provenance_panes(trace: Trace, detail: CompileDetail, unit: Unit) -> Provena
     records = {"pre": unit.pre_grad, "post": _first(unit, _POST_GRAD), "code": _first(unit, CODE)}
     panes = [_pane(trace, name, records[name], unit) for name in PANES]
     sites = _sites(trace, records["code"])
-    facts = _facts(trace, unit, [row[-1] for row in sites], *(pane.text or "" for pane in panes))
+    facts = _facts(trace, unit, [row[-2] for row in sites], *(pane.text or "" for pane in panes))
+    shown = _shown_sources(trace, detail, unit, facts.kernel_sources)
     launches = facts.code.launches
-    kernels = [_place(kernel, first, last, sites, facts) for kernel, first, last in launches]
+    kernels = [_place(kernel, first, last, sites, shown) for kernel, first, last in launches]
     if not any(facts.kernel_to_post.get(kernel) for kernel, _, _ in launches):
         _from_sites(trace, facts, kernels)
     _say_how(facts, panes)
@@ -112,14 +115,19 @@ def _first(unit: Unit, kinds: Iterable[str]) -> RecordRow | None:
 def _pane(trace: Trace, name: str, row: RecordRow | None, unit: Unit) -> Pane:
     title = {"pre": "Pre-grad graph", "post": "Post-grad graph", "code": "Generated code"}[name]
     if row is None:
-        return Pane(name, title, None, None, False, _why_missing(name, unit))
-    text = trace.payload(row.record).decode("utf-8", "replace").replace("\r\n", "\n")
-    return Pane(name, title, row.record, text[:LONGEST_PANE], len(text) > LONGEST_PANE, None)
+        return Pane(name, title, None, None, False, _why_missing(name, unit), None)
+    text = _text(trace, row)
+    note = LINES_OF_THE_COMPILE if is_from_cache(row.source) and "# File: " in text else None
+    return Pane(name, title, row.record, text[:LONGEST_PANE], len(text) > LONGEST_PANE, None, note)
+
+
+def _text(trace: Trace, row: RecordRow) -> str:
+    return trace.payload(row.record).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def _why_missing(name: str, unit: Unit) -> str:
     code = _first(unit, CODE)
-    if name != "code" and code is not None and "codecache" in code.source:
+    if name != "code" and code is not None and is_from_cache(code.source):
         return "The code came from the cache, so the passes that write this graph did not run."
     if name == "code":
         return "This compile logged no generated code."
@@ -152,23 +160,46 @@ def _facts(trace: Trace, unit: Unit, launched: Sequence[str], pre: str, post: st
 
 
 def _sites(trace: Trace, code: RecordRow | None) -> list[sql.Row]:
-    """Launch sites of the graph that this code is: (line, graph, site, its number in the graph, launches, kernel)."""
+    """Launch sites of the graph that this code is: (line, graph, site, its number in the graph, launches, kernel,
+    stacks)."""
     if code is None:
         return []
     return sql.rows(
         trace,
         "SELECT s.line, s.graph, s.site, s.local_site, (SELECT count(*) FROM launches l WHERE l.site = s.site),"
-        " s.kernel"
+        " s.kernel, s.stacks"
         " FROM sites s JOIN graphs g ON g.graph = s.graph WHERE g.output_code = ? ORDER BY s.line",
         [code.record],
     )
 
 
-def _place(kernel: str, first: int, last: int, sites: Sequence[sql.Row], facts: _Facts) -> KernelPlace:
+def _place(
+    kernel: str, first: int, last: int, sites: Sequence[sql.Row], shown: Mapping[str, list[SourceLine]]
+) -> KernelPlace:
     found = next((row for row in sites if first <= row[0] <= last), None)
-    sources = facts.kernel_sources.get(kernel) or facts.kernel_sources.get(lines.base_name(kernel), [])
+    recorded = [SourceLine(**stack[-1]) for stack in sql.json_value(found[6]) or [] if stack] if found else []
+    sources = list(dict.fromkeys(recorded)) or shown.get(kernel) or shown.get(lines.base_name(kernel), [])
     graph, site, local_site, launches = found[1:5] if found else (None, None, None, None)
     return KernelPlace(kernel, found[0] if found else last, graph, site, local_site, launches, sources)
+
+
+def _shown_sources(
+    trace: Trace, detail: CompileDetail, unit: Unit, sources: Mapping[str, list[SourceLine]]
+) -> Mapping[str, list[SourceLine]]:
+    """Of a record that came from a cache, each line where Dynamo's graph of this compile has it, else marked."""
+    row = unit.records.get("inductor_provenance_tracking_kernel_stack_traces")
+    if row is None or not is_from_cache(row.source):
+        return sources
+    texts = [_text(trace, one) for one in detail.records if one.event == "dynamo_output_graph"]
+    todays = {line for text in texts for line in lines.graph_lines(text).source_of.values()}
+    return {kernel: [_todays(line, todays) for line in found] for kernel, found in sources.items()}
+
+
+def _todays(line: SourceLine, todays: Collection[SourceLine]) -> SourceLine:
+    if line in todays:
+        return line
+    alike = [one for one in todays if (one.function, one.code) == (line.function, line.code)]
+    return alike[0] if len(alike) == 1 else replace(line, as_compiled="as compiled earlier, since changed")
 
 
 def _from_sites(trace: Trace, facts: _Facts, kernels: Sequence[KernelPlace]) -> None:
@@ -261,14 +292,10 @@ def _post_lines(facts: _Facts, kernel: str) -> list[int]:
 
 def _pre_of_post(facts: _Facts) -> dict[int, list[int]]:
     """By nodes; a node that no record names goes by its line of the program."""
-    by_place: defaultdict[lines.Place, list[int]] = defaultdict(list)
+    by_place: defaultdict[SourceLine, list[int]] = defaultdict(list)  # with its text: a cached one may have moved
     for number, line in facts.pre.source_of.items():
-        by_place[line.file, line.line].append(number)
-    found = {
-        number: by_place[line.file, line.line]
-        for number, line in facts.post.source_of.items()
-        if (line.file, line.line) in by_place
-    }
+        by_place[line].append(number)
+    found = {number: by_place[line] for number, line in facts.post.source_of.items() if line in by_place}
     for node, before in facts.post_to_pre.items():
         known = [facts.pre.line_of[name] for name in before if name in facts.pre.line_of]
         if known and node in facts.post.line_of:

@@ -12,6 +12,14 @@ class SourceLine:
     line: int
     function: str
     code: str
+    as_compiled: str | None = None
+    """In words, of a line that came with a graph out of a cache and has changed since: what it was when the graph was
+    compiled, or that the line itself is as compiled. None: so it reads in this run."""
+
+    @property
+    def place(self) -> str:
+        """``/src/model.py:12``; it says so where the line has changed."""
+        return f"{self.file}:{self.line}{f' ({self.as_compiled})' if self.as_compiled else ''}"
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,15 @@ _OF_UNIT = frozenset(
 """Records of one run of Inductor, which compiles a forward, a backward or an inference graph."""
 _FROM_CACHE = ("codecache.py", "aot_autograd_result.py")
 """Modules of PyTorch that log again what a cache holds."""
+LINES_OF_THE_COMPILE = (
+    "It came from a compile cache: the lines of the program in it are those that the graph was compiled from. Where"
+    " they are now, and what has changed, is said beside the kernels."
+)
+
+
+def is_from_cache(source: str) -> bool:
+    """`source`: the line of PyTorch that wrote a record."""
+    return source.split(":")[0].endswith(_FROM_CACHE)
 
 
 @dataclass(frozen=True)
@@ -190,7 +199,7 @@ def stages_of(
             continue
         unit = unit_of.get(row.record)
         label = ", ".join(part for part in (unit.label if unit else "", said) if part)
-        cached = row.source.split(":")[0].endswith(_FROM_CACHE)
+        cached = is_from_cache(row.source)
         found[stage].append(StageGraph(row.record, label, of_record[row.record], cached, row.payload_bytes))
     rows = [row for row in detail.records if attempt in (None, of_record[row.record])]
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from stepscope.viewer.ingest.bounds import NUMBERS, whole_number
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.artifacts import header_json, payload_start
+from stepscope.viewer.queries.stages import LINES_OF_THE_COMPILE, is_from_cache
 from stepscope.viewer.store.open import Trace
 from stepscope.viewer.views import Around, Sibling, view_of
 from stepscope.viewer.views.blocks import NoteView, RecordView
@@ -18,18 +20,19 @@ from stepscope.viewer.views.stacks import stack_view
 PAYLOAD_LIMIT = 4_000_000
 """Bytes of a payload that a view is made from."""
 _MOST_SIBLINGS = 20_000
+_NAMES_LINES = re.compile(r'# File: |File \\?"[^"\n]*", line \d')
 
 
 def record_view(trace: Trace, record: int) -> RecordView | None:
     """The view of one record; None when there is none of that id."""
     row = sql.row(
         trace,
-        "SELECT log, event, name, encoding, compile_id, byte, header_bytes FROM records WHERE record = ?",
+        "SELECT log, event, name, encoding, compile_id, byte, header_bytes, source FROM records WHERE record = ?",
         [record],
     )
     if row is None:
         return None
-    log, event, name, encoding, compile_id, byte, header_bytes = row
+    log, event, name, encoding, compile_id, byte, header_bytes, source = row
     line = trace.log_bytes(log, byte, header_bytes)
     if not line:
         kind = kind_of(event, name)
@@ -49,6 +52,8 @@ def record_view(trace: Trace, record: int) -> RecordView | None:
     stack = stack_view(header.get("stack"), around.strings, "Stack of who wrote it: no compile was active")
     if stack is not None:
         view.blocks.append(stack)
+    if is_from_cache(source or "") and _NAMES_LINES.search(payload or ""):
+        view.blocks.insert(0, NoteView(LINES_OF_THE_COMPILE))
     if is_cut:
         view.blocks.insert(0, NoteView("Only the start is shown; the download holds all of it.", warning=True))
     return view

@@ -60,7 +60,7 @@ RULES: Mapping[str, Rule] = {
         "severity kind status level role held moment event state by cache encoding expected_by found_by part phase "
         "purpose aspect basis title reason reasons shown_as statistic classes health format writer",
     ),
-    **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out"),
+    **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out as_compiled"),
     **_rules(TEXT, "recompile_reason recompile_reasons graph_break_reason failure holders pass_name config asked"),
 }
 """By the name of a field, or of a key."""

@@ -1,0 +1,34 @@
+"""What a launch computes, and which lines of the model are of another text than this run's, in the panel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stepscope.tracer import records as schema
+from stepscope.viewer.store.open import open_trace
+from tests.browser.conftest import Visit, serving
+from tests.viewer.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_panel_says_what_a_launch_computes_and_what_has_changed(visit: Visit, tmp_path: Path) -> None:
+    known = graph()
+    first, fused, *others = known.sites
+    fused = replace(fused, aten=["aten.relu", "aten.add"], source_nodes=["relu", "add"])
+    frames = [schema.Frame("/src/model.py", 12, "forward", "y = relu(x)")]
+    sites = [schema.SiteProvenance(1, [[0]], ["relu_1"])]
+    log = compile_records(LogBuilder().record(run())).record(replace(known, sites=[first, fused, *others]))
+    log.record(schema.Provenance(0, frames, sites, [schema.Changed(0, None)], UNIX_NS)).record(calls(0, 0, 1000))
+    page = visit.page
+    with open_trace(log.write(tmp_path / "log.log")) as trace, serving(trace) as where:
+        page.goto(f"{where}/steps/0?launch=1")
+        page.locator("#panel h2").wait_for()
+        assert page.locator("#panel .as-compiled").inner_text() == "as compiled on 2026-03-14 09:26 UTC, since changed"
+        assert page.locator("#panel .names").all_inner_texts() == ["relu_1", "relu add", "aten.relu aten.add"]
+        page.goto(f"{where}/kernels/cpp_fused_relu_0")
+        assert "aten.relu, aten.add" in page.locator("main .facts").first.inner_text()
+        assert page.locator("main .facts .as-compiled").count() == 1
