@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from stepscope.tracer import process_end
 from stepscope.tracer.aoti.live import LiveCapture, line_buffered
 from stepscope.tracer.aoti.live import environment as printer_environment
 from stepscope.tracer.config import TraceConfig, to_environment
+from stepscope.tracer.fresh_cache import CacheUse, FreshCache
 from stepscope.tracer.watching import Ending, watch
 
 
@@ -25,6 +25,8 @@ class RunResult:
     """Logs that this run wrote, oldest first."""
     printed_launches: int | None = None
     """Launches that PyTorch's debug printer told of; None: it was not asked."""
+    cache: CacheUse | None = None
+    """None: it had no cache of its own."""
 
     @property
     def exit_code(self) -> int:
@@ -37,9 +39,9 @@ def run(
 ) -> RunResult:
     """Run `command` and record it; how it ended is written behind its log, if it failed or did not end that itself.
 
-    With `fresh_cache` it compiles into an empty cache that is removed afterwards. With `aoti` (``launches``,
-    ``values``, ``save``) what it compiles into packages and C++ wrappers prints that much, and what is printed becomes
-    a log.
+    With `fresh_cache` it compiles into an empty cache, which is removed afterwards unless it failed. With `aoti`
+    (``launches``, ``values``, ``save``) what it compiles into packages and C++ wrappers prints that much, and what is
+    printed becomes a log.
 
     Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
     """
@@ -67,19 +69,20 @@ def recorded(
     printed = LiveCapture(config, aoti, command) if aoti else None
     asked = {**printer_environment(aoti, config.kernels), **line_buffered()} if aoti else {}
     environment = {**os.environ, **to_environment(config), **asked, **(more or {})}
-    cache = tempfile.mkdtemp(prefix="stepscope-cache-") if fresh_cache else None
-    if cache is not None:
-        environment |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": str(Path(cache, "triton"))}
+    cache = FreshCache() if fresh_cache else None
+    environment |= cache.environment if cache is not None else {}
     try:
         ending = watch(argv(command), environment, timeout_s=timeout_s, keep_tail=keep_tail, output=printed)
-    finally:
+    except BaseException:
         if cache is not None:
-            shutil.rmtree(cache, ignore_errors=True)
+            cache.remove()
+        raise
+    cached = cache.end(failed=ending.exit_code != 0) if cache is not None else None
     if printed:
         printed.finish(ending)
     logs = set(config.directory.glob("*.log")) - before
     in_order = sorted(logs, key=lambda path: path.stat().st_mtime)
-    return RunResult(ending, in_order, printed.launches if printed else None)
+    return RunResult(ending, in_order, printed.launches if printed else None, cached)
 
 
 def argv(command: Sequence[str]) -> list[str]:

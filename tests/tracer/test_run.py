@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -64,6 +65,35 @@ def test_a_fresh_cache_is_empty_and_removed(tmp_path: Path) -> None:
     )
     assert run.run(["-c", program], TraceConfig(tmp_path), fresh_cache=True).exit_code == 0
     assert not os.path.exists(seen.read_text())
+
+
+MAKES = (
+    "import os, pathlib; cache = pathlib.Path(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    "for name in ('c3/a.py', 'c3/a.so', 'fxgraph/x/y', 'triton/z/k.cubin', 'locks/l', 'c3/a.so.lock'):\n"
+    "    path = cache / name\n"
+    "    path.parent.mkdir(parents=True, exist_ok=True)\n"
+    "    path.write_bytes(b'1234')\n"
+)
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(3)", "os.kill(os.getpid(), 9)", "raise ValueError", ""])
+def test_a_fresh_cache_is_kept_where_the_program_failed(tmp_path: Path, end: str) -> None:
+    cache = run.run(["-c", MAKES + end], TraceConfig(tmp_path), fresh_cache=True).cache
+    assert cache is not None
+    assert cache.entries == dict.fromkeys(("c3/a.py", "c3/a.so", "fxgraph/x/y", "triton/z/k.cubin"), 4)
+    assert cache.text.startswith("the fresh cache got 4 files, 16 bytes (1 .py, 1 .so, 1 fxgraph, 1 triton); ")
+    assert (cache.kept is not None) is bool(end)
+    if cache.kept is not None:
+        assert cache.text.endswith(f"the program failed, so it is kept: {cache.kept}")
+        assert all((cache.kept / name).read_bytes() == b"1234" for name in cache.entries)
+        shutil.rmtree(cache.kept)
+
+
+def test_nothing_is_kept_of_a_failed_program_that_made_nothing(tmp_path: Path) -> None:
+    cache = run.run(["-c", "raise SystemExit(3)"], TraceConfig(tmp_path), fresh_cache=True).cache
+    assert cache is not None
+    assert (cache.entries, cache.kept, cache.text) == ({}, None, "the fresh cache got 0 files; it was removed")
+    assert run.run(["-c", "raise SystemExit(3)"], TraceConfig(tmp_path)).cache is None
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

@@ -103,7 +103,12 @@ FOLDER = click.option(
     "--assert-lifetimes", is_flag=True, help="Raise an error in the program where a storage does not live as expected."
 )
 @click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
-@click.option("--fresh-cache", is_flag=True, help="Compile into an empty cache that is removed afterwards.")
+@click.option(
+    "--fresh-cache",
+    is_flag=True,
+    help="Compile into an empty cache, and say what was made in it. It is removed afterwards, but kept where the "
+    "program failed.",
+)
 @click.option(
     "--provenance/--no-provenance",
     default=True,
@@ -120,8 +125,8 @@ FOLDER = click.option(
 @click.option(
     "--crash",
     is_flag=True,
-    help="If the program dies, run it again: waiting for each launch, with the values of the suspect kernel, and "
-    "with sanity checks.",
+    help="If the program dies, run it again: waiting for each launch, and with the C++ stack of an exception; with "
+    "the values of the suspect kernel; and with sanity checks.",
 )
 @click.option(
     "--max-runs",
@@ -173,6 +178,8 @@ def run(
 
         if about := about_printed(result.printed_launches, result.logs, failed=bool(result.exit_code)):
             note(f"stepscope: {about}")
+    if result.cache is not None:
+        note(f"stepscope: {result.cache.text}")
     if result.logs:
         trace = result.logs[0] if len(result.logs) == 1 else out
         note(f"stepscope: {len(result.logs)} log(s) in {out}")
