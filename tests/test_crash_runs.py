@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,12 +21,13 @@ from stepscope.tracer.crash_runs import CrashRuns, Limits
 from stepscope.tracer.watching import descendants
 from stepscope.viewer.crash_look import look
 from stepscope.viewer.store.open import open_trace
-from stepscope.viewer.summary import summary
+from stepscope.viewer.summary import summary, summary_text
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).resolve().parents[1]
 
 SEGV = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+CPP_STACKS = "TORCH_SHOW_CPP_STACKTRACES"
 FLAGS = ["CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING"]
 
 
@@ -59,21 +61,23 @@ def test_a_program_that_does_not_die_runs_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "code", "symptom", "kind"),
+    ("program", "code", "symptom", "kind", "flags"),
     [
-        (SEGV, 139, "SIGSEGV", "crash"),
-        ("import os; os.abort()", 134, "SIGABRT", "crash"),
-        ("raise ValueError('bad at 0x7f12')", 1, "ValueError: bad at 0x…", "exception"),
+        (SEGV, 139, "SIGSEGV", "crash", FLAGS),
+        ("import os; os.abort()", 134, "SIGABRT", "crash", [*FLAGS, CPP_STACKS]),
+        ("raise ValueError('bad at 0x7f12')", 1, "ValueError: bad at 0x…", "exception", [*FLAGS, CPP_STACKS]),
     ],
 )
-def test_a_death_that_stays_the_same(tmp_path: Path, program: str, code: int, symptom: str, kind: str) -> None:
+def test_a_death_that_stays_the_same(
+    tmp_path: Path, program: str, code: int, symptom: str, kind: str, flags: list[str]
+) -> None:
     session = Session(tmp_path, program, most_runs=2)
     assert (session.exit_code, session.folders) == (code, ["run-1", "run-2"])
     answer = session.answer
     first, second = answer["crash_runs"]
     assert [row["symptom"] for row in (first, second)] == [symptom] * 2
     assert (first["survived"], second["survived"]) == (None, True)
-    assert (first["asked"], second["asked"]) == (["level launches"], [f"{flag}=1" for flag in FLAGS])
+    assert (first["asked"], second["asked"]) == (["level launches"], [f"{flag}=1" for flag in flags])
     assert [finding["kind"] for finding in answer["findings"]] == [kind]
     assert [run["crash_run"] for run in answer["runs"]] == [1, 2]
     assert all(row["duration_ns"] > 10**6 for row in (first, second))
@@ -89,6 +93,54 @@ def test_a_flag_that_makes_the_symptom_go(tmp_path: Path) -> None:
     ]
     assert rows[2]["asked"] == ["AOTI_RUNTIME_CHECK_INPUTS=1"]
     assert "no launch is suspect: its values cannot be read" in session.said
+
+
+RAISES = f"""
+import os, sys
+text = "sizes do not fit"
+if os.environ.get({CPP_STACKS!r}):
+    text += chr(10).join([
+        "", "Exception raised from meta at /src/LinearAlgebra.cpp:204 (most recent call first):",
+        "C++ CapturedTraceback:", "#5 c10::Error::Error(c10::SourceLocation) from ??:0",
+        "#7 at::meta::structured_mm::meta(at::Tensor const&) from ??:0", "#9 at::_ops::mm::call() from ??:0",
+        "#15 _PyObject_MakeTpCall from /python/call.c:214", "#16 at::later() from ??:0",
+    ])
+"""
+STACK = ["at::meta::structured_mm::meta(at::Tensor const&) from ??:0", "at::_ops::mm::call() from ??:0"]
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        ("raise RuntimeError(text)", "exception"),
+        ("sys.stderr.write('  what():  ' + text); sys.stderr.flush(); os.abort()", "crash"),
+    ],
+)
+def test_where_an_exception_was_raised_in_c_plus_plus(tmp_path: Path, end: str, kind: str) -> None:
+    """Told by the run that was asked for it, and in the one finding of all runs."""
+    session = Session(tmp_path, RAISES + end, most_runs=2)
+    answer = session.answer
+    assert [row["survived"] for row in answer["crash_runs"]] == [None, True]
+    (finding,) = answer["findings"]
+    assert finding["kind"] == kind
+    assert finding["evidence"]["cpp_raised"] == "meta (/src/LinearAlgebra.cpp:204)"
+    assert finding["evidence"]["cpp_stack"] == STACK
+    with open_trace(session.folder) as trace:
+        assert "raised in C++: meta (/src/LinearAlgebra.cpp:204): at::meta::structured_mm" in summary_text(trace)
+
+
+def test_a_fresh_cache_of_each_run(tmp_path: Path) -> None:
+    program = "import os, pathlib; pathlib.Path(os.environ['TORCHINDUCTOR_CACHE_DIR'], 'x.so').write_text('1'); 1 / 0"
+    said: list[str] = []
+    runs = CrashRuns(["-c", program], TraceConfig(tmp_path), Limits(most_runs=2), look, said.append, fresh_cache=True)
+    assert runs.run() == 1
+    kept = [result.cache.kept for result in runs.results if result.cache is not None]
+    told = [text for text in said if "it is kept" in text]
+    assert len(told) == len(set(kept)) == 2
+    for folder in kept:
+        assert folder is not None
+        assert (folder / "x.so").exists()
+        shutil.rmtree(folder)
 
 
 def test_another_exception_is_another_symptom(tmp_path: Path) -> None:

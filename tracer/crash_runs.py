@@ -20,6 +20,8 @@ from stepscope.tracer.records import CrashRun
 from stepscope.tracer.run import RunResult, argv, recorded
 
 MOST_RUNS = 5
+CPP_STACKS = {"TORCH_SHOW_CPP_STACKTRACES": "1"}
+"""An exception from C++ tells where there it was raised; that takes time, and a signal has nothing to tell."""
 SERIAL = {"CUDA_LAUNCH_BLOCKING": "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 NAN_ASSERTS = {"TORCHINDUCTOR_NAN_ASSERTS": "1"}
 CHECK_INPUTS = {"AOTI_RUNTIME_CHECK_INPUTS": "1"}
@@ -141,6 +143,8 @@ class CrashRuns:
             aoti=plan.printed if self._aoti else None,
         )
         self.results.append(result)
+        if result.cache is not None:
+            self._say(result.cache.text)
         end = process_end.record_of(result.ending, crash_run, sanitizer.read_report(report) if plan.tool else [])
         with suppress(OSError):  # a full disk: what is known of this run is less
             process_end.append(end, result.logs)
@@ -163,7 +167,10 @@ class CrashRuns:
     # What is asked, in this order.
 
     def _serial(self) -> Plan:
-        return Plan("one launch at a time", replace(self.config, level="launches"), SERIAL)
+        symptom = self._seen[0][1].symptom or ""
+        raised = not symptom.startswith("SIG") or symptom == "SIGABRT"  # by an exception that nothing caught
+        flags = SERIAL | (CPP_STACKS if raised else {})
+        return Plan("one launch at a time", replace(self.config, level="launches"), flags)
 
     def _values(self) -> Plan | None:
         """With the flags of the run before, if the program still died of the same."""

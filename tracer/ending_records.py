@@ -29,7 +29,7 @@ class UncaughtException:
     type: str
     """``ValueError``; with its module where that is not `builtins`: ``torch.AcceleratorError``."""
     text: str
-    """At most 4,000 characters."""
+    """At most 16,000 characters: with TORCH_SHOW_CPP_STACKTRACES=1 it holds the C++ stack."""
     frames: list[Frame]
     """Outermost first; of a deep stack the last 32."""
 

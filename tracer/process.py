@@ -14,7 +14,7 @@ from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.records import FORMAT_VERSION, Frame, Run, UncaughtException
 
-MOST_FRAMES, MOST_TEXT = 32, 4000
+MOST_FRAMES, MOST_TEXT = 32, 16_000
 
 
 def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -> Run:

@@ -101,7 +101,7 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
         lines.append(_cut(f"  {source.file}:{source.line}{code}"))
         if source.as_compiled is not None:
             lines += textwrap.wrap(clean(source.as_compiled), WIDTH, initial_indent="  ", subsequent_indent="  ")
-    return lines + (_proof(finding.evidence) if finding.kind in ("nonfinite", "crash") else [])
+    return lines + (_proof(finding.evidence) if finding.kind in ("nonfinite", "crash", "exception") else [])
 
 
 def _log_name(facts: Overview, log: int) -> str:
@@ -113,10 +113,13 @@ def _log_name(facts: Overview, log: int) -> str:
 def _proof(evidence: Mapping[str, Any]) -> list[str]:
     """What the launch read and wrote, and what the infinity that it grew from was made of."""
     lines = [f"  {side.replace('_', '-')}: {'; '.join(evidence[side])}" for side in SIDES if evidence.get(side)]
-    if evidence["inside"]:
+    if evidence.get("inside"):
         lines.append(f"  inside: {evidence['inside']}")
     if evidence.get("lines"):
         lines.append(f"  lines: {'; '.join(evidence['lines'])}")
+    if evidence.get("cpp_raised"):
+        stack = " ← ".join(evidence["cpp_stack"])
+        lines.append(f"  raised in C++: {evidence['cpp_raised']}{f': {stack}' if stack else ''}")
     lines += [f"  {text}" for text in _around(evidence)]
     chain = evidence.get("chain", [])
     origin = chain[0] if len(chain) > 1 else None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepscope.viewer.findings import suspects
-from stepscope.viewer.findings.deaths import Death, deaths, failed_beside, same
+from stepscope.viewer.findings.deaths import Death, cpp_facts, deaths, failed_beside, same
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.findings.suspects import Suspect
 from stepscope.viewer.findings.value_text import source_line
@@ -45,7 +45,10 @@ def _finding(trace: Trace, group: Sequence[Death], all_deaths: Sequence[Death]) 
         severity="info" if beside else _severity(death),
         title=title_of(death) + (f"; process {beside.run.pid}, of the same parent, had failed" if beside else ""),
         rule=rule_of(__doc__),
-        evidence=_evidence(trace, death, known) | {"compute_sanitizer": _tool_errors(group)} | _runs(group),
+        evidence=_evidence(trace, death, known)
+        | {"compute_sanitizer": _tool_errors(group)}
+        | cpp_facts(group)
+        | _runs(group),
         page=page_of(death.run.log, at.step, at.launch),
         rank=death.run.rank,
         step=at.step,
@@ -59,7 +62,7 @@ def _finding(trace: Trace, group: Sequence[Death], all_deaths: Sequence[Death]) 
 
 def _knows(death: Death, known: Suspect | None) -> tuple[int, ...]:
     """The run that names a launch, exactly, with what its arguments held then or earlier; of several the first."""
-    held = [one.values_step is None for one in known.arguments if one.values is not None] if known else []
+    held = [one.values_seen.in_call for one in known.arguments if one.values_seen is not None] if known else []
     return known is not None, -max(len(death.on_device), 1), sum(held), len(held), -death.run.log
 
 

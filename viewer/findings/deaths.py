@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from stepscope.viewer.findings.processes import is_printed, may_have_left, own_end, recorded_nothing, unfinished
 from stepscope.viewer.formats import format_ns
 from stepscope.viewer.queries import ends
+from stepscope.viewer.queries.cpp_stacks import CppRaise, cpp_raise
 from stepscope.viewer.queries.ends import ExceptionRow, ProcessEndRow, RingLaunch
 from stepscope.viewer.queries.graphs import graph_row
 from stepscope.viewer.queries.last_seen import LastSeen, last_seen
@@ -68,6 +69,12 @@ class Death:
     def symptom(self) -> str | None:
         """Of what it died; equal texts are one symptom. None: not known."""
         return ends.symptom(self.end, self.error) or self.device_error
+
+    @property
+    def cpp_raise(self) -> CppRaise | None:
+        """Where in C++ what it died of was raised; None: nobody said."""
+        told = [self.error.text if self.error else None, self.end.error_tail if self.end else None]
+        return next((found for text in told if (found := cpp_raise(text)) is not None), None)
 
     @property
     def was_asked(self) -> bool:
@@ -159,6 +166,12 @@ def same(death: Death) -> object:
     """Equal for runs of --crash that died of the same; each other death stands alone."""
     run = death.end.run if death.end else None
     return (death.symptom, death.run.rank) if run is not None and death.symptom is not None else death.run.log
+
+
+def cpp_facts(group: Sequence[Death]) -> dict[str, Any]:
+    """Where in C++ it was raised, by whichever run said so; for programs."""
+    found = next((raised for death in group if (raised := death.cpp_raise) is not None), None)
+    return {"cpp_raised": found.text if found else None, "cpp_stack": found.frames if found else []}
 
 
 def _before_recording(trace: Trace, run: RunRow, end: ProcessEndRow) -> list[Death]:

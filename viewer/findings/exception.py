@@ -3,8 +3,10 @@ from a device. Ctrl-C and `sys.exit` are no such exceptions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stepscope.viewer.findings.crash import page_of
-from stepscope.viewer.findings.deaths import Death, deaths, same
+from stepscope.viewer.findings.deaths import Death, cpp_facts, deaths, same
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.queries.rows import Finding
 
@@ -12,11 +14,11 @@ from stepscope.viewer.queries.rows import Finding
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per process; one for all runs of --crash that ended by the same."""
     died = [death for death in deaths(evidence.trace) if death.kind == "exception"]
-    firsts = [group[0] for group in grouped(died, same)]
-    return [(death.at.time_unix_ns or 0, _finding(death)) for death in firsts]
+    return [(group[0].at.time_unix_ns or 0, _finding(group)) for group in grouped(died, same)]
 
 
-def _finding(death: Death) -> Finding:
+def _finding(group: Sequence[Death]) -> Finding:
+    death = group[0]
     error, at = death.error, death.at
     assert error is not None
     where = f"after step {at.step}" if at.step is not None else "before any recorded launch"
@@ -31,6 +33,7 @@ def _finding(death: Death) -> Finding:
             "last_step": at.step,
             "launches": at.launches,
             "exit_code": death.end.exit_code if death.end else None,
+            **cpp_facts(group),
         },
         page=page_of(death.run.log, at.step, None),
         rank=death.run.rank,
