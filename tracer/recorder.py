@@ -180,7 +180,7 @@ class Recorder(ContextDecorator):
     def _write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = written = _write
+    recompute_mismatch = layout = written = same_tensors = _write
 
     def saved(self, record: SavedTensor) -> None:
         with self._lock:

@@ -52,6 +52,8 @@ CPP_WRAPPER = (
     " stepscope run --aoti it prints them"
 )
 """`Skipped.why`; what the library printed may be in a log of its own."""
+UNRECORDED = "not recorded"
+"""`TensorMeta.dtype` from the first call on whose arguments are not written down any more."""
 ARTIFACT_PREFIX = "stepscope_"
 PRINTED_KEY = "printed_"
 """`Graph.wrapper_key` begins so where the graph was made from printed text."""
@@ -250,7 +252,8 @@ class TensorMeta:
     argument: int
     """Index into the site's `arguments`."""
     dtype: str
-    """``float32``; the Python type's name (``int``) for what is no tensor."""
+    """``float32``; the Python type's name (``int``) for what is no tensor; ``not recorded``: from this call on, the
+    site's arguments are not written down any more."""
     size: list[int]
     stride: list[int]
     device: str
@@ -265,7 +268,8 @@ class TensorMeta:
 
 @dataclass(frozen=True)
 class Tensors:
-    """Arguments of one launch site as they were seen. Sent for the first call, and again for sizes not seen before."""
+    """Arguments of one launch site as they were seen. Sent for the first call, and again for dtypes, sizes or strides
+    not seen before. Addresses, offsets and storages are those of this call."""
 
     KIND: ClassVar[str] = "tensors"
 
@@ -273,6 +277,23 @@ class Tensors:
     call: int
     site: int
     tensors: list[TensorMeta]
+
+
+@dataclass(frozen=True)
+class SameTensors:
+    """Sizes that were seen before have come back: from this call on, until more is said of a launch site, the arguments
+    that `Tensors` of an earlier call tell of are again as they say. Addresses, offsets and storages may be others."""
+
+    KIND: ClassVar[str] = "same_tensors"
+
+    graph: int
+    call: int
+    site: int
+    """It holds of this launch site and of those with a higher number."""
+    argument: int
+    """Of `site` it holds from this argument on."""
+    of: int
+    """The earlier call."""
 
 
 @dataclass(frozen=True)
@@ -424,8 +445,8 @@ class End:
 
 
 Record = (
-    Run | Graph | Provenance | Tensors | Steps | StepMarks | Launches | CallSymbols | DeviceTimes | ValueLayout | Values
-    | SavedTensor
+    Run | Graph | Provenance | Tensors | SameTensors | Steps | StepMarks | Launches | CallSymbols | DeviceTimes
+    | ValueLayout | Values | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
     | TunedKernels | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
 )  # fmt: skip

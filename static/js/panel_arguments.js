@@ -56,7 +56,7 @@ function argumentBody(row, argument, context) {
     {},
     h("td", {}, h("span", { class: `role role-${argument.role}` }, argument.role)),
     h("td", {}, nameOf(row, argument, context), argument.parameter && h("div", { class: "dim" }, argument.parameter)),
-    h("td", {}, ...(tensors.length ? tensors : [h("span", { class: "dim" }, "never seen at run time")]), flow(row, argument, context)),
+    h("td", {}, ...(tensors.length ? tensors : [h("span", { class: "dim" }, argument.unseen ?? "never seen at run time")]), flow(row, argument, context)),
   );
   if (!row.values?.length) return h("tbody", {}, meta);
   const values = row.values.find((found) => found.argument === argument.argument);

@@ -28,6 +28,7 @@ from stepscope.tracer.records import (
     Moment,
     Record,
     Run,
+    SameTensors,
     SavedTensor,
     Skipped,
     Sparse,
@@ -37,6 +38,7 @@ from stepscope.tracer.records import (
     ValueLayout,
     Values,
 )
+from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
 
 NOT_RETURNED, UNKNOWN_END = -1, -2
 PRINTER = "PyTorch's debug printer"
@@ -64,7 +66,7 @@ class PrintedLog:
         self._graphs: dict[tuple[tuple[str, tuple[str, ...]], ...], Graph] = {}
         self._last: tuple[tuple[str, tuple[str, ...]], ...] = ()
         self._layouts: dict[tuple[object, ...], int] = {}
-        self._forms: set[tuple[object, ...]] = set()
+        self._forms: dict[int, ArgumentForms] = {}
         self._position = 0
         self._lanes: set[int] = set()
         self.calls = 0
@@ -146,17 +148,22 @@ class PrintedLog:
         is_known = launch.end_ns is not None and launch.end_ns > launch.begin_ns  # else both were read at once
         return launch.begin_ns, launch.end_ns if is_known and launch.end_ns else UNKNOWN_END
 
-    def _tensors(self, known: Graph, call: int, run: ModelRun) -> Iterator[Tensors]:
+    def _tensors(self, known: Graph, call: int, run: ModelRun) -> Iterator[Tensors | SameTensors]:
+        forms = self._forms.setdefault(
+            known.graph, ArgumentForms(known.graph, [len(site.arguments) for site in known.sites])
+        )
         for number, launch in enumerate(run.launches):
-            metas = []
+            metas: list[TensorMeta] = []
             for position in range(len(launch.arguments)):
                 one = tensor(launch, position, "before") or tensor(launch, position, "after")
                 if one is not None and one.dtype and one.size is not None and one.stride is not None and one.device:
                     metas.append(TensorMeta(position, one.dtype, one.size, one.stride, one.device, None, None))
-            form = (known.graph, number, *[(m.argument, m.dtype, *m.size, None, *m.stride) for m in metas])
-            if metas and form not in self._forms:
-                self._forms.add(form)
-                yield Tensors(known.graph, call, number, metas)
+            form = tuple((m.argument, m.dtype, *m.size, None, *m.stride) for m in metas)
+            record = forms.told(call, number, 0, form, metas.copy) if metas else None
+            if record is not None:
+                yield record
+            if isinstance(record, Tensors) and forms.is_full(number, 0):
+                self.skipped["sizes of a launch site", TOO_MANY] += 1
 
     def _values(self, known: Graph, call: int, run: ModelRun) -> Iterator[Record]:
         rows = [*_inputs(known, run), *_rows(known, run, self.wants)]

@@ -15,11 +15,23 @@ NO_END = -1
 
 
 def signature_of(value: Any) -> Any:
-    """Equal for values that `describe` would describe alike."""
+    """Equal for values of one form: of equal dtypes, sizes and strides."""
     if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
         return tuple(signature_of(member) for member in value)
     size = getattr(value, "shape", None)
-    return (tuple(size), value.dtype) if size is not None else type(value)
+    return (tuple(size), value.dtype, _stride(value)) if size is not None else type(value)
+
+
+def _stride(value: Any) -> Any:
+    try:
+        return value.stride()
+    except Exception:  # sparse, jagged, or no tensor of torch
+        return None
+
+
+def described(first: int, values: Sequence[Any]) -> list[TensorMeta]:
+    """What the arguments of a launch are, from number `first` on."""
+    return [meta for n, value in enumerate(values) for meta in describe(first + n, value)]
 
 
 def describe(argument: int, value: Any, item: int | None = None) -> Iterable[TensorMeta]:

@@ -21,12 +21,15 @@ from stepscope.tracer.records import (
     Graph,
     LifetimeLayout,
     LifetimeMismatch,
+    SameTensors,
     Skipped,
     Tensors,
 )
 from stepscope.tracer.ring_format import UNFINISHED
+from stepscope.tracer.runtime import argument_forms
+from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
 from stepscope.tracer.runtime.expected import Expectations
-from stepscope.tracer.runtime.launch_columns import describe, signature_of
+from stepscope.tracer.runtime.launch_columns import described, signature_of
 from stepscope.tracer.runtime.layouts import Layouts
 from stepscope.tracer.runtime.lifetimes import SPARSE, close
 from stepscope.tracer.symbol_values import SymbolValues, plain_values
@@ -44,8 +47,6 @@ FIRST_CALLS = 8
 """Of a graph, whose storages are followed in any case: most of what goes wrong shows in them."""
 ASKING_CALL = 2
 """Of a graph: in which a device's allocator is asked at every allocation; it takes some 20 us."""
-MOST_SIZES = 256
-"""Of one launch site: a service with dynamic shapes may meet a new one with each request."""
 
 
 class Sink(Protocol):
@@ -71,6 +72,7 @@ class Sink(Protocol):
     def launch_words(self, graph: int, site: int) -> str: ...
     def finish(self, call: Call) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
+    def same_tensors(self, record: SameTensors) -> None: ...
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
@@ -102,6 +104,7 @@ def calls_of_this_thread() -> list[Call]:
 def forget_parent_process() -> None:
     """In a forked child: the thread that goes on has another number there, and the ring is the parent's."""
     _thread.ident = threading.get_native_id()
+    argument_forms.forget_parent_process()
     for call in _thread.stack:
         close(call)  # what others met first is in the parent's log
         call.block = call.symbol_block = call.flag = call.life = call.tracker = None
@@ -223,7 +226,7 @@ class GraphHooks:
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
         self._wanted: bytearray | None = self._look
         """None once every site of a graph without dynamic sizes has been looked at."""
-        self._seen: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
+        self._forms = ArgumentForms(graph.graph, [len(site.arguments) for site in graph.sites])
         self._places = places
         named = (device for place in places for device in place.devices)
         self._device = next((device for device in named if device.startswith("cuda:")), None)
@@ -436,18 +439,15 @@ class GraphHooks:
     def _record(self, call: Call, site: int, values: Sequence[object], first: int) -> None:
         started = perf_counter_ns()
         try:
-            signature = tuple(signature_of(value) for value in values)
-            seen = self._seen.setdefault((site, first), set())
-            if signature in seen:
-                return
-            seen.add(signature)
-            if len(seen) == MOST_SIZES:
-                self._look[site] = 0
-                why = f"its arguments have had {MOST_SIZES} different sizes; further ones are not written down"
-                self.sink.skipped(Skipped("sizes of a launch site", why, self._graph))
-            tensors = [meta for n, value in enumerate(values) for meta in describe(first + n, value)]
-            if tensors:
-                self.sink.tensors(Tensors(self._graph, call.number, site, tensors))
+            form = tuple(signature_of(value) for value in values)
+            record = self._forms.told(call.number, site, first, form, lambda: described(first, values))
+            if isinstance(record, Tensors):
+                self.sink.tensors(record)
+                if self._forms.is_full(site, first):
+                    self._look[site] = 0
+                    self.sink.skipped(Skipped("sizes of a launch site", TOO_MANY, self._graph))
+            elif record is not None:
+                self.sink.same_tensors(record)
         except Exception as error:
             self._look[site] = 0
             self.sink.failed("arguments", error)

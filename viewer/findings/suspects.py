@@ -37,6 +37,22 @@ class Producer:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """When something was read, by the launch that is told of."""
+
+    in_call: bool
+    """In its call."""
+    step: int | None
+    """Another than that of the launch."""
+
+    @property
+    def text(self) -> str:
+        if self.in_call:
+            return ""
+        return "in an earlier call" if self.step is None else f"in step {self.step}"
+
+
+@dataclass(frozen=True)
 class SuspectArgument:
     """One argument of the launch; of a list each tensor."""
 
@@ -46,8 +62,10 @@ class SuspectArgument:
     producer: Producer | None
     values: str | None
     """What it held when it was last read."""
-    values_step: int | None
-    """The step in which that was; None: in that of the launch."""
+    values_seen: Seen | None
+    """When that was."""
+    tensor_seen: Seen | None
+    """When its address, offset and storage were seen; dtype, size and stride are those of the launch."""
 
     @property
     def name(self) -> str:
@@ -97,15 +115,21 @@ def _arguments(
 ) -> list[SuspectArgument]:
     producer = _producer(trace, detail, row)
     values: Sequence[ValueRow] = before
-    step = None
+    seen = Seen(True, None)
     if not values and row.role != "out":
         values, step = last_of_version(trace, detail.site.site, row.argument, detail.launch)
+        seen = Seen(False, step if step != detail.step else None)
     text = "; ".join(describe("", value).strip() for value in values) or None
-    step = step if step != detail.step else None
+    held = seen if text is not None else None
     tensors = [tensor for tensor in row.tensors if tensor["device"]]
     if not tensors:
-        return [SuspectArgument(row, None, producer, text, step)]
-    return [SuspectArgument(row, tensor, producer, text, step) for tensor in tensors]
+        return [SuspectArgument(row, None, producer, text, held, None)]
+    return [SuspectArgument(row, tensor, producer, text, held, _seen(detail, tensor)) for tensor in tensors]
+
+
+def _seen(detail: LaunchDetail, tensor: dict[str, Any]) -> Seen:
+    step = tensor["step"]
+    return Seen(tensor["call"] == detail.call, step if step != detail.step else None)
 
 
 def _whole_numbers(values: Sequence[ValueRow]) -> tuple[int, int] | None:
@@ -165,7 +189,7 @@ def _sentence(one: SuspectArgument, written: bool) -> str:
     """``buf3 float32 [8, 4] stride [4, 1] in 128 B at 0x7f…, written by launch 12 (mm): finite, largest 3``."""
     tensor = one.tensor
     if tensor is None:
-        return f"{one.name}: not seen at run time"
+        return f"{one.name}: {one.row.unseen or 'not seen at run time'}"
     offset = f" offset {tensor['offset']:,}" if tensor["offset"] else ""
     storage = f" in {tensor['storage_bytes']:,} B" if tensor["storage_bytes"] is not None else ""
     address = f" at {tensor['storage']:#x}" if tensor["storage"] is not None else ""
@@ -175,6 +199,8 @@ def _sentence(one: SuspectArgument, written: bool) -> str:
         parts[0] += f", of which it needs {needs:,} B"
     if not written:
         parts.append(_origin(one))
+    if address and one.tensor_seen is not None and one.tensor_seen.text:
+        parts.append(f"that address {one.tensor_seen.text}")
     return ", ".join(part for part in parts if part)
 
 
@@ -182,8 +208,8 @@ def _origin(one: SuspectArgument) -> str:
     if one.row.held == "uninitialised":
         return "nobody wrote it"
     by = f"written by launch {one.producer.launch} ({one.producer.kernel})" if one.producer else ""
-    step = f"in step {one.values_step} " if one.values_step is not None else ""
-    held = f"{step}{one.values}" if one.values else ""
+    when = one.values_seen.text if one.values_seen is not None else ""
+    held = " ".join(part for part in (when, one.values) if part) if one.values else ""
     return ": ".join(part for part in (by, held) if part)
 
 
@@ -247,7 +273,10 @@ def argument_facts(found: Suspect) -> list[dict[str, Any]]:
             "written_by": one.producer.launch if one.producer else None,
             "written_by_launch_in_step": one.producer.ordinal if one.producer else None,
             "written_by_kernel": one.producer.kernel if one.producer else None,
-            "values": one.values, "values_step": one.values_step,
+            "values": one.values, "values_step": one.values_seen.step if one.values_seen else None,
+            "values_in_call": one.values_seen.in_call if one.values_seen else None,
+            "address_step": one.tensor_seen.step if one.tensor_seen else None,
+            "address_in_call": one.tensor_seen.in_call if one.tensor_seen else None, "unseen": one.row.unseen,
         }
         for one in found.arguments
     ]  # fmt: skip

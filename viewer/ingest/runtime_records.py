@@ -33,6 +33,7 @@ from stepscope.tracer.records import (
     RecomputeMismatch,
     Record,
     Run,
+    SameTensors,
     SavedTensor,
     SchedulerMemory,
     Skipped,
@@ -93,7 +94,7 @@ class RuntimeRecords:
         self.process_ends: list[ProcessEnd] = []
         self.graphs: dict[int, Graph] = {}
         self.provenance: dict[int, Provenance] = {}
-        self.tensors: list[Tensors] = []
+        self.tensors: list[Tensors | SameTensors] = []
         self.tuned: list[TunedKernels] = []
         self.steps: dict[int, EndedStep] = {}
         self.marks: list[StepMark] = []
@@ -154,7 +155,7 @@ class RuntimeRecords:
                 self.graphs.setdefault(value.graph, replace(value, compile_id=self.ids.name(value.compile_id, record)))
             case Provenance():
                 self.provenance[value.graph] = value
-            case Tensors():
+            case Tensors() | SameTensors():
                 self.tensors.append(value)
             case TunedKernels():
                 if len(value.kernel) != len(value.config):
@@ -210,9 +211,9 @@ class RuntimeRecords:
                 self._add_code(code, None)
             elif code.wrapper_key not in loaded:
                 self._add_code(code, "the recorder did not see this wrapper being loaded")
-        for tensors in self.tensors:
+        for place, tensors in enumerate(self.tensors):
             with contained("tensors of a call"):
-                self._add_tensors(tensors)
+                self._add_tensors(tensors, place)
         for tuned in self.tuned:
             with contained("tuned kernels"):
                 self._add_tuned(tuned)
@@ -385,13 +386,16 @@ class RuntimeRecords:
             code.record, "[]", None,
         )  # fmt: skip
 
-    def _add_tensors(self, seen: Tensors) -> None:
+    def _add_tensors(self, seen: Tensors | SameTensors, place: int) -> None:
         site_id = self.site_id(seen.graph, seen.site)
+        if isinstance(seen, SameTensors):
+            self.rows.add("same_tensors", self.log, seen.call, site_id, seen.argument, seen.of, place)
+            return
         self.rows.extend(
             "tensors",
             (
                 (site_id, self.log, seen.call, t.argument, t.item, t.dtype, dumps(t.size), dumps(t.stride),
-                 t.device, t.offset, t.storage_bytes, t.storage)
+                 t.device, t.offset, t.storage_bytes, t.storage, place)
                 for t in seen.tensors
             ),
         )  # fmt: skip

@@ -18,14 +18,14 @@ _UNINITIALISED = f"""
       AND NOT EXISTS (FROM arguments o WHERE o.site = a.site AND o.role <> 'in' AND o.storage = a.storage)
     ORDER BY r.first, a.argument
 """
-# Per argument the tensors that were seen first; several for a list.
+# Per argument the tensors that were seen first; several for a list. Addresses of different calls say nothing.
 _SHARED = f"""
     WITH seen AS (
         SELECT t.* FROM tensors t
-        QUALIFY t.local_call = min(t.local_call) OVER (PARTITION BY t.site, t.argument)
+        QUALIFY t.place = min(t.place) OVER (PARTITION BY t.site, t.argument)
     ), one AS (
         SELECT a.site, a.argument, a.name, a.role, a.parameter, coalesce(a.storage, a.buffer, a.name) AS memory,
-               t.item, t.storage_address, t.dtype, t.size, t.stride, t.storage_offset
+               t.item, t.local_call, t.storage_address, t.dtype, t.size, t.stride, t.storage_offset
         FROM arguments a LEFT JOIN seen t ON t.site = a.site AND t.argument = a.argument
         WHERE a.buffer IS NOT NULL
     )
@@ -33,7 +33,8 @@ _SHARED = f"""
            r.argument, r.name, r.role, r.parameter, r.dtype, r.size, r.stride, r.storage_offset,
            w.argument, w.name, w.role, w.parameter, w.dtype, w.size, w.stride, w.storage_offset
     FROM one r JOIN one w
-      ON w.site = r.site AND (w.memory = r.memory OR w.storage_address = r.storage_address)
+      ON w.site = r.site
+         AND (w.memory = r.memory OR (w.storage_address = r.storage_address AND w.local_call = r.local_call))
     JOIN sites s ON s.site = r.site JOIN ({_RAN}) ran ON ran.site = s.site
     WHERE r.role <> 'out' AND w.role <> 'in' AND list_contains($1, s.kind)
       AND (r.argument <> w.argument OR (list_contains($2, s.kind) AND r.item IS NOT DISTINCT FROM w.item))

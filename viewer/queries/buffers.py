@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepscope.tracer.records import UNRECORDED
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.graphs import graph_label, graph_row, memory_statements, site_rows
 from stepscope.viewer.queries.rows import HEALTH, BufferDetail, BufferRow, MemoryStatementRow
+from stepscope.viewer.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.queries.values import COLUMNS, HEALTH_INDEX, LIMITS, NOT_RECORDED, chosen, has_values, value_rows
 from stepscope.viewer.store.open import Trace
 
@@ -18,10 +20,10 @@ _ARGUMENTS = """
     FROM arguments a JOIN sites s ON s.site = a.site
     WHERE s.graph = ? AND coalesce(a.storage, a.buffer) IS NOT NULL ORDER BY s.local_site, a.argument
 """
-_TENSORS = """
+_TENSORS = f"""
     SELECT t.site, t.argument, arg_max(t.dtype, t.local_call), arg_max(t.size, t.local_call)
-    FROM tensors t JOIN sites s ON s.site = t.site
-    WHERE s.graph = ? AND (t.item IS NULL OR t.item = 0) GROUP BY t.site, t.argument
+    FROM {IN_FORCE} t JOIN sites s ON s.site = t.site
+    WHERE s.graph = ? AND t.dtype <> '{UNRECORDED}' AND (t.item IS NULL OR t.item = 0) GROUP BY t.site, t.argument
 """
 _HEALTH = f"""
     SELECT v.site, v.argument, count(*), min({HEALTH_INDEX}) FROM value_rows v JOIN sites s ON s.site = v.site

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from stepscope.tracer.records import UNRECORDED
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows_of_graphs import (
     ArgumentRow,
@@ -18,6 +19,7 @@ from stepscope.viewer.queries.rows_of_graphs import (
 )
 from stepscope.viewer.queries.scalars import scalars_of
 from stepscope.viewer.queries.subgraph_calls import subgraph_calls
+from stepscope.viewer.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.store.open import Trace
 
 _GRAPHS = """
@@ -42,28 +44,19 @@ _SITES = """
     ) ran ON ran.site = s.site
     WHERE list_contains($1, s.site) ORDER BY s.site
 """
-
-_TENSORS = """
-    WITH seen AS (
-        SELECT * FROM tensors WHERE list_contains($1, site)
-          AND ($2 IS NULL OR local_call <= (SELECT local_call FROM calls WHERE call = $2))
-    ), alike AS (
-        SELECT c.log, c.local_call, count(*) AS numbers
-        FROM call_symbols a JOIN symbol_values v ON v.assignment = a.assignment
-        JOIN symbol_values w ON w.symbol = v.symbol AND w.launches = v.launches AND w.value = v.value
-        JOIN call_symbols b ON b.assignment = w.assignment
-        JOIN calls c ON c.call = b.call JOIN (SELECT DISTINCT log, local_call FROM seen) s
-          ON s.log = c.log AND s.local_call = c.local_call
-        WHERE a.call = $2 GROUP BY ALL
+_TENSORS = f"""
+    WITH held AS (
+        SELECT t.* FROM {IN_FORCE} t
+        WHERE list_contains($1, t.site)
+          AND ($2 IS NULL OR t.local_call <= (SELECT local_call FROM calls WHERE call = $2))
+        QUALIFY rank() OVER (PARTITION BY t.site, t.argument ORDER BY t.local_call DESC, t.place DESC) = 1
     )
-    SELECT t.site, t.argument, t.item, t.dtype, t.size, t.stride, t.device, t.storage_offset, t.storage_bytes,
-           t.storage_address
-    FROM seen t LEFT JOIN alike USING (log, local_call)
-    QUALIFY dense_rank() OVER (
-        PARTITION BY t.site, t.argument ORDER BY coalesce(alike.numbers, 0) DESC, t.local_call DESC
-    ) = 1
-    ORDER BY t.site, t.argument, t.item
+    SELECT h.site, h.argument, h.item, h.dtype, h.size, h.stride, h.device, h.storage_offset, h.storage_bytes,
+           h.storage_address, c.call, c.step
+    FROM held h LEFT JOIN calls c ON c.log = h.log AND c.local_call = h.seen_call
+    ORDER BY h.site, h.argument, h.item
 """
+_TOO_MANY = "not recorded: the launch site has had too many sizes"
 
 
 def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
@@ -151,6 +144,16 @@ def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> li
     ]
 
 
+def before_return(site: SiteRow) -> SiteRow:
+    """A launch site whose launch did not return: what it would have bound is not there yet."""
+    bound = len(site.arguments) - len(site.outputs)
+    arguments = [
+        row if place < bound else replace(row, tensors=[], unseen="not made yet: the launch did not return")
+        for place, row in enumerate(site.arguments)
+    ]
+    return replace(site, arguments=arguments)
+
+
 def _once(text: str) -> list[Any]:
     """A JSON list without what it has already named."""
     return list(dict.fromkeys(sql.json_value(text) or []))
@@ -170,23 +173,23 @@ def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultd
     )
     rows: defaultdict[int, list[ArgumentRow]] = defaultdict(list)
     for site, argument, *rest in found:
-        rows[site].append(ArgumentRow(*[argument, *rest[:4], tensors[site, argument], *rest[4:]]))
+        seen = [tensor for tensor in tensors[site, argument] if tensor["dtype"] != UNRECORDED]
+        unseen = _TOO_MANY if tensors[site, argument] and not seen else None
+        rows[site].append(ArgumentRow(*[argument, *rest[:4], seen, *rest[4:], unseen]))
     return rows
 
 
 def _tensors(
     trace: Trace, sites: Sequence[int], call: int | None
 ) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
-    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them.
-
-    They are sent for new sizes only: the one counts whose numbers are most like those of `call`.
-    """
-    found = sql.rows(trace, _TENSORS, [list(sites), call])
+    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them."""
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for site, argument, item, dtype, size, stride, device, offset, storage_bytes, address in found:
+    for site, argument, item, dtype, size, stride, *where in sql.rows(trace, _TENSORS, [list(sites), call]):
+        device, offset, storage_bytes, address, seen_call, seen_step = where
         tensor = {
             "item": item, "dtype": dtype, "size": sql.json_value(size), "stride": sql.json_value(stride),
             "device": device, "offset": offset, "storage_bytes": storage_bytes, "storage": address,
+            "call": seen_call, "step": seen_step,
         }  # fmt: skip
         rows[site, argument].append(tensor)
     return rows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.graphs import graph_row, memory_statements, site_rows, wrapper_code
+from stepscope.viewer.queries.graphs import before_return, graph_row, memory_statements, site_rows, wrapper_code
 from stepscope.viewer.queries.kernel_code import cut
 from stepscope.viewer.queries.kernel_configs import config_of
 from stepscope.viewer.queries.rows import LaunchDetail, MemoryStatementRow
@@ -39,6 +39,8 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
     assert graph is not None
     symbols = symbols_at(trace, call, launch)
+    if returned is False:
+        site = before_return(site)
     flow = _Flow(trace, graph_id, call, first, first + of - 1)
     code = wrapper_code(trace, graph)
     part = cut(code, site.kernel, site.kind, site.line) if code is not None else None

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.ingest.rank_facts import execution_order, tensor_text
 from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.store.open import Trace
 
 Aspect = Literal["compile_ids", "caches", "collectives", "graphs", "tensors", "times"]
@@ -229,10 +230,12 @@ def _executed(trace: Trace, log: int) -> Items:
 
 
 # Sites of collectives with what tells their launches apart: the operator, and the sizes of all arguments of a call.
-_LAUNCHED = """
+_LAUNCHED = f"""
     WITH shapes AS (
         SELECT site, local_call, string_agg(dtype || ' ' || size, ', ' ORDER BY argument, item) AS sizes
-        FROM tensors WHERE site IN (SELECT site FROM sites WHERE kind = 'collective') GROUP BY site, local_call
+        FROM (SELECT * FROM {IN_FORCE} WHERE site IN (SELECT site FROM sites WHERE kind = 'collective')
+              QUALIFY rank() OVER (PARTITION BY site, argument, local_call ORDER BY place DESC) = 1)
+        GROUP BY site, local_call
     ), launched AS (
         SELECT l.log, l.launch, l.step, l.site, s.kernel, c.local_call
         FROM launches l JOIN sites s ON s.site = l.site JOIN calls c ON c.call = l.call

@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.graphs import site_rows
+from stepscope.viewer.queries.graphs import before_return, site_rows
 from stepscope.viewer.queries.saved_tensors import SavedTensorPlace, saved_tensor
 from stepscope.viewer.store.open import Trace
 
 _SAVED = """
     SELECT tensor FROM saved_tensors
     WHERE launch = ? AND site = ? AND argument = ? AND item IS NOT DISTINCT FROM ? AND moment = ? ORDER BY tensor
+"""
+_REACHED = """
+    SELECT s.site, bool_and(coalesce(l.returned, true)) FROM sites s JOIN launches l ON l.site = s.site
+    WHERE s.graph = ? AND s.function = ? AND l.call = ? GROUP BY s.site ORDER BY s.site
 """
 
 
@@ -44,9 +48,11 @@ def saved_at(
 
 
 def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> Iterator[TensorShape]:
-    """Of all launches of a function of a graph, as they were in force at `call`."""
-    sites = sql.rows(trace, "SELECT site FROM sites WHERE graph = ? AND function = ?", [graph, function])
-    for site in site_rows(trace, [site for (site,) in sites], call):
+    """Of the launches of `call`, one of a function of a graph: of sites that it did not come to, the log has the
+    shapes of other calls only."""
+    reached = sql.rows(trace, _REACHED, [graph, function, call])
+    for row in site_rows(trace, [site for site, _ in reached], call):
+        site = row if dict(reached)[row.site] else before_return(row)
         for argument in site.arguments:
             for tensor in argument.tensors:
                 if tensor["item"] is None and tensor["size"]:

@@ -52,11 +52,13 @@ class ArgumentRow:
     buffer: str | None
     parameter: str | None
     tensors: list[dict[str, Any]]
-    """What it was at run time: {item, dtype, size, stride, device, offset, storage_bytes,
-    storage}, `storage` an address; empty when never seen."""
+    """What it was at run time: {item, dtype, size, stride, device, offset, storage_bytes, storage, call, step};
+    `storage` is an address, and like the offset and the bytes it is that of `call`. Empty when never seen."""
     storage: str | None = None
     held: str | None = None
     """What its memory holds when the launch begins: ``input``, ``written``, ``uninitialised``; None: not known."""
+    unseen: str | None = None
+    """Why `tensors` is empty, where it is known."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows import HEALTH, ArgumentRow, ArgumentValues, Health, SavedTensorRow, ValueRow
+from stepscope.viewer.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.store.open import Trace
 
 LIMITS: Mapping[str, float] = {
@@ -65,9 +66,9 @@ _CALL_TREE = """
     )
     SELECT c.call, c.function FROM calls c JOIN down ON down.call = c.call
 """
-_SIZES = """
-    SELECT t.site, t.argument, t.item, t.local_call, t.size FROM tensors t WHERE list_contains($1, t.site)
-    ORDER BY t.local_call
+_SIZES = f"""
+    SELECT t.site, t.argument, t.item, t.local_call, t.size FROM {IN_FORCE} t WHERE list_contains($1, t.site)
+    ORDER BY t.local_call, t.place
 """
 _SAVED = (
     "SELECT tensor, launch, argument, item, moment, file, dtype, size, tensor_bytes, sha256, log FROM saved_tensors"
@@ -161,7 +162,8 @@ def launch_values(
 
 
 def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tuple[list[ValueRow], int | None]:
-    """What an argument held when its version was last read, before `launch` or in an earlier step; and that step."""
+    """What an argument held when its version was last read, before `launch` or in an earlier call; and in which step
+    that was."""
     found = sql.rows(trace, _LAST_OF_VERSION, [site, argument, launch])
     return value_rows(trace, [row[:-1] for row in found]), found[0][-1] if found else None
 

@@ -57,8 +57,8 @@ RULES: Mapping[str, Rule] = {
     **_rules(Rule("text", (proofs.symptom, _own)), "symptom ended signal device_error"),
     **_rules(
         OWN,
-        "severity kind status level role held moment event state by cache encoding expected_by found_by part phase "
-        "purpose aspect basis title reason reasons shown_as statistic classes health format writer",
+        "severity kind status level role held unseen moment event state by cache encoding expected_by found_by part "
+        "phase purpose aspect basis title reason reasons shown_as statistic classes health format writer",
     ),
     **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out as_compiled"),
     **_rules(TEXT, "recompile_reason recompile_reasons graph_break_reason failure holders pass_name config asked"),
@@ -104,11 +104,14 @@ EVIDENCE_NUMBERS = words(
     "held_bytes perhaps_held_bytes made_by_graph held_in_graph launches_after refused_compiles "
     "failures left_rank right_rank left_place right_place graphs freed_by_collection calls expected "
     "actual bytes argument in_flight line graph growth_bytes item numel iterations bytes_of_peak "
-    "share peak_bytes written_by_launch_in_step position format_version"
+    "share peak_bytes written_by_launch_in_step position format_version values_step values_in_call address_step "
+    "address_in_call"
 )
 EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
     **dict.fromkeys(["compile_id", "compile_ids"], proofs.compile_id),
-    **dict.fromkeys(words("origin role held kind why expected_by found_by made_by aspect finite what purpose"), _own),
+    **dict.fromkeys(
+        words("origin role held unseen kind why expected_by found_by made_by aspect finite what purpose"), _own
+    ),
     "signal": proofs.signal,
     **dict.fromkeys(["symptom", "device_error"], proofs.symptom),
     **dict.fromkeys(["aten", "fx_nodes"], proofs.operator),

@@ -108,7 +108,7 @@ class _Gatherer:
     def _storage(self, row: ArgumentRow, tensor: dict[str, Any], name: str, extent: int) -> int:
         """Its number; made, or made as large as this tensor needs."""
         known, address = tensor["storage_bytes"], tensor["storage"]
-        key: object = ("address", address) if address else ("name", row.storage or name, tensor["item"])
+        key: object = ("address", tensor["call"], address) if address else ("name", row.storage or name, tensor["item"])
         number = self._storages.setdefault(key, len(self._storages))
         if number == len(self.result.storages):
             made = {"bytes": 0, "device": tensor["device"], "written": False, "uninitialised": False}

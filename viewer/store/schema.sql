@@ -124,7 +124,12 @@ CREATE TABLE symbol_values (
 CREATE TABLE tensors (               -- what the arguments were at run time
     site BIGINT, log BIGINT, local_call BIGINT, argument BIGINT, item BIGINT, dtype VARCHAR,
     size VARCHAR, stride VARCHAR,    -- JSON lists
-    device VARCHAR, storage_offset BIGINT, storage_bytes BIGINT, storage_address BIGINT
+    device VARCHAR, storage_offset BIGINT, storage_bytes BIGINT, storage_address BIGINT,
+    place BIGINT                     -- order in the log, shared with same_tensors
+);
+CREATE TABLE same_tensors (          -- from local_call on, arguments are again what they were in of_call
+    log BIGINT, local_call BIGINT, site BIGINT, argument BIGINT, -- from this argument of this site on, and of later sites
+    of_call BIGINT, place BIGINT
 );
 CREATE TABLE memory_statements (
     graph BIGINT, event VARCHAR, buffer VARCHAR, function VARCHAR, line BIGINT, of_buffer VARCHAR
