@@ -13,6 +13,7 @@ from typing import Any
 LEVELS = ("off", "launches", "values", "save")
 LIFETIMES = ("off", "log", "assert")
 MOST = 2**63 - 1
+MOST_ELEMENTS = 1024
 FIXED = ("directory", "provenance", "check_recompute")
 """Settings that cannot change while a recording runs: the log is open, the programs are compiled."""
 
@@ -64,6 +65,8 @@ class TraceConfig:
     lifetimes_every: int | None = None
     """Follow storages in the first 8 calls of a graph, then in every N-th step. None: in all steps, as ``assert``
     does, where a C++ compiler makes that cheap; in every 16th step elsewhere."""
+    elements: int = 0
+    """Keep all elements of tensors that have so many at the most, beside their statistics; 0: of none."""
     check_recompute: bool = False
     """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;
     costs compile time: one estimate of the whole graph a swap. Nothing that is compiled changes."""
@@ -78,6 +81,7 @@ class TraceConfig:
         if self.steps is not None:
             _check_steps(self.steps)
         _check_number("every", self.every, 1)
+        _check_number("elements", self.elements, 0, MOST_ELEMENTS)
         if self.lifetimes_every is not None:
             _check_number("lifetimes_every", self.lifetimes_every, 1)
         _check_number("save_quota_bytes", self.save_quota_bytes, 0)
@@ -198,7 +202,7 @@ def _number(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if not re.fullmatch(r"[0-9]{1,19}", value.strip()):
-        raise ConfigError(name, f"is {value!r}; it can be a whole number of at least 1")
+        raise ConfigError(name, f"is {value!r}; it can be a whole number")
     return int(value)
 
 
@@ -217,6 +221,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "steps": _steps,
     "every": _number,
     "lifetimes_every": _number,
+    "elements": _number,
     "max_bytes_per_tensor": _bytes,
     "save_quota_bytes": _bytes,
     "provenance": _flag,
@@ -244,9 +249,10 @@ def _check_steps(steps: Any) -> None:
             raise ConfigError("steps", f"is '{first}:{stop}', which holds no step: the second number is not included")
 
 
-def _check_number(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-        raise ConfigError(name, f"is {value!r}; it can be a whole number of at least {least}")
+def _check_number(name: str, value: Any, least: int, most: int = MOST) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        to = f"from {least} to {most:,}" if most < MOST else f"of at least {least}"
+        raise ConfigError(name, f"is {value!r}; it can be a whole number {to}")
 
 
 VARIABLES = {field.name: f"STEPSCOPE_{field.name.upper()}" for field in fields(TraceConfig)}

@@ -35,6 +35,7 @@ from stepscope.tracer.scalar_records import Assignment as Assignment
 from stepscope.tracer.scalar_records import CallSymbols as CallSymbols
 from stepscope.tracer.scalar_records import Scalar as Scalar
 from stepscope.tracer.value_records import OF_THE_CALL as OF_THE_CALL
+from stepscope.tracer.value_records import Elements as Elements
 from stepscope.tracer.value_records import Exact as Exact
 from stepscope.tracer.value_records import Moment as Moment
 from stepscope.tracer.value_records import SavedTensor as SavedTensor

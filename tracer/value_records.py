@@ -56,6 +56,16 @@ class Exact:
 
 
 @dataclass(frozen=True)
+class Elements:
+    """Rows of which all elements were kept, as ``--elements`` asks for those of small tensors."""
+
+    row: list[int]
+    value: list[list[Any]]
+    """Numbers and booleans in row-major order; ``nan``, ``inf`` and ``-inf`` as texts. Floats carry as many digits as
+    tell them apart."""
+
+
+@dataclass(frozen=True)
 class Values:
     """Statistics of tensors, as columns; the rows of a call follow one another in the order of its layout.
 
@@ -85,6 +95,8 @@ class Values:
     at_least: list[int] | None = None
     """Not None: PyTorch's debug printer printed the statistics, which count no zeros, overflows and subnormals. In
     these rows there are so many NaN and infinities at least."""
+    elements: Elements | None = None
+    """None: of no row."""
 
 
 @dataclass(frozen=True)

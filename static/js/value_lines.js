@@ -62,6 +62,7 @@ function valueLine(when, row, launch, root) {
     which && h("p", { class: "which" }, which),
     line(when, content, curve, title),
     row.skipped ? h("p", { class: "dim" }, row.skipped) : numbers(row),
+    row.elements && elements(row),
     h("p", { class: "remarks" }, ...remarks(row).map((text) => h("span", {}, text))),
   );
 }
@@ -78,6 +79,11 @@ function numbers(row) {
     { class: "numbers" },
     ...NUMBERS.map(([key, name]) => h("div", {}, h("dt", {}, name), h("dd", { title: row[key] }, known(row[key], "no finite element", formatValue)))),
   );
+}
+
+/** All elements of a small tensor, in row-major order. */
+function elements({ elements: found }) {
+  return h("p", { class: "elements mono", title: "all elements, in row-major order" }, `[${found.map(String).join(", ")}]`);
 }
 
 function savedTensor(row) {

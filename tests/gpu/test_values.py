@@ -14,7 +14,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 import stepscope
+from stepscope.tracer.runtime.elements import elements_of
 from stepscope.tracer.runtime.stats.arena import arenas
+from stepscope.tracer.runtime.values import Place, Planned
 from tests.capture.logs import Trace
 from tests.capture.test_values import rows
 from tests.gpu.test_capture import Step, not_recorded, transformer
@@ -241,3 +243,17 @@ def test_a_replay_says_that_it_cannot_read_more_than_was_captured(tmp_path: Path
             stepscope.step()
     skipped = not_recorded(Trace(tmp_path).of("skipped"))
     assert [record["what"] for record in skipped] == ["values inside of a CUDA graph"]
+
+
+def test_elements_are_those_of_the_moment_of_reading() -> None:
+    """They are copied down the stream; what a CUDA graph is captured with has none."""
+    tensor = torch.arange(6.0, device="cuda").view(2, 3).t()
+    place = Place([Planned(0, 0, "after", "mm", "buf0", True)], None, None, elements=64)
+    prepared = place.prepare([tensor])
+    block = prepared.read([tensor])
+    tensor.zero_()
+    block.wait()
+    assert dict(elements_of(block)) == {0: [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]}
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        captured = prepared.read([tensor])
+    assert dict(elements_of(captured)) == {}

@@ -16,6 +16,7 @@ from stepscope.tracer import active
 from stepscope.tracer.config import (
     LEVELS,
     MOST,
+    MOST_ELEMENTS,
     VARIABLES,
     ConfigError,
     TraceConfig,
@@ -45,6 +46,7 @@ CONFIGS = st.builds(
     verify_before=st.booleans(),
     save_quota_bytes=st.integers(0, MOST),
     check_recompute=st.booleans(),
+    elements=st.integers(0, MOST_ELEMENTS),
 )
 
 
@@ -116,7 +118,7 @@ BAD: list[tuple[str, Any]] = [
     ("every", "0"), ("every", "two"), ("every", "9" * 19), ("max_bytes_per_tensor", "0"),
     ("max_bytes_per_tensor", "4Q"), ("max_bytes_per_tensor", "-1"), ("max_bytes_per_tensor", "1.5"),
     ("save_quota_bytes", "lots"), ("save_quota_bytes", "9999999999T"), ("verify_before", "maybe"), ("provenance", "2"),
-    ("kernels", "a\0b"),
+    ("elements", "many"), ("elements", "1025"), ("kernels", "a\0b"),
 ]  # fmt: skip
 
 
@@ -183,8 +185,8 @@ def test_configure_reaches_the_attached_recorder_or_nobody(monkeypatch: pytest.M
 def test_trace_takes_every_setting(tmp_path: Path) -> None:
     made = stepscope.trace(
         tmp_path, level="save", provenance=False, kernels="a*,b", args=["out"], steps="3:5", every=2,
-        max_bytes_per_tensor="4M", verify_before=True, save_quota_bytes="1k", lifetimes="off",
+        max_bytes_per_tensor="4M", verify_before=True, save_quota_bytes="1k", lifetimes="off", elements="64",
     )  # fmt: skip
     assert made.config == TraceConfig(
-        tmp_path, "save", False, ("a*", "b"), ("out",), (3, 5), 2, 4_000_000, True, 1000, "off"
+        tmp_path, "save", False, ("a*", "b"), ("out",), (3, 5), 2, 4_000_000, True, 1000, "off", elements=64
     )

@@ -186,7 +186,9 @@ class WrapperHook:
         ).points
         save = values.Save(self._sink.saver(), self._sink) if saves else None
         places = [
-            values.Place([_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save)
+            values.Place(
+                [_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save, config.elements
+            )
             for point in points
         ]
         if wrapper.is_cuda and compat.uses_cuda_graphs():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.records import DeviceTimes, Exact, Sparse, ValueLayout, Values
+from stepscope.tracer.records import DeviceTimes, Elements, Exact, Sparse, ValueLayout, Values
+from stepscope.tracer.runtime.elements import elements_of
 from stepscope.tracer.runtime.stats.snapshots import finish_together, joined, runs
 from stepscope.tracer.runtime.values import layout
 
@@ -45,7 +46,9 @@ class ValueBatches:
             if new is not None:
                 yield new
             blocks = [block.wait() for block in runs(block for _, block in call.readings)]
-            record = encode([call.number], [number], joined(blocks), kind)
+            elements = Elements([], [])
+            _add_elements(elements, call, 0)
+            record = encode([call.number], [number], joined(blocks), kind, elements)
             call.readings = []
             call.rows_written += len(kind)
             yield record
@@ -61,6 +64,7 @@ class ValueBatches:
         finish_together((call.readings[n][1] for call in self._calls for n in (0, -1)), wait)
         while self._calls:
             calls, layouts, blocks, kinds, size = [], [], [], [], 0
+            elements = Elements([], [])
             times = DeviceTimes([], [], [], "timestamps")
             while self._calls and size < MOST_ROWS:
                 call = self._calls[0]
@@ -76,6 +80,7 @@ class ValueBatches:
                 layouts.append(number)
                 blocks += [rows for rows in found if rows is not None]
                 kinds.append(kind)
+                _add_elements(elements, call, size)
                 size += len(kind)
                 call.readings = []
                 if call.device_times is not None:
@@ -84,7 +89,7 @@ class ValueBatches:
                 break
             if times.call:
                 yield times
-            yield encode(calls, layouts, joined(blocks), np.concatenate(kinds))
+            yield encode(calls, layouts, joined(blocks), np.concatenate(kinds), elements)
 
     def _layout(self, call: Call) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
         key = (call.graph, call.rows_written, *[prepared.number for prepared, _ in call.readings])
@@ -115,7 +120,18 @@ def _kind(dtype: str) -> int:
     return 1 if dtype.startswith(_INTEGERS) else 2 if dtype in ("float64", "complex128") else 0
 
 
-def encode(calls: list[int], layouts: list[int], rows: Rows, kinds: npt.NDArray[np.int8]) -> Values:
+def _add_elements(elements: Elements, call: Call, first: int) -> None:
+    """`first`: the row of the batch at which those of the call begin."""
+    for prepared, block in call.readings:
+        for row, numbers in elements_of(block):
+            elements.row.append(first + row)
+            elements.value.append(numbers)
+        first += len(prepared.rows)
+
+
+def encode(
+    calls: list[int], layouts: list[int], rows: Rows, kinds: npt.NDArray[np.int8], elements: Elements | None = None
+) -> Values:
     """The batch of `rows` (`ROW`, in the order of the calls' layouts)."""
     with np.errstate(all="ignore"):
         low, high = rows["min"].astype(np.float32), rows["max"].astype(np.float32)
@@ -134,6 +150,7 @@ def encode(calls: list[int], layouts: list[int], rows: Rows, kinds: npt.NDArray[
             subnormal=_sparse(rows["subnormal"]),
             first_bad=_sparse(rows["first_bad"], absent=-1),
             exact=_exact(rows, kinds, low, high),
+            elements=elements if elements is not None and elements.row else None,
         )
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stepscope.tracer.launch_ring import is_blocking
 from stepscope.tracer.records import Moment, SavedTensor, ValueLayout
+from stepscope.tracer.runtime.elements import Element, ElementReader, elements_of
 from stepscope.tracer.runtime.stats import ROW, Block, Part, Reader
 from stepscope.tracer.runtime.stats.parts import parts
 from stepscope.tracer.runtime.stats.readers import reader_for
@@ -93,12 +94,17 @@ class Save:
 class Prepared:
     """The readers of one place for tensors of one form. Keeps no tensor."""
 
-    def __init__(self, planned: Sequence[Planned], values: Sequence[Any], most_bytes: int | None) -> None:
+    def __init__(
+        self, planned: Sequence[Planned], values: Sequence[Any], most_bytes: int | None, elements: int = 0
+    ) -> None:
+        """`elements`: of tensors that have so many at the most all of them are kept, too."""
         found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
         # Stable. What cannot be read comes last; what is read by one reader stands together.
         found.sort(key=lambda one: (one[2].tensor is None, one[2].tensor is not None and not one[2].tensor.is_cuda))
         tensors = [part.tensor for _, _, part in found if part.tensor is not None]
         reader = reader_for(tensors, sys.maxsize if most_bytes is None else most_bytes)
+        if elements:
+            reader = ElementReader(reader, [part for _, _, part in found], elements)
         unread = len(found) - len(tensors)
         self.number = next(_numbers)
         self.rows = [
@@ -173,6 +179,9 @@ class _WithUnread:
     block: Block
     unread: int
 
+    def elements(self) -> Iterator[tuple[int, list[Element]]]:
+        return elements_of(self.block)
+
     def rows(self) -> npt.NDArray[Any] | None:
         found = self.block.rows()
         return None if found is None else np.concatenate([found, np.repeat(_FILLER, self.unread)])
@@ -184,11 +193,13 @@ class _WithUnread:
 class Place:
     """One place of a wrapper where tensors are read. Threads may share it."""
 
-    def __init__(self, planned: Sequence[Planned], most_bytes: int | None, save: Save | None) -> None:
+    def __init__(
+        self, planned: Sequence[Planned], most_bytes: int | None, save: Save | None, elements: int = 0
+    ) -> None:
         self.planned = tuple(planned)
         self.last: Prepared | None = None
         self.save = save
-        self._most_bytes = most_bytes
+        self._most_bytes, self._elements = most_bytes, elements
         self._forms: dict[tuple[Any, ...], Prepared] = {}
 
     def prepare(self, values: Sequence[Any]) -> Prepared:
@@ -223,7 +234,7 @@ class Place:
         known = self._forms.get(form)
         if known is not None and known.is_plain:
             return known
-        made = Prepared(self.planned, values, self._most_bytes)
+        made = Prepared(self.planned, values, self._most_bytes, self._elements)
         if known is not None and known.rows == made.rows:
             made.number = known.number
         elif len(self._forms) < MOST_FORMS:

@@ -76,6 +76,13 @@ FOLDER = click.option(
     "bytes; k, M, G are powers of 1000, Ki, Mi, Gi of 1024.",
 )
 @click.option(
+    "--elements",
+    metavar="N",
+    default="0",
+    show_default=True,
+    help="values, save: keep all elements of tensors that have at most this number of them, at most 1024.",
+)
+@click.option(
     "--verify-before", is_flag=True, help="Read tensors again before each launch, to find writes that no launch made."
 )
 @click.option(

@@ -15,7 +15,7 @@ from stepscope.viewer.queries.last_seen import last_seen
 from stepscope.viewer.queries.launches import launch_detail
 from stepscope.viewer.queries.reach import Reach, extent_bytes, reaches, user_reaches
 from stepscope.viewer.queries.reproducers import shapes_of_function
-from stepscope.viewer.queries.rows import ArgumentRow, LaunchDetail, ScalarRow, ValueRow
+from stepscope.viewer.queries.rows import ArgumentRow, Element, LaunchDetail, ScalarRow, ValueRow
 from stepscope.viewer.queries.scalars import parameter_numbers
 from stepscope.viewer.queries.triton_launch import parsed
 from stepscope.viewer.queries.values import last_of_version
@@ -64,6 +64,8 @@ class SuspectArgument:
     """What it held when it was last read."""
     values_seen: Seen | None
     """When that was."""
+    elements: list[Element] | None
+    """All of them then; None: they were not kept, or it is no single tensor."""
     tensor_seen: Seen | None
     """When its address, offset and storage were seen; dtype, size and stride are those of the launch."""
 
@@ -121,10 +123,11 @@ def _arguments(
         seen = Seen(False, step if step != detail.step else None)
     text = "; ".join(describe("", value).strip() for value in values) or None
     held = seen if text is not None else None
+    kept = values[0].elements if len(values) == 1 else None
     tensors = [tensor for tensor in row.tensors if tensor["device"]]
     if not tensors:
-        return [SuspectArgument(row, None, producer, text, held, None)]
-    return [SuspectArgument(row, tensor, producer, text, held, _seen(detail, tensor)) for tensor in tensors]
+        return [SuspectArgument(row, None, producer, text, held, kept, None)]
+    return [SuspectArgument(row, tensor, producer, text, held, kept, _seen(detail, tensor)) for tensor in tensors]
 
 
 def _seen(detail: LaunchDetail, tensor: dict[str, Any]) -> Seen:
@@ -277,6 +280,7 @@ def argument_facts(found: Suspect) -> list[dict[str, Any]]:
             "values_in_call": one.values_seen.in_call if one.values_seen else None,
             "address_step": one.tensor_seen.step if one.tensor_seen else None,
             "address_in_call": one.tensor_seen.in_call if one.tensor_seen else None, "unseen": one.row.unseen,
+            "elements": one.elements,
         }
         for one in found.arguments
     ]  # fmt: skip

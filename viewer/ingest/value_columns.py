@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.records import OF_THE_CALL, SavedTensor, Sparse, ValueLayout, Values
+from stepscope.tracer.records import OF_THE_CALL, Elements, SavedTensor, Sparse, ValueLayout, Values
 from stepscope.viewer.ingest.columns import Column
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload
@@ -26,6 +26,7 @@ COUNTS = ("nan", "positive_infinity", "negative_infinity", "zero", "near_overflo
 _FLOATS = ("min", "max", "mean", "std")
 _LONGEST_EXACT = 48
 _UNKNOWN = -1
+_NO_NUMBERS = ["nan", "inf", "-inf"]
 _NONE = np.array([None], dtype=object)
 
 
@@ -41,6 +42,8 @@ class Batch:
     exact: tuple[Ints, list[str | None], list[str | None]]
     at_least: Ints | None
     """Rows that have so many NaN and infinities at least; None: everything was counted."""
+    elements: tuple[Ints, list[list[Any]]]
+    """Rows whose elements were kept, and these."""
 
     @property
     def rows(self) -> int:
@@ -64,7 +67,16 @@ def batch_of(values: Values, place: Place, damage: Damage) -> Batch:
         raise BadPayload("Values.exact has columns of unequal length")
     at = _positions(exact.row, count, "Values.exact")
     least = None if values.at_least is None else _positions(values.at_least, count, "Values.at_least")
-    return Batch(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least)
+    kept = (
+        (np.empty(0, dtype=np.int64), list[list[Any]]()) if values.elements is None else _kept(values.elements, count)
+    )
+    return Batch(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least, kept)
+
+
+def _kept(elements: Elements, count: int) -> tuple[Ints, list[list[Any]]]:
+    if len(elements.row) != len(elements.value):
+        raise BadPayload("Values.elements has columns of unequal length")
+    return _positions(elements.row, count, "Values.elements"), elements.value
 
 
 def _floats(values: list[float | None], path: str) -> Floats:
@@ -273,7 +285,7 @@ def _columns(
     exact_min[rows], exact_max[rows] = lows, highs
     counted, at_least = np.full(batch.rows, batch.at_least is None), np.zeros(batch.rows, dtype=bool)
     at_least[batch.at_least if batch.at_least is not None else []] = True
-    at, row = at[keep], launch[keep]
+    at_all, at, row = at, at[keep], launch[keep]
     is_input = layouts.ints["site"][at] == OF_THE_CALL
     columns: dict[str, Column] = {
         "launch": places.launch_id[row], "call": places.launch_call[row], "step": places.launch_step[row],
@@ -285,7 +297,7 @@ def _columns(
         "skipped": layouts.texts["skipped"][at],
         **{name: column[keep] for name, column in (*batch.ints.items(), *batch.floats.items())},
         "exact_min": exact_min[keep], "exact_max": exact_max[keep], "counted": counted[keep],
-        "at_least": at_least[keep],
+        "at_least": at_least[keep], "elements": _elements(batch, layouts.ints["numel"][at_all])[keep],
     }  # fmt: skip
     looked, numel = columns["looked_at"], columns["numel"]
     absurd = (looked < 0) | (looked > numel) | (columns["first_bad"] >= np.maximum(numel, 0))
@@ -295,6 +307,19 @@ def _columns(
         problem("absurd_value", f"{int(absurd.sum()):,} rows of values count what cannot be")
         columns["skipped"] = np.where(absurd, "its counts cannot be", columns["skipped"])
     return columns
+
+
+def _elements(batch: Batch, numel: Ints) -> Column:
+    """As JSON; a list that is not as long as its tensor, or holds what is no element, is unknown."""
+    found = np.full(batch.rows, None, dtype=object)
+    for row, numbers in zip(*batch.elements, strict=True):
+        if len(numbers) == numel[row] and all(map(_is_element, numbers)):
+            found[row] = dumps(numbers)
+    return found
+
+
+def _is_element(value: Any) -> bool:
+    return type(value) in (int, float, bool) or value in _NO_NUMBERS
 
 
 def _finished(columns: dict[str, Column]) -> dict[str, Column]:
@@ -330,7 +355,7 @@ def _finished(columns: dict[str, Column]) -> dict[str, Column]:
     result |= {"exact_min": columns["exact_min"], "exact_max": columns["exact_max"]}
     result |= {name: numbers[name] for name in ("mean", "std", "l2", "largest")}
     result |= {"first_bad": masked(columns["first_bad"], columns["first_bad"] == _UNKNOWN)}
-    return result | {"at_least": columns["at_least"]}
+    return result | {"at_least": columns["at_least"], "elements": columns["elements"]}
 
 
 def add_saved(

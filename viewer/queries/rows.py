@@ -30,6 +30,7 @@ from stepscope.viewer.queries.rows_of_values import HEALTH as HEALTH
 from stepscope.viewer.queries.rows_of_values import ArgumentValues as ArgumentValues
 from stepscope.viewer.queries.rows_of_values import BufferDetail as BufferDetail
 from stepscope.viewer.queries.rows_of_values import BufferRow as BufferRow
+from stepscope.viewer.queries.rows_of_values import Element as Element
 from stepscope.viewer.queries.rows_of_values import Health as Health
 from stepscope.viewer.queries.rows_of_values import HeatMap as HeatMap
 from stepscope.viewer.queries.rows_of_values import KernelArgument as KernelArgument

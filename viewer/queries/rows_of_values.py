@@ -12,6 +12,10 @@ Health = Literal["nan", "positive_infinity", "negative_infinity", "extreme", "ze
 HEALTH: tuple[str, ...] = get_args(Health)
 
 
+Element = float | int | bool | str
+"""A text: a whole number beyond 2**53, ``nan``, ``inf``, ``-inf``."""
+
+
 @dataclass(frozen=True)
 class ValueRow:
     """Statistics of a tensor before or after a launch; min to largest are over its finite elements."""
@@ -50,6 +54,8 @@ class ValueRow:
     """The worst class that any element is in."""
     at_least: bool = False
     """There are so many NaN and infinities at least: they were not counted."""
+    elements: list[Element] | None = None
+    """All of them, in row-major order; None: they were not kept."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.rows import HEALTH, ArgumentRow, ArgumentValues, Health, SavedTensorRow, ValueRow
+from stepscope.viewer.queries.rows import HEALTH, ArgumentRow, ArgumentValues, Element, Health, SavedTensorRow, ValueRow
 from stepscope.viewer.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.store.open import Trace
 
@@ -33,7 +33,8 @@ STATISTICS = (
 COLUMNS = f"""
     v.value, v.launch, v.site, v.argument, v.item, v.part, v.moment, v.dtype, v.numel, v.looked_at, v.skipped,
     v.nan, v.positive_infinity, v.negative_infinity, v.zero, v.near_overflow, v.subnormal, v.min, v.max, v.mean, v.std,
-    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX}, v.call, coalesce(v.at_least, false)
+    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX}, v.call, coalesce(v.at_least, false),
+    v.elements
 """
 _VALUES_OF_CALLS = f"""
     SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2 AND list_contains($3, v.call)
@@ -101,7 +102,9 @@ def _value_row(row: sql.Row, size: list[int] | None) -> ValueRow:
     low, high = (_exact(dtype, number, text) for number, text in ((row[17], row[24]), (row[18], row[25])))
     largest = row[22] if low is None or high is None else max(abs(low), abs(high))
     index = unravelled(first_bad, size) if size is not None and prod(size) == numel else None
-    return ValueRow(*[*row[:17], low, high, *row[19:22], largest, first_bad, index, HEALTH[row[26]], row[28]])
+    return ValueRow(
+        *[*row[:17], low, high, *row[19:22], largest, first_bad, index, HEALTH[row[26]], row[28], _elements(row[29])]
+    )
 
 
 def _exact(dtype: str, number: float | None, text: str | None) -> int | float | None:
@@ -113,6 +116,14 @@ def _exact(dtype: str, number: float | None, text: str | None) -> int | float | 
         return int(number) if whole and number is not None else number
     except ValueError:
         return number
+
+
+def _elements(text: str | None) -> list[Element] | None:
+    """Whole numbers beyond 2**53 as texts: they would be others in a browser."""
+    found: list[Element] | None = sql.json_value(text)
+    if found is None:
+        return None
+    return [str(one) if isinstance(one, int) and abs(one) > 1 << 53 else one for one in found]
 
 
 def unravelled(flat: int | None, size: Sequence[int]) -> list[int] | None:

@@ -89,7 +89,7 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
 
 DROPPED: Mapping[str, object] = {
     "argv": [], "config": {}, "code": None, "code_lines": [], "stack": [], "said": [], "details": [], "sentences": [],
-    "sha256": "", "wrapper_key": None, "lines": [], "handle": None, "environment": {},
+    "sha256": "", "wrapper_key": None, "elements": None, "lines": [], "handle": None, "environment": {},
 }  # fmt: skip
 """What has no public part."""
 

@@ -196,7 +196,8 @@ CREATE TABLE value_rows (
     min DOUBLE, max DOUBLE, exact_min VARCHAR, exact_max VARCHAR, -- exact_*: where a DOUBLE cannot hold it
     mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,       -- l2 of a sample is of the sample
     first_bad BIGINT,                -- flat index of the first NaN or infinity
-    at_least BOOLEAN                 -- there are so many NaN and infinities at least
+    at_least BOOLEAN,                -- there are so many NaN and infinities at least
+    elements VARCHAR                 -- JSON list in row-major order; NULL: they were not kept
 );
 -- The same of inputs of a call that no launch names: `launch` and `site` are those of the call's first launch, and
 -- `argument` is -1 for the first of them, then -2. Their ids are among those of value_rows.

@@ -1,0 +1,64 @@
+"""Elements of small tensors: from the log to the panel, to JSON and to SQL; never into a redacted report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepscope.tracer import records as schema
+from stepscope.viewer import pages, rendering
+from stepscope.viewer.queries import sql
+from stepscope.viewer.queries.launches import launch_detail
+from stepscope.viewer.report import render_report
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.summary import summary
+from tests.viewer import value_log
+from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, run
+
+NUMBERS: list[Any] = [0.5, -0.25, "nan", "inf", "-inf", 2**60, True, *range(25)]
+
+
+def log_with(elements: schema.Elements | None) -> LogBuilder:
+    log = compile_records(LogBuilder().record(run(level="values")))
+    log.record(value_log.graph()).record(value_log.layout()).record(value_log.tensors())
+    log.record(calls(0, 0, MONOTONIC_NS + 1_000_000))
+    log.record(replace(value_log.values(0, 64.0), elements=elements))
+    return log.record(schema.End("exit", MONOTONIC_NS + 2_000_000))
+
+
+def test_from_the_log_to_the_panel(tmp_path: Path) -> None:
+    kept = schema.Elements([2, 3], [NUMBERS, [float(n) for n in range(32)]])
+    with open_trace(log_with(kept).write(tmp_path / "x.log")) as trace:
+        detail = launch_detail(trace, 0)
+        assert detail is not None
+        shown = [str(2**60) if number == 2**60 else number for number in NUMBERS]
+        assert [[row.elements for row in values.after] for values in detail.values] == [[], [], [shown]]
+        assert detail.values[0].before[0].elements is None
+        assert sql.number(trace, "SELECT count(elements) FROM value_rows") == 2
+        page = json.loads(rendering.to_json(pages.launch_page_of(trace, 1)))
+        (read,) = page["launch"]["values"][0]["before"]
+        assert read["elements"] == shown
+        assert "-0.25" in render_report(trace)
+        assert "-0.25" not in render_report(trace, redact=True)
+
+
+@pytest.mark.parametrize(
+    ("elements", "skipped"),
+    [
+        (None, {}),
+        (schema.Elements([2], [[1.0, 2.0]]), {}),  # not as many as the tensor has
+        (schema.Elements([2], [["<script>", *NUMBERS[1:]]]), {}),
+        (schema.Elements([2], [[None, *NUMBERS[1:]]]), {}),
+        (schema.Elements([2], [[[1], *NUMBERS[1:]]]), {}),
+        (schema.Elements([2, 3], [NUMBERS]), {"broken_payload": 1}),
+        (schema.Elements([7], [NUMBERS]), {"broken_payload": 1}),
+    ],
+)
+def test_old_logs_and_damaged_ones(tmp_path: Path, elements: schema.Elements | None, skipped: dict[str, int]) -> None:
+    with open_trace(log_with(elements).write(tmp_path / "x.log")) as trace:
+        assert summary(trace)["ingest"]["skipped"] == skipped
+        assert not sql.number(trace, "SELECT count(elements) FROM value_rows")

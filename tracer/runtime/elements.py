@@ -1,0 +1,144 @@
+"""Elements of small tensors: their bytes are taken where statistics are read, and are made numbers when written."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Iterator, Sequence
+from math import isinf, isnan
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import torch
+from torch import Tensor
+
+from stepscope.tracer.inductor.stats_toolchain import plain_torch, without_torch_function
+from stepscope.tracer.runtime.stats import Block, Part, Reader
+from stepscope.tracer.runtime.stats.dtypes import KINDS
+
+Element = float | int | bool | str
+"""A text where JSON has no number: ``nan``, ``inf``, ``-inf``."""
+
+
+class _Form(NamedTuple):
+    """One tensor as it lies in memory."""
+
+    row: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In bytes."""
+    itemsize: int
+    span: int
+    """Bytes from its first element to behind its last."""
+    dtype: torch.dtype
+    device: torch.device
+
+
+class ElementReader:
+    """Reads statistics by `reader`, and takes all elements of tensors of which there are `most` at the most."""
+
+    def __init__(self, reader: Reader, parts: Sequence[Part], most: int) -> None:
+        self.looked_at = reader.looked_at
+        self._reader = reader
+        tensors = [part.tensor for part in parts if part.tensor is not None]
+        self._forms = [
+            _form(row, tensor)
+            for row, tensor in enumerate(tensors)
+            if 0 < tensor.numel() <= most and KINDS[tensor.dtype].values == 1
+        ]
+        self._devices = {form.device for form in self._forms if form.device.type == "cuda"}
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Block:
+        if not self._forms or (self._devices and torch.cuda.is_current_stream_capturing()):
+            return self._reader(tensors)  # what a graph writes at each replay cannot be told apart
+        taken: list[tuple[_Form, Callable[[], bytes]]] = []
+        with without_torch_function():
+            for form in self._forms:
+                take = _on_device if form.device.type == "cuda" else _in_memory
+                data = take(form, tensors[form.row])
+                if data is not None:
+                    taken.append((form, data))
+        events = [torch.cuda.Event() for _ in self._devices]
+        for event, device in zip(events, self._devices, strict=True):
+            event.record(torch.cuda.current_stream(device))
+        return WithElements(self._reader(tensors), taken, events)
+
+
+class WithElements:
+    """A block and the elements that were taken beside it."""
+
+    def __init__(
+        self, block: Block, taken: Sequence[tuple[_Form, Callable[[], bytes]]], events: Sequence[Any] = ()
+    ) -> None:
+        """`events` come when the devices have copied what was taken."""
+        self.in_order = [block]
+        """The rows of this are those of that."""
+        self._block, self._taken, self._events = block, taken, events
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        return self._block.rows()
+
+    def wait(self) -> npt.NDArray[Any]:
+        return self._block.wait()
+
+    def elements(self) -> Iterator[tuple[int, list[Element]]]:
+        """(row, elements in row-major order), once the rows are there: the device works through a stream in order."""
+        for event in self._events:
+            event.synchronize()
+        for form, data in self._taken:
+            yield form.row, _numbers(data(), form.dtype)
+
+
+def elements_of(block: Block) -> Iterator[tuple[int, list[Element]]]:
+    """What was taken beside the rows of a block."""
+    told: Callable[[], Iterator[tuple[int, list[Element]]]] | None = getattr(block, "elements", None)
+    return told() if told is not None else iter(())
+
+
+def _form(row: int, tensor: Tensor) -> _Form:
+    itemsize, shape = tensor.itemsize, tuple(tensor.shape)
+    strides = tuple(stride * itemsize for stride in tensor.stride())
+    span = itemsize + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return _Form(row, shape, strides, itemsize, span, tensor.dtype, tensor.device)
+
+
+def _in_memory(form: _Form, tensor: Tensor) -> Callable[[], bytes] | None:
+    """None: its memory has been freed."""
+    address = tensor.data_ptr()
+    if not address:
+        return None
+    memory = (ctypes.c_char * form.span).from_address(address)
+    data = np.ndarray(form.shape, f"V{form.itemsize}", memory, 0, form.strides).tobytes()
+    return lambda: data
+
+
+def _on_device(form: _Form, tensor: Tensor) -> Callable[[], bytes]:
+    """Nothing waits for the device."""
+    with plain_torch(), torch.inference_mode(False):
+        host = torch.empty(form.shape, dtype=form.dtype, device="cpu", pin_memory=True)
+        host.copy_(tensor.detach(), non_blocking=True)
+        flat = host.reshape(-1).view(torch.uint8).numpy()
+    return flat.tobytes
+
+
+def _numbers(data: bytes, dtype: torch.dtype) -> list[Element]:
+    """Each floating-point number in as few digits as tell it from others of its dtype, or of float32."""
+    name = str(dtype).removeprefix("torch.")
+    if name in np.sctypeDict:
+        array = np.frombuffer(data, name)
+    else:
+        array = torch.frombuffer(bytearray(data), dtype=dtype).float().numpy()
+    if array.dtype == np.float16:
+        array = array.astype(np.float32)
+    if array.dtype.kind != "f":
+        return list(array.tolist())
+    numbers = json.loads(orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY))
+    return [
+        number if number is not None else _word(value) for number, value in zip(numbers, array.tolist(), strict=True)
+    ]
+
+
+def _word(value: float) -> str:
+    return "nan" if isnan(value) else "inf" if isinf(value) and value > 0 else "-inf"
