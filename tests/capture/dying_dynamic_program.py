@@ -50,7 +50,8 @@ def model(x: torch.Tensor) -> torch.Tensor:
     y = made((x @ x).relu())
     in_place(y)
     one, other = several(y.sin())
-    return (one @ other).cos()
+    result: torch.Tensor = (one @ other).cos()
+    return result
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from stepscope.tracer.records import (
     LaunchSite,
     LifetimeLayout,
     LifetimeMismatch,
+    SameTensors,
     Skipped,
     Tensors,
 )
@@ -50,6 +51,8 @@ class Sink:
 
     def tensors(self, record: Tensors) -> None:
         self.seen.append(record)
+
+    def same_tensors(self, record: SameTensors) -> None: ...
 
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
 

@@ -19,7 +19,7 @@ from stepscope.viewer.summary import summary
 from tests.viewer import value_log
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, run
 
-NUMBERS: list[Any] = [0.5, -0.25, "nan", "inf", "-inf", 2**60, True, *range(25)]
+NUMBERS: list[Any] = [0.5, -0.6875, "nan", "inf", "-inf", 2**60, True, *range(25)]
 
 
 def log_with(elements: schema.Elements | None) -> LogBuilder:
@@ -42,8 +42,8 @@ def test_from_the_log_to_the_panel(tmp_path: Path) -> None:
         page = json.loads(rendering.to_json(pages.launch_page_of(trace, 1)))
         (read,) = page["launch"]["values"][0]["before"]
         assert read["elements"] == shown
-        assert "-0.25" in render_report(trace)
-        assert "-0.25" not in render_report(trace, redact=True)
+        assert "-0.6875" in render_report(trace)
+        assert "-0.6875" not in render_report(trace, redact=True)
 
 
 @pytest.mark.parametrize(

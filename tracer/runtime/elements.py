@@ -60,7 +60,8 @@ class ElementReader:
                 data = take(form, tensors[form.row])
                 if data is not None:
                     taken.append((form, data))
-        events = [torch.cuda.Event() for _ in self._devices]
+        make: Callable[[], Any] = torch.cuda.Event
+        events = [make() for _ in self._devices]
         for event, device in zip(events, self._devices, strict=True):
             event.record(torch.cuda.current_stream(device))
         return WithElements(self._reader(tensors), taken, events)
@@ -110,7 +111,7 @@ def _in_memory(form: _Form, tensor: Tensor) -> Callable[[], bytes] | None:
     if not address:
         return None
     memory = (ctypes.c_char * form.span).from_address(address)
-    data = np.ndarray(form.shape, f"V{form.itemsize}", memory, 0, form.strides).tobytes()
+    data = np.ndarray(form.shape, f"V{form.itemsize}", memoryview(memory), 0, form.strides).tobytes()
     return lambda: data
 
 

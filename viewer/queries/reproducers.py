@@ -50,9 +50,9 @@ def saved_at(
 def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> Iterator[TensorShape]:
     """Of the launches of `call`, one of a function of a graph: of sites that it did not come to, the log has the
     shapes of other calls only."""
-    reached = sql.rows(trace, _REACHED, [graph, function, call])
-    for row in site_rows(trace, [site for site, _ in reached], call):
-        site = row if dict(reached)[row.site] else before_return(row)
+    returned: dict[int, bool] = dict(sql.rows(trace, _REACHED, [graph, function, call]))
+    for row in site_rows(trace, list(returned), call):
+        site = row if returned[row.site] else before_return(row)
         for argument in site.arguments:
             for tensor in argument.tensors:
                 if tensor["item"] is None and tensor["size"]:
