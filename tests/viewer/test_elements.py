@@ -18,6 +18,7 @@ from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.summary import summary
 from tests.viewer import value_log
 from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, run
+from tests.viewer.unpacking import data_of
 
 NUMBERS: list[Any] = [0.5, -0.6875, "nan", "inf", "-inf", 2**60, True, *range(25)]
 
@@ -42,8 +43,9 @@ def test_from_the_log_to_the_panel(tmp_path: Path) -> None:
         page = json.loads(rendering.to_json(pages.launch_page_of(trace, 1)))
         (read,) = page["launch"]["values"][0]["before"]
         assert read["elements"] == shown
-        assert "-0.6875" in render_report(trace)
-        assert "-0.6875" not in render_report(trace, redact=True)
+        for redact in (False, True):
+            html = render_report(trace, redact=redact)
+            assert ("-0.6875" in html + json.dumps(data_of(html))) is not redact
 
 
 @pytest.mark.parametrize(
