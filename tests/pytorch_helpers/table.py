@@ -64,12 +64,25 @@ def named_in(section: str) -> set[str]:
     return {name for row in rows() if row.section == section for name in row.names}
 
 
-def source(module: str) -> ast.Module:
-    """The parsed source of `torch/…`, of the torch that is installed, without importing it."""
+def installed() -> Path:
+    """The folder of the torch that is installed, which is not imported."""
     spec = find_spec("torch")
     assert spec is not None
     assert spec.origin is not None
-    return ast.parse(Path(spec.origin).parent.joinpath(module.removeprefix("torch/")).read_text("utf-8"))
+    return Path(spec.origin).parent
+
+
+def source(module: str) -> ast.Module:
+    """The parsed source of `torch/…`."""
+    return ast.parse(installed().joinpath(module.removeprefix("torch/")).read_text("utf-8"))
+
+
+def variables(folder: str, pattern: str) -> set[str]:
+    """Environment variables that some module of `torch/…` reads and whose names hold `pattern`."""
+    read = re.compile(r"""(?:environ(?:\.get)?|getenv)\s*[\[(]\s*["']([A-Z_]+)["']""")
+    modules = installed().joinpath(folder.removeprefix("torch/")).rglob("*.py")
+    names = {name for module in modules for name in read.findall(module.read_text("utf-8"))}
+    return {name for name in names if re.search(pattern, name)}
 
 
 def definitions(module: str, *, private: bool, members: bool = True) -> set[str]:

@@ -13,7 +13,19 @@ from click.testing import CliRunner
 
 from stepscope.viewer.cli import app
 from tests.pytorch_helpers import table
-from tests.pytorch_helpers.table import HEAD, PAGE, ROOT, Row, definitions, named_in, rows, sections, settings, texts
+from tests.pytorch_helpers.table import (
+    HEAD,
+    PAGE,
+    ROOT,
+    Row,
+    definitions,
+    named_in,
+    rows,
+    sections,
+    settings,
+    texts,
+    variables,
+)
 
 RUNTIME = "torch/_inductor/runtime/debug_utils.py"
 PRINTER = "torch/_inductor/codegen/debug_utils.py"
@@ -24,7 +36,7 @@ SETTINGS = "Settings that turn checks on"
 BESIDES = "What else torch/_inductor/utils.py holds"
 OF_CHECKS = r"debug|assert|track_memory|check_lower|filtered_kernel|provenance_tracking|save_real|save_args"
 """Names of settings that make PyTorch check, print or save something for whoever debugs."""
-OF_PACKAGES = r"AOTI?_?(?:INDUCTOR)?_[A-Z_]+"
+OF_PACKAGES = r"AOTI?_?(?:INDUCTOR)?_"
 
 # A name of torch that is in every module and no helper.
 COMMON = {"log"}
@@ -119,12 +131,9 @@ def test_every_setting_of_a_check_has_a_row() -> None:
     assert sorted({variable for variables in found.values() for variable in variables} - named) == []
 
 
-def test_every_variable_of_a_package_has_a_row() -> None:
-    of_settings = settings("torch/_inductor/config.py", r".").values()
-    read = {variable for variables in of_settings for variable in variables if re.match(OF_PACKAGES, variable)}
-    generated = "\n".join(texts("torch/_inductor/codegen/cpp_wrapper_cpu.py"))
-    read |= set(re.findall(rf'getenv\("({OF_PACKAGES})"', generated))
-    assert read >= {"AOTI_RUNTIME_CHECK_INPUTS", "AOT_INDUCTOR_DEBUG_COMPILE"}
+def test_every_variable_of_a_package_or_a_check_has_a_row() -> None:
+    read = variables("torch/_inductor", f"^{OF_PACKAGES}|DEBUG|DUMP|ASSERTS")
+    assert read >= {"AOTI_RUNTIME_CHECK_INPUTS", "AOT_INDUCTOR_DEBUG_COMPILE", "TORCHINDUCTOR_DUMP_LAUNCH_PARAMS"}
     assert sorted(read - named_in(GUIDE) - named_in(SETTINGS)) == []
 
 
