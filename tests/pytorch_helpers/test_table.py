@@ -11,6 +11,7 @@ import pytest
 from click import Context
 from click.testing import CliRunner
 
+from stepscope.tracer.aoti.printer_output import FIELDS
 from stepscope.viewer.cli import app
 from tests.pytorch_helpers import table
 from tests.pytorch_helpers.table import (
@@ -82,7 +83,7 @@ def test_no_row_is_of_a_helper_that_is_gone() -> None:
     for module in (RUNTIME, PRINTER, RECOMPUTE, UTILS):
         own = {name for name in named_in(module) if re.fullmatch(r"[A-Za-z_]+(\.[A-Za-z_]+)?", name)}
         there = definitions(module, private=True) | {label for text in texts(module) for label in LABEL.findall(text)}
-        assert own - there - OF_OTHERS == set(), module
+        assert own - there - OF_OTHERS - {field.decode() for field in FIELDS} == set(), module
 
 
 LABEL = re.compile(r"[A-Z][A-Za-z_ ]+(?=: ?)|[A-Z_]{5,}|[A-Z ]{12,}")
@@ -103,6 +104,7 @@ def test_every_figure_of_the_value_printer_has_a_row() -> None:
     said = {text.removesuffix(": ") for text in texts(PRINTER) if re.fullmatch(r"[A-Z][a-z ]+: ", text)}
     assert said >= {"Number of elements", "Std"}
     assert named_in(PRINTER) >= said
+    assert named_in(PRINTER) >= {field.decode() for field in FIELDS}, "what C++ code prints"
 
 
 def test_every_figure_of_the_recompute_check_has_a_row() -> None:
