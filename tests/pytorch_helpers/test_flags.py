@@ -12,6 +12,7 @@ import pytest
 
 from stepscope.tracer import run
 from stepscope.tracer.aoti.live import environment as printer_environment
+from stepscope.tracer.aoti.printer_output import FIELDS, PrintedTensor, PrinterReader
 from stepscope.tracer.config import TraceConfig, to_environment
 from stepscope.tracer.crash_runs import CrashRuns, Limits
 from tests.capture.conftest import ROOT, clean_environment
@@ -99,6 +100,17 @@ def test_sanity_checks_are_those_of_what_was_compiled(tmp_path: Path, look: Look
     (ending,) = read(log)["process_end"]
     assert ending["crash_run"]["purpose"] == "sanity checks"
     assert ending["crash_run"]["environment"] == flags
+
+
+def test_a_number_that_cpp_code_prints_costs_no_tensor_behind_it() -> None:
+    """PyTorch prints a backslash and an n where it means a new line, so that the next block begins on the same line."""
+    facts = zip(FIELDS, ["4", "float32", "1", "0", "7", "cpu", "[4]", "[1]", "Strided", "1", "0"], strict=True)
+    block = "".join(f"{field.decode()}: {value}\n" for field, value in facts)
+    text = f"[  before_launch - k - ks0: 4  ]\\n[  before_launch - k - buf0  ]:\n{block}\n"
+    reader = PrinterReader()
+    (found,) = [*reader.feed(text.encode(), None), *reader.end(None)]
+    assert isinstance(found, PrintedTensor)
+    assert (found.kernel, found.argument, found.numel, found.max, found.whole) == ("k", "buf0", 4, 7.0, True)
 
 
 def test_each_level_of_the_printer_has_a_name() -> None:
