@@ -21,6 +21,7 @@ import torch._inductor.config as inductor_config
 from torch._inductor import utils
 from torch._inductor.codegen.debug_utils import _print_debugging_tensor_value_info
 from torch._inductor.scheduler import Scheduler, SchedulerNode
+from torch._inductor.virtualized import V
 
 import stepscope
 
@@ -53,12 +54,22 @@ def schedules(scheduler: Scheduler) -> list[dict[str, Any]]:
     return [{"node": node.get_name(), "text": printed(utils.dump_node_schedule, [node])} for node in nodes]
 
 
+def metadata(scheduler: Scheduler) -> dict[str, str]:
+    """Operation -> the comment that `get_kernel_metadata` makes for it, of C++ kernels as well."""
+    found = {}
+    for node in (node for fused in scheduler.nodes for node in fused.get_nodes()):
+        schedule: Any = [node] if isinstance(node, SchedulerNode) else node.node
+        found[node.get_name()] = utils.get_kernel_metadata(schedule, V.graph.wrapper_code)[0]
+    return found
+
+
 def recorded(folder: Path) -> dict[str, Any]:
-    said: dict[str, Any] = {"kernels": [], "schedules": [], "scheduled": []}
+    said: dict[str, Any] = {"kernels": [], "schedules": [], "scheduled": [], "metadata": []}
 
     def scheduled(scheduler: Scheduler, _: object) -> None:
         said["scheduled"].append([node.get_name() for node in scheduler.nodes])
         said["schedules"].append(schedules(scheduler))
+        said["metadata"].append(metadata(scheduler))
 
     arguments = inputs()
     compiled = torch.compile(model)

@@ -7,7 +7,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.viewer.web import Client
 ITEM_BYTES = {"float32": 4, "int64": 8}
 ALIGNED_BYTES = 16
 BLOCK = re.compile(r"inductor: (?:before|after)_launch - (\S+) - (\S+)\n(.*?Std: +\S+)", re.DOTALL)
+COMMENT = re.compile(r"Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
 
 
 @dataclass(frozen=True)
@@ -161,11 +162,25 @@ def test_names_of_fused_kernels_are_torchs(done: Done) -> None:
 
 def test_source_nodes_and_operators_are_those_of_the_comment(done: Done) -> None:
     """What `get_kernel_metadata` writes above an extern kernel."""
-    comment = r"Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]"
-    said = {found for code in done.said["code"] for found in re.findall(comment, code)}
+    said = {found for code in done.said["code"] for found in COMMENT.findall(code)}
     assert len(said) == 3
     extern = [launch.site for launch in done.launches if launch.site.kind in ("extern", "fallback")]
     assert {(", ".join(site.source_nodes), ", ".join(site.aten)) for site in extern} == said
+
+
+def test_source_nodes_and_operators_of_every_kernel_are_those_of_torchs_helper(done: Done) -> None:
+    """Of C++ kernels, too, above which PyTorch writes no such comment."""
+    for graph, said in zip(done.ours["graph"], done.said["metadata"], strict=True):
+        assert {site["kind"] for site in graph["sites"]} >= {"cpp", "extern"}
+        for site in graph["sites"]:
+            comments = [COMMENT.search(said[name]) for name in site["snodes"]]
+            nodes, operators = zip(*(found.groups() for found in comments if found is not None), strict=True)
+            assert set(site["source_nodes"]) == names_of(nodes), site["kernel"]
+            assert set(site["aten"]) == names_of(operators), site["kernel"]
+
+
+def names_of(lists: Iterable[str]) -> set[str]:
+    return {name for text in lists for name in text.split(", ") if name}
 
 
 def test_lines_and_nodes_behind_every_kernel_are_recorded(done: Done) -> None:
