@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.tracer.records import (
     ARTIFACT_PREFIX,
+    OUTPUT_CODE,
     PRINTED_KEY,
     PRINTER_LEAVES_OUT,
-    OUTPUT_CODE,
     RECORD_TYPES,
     Argument,
     CallSymbols,
