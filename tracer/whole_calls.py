@@ -13,7 +13,11 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-FUNCTIONS = (("transformers.generation.utils", "GenerationMixin", "generate"),)
+FUNCTIONS = (
+    ("transformers.models.whisper.generation_whisper", "WhisperGenerationMixin", "generate"),
+    ("transformers.generation.utils", "GenerationMixin", "generate"),
+)
+"""One that calls another one comes before it: Whisper's calls that of its base for each segment of the sound."""
 
 
 class WholeCalls:
@@ -55,7 +59,7 @@ class WholeCalls:
             self._end_running()
 
     def _look_for_running(self, code: CodeType) -> None:
-        if _runs(code):
+        if self._running is None and _runs(code):
             self._running = threading.get_ident(), code
             self._on_call(True)
 
