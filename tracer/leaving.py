@@ -39,7 +39,7 @@ class Leaving:
         self._stand_in("_exit", "_exit", lambda status: status == 0)
         for name in _EXECS:
             if hasattr(os, name):
-                self._stand_in(name, "exec", lambda path, *_: os.access(path, os.X_OK))
+                self._stand_in(name, "exec", lambda path, *_, **__: os.access(path, os.X_OK))
         self._follow_signals()
 
     def detach(self) -> None:
