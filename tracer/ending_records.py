@@ -7,7 +7,7 @@ behind the log of one that failed or left without an `end`, and with ``--crash``
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 @dataclass(frozen=True)
@@ -87,3 +87,32 @@ class ProcessEnd:
     crash_run: CrashRun | None = None
     """None: not run with ``--crash``."""
     tool_errors: list[ToolError] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """The recorder's own cost since the log began."""
+
+    KIND: ClassVar[str] = "overhead"
+
+    hook_ns: int
+    """Time in hooks and in writing, measured at graph-call ends plus a calibrated cost per launch."""
+    wall_ns: int
+    log_bytes: int
+    launches: int
+    failures: int
+    stats_ns: int | None = None
+    """The part of `hook_ns` that reading tensors took on the host; None: no tensor was read."""
+
+
+@dataclass(frozen=True)
+class End:
+    """Last record of the process itself: the log is complete."""
+
+    KIND: ClassVar[str] = "end"
+
+    reason: Literal["exit", "detach", "_exit", "exec"]
+    """``_exit``: it left by `os._exit(0)`; ``exec``: another program took its place by `os.exec…`."""
+    monotonic_ns: int
+    device_error: str | None = None
+    """The error that a CUDA device was in, after which nothing runs on it: the launch ring is kept then."""

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from stepscope.tracer.ending_records import CrashRun as CrashRun
+from stepscope.tracer.ending_records import End as End
 from stepscope.tracer.ending_records import Frame as Frame
+from stepscope.tracer.ending_records import Overhead as Overhead
 from stepscope.tracer.ending_records import ProcessEnd as ProcessEnd
 from stepscope.tracer.ending_records import ToolError as ToolError
 from stepscope.tracer.ending_records import UncaughtException as UncaughtException
@@ -414,35 +416,6 @@ class Failure:
     where: str
     error: str
     count: int
-
-
-@dataclass(frozen=True)
-class Overhead:
-    """The recorder's own cost since the log began."""
-
-    KIND: ClassVar[str] = "overhead"
-
-    hook_ns: int
-    """Time in hooks and in writing, measured at graph-call ends plus a calibrated cost per launch."""
-    wall_ns: int
-    log_bytes: int
-    launches: int
-    failures: int
-    stats_ns: int | None = None
-    """The part of `hook_ns` that reading tensors took on the host; None: no tensor was read."""
-
-
-@dataclass(frozen=True)
-class End:
-    """Last record of the process itself: the log is complete."""
-
-    KIND: ClassVar[str] = "end"
-
-    reason: Literal["exit", "detach", "_exit", "exec"]
-    """``_exit``: it left by `os._exit(0)`; ``exec``: another program took its place by `os.exec…`."""
-    monotonic_ns: int
-    device_error: str | None = None
-    """The error that a CUDA device was in, after which nothing runs on it: the launch ring is kept then."""
 
 
 Record = (

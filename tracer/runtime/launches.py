@@ -322,13 +322,6 @@ class GraphHooks:
         """At the begin and the end of a call."""
         return self._is_capturing is not None and (self._calls <= FIRST_CALLS or call.step % SPARSE == 0)
 
-    def _enter(self) -> int:
-        return self.sink.enter(self._frame, self._phase)
-
-    def _plan(self) -> Plan | None:
-        """What is to be read now."""
-        return self.plans[-1]
-
     def _say_replays(self) -> None:
         if not self._captured:
             self._captured = True
@@ -342,7 +335,9 @@ class GraphHooks:
             while stack and (other := stack.pop()) is not call:
                 self.sink.ring.drop(other)
                 self.sink.running.pop(other.number, None)
-            if call.state == "captured" and not self.sink.captured.add(call, self._enter, self._plan):
+            if call.state == "captured" and not self.sink.captured.add(
+                call, lambda: self.sink.enter(self._frame, self._phase), lambda: self.plans[-1]
+            ):
                 self._say_replays()
             if call.is_recorded:
                 self._end_recorded(call)
