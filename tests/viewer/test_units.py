@@ -158,7 +158,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(logs: Path, marks: Path, 
     )
     script = tmp_path / "killed.py"
     script.write_text(code)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "build" / "import")])}
     whole = subprocess.Popen([sys.executable, str(script), str(logs), str(store)], cwd=ROOT, env=env)
     worker = int(wait_for(lambda: (marks / "pid").exists() and (marks / "pid").read_text()))
     wait_for(lambda: len(list(store.glob("units/*/manifest.json"))) == 7)
