@@ -15,7 +15,7 @@ from stepscope.viewer.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.store.open import Trace, open_trace
 from stepscope.viewer.units.relatives import StringsBeside
 from tests.viewer import compile_logs
-from tests.viewer.synthetic import LogBuilder
+from tests.viewer.synthetic import LogBuilder, run
 from tests.viewer.web import Client
 
 MAIN = ("/src/train.py", 40, "main", "loss = model(x)")
@@ -61,6 +61,15 @@ def test_a_log_that_ends_within_a_compile(opened: Opened, ends: bool, status: st
     findings = [(found.kind, found.severity, found.title) for found in all_findings(trace)]
     title = "forward (model.py:10) was not compiled to its end: the log ends within it, in inductor_compile"
     assert findings == ([] if ends else [("compile_failure", "warning", title)])
+
+
+def test_a_process_that_died_within_a_compile_says_which(opened: Opened) -> None:
+    log = LogBuilder().record(run(pid=4194309))
+    begun(span(log, "dynamo", "B", 1_000), MAIN, compile_logs.FORWARD)
+    (finding,) = all_findings(opened(span(log, "inductor_compile", "B", 2_000)))
+    said = "The log has no end record: process 4194309 ended, while it was compiling forward (model.py:10)"
+    assert (finding.kind, finding.title) == ("crash", said)
+    assert finding.evidence["compile_id"] == "0/0"
 
 
 LIBRARY = ("/env/site-packages/transformers/utils/generic.py", 937, "wrapper", "")

@@ -19,6 +19,7 @@ from stepscope.viewer.ingest import sources
 from stepscope.viewer.ingest.columns import columns_of
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.spool import spools
 from stepscope.viewer.queries import export
 from stepscope.viewer.queries.artifacts import list_records, record_detail
 from stepscope.viewer.queries.ask import ask
@@ -231,6 +232,25 @@ def test_a_log_that_grew_has_one_index(log: Path) -> None:
         recorded(steps=steps).write(log)
         launches(log)
     assert len(indexes()) == 1
+
+
+def test_unpacked_logs_count_and_go_where_nobody_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = [tmp_path / f"{i}.log.gz" for i in range(3)]
+    for steps, log in enumerate(packed, 1):
+        log.write_bytes(gzip.compress(recorded(steps=steps).data))
+    open_trace(packed[0]).close()
+    (old,) = spools()
+    with open_trace(packed[1]) as reader:
+        (held,) = {*spools()} - {old}
+        for spool in (old, held):
+            os.utime(spool, ns=(0, spool.stat().st_mtime_ns))
+        monkeypatch.setenv(places.BOUND_VARIABLE, "1")
+        open_trace(packed[2]).close()
+        assert not old.exists()
+        assert held in spools()  # is not taken from under its reader
+        assert len(spools()) == 2  # nor is one that was used a moment ago
+        assert record_detail(reader, list_records(reader).rows[0].record)
+    assert launches(packed[0])
 
 
 def test_the_oldest_indexes_go_where_they_take_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,13 @@ that ended without a word when another process of the same parent had failed, as
 crashes of their own: they are info. Launch and device stand as the launch ring
 beside the log says: a launch is in flight on a device until a mark behind it is reached, so that several may be,
 and the first of them is named. Without a ring the launch named is the last one that did not return, else the last
-one in the log. How far a kernel reaches is read from its generated source, its masks taken as they are. Runs of one
-program by `stepscope run --crash` that died of the same are one finding, told by the run that knows most."""
+one in the log; where the log ends within a compile and no launch is to blame, the compile is named. How far a kernel
+reaches is read from its generated source, its masks taken as they are. Runs of one program by `stepscope run --crash`
+that died of the same are one finding, told by the run that knows most."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepscope.viewer.findings import suspects
@@ -18,6 +19,7 @@ from stepscope.viewer.findings.deaths import Death, cpp_facts, deaths, failed_be
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.findings.suspects import Suspect
 from stepscope.viewer.findings.value_text import source_line
+from stepscope.viewer.queries.compile_events import CompileEvent
 from stepscope.viewer.queries.ends import RingLaunch
 from stepscope.viewer.queries.last_seen import LastSeen, ran_before
 from stepscope.viewer.queries.rows import Finding, Severity
@@ -31,23 +33,32 @@ def find(evidence: Evidence) -> list[Timed]:
     """One finding per process that died; one for all runs of --crash that died of the same."""
     all_deaths = deaths(evidence.trace)
     died = [death for death in all_deaths if death.kind != "exception"]
-    return [_finding(evidence.trace, group, all_deaths) for group in grouped(died, same)]
+    compiling = {
+        event.log: event for event in evidence.compile_events("compile_failure") if event.status == "unfinished"
+    }
+    return [_finding(evidence.trace, group, all_deaths, compiling) for group in grouped(died, same)]
 
 
-def _finding(trace: Trace, group: Sequence[Death], all_deaths: Sequence[Death]) -> Timed:
+def _finding(
+    trace: Trace, group: Sequence[Death], all_deaths: Sequence[Death], compiling: Mapping[int, CompileEvent]
+) -> Timed:
+    """`compiling`: of each log the compile within which it ends."""
     found = [suspects.suspect(trace, death.blamed) if death.blamed is not None else None for death in group]
     death, known = max(zip(group, found, strict=True), key=lambda pair: _knows(*pair))
     at = death.at
     source = source_line(known.detail.site) if known else None
     beside = failed_beside(death, all_deaths)
+    within = compiling.get(death.run.log) if known is None else None
+    title = title_of(death) + (f", while it was compiling {within.name}" if within else "")
     return at.time_unix_ns or 0, Finding(
         kind="crash",
         severity="info" if beside else _severity(death),
-        title=title_of(death) + (f"; process {beside.run.pid}, of the same parent, had failed" if beside else ""),
+        title=title + (f"; process {beside.run.pid}, of the same parent, had failed" if beside else ""),
         rule=rule_of(__doc__),
         evidence=_evidence(trace, death, known)
         | {"compute_sanitizer": _tool_errors(group)}
         | cpp_facts(group)
+        | ({"compile_id": within.compile_id} if within else {})
         | _runs(group),
         page=page_of(death.run.log, at.step, at.launch),
         rank=death.run.rank,

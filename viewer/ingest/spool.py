@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +72,7 @@ def packed_form(path: Path) -> PackedForm | None:
 def spool_packed(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
     """The plain bytes of a packed file; a cut or broken one gives what it still holds."""
     spool = _spool_of(path, stat)
-    if not spool.exists():
+    if not _is_there(spool):
         with path.open("rb") as file, _Part(spool.parent) as part:
             problem = _unpack(_pieces(file), part.file)
             _keep(part, spool, problem)
@@ -90,7 +91,7 @@ def spool_stream(stream: BinaryIO) -> tuple[Path, Problems]:
     with _Part(_spool_folder()) as part:
         problem = _unpack(seen(_pieces(stream)), part.file)
         spool = _spool_folder() / f"stdin_{digest.hexdigest()[:32]}.log"
-        if not spool.exists():
+        if not _is_there(spool):
             _keep(part, spool, problem)
     return spool, _problems(spool)
 
@@ -98,11 +99,22 @@ def spool_stream(stream: BinaryIO) -> tuple[Path, Problems]:
 def spool_without(prefix: re.Pattern[bytes], path: Path, stat: os.stat_result) -> Path:
     """The lines of a plain file without what a launcher wrote before them."""
     spool = _spool_of(path, stat, "lines")
-    if not spool.exists():
+    if not _is_there(spool):
         with path.open("rb") as file, _Part(spool.parent) as part:
             part.file.writelines(without(prefix, file))
             _keep(part, spool, None)
     return spool
+
+
+def spools() -> list[Path]:
+    """All that are kept; each was used last when it was read last (`st_atime_ns`)."""
+    return [*_spool_folder().glob("*.log")]
+
+
+def remove_spool(spool: Path) -> None:
+    """Raises OSError."""
+    spool.unlink()
+    _broken(spool).unlink(missing_ok=True)
 
 
 def unpack(stream: BinaryIO, out: IO[bytes]) -> str | None:
@@ -137,6 +149,17 @@ def _keep(part: _Part, spool: Path, problem: str | None) -> None:
     if problem:
         _broken(spool).write_text(problem, "utf-8")
     os.replace(part.path, spool)
+
+
+def _is_there(spool: Path) -> bool:
+    """Whether there is the spool, which is used now. When it was written stays: that is a part of an index' key."""
+    try:
+        os.utime(spool, ns=(time.time_ns(), spool.stat().st_mtime_ns))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _problems(spool: Path) -> Problems:

@@ -20,7 +20,7 @@ from stepscope.viewer.ingest.sources import Source, TracePath, find_logs, trace_
 from stepscope.viewer.store.apart import NAME, connect
 from stepscope.viewer.store.index import OpenIndex, build_in_memory, build_index, index_key, open_index
 from stepscope.viewer.store.mark import means_store
-from stepscope.viewer.store.places import index_name, indexes_folder, make_room, most_bytes
+from stepscope.viewer.store.places import hold, index_name, indexes_folder, make_room, most_bytes
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")
@@ -231,7 +231,7 @@ class _Opening:
         return None
 
     def _in_memory(self) -> Trace:
-        return Trace(self._sources, build_in_memory(self._key, self._read()), IN_MEMORY)
+        return Trace(self._sources, build_in_memory(self._key, self._read()), IN_MEMORY, self._spools())
 
     def _build(self, index: Path) -> OpenIndex | None:
         if not _is_text(index):
@@ -248,7 +248,12 @@ class _Opening:
     def _trace(self, found: OpenIndex, index: Path, *held: _Held) -> Trace:
         self._rows = None  # gone before the next collection
         kept = [found.held] if found.held is not None else []
-        return Trace(self._sources, found.connection, index, [*kept, *held])
+        return Trace(self._sources, found.connection, index, [*kept, *self._spools(), *held])
+
+    def _spools(self) -> list[BinaryIO]:
+        """The unpacked logs, which payloads are read from while the trace is open."""
+        unpacked = {source.data_path for source in self._sources if source.data_path != source.path}
+        return [held for path in unpacked if (held := hold(path)) is not None]
 
 
 class TemporaryFolder(tempfile.TemporaryDirectory[str]):

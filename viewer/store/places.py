@@ -1,7 +1,7 @@
-"""Where the indexes of traces lie: in a folder of the user's cache, whose size is bounded.
+"""Where the indexes of traces lie: in a folder of the user's cache, whose size is bounded, unpacked logs included.
 
-The index of one trace has one name until its logs change. An index that is open stays; of the others those that were
-used the longest ago go first. Nothing is ever written beside a log.
+The index of one trace has one name until its logs change. What is open stays; of the rest goes first what was used the
+longest ago. Nothing is ever written beside a log.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -23,13 +23,15 @@ except ImportError:  # Windows, where a file that is open cannot be removed
 from stepscope.viewer.byte_sizes import bytes_of
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.sources import STDIN, cache_dir
+from stepscope.viewer.ingest.spool import remove_spool, spools
 
 INDEX_SUFFIX = ".duckdb"
 BUILDING = ".building-"
 SPILL = "spill-"
 BOUND_VARIABLE = "STEPSCOPE_INDEX_BYTES"
-"""Names how many bytes all indexes may take together."""
+"""Names how many bytes all indexes and unpacked logs may take together."""
 _MOST_BYTES = 10 * 10**9
+_NEW_NS = 3600 * 10**9
 _ABANDONED_S = 86_400
 """What a process left behind that was killed while it wrote is removed after a day."""
 
@@ -56,10 +58,10 @@ def has_index(names: Sequence[str]) -> bool:
         return False
 
 
-def hold(index: Path) -> BinaryIO | None:
-    """Keeps the index from being removed until the file is closed; None where there is no such file."""
+def hold(path: Path) -> BinaryIO | None:
+    """Keeps an index, or an unpacked log, from being removed until the file is closed; None where there is none."""
     try:
-        file = index.open("rb")
+        file = path.open("rb")
     except OSError:
         return None
     if fcntl is not None:
@@ -75,19 +77,26 @@ def note_use(index: Path) -> None:
 
 
 def make_room(index: Path) -> None:
-    """Remove earlier indexes of the trace that `index` belongs to, and the oldest of all where they take too much."""
+    """Remove earlier indexes of the trace that `index` belongs to, and the oldest of all, and of the unpacked logs,
+    where they take too much."""
     trace, most = index.name.partition("-")[0], most_bytes()
-    found = {path: stat for path in index.parent.glob(f"*{INDEX_SUFFIX}") if (stat := _stat(path)) is not None}
-    total = sum(stat.st_size for stat in found.values())
-    for path, stat in sorted(found.items(), key=lambda pair: pair[1].st_mtime_ns):
+    found = [(stat.st_mtime_ns, stat.st_size, path) for path, stat in _files(index.parent.glob(f"*{INDEX_SUFFIX}"))]
+    found += [(stat.st_atime_ns, stat.st_size, path) for path, stat in _files(spools())]
+    total = sum(size for _, size, _ in found)
+    for used_ns, size, path in sorted(found):
         is_earlier = path.name.startswith(f"{trace}-")
-        if path != index and (is_earlier or total > most) and _remove_unused(path):
-            total -= stat.st_size
+        # A log that was unpacked a moment ago may be about to be opened.
+        is_new = path == index or (path.suffix != INDEX_SUFFIX and time.time_ns() - used_ns < _NEW_NS)
+        if not is_new and (is_earlier or total > most) and _remove_unused(path):
+            total -= size
     _remove_abandoned(index.parent)
 
 
 def most_bytes() -> int:
-    """How many bytes all indexes may take together. Raises StepscopeError where the variable holds no size."""
+    """How many bytes all indexes and unpacked logs may take together.
+
+    Raises StepscopeError where the variable holds no size.
+    """
     text = os.environ.get(BOUND_VARIABLE, "").strip()
     if not text:
         return _MOST_BYTES
@@ -112,6 +121,10 @@ def _trace_digest(names: Sequence[str], key: str = "") -> str:
     return hashlib.sha256("\0".join(paths).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
+def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    return ((path, stat) for path in paths if (stat := _stat(path)) is not None)
+
+
 def _stat(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
@@ -119,13 +132,13 @@ def _stat(path: Path) -> os.stat_result | None:
         return None
 
 
-def _remove_unused(index: Path) -> bool:
-    """Remove the index unless a process has it open; False where it stays."""
+def _remove_unused(path: Path) -> bool:
+    """Remove an index or an unpacked log unless a process has it open; False where it stays."""
     try:
-        with index.open("rb") as file:
+        with path.open("rb") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            index.unlink()
+            path.unlink() if path.suffix == INDEX_SUFFIX else remove_spool(path)
     except OSError:
         return False
     return True

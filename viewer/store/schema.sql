@@ -213,6 +213,7 @@ CREATE TABLE input_rows (
     mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,
     first_bad BIGINT,
     at_least BOOLEAN,
+    elements VARCHAR,
     name VARCHAR
 );
 CREATE TABLE tuned_kernels (         -- with which configuration a Triton kernel runs
