@@ -31,7 +31,7 @@ HOOKS = [
     "stepscope.tracer.recorder.Recorder.tensors",
     "stepscope.tracer.recorder.Recorder.graph",
     "stepscope.tracer.recorder.Recorder.provenance",
-    "stepscope.tracer.runtime.launches.describe",
+    "stepscope.tracer.runtime.launches.described",
     "stepscope.tracer.recorder.records_of",
     "stepscope.tracer.runtime.launches.plain_values",
     "stepscope.tracer.steps.StepTracker.on_user",
@@ -54,6 +54,7 @@ def broken_hooks(scripts: Scripts, tmp_path_factory: pytest.TempPathFactory) -> 
         torch._functorch.config.enable_autograd_cache = torch._inductor.config.fx_graph_cache = False
         def broken(*args, **kwargs):
             raise RuntimeError("broken on purpose")
+        sized = torch.compile(lambda x: (x @ x.T).relu(), dynamic=True)
         for name in {HOOKS!r}:
             for stream in (sys.stdout, sys.stderr):
                 print("HOOK", name, file=stream, flush=True)
@@ -69,6 +70,7 @@ def broken_hooks(scripts: Scripts, tmp_path_factory: pytest.TempPathFactory) -> 
             with stepscope.trace(FOLDER + "/" + name):
                 for _ in range(3):
                     same(model(VALUE))
+                    sized(VALUE[:5])
                     try:
                         stepscope.step()
                     except RuntimeError:

@@ -48,7 +48,7 @@ def test_asked_to_it_raises_at_the_step_and_is_recorded_first(tmp_path: Path) ->
     assert not ran, "the launch after the step had not begun"
     for number, text in enumerate(texts, 1):
         assert re.search(r"buf0 \(256 bytes\) was to die after launch 1 \(torch\.ops\.stepscope_tests\.stash", text)
-        assert re.search(r"line \d+ of \w+\.py, from test_lifetimes\.py:\d+\)", text)
+        assert re.search(r"line \d+ of \w+\.py, from test_asserted_lifetimes\.py:\d+\)", text)
         assert f"held by list of {number} in {KEPT}" in text
     found = records[LifetimeMismatch.KIND]
     assert {(*one["kind"], *one["buffer"], *one["expected"]) for one in found} == {("missing_death", "buf0", 2)}
