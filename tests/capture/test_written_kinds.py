@@ -60,9 +60,9 @@ def read_live(folder: Path) -> None:
 PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "dying": (
         dying,
-        "run graph output_code_N provenance tensors step_marks launches value_layout values saved_tensor"
-        " scheduler_memory lifetime_layout lifetimes lifetime_mismatch memory_step_mismatch growth tuned_kernels"
-        " failure overhead uncaught_exception end process_end",
+        "run graph output_code_N provenance tensors same_tensors step_marks launches call_symbols value_layout"
+        " values saved_tensor scheduler_memory lifetime_layout lifetimes lifetime_mismatch memory_step_mismatch growth"
+        " tuned_kernels failure overhead uncaught_exception end process_end",
     ),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),

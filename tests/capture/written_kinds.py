@@ -41,6 +41,13 @@ def train(w: torch.Tensor) -> None:
         optimizer.zero_grad()
 
 
+def sized() -> None:
+    """Sizes that the generated code takes as numbers, and that come back."""
+    double = torch.compile(lambda x: (x @ x.T) * x.shape[0], dynamic=True)
+    for size in (8, 11, 8):
+        double(torch.ones(size, 4))
+
+
 def plain(x: torch.Tensor) -> torch.Tensor:
     """Its code is not in torch's log."""
     return x.sin() @ x
@@ -67,6 +74,7 @@ def main(folder: str) -> None:
     with torch._inductor.config.patch(force_disable_caches=True, inplace_buffers=False, allow_buffer_reuse=False):
         torch.compile(stashing)(torch.ones(8, 8))
         train(torch.randn(8, 8, requires_grad=True))
+        sized()
     torch.compile(plain, backend="eager")(torch.ones(4, 4))
     checked(torch.ones(1))
     triton_kernel(recorder)
