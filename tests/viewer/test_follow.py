@@ -17,7 +17,7 @@ from stepscope.viewer.ingest.sources import Source, find_logs
 from stepscope.viewer.queries.artifacts import list_records
 from stepscope.viewer.queries.damage import problem_counts
 from stepscope.viewer.store.open import open_logs
-from tests.viewer.synthetic import LogBuilder, compile_records, recorded
+from tests.viewer.synthetic import LogBuilder, compile_records, recorded, run
 from tests.viewer.web import Client
 
 NAME = "stepscope_trace_rank_0_1_x.log"
@@ -33,9 +33,14 @@ def damage(current: Current) -> dict[str, int]:
         return problem_counts(reading.trace)
 
 
+def begun() -> LogBuilder:
+    """The begin of a recorder's log."""
+    return compile_records(LogBuilder()).record(run())
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    return compile_records(LogBuilder()).write(tmp_path / "logs" / NAME)
+    return begun().write(tmp_path / "logs" / NAME)
 
 
 @pytest.fixture
@@ -84,10 +89,10 @@ def test_what_is_being_written_is_not_damage(followed: tuple[Current, Follower],
     before = total(current)
     more = LogBuilder().artifact("more", b"first\nsecond\nthird", "string").data
     for cut in (30, len(more) - 8, len(more) - 1):
-        log.write_bytes(compile_records(LogBuilder()).data + more[:cut])
+        log.write_bytes(begun().data + more[:cut])
         follower.look()
         assert (total(current), damage(current)) == (before, {})
-    log.write_bytes(compile_records(LogBuilder()).data + more)
+    log.write_bytes(begun().data + more)
     assert follower.look()
     assert (total(current), damage(current)) == (before + 1, {})
 
@@ -121,7 +126,7 @@ def test_logs_that_are_gone_leave_the_pages_as_they_are(followed: tuple[Current,
     log.unlink()
     with pytest.raises(StepscopeError, match="holds no log"):
         follower.look()
-    assert total(current) == 7
+    assert total(current) == 8
     client = Client(current)
     assert client.get("/compile").status_code == 200
     answer = client.get("/records/3")
@@ -134,9 +139,9 @@ def test_who_reads_keeps_the_old_reading(followed: tuple[Current, Follower], log
     with current.use() as old:
         append(log, LogBuilder().artifact("more", b"{}").data)
         assert follower.look()
-        assert list_records(old.trace).total == 7
+        assert list_records(old.trace).total == 8
         assert old.trace.payload(4) == b'{"key": "abc"}'
-        assert total(current) == 8
+        assert total(current) == 9
     with pytest.raises(Exception, match="closed"):
         old.trace.cursor()
 
@@ -145,7 +150,7 @@ def test_the_page_is_marked_and_others_are_not(followed: tuple[Current, Follower
     current, _ = followed
     text = Client(current).get("/").text
     assert 'id="following"' in text
-    assert 'data-records="7"' in text
+    assert 'data-records="8"' in text
     assert "/static/js/follow.js" in text
     with current.use() as reading:
         assert 'id="following"' not in Client(reading.trace).get("/steps").text
@@ -181,11 +186,11 @@ def test_a_folder_without_logs_is_waited_for(tmp_path: Path, monkeypatch: pytest
     said: list[str] = []
 
     def sleep(seconds: float) -> None:
-        compile_records(LogBuilder()).write(tmp_path / NAME)
+        begun().write(tmp_path / NAME)
 
     monkeypatch.setattr(time, "sleep", sleep)
     with open_growing(tmp_path, said.append) as trace:
-        assert list_records(trace).total == 7
+        assert list_records(trace).total == 8
     assert len(said) == 1
 
 
@@ -231,4 +236,4 @@ def test_an_index_of_another_process_is_used(log: Path, monkeypatch: pytest.Monk
     follow._in_another_process(log, sources)
     monkeypatch.setattr("stepscope.viewer.ingest.logs.read_logs", None)
     with open_logs(log, sources) as trace:
-        assert list_records(trace).total == 7
+        assert list_records(trace).total == 8

@@ -231,7 +231,7 @@ def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
     client = Client(opened(training(2).record(step_mismatch("unexpected_death", "buf1")).record(of_no_graph)))
     graph = text_of(client.get("/graphs/0/memory").text)
     assert "Found by checks in the generated code 1" in graph
-    assert "✖ freed too early buf1 512 B cab.py:77 list of 3 in keep of __main__ model.py:11" in graph
+    assert "✖ freed too early buf1 512 B cab.py:77 – list of 3 in keep of __main__ model.py:11" in graph
     assert client.get("/graphs/1/memory.json").json()["checks"] == []
     overview = client.get("/memory").text
     assert "Found by checks in the generated code 2" in text_of(overview)

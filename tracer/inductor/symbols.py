@@ -16,7 +16,8 @@ from stepscope.tracer.inductor.expressions import SYMBOL, dotted
 from stepscope.tracer.records import LaunchSite, Scalar
 
 ARITHMETIC = frozenset({"max", "min", "int", "float", "bool", "abs"})
-MODULES = ("math.", "torch.sym_", "torch._sym_")
+IN_TORCH = ("sym_", "_sym_")
+"""Functions of numbers begin so in `torch`."""
 ARITHMETIC_NODES = (
     ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.operator,
     ast.unaryop, ast.boolop, ast.cmpop, ast.Call, ast.Attribute,
@@ -183,7 +184,12 @@ def _bound_by(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
 
 
 def _is_number_function(name: str) -> bool:
-    return name in ARITHMETIC or name.startswith(MODULES)
+    return name in ARITHMETIC or _is_of_a_module(name)
+
+
+def _is_of_a_module(name: str) -> bool:
+    module, _, function = name.partition(".")
+    return module == "math" or (module == "torch" and function.startswith(IN_TORCH))
 
 
 def _is_arithmetic(value: ast.expr) -> bool:
@@ -194,7 +200,7 @@ def _is_arithmetic(value: ast.expr) -> bool:
             return False
         if isinstance(node, ast.Call) and (node.keywords or not _is_number_function(dotted(node.func) or "")):
             return False
-        if isinstance(node, ast.Attribute) and not (dotted(node) or "").startswith(MODULES):
+        if isinstance(node, ast.Attribute) and not _is_of_a_module(dotted(node) or ""):
             return False
     return True
 
