@@ -15,8 +15,11 @@ from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
 
 PROGRAM = """
-import sys, torch
+import os, sys, torch
 backend, *folder = sys.argv[1:]
+if folder or "STEPSCOPE_TRACE" in os.environ:
+    from stepscope.tracer import recorder
+    recorder.FLUSH_NS = recorder.FLUSH_STEP_NS = 10**15  # how many batches there are must not depend on time
 if folder:
     import stepscope
     stepscope.trace(*folder).start()

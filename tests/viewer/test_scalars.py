@@ -76,6 +76,8 @@ def log(values: list[Any], assigned: list[int] | None = None, **symbols: Any) ->
             meta = schema.TensorMeta(0, "float32", [size, size], [size, 1], "cpu", 0, 4 * size * size, storage=4096)
             for at in (0, 1):
                 found.record(schema.Tensors(0, number, at, [meta, replace(meta, argument=1, storage=8192)]))
+        else:
+            found.record(schema.SameTensors(0, number, 0, 0, values.index(value)))
         start = MONOTONIC_NS + 1000 * number
         columns = schema.Calls([number], [0], [0], [number], [1], [None], [start], [900], [2], ["ok"])
         found.record(schema.Launches(columns, [0, 1], [start + 10, start + 50], [start + 20, start + 60]))
