@@ -28,7 +28,7 @@ class Recording(Protocol):
     def step(self) -> None: ...
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler of the program may start a recording in the midst of this
 _active: Recording | None = None
 _waiting: Recording | None = None
 
@@ -84,7 +84,7 @@ def go_on() -> None:
 
 def _after_fork_in_child() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     forget_parent_process()
     memory_steps.forget()
     if _active is not None:
