@@ -64,7 +64,7 @@ class Programs:
         self._runs += 1
         log = self.folder / f"log{self._runs}"
         (self.folder / name).write_text(program)
-        self._stepscope("run", "--level", "values", "-o", str(log), "--", "python", name)
+        self._stepscope("run", "--level", "values", "-o", str(log), "--", sys.executable, name)
         return log
 
     def summary(self, log: Path, *options: str) -> str:
