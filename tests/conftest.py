@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import platform
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+
+from tests.variables import VECTORS
 
 TOGETHER = {
     "tests/browser/": "browser",
@@ -18,6 +24,30 @@ TOGETHER = {
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: the workers share the cores among them
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+_TRY_VECTORS = """
+import sys
+from torch._inductor import config, cpu_vec_isa
+config.cpp.vec_isa_ok = True
+supposed = cpu_vec_isa.valid_vec_isa_list()
+config.cpp.vec_isa_ok = None
+sys.exit(not supposed or not all(map(bool, supposed)))
+"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Inductor compiles a file for each vector instruction set of the processor into every new compile cache, which
+    takes longer than a small program. One such trial per machine is enough for all test processes."""
+    if VECTORS in os.environ or "PYTEST_XDIST_WORKER" in os.environ or config.cache is None:
+        return
+    tried = [importlib.metadata.version("torch"), os.environ.get("CXX", "c++"), platform.node()]
+    known = config.cache.get("stepscope/vector_instructions", None)
+    if not known or known[:-1] != tried:
+        done = subprocess.run([sys.executable, "-c", _TRY_VECTORS], capture_output=True, check=False)
+        known = [*tried, done.returncode == 0]
+        config.cache.set("stepscope/vector_instructions", known)
+    if known[-1]:
+        os.environ[VECTORS] = "1"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,15 +17,15 @@ import pytest
 
 from tests.capture.logs import Trace
 from tests.programs import NAMES
+from tests.variables import without_ours_and_torchs
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def clean_environment(cache: Path, **more: str) -> dict[str, str]:
     """The environment of a test process: one thread, its own compile cache, of our variables only `more`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPSCOPE_", "TORCH"))}
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return {**kept, **single, "TORCHINDUCTOR_CACHE_DIR": str(cache), **more}
+    return {**without_ours_and_torchs(), **single, "TORCHINDUCTOR_CACHE_DIR": str(cache), **more}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ecosystem.catalogue import Entry, command, entry, expected_iterations
+from tests.variables import without_ours_and_torchs
 
 STEPSCOPE = (sys.executable, "-m", "stepscope")
 AT_THE_END = re.compile(r"stepscope: (\d+ log|read it with)")
@@ -112,9 +113,8 @@ def ran(arguments: list[str], folder: Path, environment: dict[str, str], timeout
 
 def clean_environment(folder: Path, known: Entry, **more: str) -> dict[str, str]:
     """A compile cache of its own and none of our variables but `more`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPSCOPE_", "TORCH"))}
     own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "XDG_CACHE_HOME": str(folder / "xdg")}
-    return {**kept, **own, "OMP_NUM_THREADS": "1", **known.environment, **more}
+    return {**without_ours_and_torchs(), **own, "OMP_NUM_THREADS": "1", **known.environment, **more}
 
 
 class Comparison:
