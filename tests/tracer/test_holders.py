@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from stepscope.tracer.runtime import holders
 from stepscope.tracer.runtime.holders import UNKNOWN, find_holders, overlapped
 
 kept_in_module: Any = None
@@ -47,6 +49,24 @@ def test_a_list_of_a_module(module_global: Any) -> None:
     storage = tensor.untyped_storage()
     del tensor
     assert f"list of 3 in kept_in_module of {__name__}" in holders_of(storage)
+
+
+def test_out_of_time_nothing_is_said_of_who_holds_a_container(
+    module_global: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module_global([torch.ones(4)])
+    levels: list[int] = []
+    look = gc.get_referrers
+
+    def referrers(*values: Any) -> list[Any]:
+        levels.append(len(values))
+        return look(*values)
+
+    monkeypatch.setattr(gc, "get_referrers", referrers)
+    monkeypatch.setattr(holders, "monotonic", lambda: 100.0 if len(levels) > 1 else 0.0)
+    (words,) = find_holders([kept_in_module[0].untyped_storage()], seconds=1)
+    assert len(levels) == 2, "the tensor is in a list, and who has the list is looked for too late"
+    assert not [text for text in words if "list of 1" in text]
 
 
 def test_nested_containers_and_dicts(module_global: Any) -> None:

@@ -200,6 +200,8 @@ class _Search:
                 for node in by_identity[id(inner)]:
                     named.add(id(node))
                     self._step(node, referrer, following)
+        if monotonic() > self._deadline:  # some referrers were not looked at: nobody knows what else holds the nodes
+            return []
         for node in nodes:
             if id(node) not in named and node.words and not self._locals.get(id(node.value)):
                 self._found[node.position].add(f"{node.words}, which a running function or C++ holds")
