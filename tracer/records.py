@@ -197,8 +197,8 @@ class Graph:
     phase: Literal["forward", "backward", "inference"] | None
     cached: bool | None
     """The scheduler did not run in this process for this load (a cache hit); None: loaded before recording began."""
-    dynamic: bool
-    """The wrapper computes sizes while it runs."""
+    dynamic: bool | None
+    """The wrapper computes sizes while it runs; None: known only to C++ code that was not seen."""
     functions: list[str]
     sites: list[LaunchSite]
     memory: list[MemoryStatement]

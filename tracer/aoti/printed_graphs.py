@@ -8,6 +8,7 @@ before held nothing yet when a kernel wrote it; one with the statistics that ano
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 
 from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
@@ -25,6 +26,8 @@ from stepscope.tracer.records import (
 )
 
 FUNCTION = "run"
+_SIZE = re.compile(r"[su]\d+")
+"""A symbol of a dynamic size, or of one that data decides."""
 _Key = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -61,10 +64,11 @@ def graph(number: int, run: ModelRun) -> Graph:
     """The graph that `run` is the first run of."""
     memory = _Memory(run)
     sites = [_site(position, launch, memory) for position, launch in enumerate(run.launches)]
+    sizes = symbols(run)
     return Graph(
         graph=number, wrapper_key=f"{PRINTED_KEY}{number}", compile_id=None, aot_id=None, phase="inference",
-        cached=None, dynamic=False, functions=[FUNCTION], sites=sites, memory=[], inputs=_unused(run),
-        symbols=symbols(run), operands_left_out=PRINTER_LEAVES_OUT,
+        cached=None, dynamic=any(map(_SIZE.fullmatch, sizes)) or None, functions=[FUNCTION], sites=sites, memory=[],
+        inputs=_unused(run), symbols=sizes, operands_left_out=PRINTER_LEAVES_OUT,
     )  # fmt: skip
 
 

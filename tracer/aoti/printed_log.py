@@ -106,7 +106,8 @@ class PrintedLog:
         if self._position:
             yield Skipped("times of launches", "the text has none; their starts are positions in it")
         else:
-            yield Skipped("times of launches", "they are when the printed lines before and after each were read")
+            why = "those that are shown say when the printed lines before and after each launch were read"
+            yield Skipped("times of launches", why)
         for (what, why), count in self.skipped.items():
             yield Skipped(what, f"{why} ({count:,} times)" if count > 1 else why)
 

@@ -117,6 +117,7 @@ def test_two_threads_in_one_kernel() -> None:
 def test_roles_and_versions_of_a_real_run() -> None:
     (run,) = runs(printed("values"))
     sites = {site.kernel: site for site in graph(0, run).sites}
+    assert graph(0, run).dynamic is None, "what is printed does not show that sizes are constant"
     addmm = sites["aoti_torch_cpu_addmm_out"].arguments
     assert [(one.name, one.role, one.held) for one in addmm] == [
         ("buf0", "out", "uninitialised"), ("arg4_1", "in", "input"),
@@ -166,6 +167,7 @@ def test_numbers_are_scalars_of_the_launch_and_symbols_of_the_call() -> None:
         (5, None, "u0"),
     ]  # fmt: skip
     assert [one.name for one in known.sites[0].arguments] == ["buf0"]
+    assert known.dynamic is True
     assert known.symbols == ["s77", "triton_a_xnumel", "argument_3_of_site_0", "u0"]
     assert assignment(known.symbols, first) == Assignment([0, 1, 2, 3, 3], [0, 0, 0, 0, 1], [300, 900, 15000, None, 7])
     assert assignment(known.symbols, second) == Assignment([0, 1, 2, 3, 3], [0, 0, 0, 0, 1], [77, 231, 3850, None, 7])
