@@ -109,6 +109,19 @@ _NUMBERED = {"pid", "rank", "step", "launch", "graph", "line", "log", "thread"}
 """Names, not amounts: their digits stay together."""
 
 
+_WORDS = {"has_ring": "launch ring", "expected": "expected position", "actual": "actual position"}
+_UNITS = ("_unix_ns", "_ns", "_bytes")
+
+
+def evidence_label(name: str, value: object) -> str:
+    """What a fact of a finding is called on a page: its number shows the unit, which the name need not repeat."""
+    is_amount = isinstance(value, int) and not isinstance(value, bool)
+    if name in _WORDS and (is_amount or name == "has_ring"):
+        return _WORDS[name]
+    unit = next((unit for unit in _UNITS if name.endswith(unit)), "") if is_amount else ""
+    return name.removesuffix(unit).removeprefix("is_").replace("_", " ")
+
+
 def evidence_text(value: object, name: str = "") -> str:
     """A number of a finding's evidence, its unit taken from its name."""
     if value is None or value == [] or value == {}:

@@ -342,6 +342,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         long_time=formats.format_long,
         shape=formats.shape_text,
         evidence=formats.evidence_text,
+        evidence_label=formats.evidence_label,
         evidence_parts=evidence_parts,
         metric=metric_text,
         compile_status=lambda row: row.shown_status,

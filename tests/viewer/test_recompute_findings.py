@@ -24,7 +24,7 @@ def test_a_mismatch_of_the_reordering(opened: Open) -> None:
     (finding,) = all_findings(trace)
     assert (finding.kind, finding.severity) == ("recompute_mismatch", "warning")
     assert finding.title.endswith(
-        "(2 times): moving op1 (aten.mm) past op2 (aten.relu), peak, candidate differ; "
+        "(2 times): moving op1 (aten.mm) past op2 (aten.relu); peak and candidate differ; "
         "peak 1.1 kB (+100 B) at op1, 1 of 3"
     )
     proof = finding.evidence
@@ -89,7 +89,7 @@ def test_a_mismatch_of_an_older_log_names_the_peak_all_the_same(opened: Open) ->
         del payload[name]
     trace = opened(training(1).artifact("stepscope_recompute_mismatch", orjson.dumps(payload)))
     (finding,) = all_findings(trace)
-    assert finding.title.endswith("moving op1 past op2, peak, candidate differ; peak 1.1 kB (+100 B) at op1, 1 of 3")
+    assert finding.title.endswith("moving op1 past op2; peak and candidate differ; peak 1.1 kB (+100 B) at op1, 1 of 3")
     detail = recompute_detail(trace, 0)
     assert detail is not None
     assert (detail.differs, detail.last_uses, detail.carried_alloc_bytes) == ([1], [], [])

@@ -157,6 +157,24 @@ def test_evidence(value: object, name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("last_record_unix_ns", 1_773_480_413_000_000_000, "last record"),
+        ("duration_ns", 1_500, "duration"),
+        ("peak_before_bytes", 114_688, "peak before"),
+        ("bytes_per_step", 32_768, "bytes per step"),
+        ("is_explained", False, "explained"),
+        ("has_ring", False, "launch ring"),
+        ("expected", 3, "expected position"),
+        ("expected", "float32", "expected"),
+        ("peak_snode", "op14", "peak snode"),
+    ],
+)
+def test_labels_of_evidence_repeat_no_unit(name: str, value: object, expected: str) -> None:
+    assert formats.evidence_label(name, value) == expected
+
+
+@pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
         ("python", "def run(x):  # why", [("k", "def"), ("f", "run"), ("c", "# why")]),

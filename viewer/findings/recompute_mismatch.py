@@ -30,7 +30,7 @@ def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
         severity="info" if first.is_explained else "warning",
         title=(
             f"{first.pass_name}{_where(trace, first)} carried wrong memory figures along{times(len(group))}: "
-            f"{_moving(first)}, {', '.join(first.reasons) or 'figures'} differ; {_peak(first)}{explained}"
+            f"{_moving(first)}; {_differing(first.reasons)}; {_peak(first)}{explained}"
         ),
         rule=rule_of(__doc__),
         evidence={
@@ -72,6 +72,12 @@ def _moving(row: RecomputeRow) -> str:
     named = [name + _in_brackets(operators.get(name, [])) for name in (row.candidate, *row.group)]
     past = f" past {names_text(named[1:])}" if row.group else ""
     return f"moving {named[0]}{past}"
+
+
+def _differing(reasons: list[str]) -> str:
+    """``peak and candidate differ``."""
+    names = " and ".join(part for part in (", ".join(reasons[:-1]), *reasons[-1:]) if part)
+    return f"{names or 'figures'} {'differs' if len(reasons) == 1 else 'differ'}"
 
 
 def _in_brackets(operators: list[str]) -> str:
