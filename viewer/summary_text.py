@@ -257,7 +257,11 @@ def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | No
         header += ("estimated", "measured peak")
         peaks = [(_peak(memory.estimated.get(g.graph)), _peak(memory.measured.get(g.graph))) for g in graphs]
         rows = [(*row, *peak) for row, peak in zip(rows, peaks, strict=True)]
-    return [f"Graphs  {len(graphs):,}", *_by_log(facts, graphs, header, rows, left=3)]
+    notes = [_PLACES] if any("@" in cell for row in rows for cell in row[-2:]) else []
+    return [f"Graphs  {len(graphs):,}", *notes, *_by_log(facts, graphs, header, rows, left=3)]
+
+
+_PLACES = "  The number behind @ is the scheduler node of the peak, counted from 0."
 
 
 def _peak(peak: NodePeak | None) -> str:

@@ -392,3 +392,4 @@ def test_the_summary(opened: Open) -> None:
     text = summary_text(trace)
     assert "Memory  at most 2.18 kB in step 4, graph 0 (0_forward)" in text
     assert "1.54 kB @1" in text
+    assert "  The number behind @ is the scheduler node of the peak, counted from 0.\n" in text
