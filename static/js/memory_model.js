@@ -18,7 +18,7 @@ export function graphPlot(memory, places) {
 function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, at) {
   const baseValues = call ? nodes.measured_base_bytes : nodes.snode.map(() => base);
   const series = [
-    { key: "base", name: "base (not freeable)", colour: "muted", filled: true, values: baseValues },
+    { key: "base", name: "base (not freeable), comes on top", colour: "muted", filled: true, values: baseValues },
     { key: "alloc", name: "estimated after alloc", colour: "estimated", values: nodes.after_alloc_bytes },
     { key: "free", name: "estimated after free", colour: "estimated", dash: "dashed", values: nodes.after_free_bytes },
     { key: "measured", name: "measured", colour: "accent", values: nodes.measured_bytes },
@@ -43,7 +43,7 @@ function byLaunch({ positions, measured_peak: measured, label }, at) {
     return values;
   };
   const series = [
-    { key: "base", name: "base (not freeable)", colour: "muted", filled: true, values: positions.base_bytes },
+    { key: "base", name: "base (not freeable), comes on top", colour: "muted", filled: true, values: positions.base_bytes },
     { key: "measured", name: "measured", colour: "accent", values: positions.live_bytes },
     { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: asked(positions.allocated_bytes) },
     { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: asked(positions.reserved_bytes) },
@@ -120,7 +120,7 @@ export function runPlot(curve) {
   const series = [
     { key: "live", name: "live", colour: "accent", filled: true, values: curve.high_bytes },
     { key: "line", name: "", colour: "accent", values: curve.high_bytes, silent: true },
-    { key: "low", name: "the least of each point", colour: "accent", dash: "dotted", values: curve.low_bytes },
+    { key: "low", name: "lowest at each point", colour: "accent", dash: "dotted", values: curve.low_bytes },
     { key: "made", name: "made by compiled calls", colour: "estimated", values: curve.made_bytes },
   ];
   const top = curve.high_bytes.reduce((best, value, index) => (value > curve.high_bytes[best] ? index : best), 0);

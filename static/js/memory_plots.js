@@ -24,7 +24,7 @@ function mount(box, full, context = {}) {
   const dataOf = () => ({ ...shownPlot(full, hidden), least: context.least });
   const legend = h("div", { class: "choices series-legend", role: "group", "aria-label": "Series" });
   const picture = h("div", { class: "plot" });
-  const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag: closer · double click: all");
+  const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag to zoom · double-click for all");
   const all = h("button", { type: "button", class: "show-all", hidden: !context.view, onclick: () => plot.look(null) }, "All");
   box.replaceChildren(h("div", { class: "plot-tools" }, legend, tools, all), picture);
   const plot = new SeriesPlot(picture, dataOf(), {
@@ -82,7 +82,7 @@ export function mountGraphMemory(boxes, { left, right = null, places, same = fal
       ...context,
       least,
       open: index === 0 && left.nodes ? context.open : undefined,
-      hint: index === 0 && left.nodes && context.open ? "drag: closer · double click: all · click: what is alive there" : undefined,
+      hint: index === 0 && left.nodes && context.open ? "drag to zoom · double-click for all · click to see what is alive" : undefined,
       remember: (change) => {
         if ("view" in change) follow(index, change.view);
         if (index === 0) context.remember?.(change);
@@ -129,7 +129,7 @@ export function mountRun(box, curve, context = {}) {
 
   const made = mount(box, model, {
     hide: ["low"],
-    hint: context.fetch ? "drag: closer · click: the step" : undefined,
+    hint: context.fetch ? "drag to zoom · click to open the step" : undefined,
     open: context.open && ((index) => context.open(model.stepAt(index))),
     remember({ view }) {
       if (!context.fetch) return;

@@ -237,7 +237,7 @@ def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
     assert "Found by checks in the generated code 2" in text_of(overview)
     assert "✖ not freed – buf0 512 B own.py:5 final step – –" in text_of(overview)
     assert 'title="/home/me/own.py:5"' in overview
-    assert "No lifetime went otherwise" not in overview
+    assert "Every storage lived as expected" not in overview
 
 
 def test_what_checks_found_is_shown_where_nothing_else_is_known(opened: Opened) -> None:

@@ -45,7 +45,7 @@ def clicks(folder: Path, log: LogBuilder, said: str, most: int) -> int | None:
         (compile_logs.run, r"Compile 2/0(?s:.*)def call\(args\)", 2),
         (compile_logs.run, r"recompiled(?s:.*)tensor 'x' size mismatch at index 0\. expected 4, actual 6", 1),
         (compile_run_logs.with_breaks, r'stack of 2 frames(?s:.*)train\.py:3 step\(x\)(?s:.*)print\("here"\)', 1),
-        (compile_run_logs.with_recompiles, r"value, compile after compile(?s:.*)self\.step", 1),
+        (compile_run_logs.with_recompiles, r"values, by compile(?s:.*)self\.step", 1),
         (compile_run_logs.with_caches, r"components differ", 1),
         (compile_run_logs.with_draft_export, r"Data-dependent error", 1),
         (compile_run_logs.with_cuda_graphs, r"first incompatible node(?s:.*)aten\.nonzero\.default", 2),
