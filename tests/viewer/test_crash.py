@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from stepscope.tracer import records as schema
 from stepscope.viewer import overview_page, pages
 from stepscope.viewer.addresses import Request
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.crash_runs import crash_runs
 from stepscope.viewer.findings.launch_deaths import launch_deaths
 from stepscope.viewer.queries.ends import one_symptom, raised
 from stepscope.viewer.queries.rows import Finding
@@ -391,6 +393,14 @@ def test_runs_are_one_trace(joined: Trace) -> None:
     assert "run 2: CUDA_LAUNCH_BLOCKING=1" in text
     assert "✖ run 1: Process" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_run_that_was_stopped_says_nothing_of_the_symptom(tmp_path: Path) -> None:
+    for number, end in enumerate((process_end(), process_end(signal=int(signal.SIGTERM))), 1):
+        log = recorded(end=False, pid=PID + number).record(replace(end, pid=PID + number, crash_run=crash_run(number)))
+        log.write(tmp_path / f"run-{number}" / f"stepscope_trace_rank_0_{number}_a.log")
+    with open_trace(tmp_path) as trace:
+        assert [(row.ended, row.survived) for row in crash_runs(trace)] == [("SIGSEGV", None), ("SIGTERM", None)]
 
 
 def test_runs_on_a_page(joined: Trace) -> None:

@@ -46,7 +46,7 @@ def _row(run: int, ends: Sequence[ProcessEndRow], died: Sequence[Death], first: 
         asked=_asked(end, first),
         ended=_ended(end, known),
         symptom=known,
-        survived=_survived(end, known, first),
+        survived=_survived(end, known, first, any(one.was_asked for one in died)),
         duration_ns=end.duration_ns or 0,
         step=death.at.step if death else None,
         launch=at.launch if at else None,
@@ -75,7 +75,8 @@ def _ended(end: ProcessEndRow, known: str | None) -> str:
     return known or (f"signal {end.signal}" if end.signal is not None else f"exit code {end.exit_code}")
 
 
-def _survived(end: ProcessEndRow, known: str | None, first: CrashRunRow | None) -> bool | None:
-    if first is None or end.timed_out or first.symptom is None:
+def _survived(end: ProcessEndRow, known: str | None, first: CrashRunRow | None, was_asked: bool) -> bool | None:
+    """A run that was asked to stop might have shown the symptom later."""
+    if first is None or end.timed_out or first.symptom is None or (was_asked and known != first.symptom):
         return None
     return known == first.symptom
