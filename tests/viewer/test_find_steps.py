@@ -120,6 +120,20 @@ ITERATIONS = {
     "training without an optimizer": (repeated(5, "t0 b0"), "train 5"),
     "blocks without an optimizer": (repeated(5, "t0 t0 t0 t1 b1 b0 b0 b0"), "train 5"),
     "two losses without an optimizer": (repeated(5, "t0 b0 t1 b1"), "train 5"),
+    "a loop without an optimizer after the training loop": (repeated(5, TRAIN) + " " + repeated(4, "t1 b1"), "train 9"),
+    "the same with two functions": (repeated(5, TRAIN) + " " + repeated(4, "t1 i2 t3 b3 b1"), "train 9"),
+    "the same with blocks": (repeated(5, TRAIN) + " " + repeated(4, "t1 t1 t1 t2 b2 b1 b1 b1"), "train 9"),
+    "the same function after the training loop": (repeated(5, TRAIN, "i1") + " " + repeated(4, "t0 b0"), "train 9"),
+    "an evaluation, and a loop without an optimizer": (
+        f"{repeated(5, TRAIN)} {repeated(3, 'i1')} {repeated(4, 't2 b2')} {repeated(2, 'i1')}",
+        "train 5, inference 3, train 4, inference 2",
+    ),
+    "a loop without an optimizer between two epochs": (
+        f"{repeated(5, TRAIN)} {repeated(4, 't1 b1')} {repeated(5, TRAIN)}", "train 14",
+    ),
+    "a loop without an optimizer in each epoch": (repeated(3, repeated(5, TRAIN), repeated(4, "t1 b1")), "train 27"),
+    "a loop without an optimizer before the training loop": (f"{repeated(4, 't1 b1')} {repeated(5, TRAIN)}", "train 9"),
+    "another loss now and then": (repeated(3, repeated(4, TRAIN), "t1 b1", TRAIN), "train 15"),
     "inference": (repeated(5, "i0"), "inference 5"),
     "inference with a graph break": (repeated(5, "i0 i1 i2"), "inference 5"),
     "inference of compiled blocks": (repeated(4, "i0 i0 i0 i1"), "inference 4"),
@@ -157,6 +171,9 @@ def test_a_metric_belongs_to_the_step_before_it() -> None:
 def test_a_first_step_that_calls_nothing_does_not_begin_with_the_clock() -> None:
     steps = Program("oA oA t0 b0 oA").steps().values()
     assert [(step.start_ns, step.end_ns) for step in steps] == [(100, 100), (100, 200), (300, 500)]
+    assert [step.duration_ns for step in steps] == [None, 100, 200]
+    (first, second) = Program(repeated(2, "oA oB")).steps().values()
+    assert (first.duration_ns, second.duration_ns) == (None, 200)
 
 
 def test_a_step_says_by_which_optimizers_it_was_found() -> None:

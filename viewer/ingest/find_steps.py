@@ -15,7 +15,7 @@ from stepscope.tracer.records import Graph
 from stepscope.viewer.ingest.launch_batches import EndedStep, LaunchBatches, StepMark
 from stepscope.viewer.ingest.lenient_json import INT64
 from stepscope.viewer.ingest.step_compiles import Compiling, book
-from stepscope.viewer.ingest.step_iterations import split
+from stepscope.viewer.ingest.step_iterations import split, split_by_backward
 from stepscope.viewer.ingest.step_units import Found, Mark, Unit
 
 CAPTURED = "captured"
@@ -76,11 +76,7 @@ def _find(calls: Sequence[_Call], marks: Sequence[StepMark]) -> list[Found]:
     for of_thread, seen in _threads(calls, optimizers):
         units, ends = _units(of_thread, scopes)
         stepped = [Mark(mark.who, mark.ns, mark.name) for mark in seen]
-        steps = list(split(units, stepped or ends, "optimizer" if stepped else "call"))
-        if not stepped:  # what follows the backward pass, as an update by hand, is a part of it
-            for step in steps:
-                step.end_ns = None
-        found += steps
+        found += split(units, stepped, ends) if stepped else split_by_backward(units, ends)
     return found
 
 

@@ -33,8 +33,8 @@ class EndedStep(NamedTuple):
 
     @property
     def duration_ns(self) -> int | None:
-        """Without compiles."""
-        if self.end_ns is None:
+        """Without compiles. Where its end alone was seen, of a step that called nothing, nobody knows it."""
+        if self.end_ns is None or self.end_ns == self.start_ns:
             return None
         return min(max(self.end_ns - self.start_ns - self.compiling_ns, INT64[0]), INT64[-1])
 

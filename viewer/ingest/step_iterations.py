@@ -3,8 +3,9 @@
 Marks end iterations (`step_rounds` says which of them do). Between two of them stands what an iteration usually calls,
 learned from what most of them have called: what runs before the first call of the usual ones is not a part of it, as
 an evaluation between two epochs; what runs after the optimizer and was not there before the first one belongs to the
-iteration that the optimizer has ended, as a metric does. Where nothing marks an end, an iteration ends where a
-function is called again that was called in it already.
+iteration that the optimizer has ended, as a metric does. A loop beside the training loop that runs backward and has no
+optimizer, as one that looks for the gradients of its inputs, has the iterations that it would have alone. Where nothing
+marks an end, an iteration ends where a function is called again that was called in it already.
 """
 
 from __future__ import annotations
@@ -32,13 +33,20 @@ class Segment:
     """Those of the optimizers that have stepped in it; the last one ends it. None: it is the rest."""
 
 
-def split(units: Sequence[Unit], marks: Sequence[Mark], by: By) -> Iterator[Found]:
-    """The iterations of one thread, in order. `by`: what the marks are."""
-    if not marks:
+def split(units: Sequence[Unit], marks: Sequence[Mark], backwards: Sequence[Mark]) -> Iterator[Found]:
+    """The iterations of one thread, in order: `marks` of its optimizers, and of the ends of its backward passes."""
+    yield from _iterations(units, marks, "optimizer", backwards)
+
+
+def split_by_backward(units: Sequence[Unit], ends: Sequence[Mark]) -> Iterator[Found]:
+    """The iterations of a loop without an optimizer. What follows its backward pass, as an update by hand, is a part of
+    the iteration."""
+    if not ends:
         yield from split_calls(units)
         return
-    segments = _rollouts_joined(_only_round_joined(list(_segments(units, marks))))
-    yield from _iterations(segments, by)
+    for found in _iterations(units, ends, "call", ()):
+        found.end_ns = None
+        yield found
 
 
 def split_calls(units: Sequence[Unit]) -> Iterator[Found]:
@@ -137,17 +145,43 @@ def _common_end(a: Sequence[Key], b: Sequence[Key]) -> int:
     return next(unlike, min(len(a), len(b)))
 
 
-def _iterations(segments: list[Segment], by: By) -> Iterator[Found]:
+def _iterations(units: Sequence[Unit], marks: Sequence[Mark], by: By, backwards: Sequence[Mark]) -> Iterator[Found]:
+    segments = _rollouts_joined(_only_round_joined(list(_segments(units, marks))))
     usual = _usual(segments[:-1])
     found: list[Found] = []
     for segment in segments:
-        units: Sequence[Unit] = segment.units
+        left: Sequence[Unit] = segment.units
         if found and found[-1].end_ns is not None:
-            units = _given_to(found[-1], units, usual)
-        outside = next((at for at, unit in enumerate(units) if usual.begins(unit)), 0 if segment.marks else len(units))
-        found += split_calls(units[:outside])
-        found += _own(units[outside:], segment.marks, usual, by, found[-1].end_ns if found else None)
+            left = _given_to(found[-1], left, usual)
+        outside = next((at for at, unit in enumerate(left) if usual.begins(unit)), 0 if segment.marks else len(left))
+        found += split_calls(left[:outside])
+        loop, own, rest = _with_loops_beside(left[outside:], usual, backwards, has_ended=bool(segment.marks))
+        found += loop
+        found += _own(own, segment.marks, usual, by, found[-1].end_ns if found else None)
+        found += rest
     yield from found
+
+
+def _with_loops_beside(
+    units: Sequence[Unit], usual: _Usual, backwards: Sequence[Mark], has_ended: bool
+) -> tuple[list[Found], Sequence[Unit], list[Found]]:
+    """What is of the training loop, between the iterations of loops without an optimizer. A function that is called
+    once before it is no loop; neither is one behind which nothing usual follows before the optimizer."""
+    if not backwards:
+        return [], units, []
+    foreign = [at for at, unit in enumerate(units) if unit.trains and unit.key not in usual.before]
+    first = next((at for at, unit in enumerate(units) if unit.key in usual.before), len(units))
+    loop = _of_a_loop(units[:first], backwards) if first < len(units) or not has_ended else []
+    first = first if len(loop) > 1 else 0
+    last = len(units) if has_ended else next((at for at in foreign if at >= first), len(units))
+    return loop if first else [], units[first:last], _of_a_loop(units[last:], backwards)
+
+
+def _of_a_loop(units: Sequence[Unit], backwards: Sequence[Mark]) -> list[Found]:
+    if not units:
+        return []
+    until_ns = max(unit.end_ns for unit in units)
+    return list(split_by_backward(units, [mark for mark in backwards if units[0].start_ns <= mark.ns <= until_ns]))
 
 
 def _given_to(before: Found, units: Sequence[Unit], usual: _Usual) -> Sequence[Unit]:
@@ -168,8 +202,7 @@ def _own(units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, si
         units = units[cuts[-1] :]
     if marks:
         names = ", ".join(dict.fromkeys(mark.name for mark in marks if mark.name)) or None
-        begin_ns = marks[0].ns if since_ns is None else since_ns  # of one that calls nothing
-        yield Found(list(units), by, marks[-1].ns, begin_ns, names, trains=True)
+        yield Found(list(units), by, marks[-1].ns, since_ns, names, trains=True)
     elif units:
         yield Found(list(units), "call")
 

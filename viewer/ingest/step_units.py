@@ -43,7 +43,7 @@ class Found:
     end_ns: int | None = None
     """When it was seen to end; None: where the next one begins."""
     start_ns: int | None = None
-    """None: with its first call."""
+    """None: with its first call; without one, nobody knows."""
     who: str | None = None
     """Class names of the optimizers that ended it."""
     trains: bool = False
@@ -59,7 +59,9 @@ class Found:
         begins = [unit.start_ns for unit in self.units]
         if begins and self.compiles_from_ns is not None:
             begins.append(self.compiles_from_ns)
-        return min(begins) if begins else (self.start_ns or 0)
+        if begins or self.start_ns is None:
+            return min(begins, default=self.end_ns or 0)
+        return self.start_ns
 
     @property
     def last_ns(self) -> int:
