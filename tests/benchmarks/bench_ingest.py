@@ -102,7 +102,7 @@ def _later(header: bytes, by: int) -> bytes:
 
 def run(command: list[str], cache: Path) -> Used:
     """Run a command to its end. Raises SystemExit when it fails."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     start = time.perf_counter()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
