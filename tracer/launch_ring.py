@@ -87,6 +87,7 @@ class Guard(Protocol):
     """What the ring needs of `stepscope.tracer.runtime.ticks`."""
 
     def guard(self, mapped: mmap.mmap, /) -> None: ...
+    def stay_in_front(self) -> None: ...
     def leave_word(self, words: memoryview, number: int, at_ns: int, /) -> None: ...
     def leave_no_word(self, words: memoryview, number: int, /) -> None: ...
 
@@ -133,6 +134,8 @@ class LaunchRing:
 
     def check_file(self) -> None:
         """See whether the file is still whole. What was cut off is no reason to go on: nobody could read the rest."""
+        if self._guard is not None and self._maps:
+            self._guard.stay_in_front()
         if self._file is None or not self.is_on:
             return
         try:

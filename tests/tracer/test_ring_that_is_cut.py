@@ -60,6 +60,42 @@ file.truncate(0)
 own[5] = 1
 """
 
+FAULTHANDLER = "import faulthandler; faulthandler.enable()\n"
+FLUSHED = "ring.check_file()\n"
+DISABLED = "faulthandler.disable()\n"
+OWN_HANDLER = "signal.signal(signal.SIGBUS, lambda *_: print('own', flush=True))\n"
+TRACE = "Fatal Python error: Bus error"
+LATER = {
+    "faulthandler": FAULTHANDLER + FLUSHED,
+    "faulthandler that is off again": FAULTHANDLER + FLUSHED + DISABLED,
+    "faulthandler that is on again": 20 * (FAULTHANDLER + FLUSHED + DISABLED + FLUSHED) + FAULTHANDLER + FLUSHED,
+    "a handler of the program": OWN_HANDLER + FLUSHED,
+    "both": OWN_HANDLER + FLUSHED + FAULTHANDLER + FLUSHED,
+    "the default": "signal.signal(signal.SIGBUS, signal.SIG_DFL)\n" + FLUSHED,
+    "each of them in turn": 20 * (FAULTHANDLER + FLUSHED + DISABLED + OWN_HANDLER + FLUSHED),
+}
+"""What the program makes of SIGBUS once the ring is guarded, and a flush behind it."""
+
+PROGRAM = """
+import faulthandler, os, sys, time
+from pathlib import Path
+import torch
+import stepscope
+from stepscope.tracer.recorder import FLUSH_NS
+compiled = torch.compile(lambda x: (x @ x).sin())
+with stepscope.trace(sys.argv[1]):
+    compiled(torch.ones(8, 8))
+    faulthandler.enable()
+    time.sleep(2 * FLUSH_NS / 1e9)
+    compiled(torch.ones(8, 8))
+    (ring,) = Path(sys.argv[1]).glob("*.ring")
+    ring.chmod(0o600)
+    os.truncate(ring, 0)
+    for _ in range(100):
+        compiled(torch.ones(8, 8))
+print("alive")
+"""
+
 
 def run(folder: Path, body: str, cache: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", PRELUDE + body, str(folder)]
@@ -78,15 +114,42 @@ def test_the_program_goes_on(tmp_path: Path, cache: Path, way: str) -> None:
     assert found.stdout.splitlines() == ["15000", "['another program truncated the launch ring']", "[]"]
 
 
-@pytest.mark.parametrize("before", ["", "import faulthandler; faulthandler.enable()\n"])
+@pytest.mark.parametrize("later", LATER.values(), ids=LATER)
+def test_the_program_goes_on_with_a_handler_that_it_sets_later(tmp_path: Path, cache: Path, later: str) -> None:
+    found = run(tmp_path, later + CUT + COMPILED + REST, cache)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines()[0] == "15000"
+    assert TRACE not in found.stderr
+
+
+def test_a_recorded_program_goes_on_with_faulthandler(tmp_path: Path, cache: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    found = subprocess.run(command, cwd=ROOT, env=clean_environment(cache), capture_output=True, text=True)
+    assert (found.returncode, found.stdout.split()) == (0, ["alive"]), found.stderr
+
+
+@pytest.mark.parametrize("signal_of", [FOREIGN, "os.kill(os.getpid(), signal.SIGBUS)"], ids=["fault", "sent"])
+@pytest.mark.parametrize("later", ["faulthandler", "faulthandler that is off again", "faulthandler that is on again"])
+def test_faulthandler_tells_once_of_what_is_not_ours(tmp_path: Path, cache: Path, later: str, signal_of: str) -> None:
+    found = run(tmp_path, LATER[later] + signal_of, cache)
+    assert found.returncode == -signal.SIGBUS
+    assert found.stderr.count(TRACE) == (0 if "off" in later else 1)
+
+
+def test_a_handler_that_the_program_sets_later_is_called_each_time(tmp_path: Path, cache: Path) -> None:
+    sent = 3 * "os.kill(os.getpid(), signal.SIGBUS); time.sleep(0)\n"
+    found = run(tmp_path, "import time\n" + LATER["a handler of the program"] + sent + "print('alive')", cache)
+    assert (found.returncode, found.stdout.split()) == (0, ["own", "own", "own", "alive"])
+
+
+@pytest.mark.parametrize("before", ["", FAULTHANDLER])
 def test_what_is_not_ours_kills_as_before(tmp_path: Path, cache: Path, before: str) -> None:
     assert run(tmp_path, before + FOREIGN, cache).returncode == -signal.SIGBUS
     assert run(tmp_path, before + "os.kill(os.getpid(), signal.SIGBUS)", cache).returncode == -signal.SIGBUS
 
 
 def test_a_handler_of_the_program_is_called(tmp_path: Path, cache: Path) -> None:
-    own = "signal.signal(signal.SIGBUS, lambda *_: print('own', flush=True))\n"
     body = "os.kill(os.getpid(), signal.SIGBUS); print('alive')"
-    command = [sys.executable, "-c", "import signal\n" + own + PRELUDE + body, str(tmp_path)]
+    command = [sys.executable, "-c", "import signal\n" + OWN_HANDLER + PRELUDE + body, str(tmp_path)]
     found = subprocess.run(command, cwd=ROOT, env=clean_environment(cache), capture_output=True, text=True)
     assert found.stdout.split() == ["own", "alive"]

@@ -64,8 +64,14 @@ void tick_dealloc(PyObject* self) {
 // program would die. In our ranges such a page is replaced by an anonymous one; any other SIGBUS is whose it was.
 const int MOST_RANGES = 256;
 std::atomic<uintptr_t> range_begin[MOST_RANGES], range_end[MOST_RANGES];
-struct sigaction before_us;
 uintptr_t page_size = 4096;
+
+// A handler that is set later takes the place of ours, and may remember ours to give it back. So ours goes before it at
+// a level of its own, which passes on to this handler alone: each is called, and gives back what it found, as if ours
+// were not there.
+const int MOST_LEVELS = 8;
+struct sigaction behind[MOST_LEVELS];
+int levels = 0;
 
 bool is_ours(uintptr_t at) {
   for (int i = 0; i < MOST_RANGES; i++)
@@ -74,7 +80,7 @@ bool is_ours(uintptr_t at) {
 }
 
 // Only what is safe in a handler.
-void on_bus(int number, siginfo_t* info, void* context) {
+void handle_bus(const struct sigaction& next, int number, siginfo_t* info, void* context) {
   int error = errno;
   uintptr_t at = reinterpret_cast<uintptr_t>(info->si_addr);
   if (info->si_code > 0 && is_ours(at)) {
@@ -83,27 +89,44 @@ void on_bus(int number, siginfo_t* info, void* context) {
     errno = error;
     if (made == page) return;
   }
-  if (before_us.sa_flags & SA_SIGINFO) return before_us.sa_sigaction(number, info, context);
-  if (before_us.sa_handler == SIG_IGN && info->si_code <= 0) return;
-  if (before_us.sa_handler != SIG_DFL && before_us.sa_handler != SIG_IGN) return before_us.sa_handler(number);
+  if (next.sa_flags & SA_RESETHAND) signal(number, SIG_DFL);
+  if (next.sa_flags & SA_SIGINFO) return next.sa_sigaction(number, info, context);
+  if (next.sa_handler == SIG_IGN && info->si_code <= 0) return;
+  if (next.sa_handler != SIG_DFL && next.sa_handler != SIG_IGN) return next.sa_handler(number);
   signal(number, SIG_DFL);  // the statement that failed does so again
   if (info->si_code <= 0) raise(number);
 }
 
-bool is_installed() {
-  struct sigaction now;
-  return sigaction(SIGBUS, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_bus;
+template <int level>
+void on_bus(int number, siginfo_t* info, void* context) {
+  handle_bus(behind[level], number, info, context);
 }
 
-bool install() {
-  static bool was_installed = false;
-  if (was_installed || is_installed()) return true;  // who has a handler of their own now may call ours
+void (*const on_bus_at[MOST_LEVELS])(int, siginfo_t*, void*) = {
+    on_bus<0>, on_bus<1>, on_bus<2>, on_bus<3>, on_bus<4>, on_bus<5>, on_bus<6>, on_bus<7>,
+};
+
+bool is_in_front(const struct sigaction& now) {
+  for (int level = 0; level < levels; level++)
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_bus_at[level]) return true;
+  return false;
+}
+
+bool stand_in_front() {
+  struct sigaction now;
+  if (sigaction(SIGBUS, nullptr, &now) != 0) return false;
+  if (is_in_front(now)) return true;
+  int level = 0;
+  while (level < levels && (behind[level].sa_handler != now.sa_handler || behind[level].sa_flags != now.sa_flags))
+    level++;
+  if (level == MOST_LEVELS) return true;  // the program goes on setting others: the last one stays
+  if (level == levels) behind[levels++] = now;  // never changed from now on: a handler of another thread may read it
   page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   struct sigaction ours = {};
-  ours.sa_sigaction = on_bus;
+  ours.sa_sigaction = on_bus_at[level];
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&ours.sa_mask);
-  return was_installed = sigaction(SIGBUS, nullptr, &before_us) == 0 && sigaction(SIGBUS, &ours, nullptr) == 0;
+  return sigaction(SIGBUS, &ours, nullptr) == 0;
 }
 
 // A signal whose default is to end the process leaves its number and the time behind, and then does what it does by
@@ -171,11 +194,16 @@ PyObject* guard(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "KK", &address, &length)) return nullptr;
   for (int i = 0; i < MOST_RANGES; i++)
     if (range_end[i].load() == 0) {
-      if (!install()) return PyErr_SetFromErrno(PyExc_OSError);
+      if (!stand_in_front()) return PyErr_SetFromErrno(PyExc_OSError);
       range_begin[i].store(address), range_end[i].store(address + length);
       Py_RETURN_TRUE;
     }
   Py_RETURN_FALSE;
+}
+
+PyObject* stay_in_front(PyObject*, PyObject*) {
+  stand_in_front();
+  Py_RETURN_NONE;
 }
 
 PyObject* release(PyObject*, PyObject* arguments) {
@@ -188,6 +216,7 @@ PyObject* release(PyObject*, PyObject* arguments) {
 
 PyMethodDef functions[] = {
     {"guard", guard, METH_VARARGS, "(address, length): a page that is gone from there does not end the process."},
+    {"stay_in_front", stay_in_front, METH_NOARGS, "Handlers that were set since `guard` come after its own."},
     {"release", release, METH_VARARGS, "(address): that memory is not there any more."},
     {"leave_word", leave_word, METH_VARARGS, "(address, address): of the signal that ends the process, and its time."},
     {"leave_no_word", leave_no_word, METH_VARARGS, "(address): that memory is not there any more."},

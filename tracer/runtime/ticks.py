@@ -48,6 +48,14 @@ def guard(mapped: mmap.mmap) -> None:
             weakref.finalize(mapped, library.release, address).atexit = False
 
 
+def stay_in_front() -> None:
+    """What the program has made of SIGBUS since `guard`, as `faulthandler.enable` does, concerns only what is not
+    guarded. Does nothing where nothing can be compiled."""
+    library = _library()
+    if library is not None:
+        library.stay_in_front()
+
+
 def leave_word(words: memoryview, number: int, at_ns: int) -> None:
     """A signal that ends the process by default, while the program has no handler for it, leaves its number and the
     time in these two of `words`, until `leave_no_word`. Does nothing where nothing can be compiled."""
