@@ -30,7 +30,7 @@ def main() -> None:
     for cell in notebook.cells:
         for output in cell.outputs:
             print(output.get("text") or output.get("data", {}).get("text/plain"))
-    print("ITERATIONS 4")
+    print("ITERATIONS 6")
 
 
 if __name__ == "__main__":
