@@ -194,7 +194,7 @@ class Recorder(ContextDecorator):
     def about_graph(self, record: Record) -> None:
         self._log.about_graph(record)
 
-    provenance = scheduled = tensors = tuned = about_graph
+    provenance = scheduled = tensors = tuned = cpp_code = about_graph
 
     def skipped(self, record: Skipped) -> None:
         """Every one is written down; of each `what` the first one is said."""

@@ -35,6 +35,7 @@ from stepscope.tracer.memory_records import StorageKind as StorageKind
 from stepscope.tracer.memory_records import SwappedNode as SwappedNode
 from stepscope.tracer.scalar_records import Assignment as Assignment
 from stepscope.tracer.scalar_records import CallSymbols as CallSymbols
+from stepscope.tracer.scalar_records import InputSize as InputSize
 from stepscope.tracer.scalar_records import Scalar as Scalar
 from stepscope.tracer.value_records import OF_THE_CALL as OF_THE_CALL
 from stepscope.tracer.value_records import Elements as Elements
@@ -210,6 +211,17 @@ class Graph:
     """Inputs that were read although no launch site names them, as far as the sites tell."""
     operands_left_out: str | None = None
     """Which tensors that a launch may read the arguments of its site leave out; None: they name all of them."""
+
+
+@dataclass(frozen=True)
+class CppCode:
+    """Generated C++ code prints its launches. What is printed becomes a graph in another log."""
+
+    KIND: ClassVar[str] = "cpp_code"
+
+    sites: list[LaunchSite]
+    """Those that print, in the order of the code, each with the arguments that are printed of it."""
+    sizes: list[InputSize]
 
 
 @dataclass(frozen=True)
@@ -419,8 +431,8 @@ class Failure:
 
 
 Record = (
-    Run | Graph | Provenance | Tensors | SameTensors | Steps | StepMarks | Launches | CallSymbols | DeviceTimes
-    | ValueLayout | Values | SavedTensor
+    Run | Graph | CppCode | Provenance | Tensors | SameTensors | Steps | StepMarks | Launches | CallSymbols
+    | DeviceTimes | ValueLayout | Values | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
     | TunedKernels | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
 )  # fmt: skip

@@ -24,6 +24,15 @@ class Scalar:
 
 
 @dataclass(frozen=True)
+class InputSize:
+    """A symbol of generated C++ code that is a size of one of its inputs."""
+
+    symbol: str
+    input: str
+    dimension: int
+
+
+@dataclass(frozen=True)
 class Assignment:
     """Values that symbols of a graph had in a call, as columns, in the order in which the call computed them."""
 

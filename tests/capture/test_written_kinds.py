@@ -57,6 +57,12 @@ def read_live(folder: Path) -> None:
     print_to(LiveCapture(TraceConfig(directory=folder / "trace"), "values", ["program"]), OVERFLOW * 3, 1)
 
 
+def cpp(folder: Path) -> None:
+    """A graph with cpp_wrapper, whose code prints names."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", "--aoti", "launches", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-m", "tests.tracer.aoti.cpp_sites", str(folder), "cpp") == 0
+
+
 PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "dying": (
         dying,
@@ -66,6 +72,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),
+    "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),
     "read live": (read_live, "run graph steps launches values end"),
 }
 """Programs, and kinds that each of them writes."""

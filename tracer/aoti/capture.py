@@ -10,6 +10,7 @@ from pathlib import Path
 from stepscope.tracer.aoti.printed_launches import LaunchReader, ModelRun
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
 from stepscope.tracer.aoti.printer_output import Printed, PrintedFile, PrintedTensor, PrinterReader
+from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.aoti.profiler_times import Durations, durations
 from stepscope.tracer.aoti.saved_files import SavedFiles
 from stepscope.tracer.log_writer import LogWriter
@@ -97,7 +98,8 @@ def import_file(text: str, folder: Path, profile: Path | None = None) -> tuple[P
 def import_text(pieces: Iterable[bytes], folder: Path, name: str, times: Durations | None = None) -> Capture:
     """The log of printed text; its writer has no `path` when no launch is in it. Raises OSError."""
     run = run_record(["stepscope", "import-aoti", name], 0, "")
-    capture = Capture(LogWriter(folder, None), run, PrintedLog(run.monotonic_ns, lambda kernel: True, times))
+    log = PrintedLog(run.monotonic_ns, lambda kernel: True, times, PrintingCodes(folder))
+    capture = Capture(LogWriter(folder, None), run, log)
     for piece in pieces:
         capture.feed(piece)
     capture.end()

@@ -15,6 +15,7 @@ from pathlib import Path
 from stepscope.tracer.aoti.capture import Capture
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
 from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
+from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.aoti.program_output import ProgramOutput
 from stepscope.tracer.aoti.saved_files import SavedFiles
 from stepscope.tracer.config import TraceConfig
@@ -115,7 +116,7 @@ class LiveCapture:
         files = None
         if self._level in ("save", AS_COMPILED):
             files = SavedFiles(tensors_folder(writer.target), self._config.save_quota_bytes)
-        log = PrintedLog(run.monotonic_ns, self._config.wants_kernel)
+        log = PrintedLog(run.monotonic_ns, self._config.wants_kernel, codes=PrintingCodes(self._config.directory))
         self._capture = Capture(writer, run, log, files)
         self._thread.start()
 

@@ -14,6 +14,7 @@ from stepscope.tracer.aoti.printed_graphs import alike, continues, file, graph, 
 from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
 from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import PrintedTensor
+from stepscope.tracer.aoti.printing_code import PrintingCodes, with_code
 from stepscope.tracer.aoti.profiler_times import Durations
 from stepscope.tracer.aoti.saved_files import Kept
 from stepscope.tracer.records import (
@@ -24,6 +25,7 @@ from stepscope.tracer.records import (
     DeviceTimes,
     Exact,
     Graph,
+    InputSize,
     Launches,
     Moment,
     Record,
@@ -58,13 +60,22 @@ def run_record(argv: Sequence[str], pid: int, level: str, rank: int | None = Non
 class PrintedLog:
     """Turns runs into records, in the order in which they come."""
 
-    def __init__(self, base_ns: int, wants: Callable[[str], bool], times: Durations | None = None) -> None:
-        """`wants`: a kernel's values and saved tensors are recorded; `times`: of the launches, from a profiler."""
-        self._base_ns, self.wants, self._times = base_ns, wants, times
+    def __init__(
+        self,
+        base_ns: int,
+        wants: Callable[[str], bool],
+        times: Durations | None = None,
+        codes: PrintingCodes | None = None,
+    ) -> None:
+        """`wants`: a kernel's values and saved tensors are recorded; `times`: of the launches, from a profiler;
+        `codes`: where the generated code may be told of."""
+        self._base_ns, self.wants, self._times, self._codes = base_ns, wants, times, codes
         self._of_kernel: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         """Call and position of its launches, where times are to be found for them."""
         self._graphs: dict[tuple[tuple[str, tuple[str, ...]], ...], Graph] = {}
         self._last: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        self._sizes: dict[int, list[InputSize]] = {}
+        """Of graphs whose code is known: symbols that are sizes of inputs."""
         self._layouts: dict[tuple[object, ...], int] = {}
         self._forms: dict[int, ArgumentForms] = {}
         self._position = 0
@@ -83,17 +94,25 @@ class PrintedLog:
             self._last = key(run)
         known = self._graphs.get(self._last)
         if known is None:
-            known = self._graphs[self._last] = graph(len(self._graphs), run)
+            known = self._graphs[self._last] = self._graph(run)
             yield known
         call, self.calls = self.calls, self.calls + 1
         self.launches += len(run.launches)
         yield from self._tensors(known, call, run)
         yield from self._launches(known, call, run)
-        assigned = assignment(known.symbols, run)
+        assigned = assignment(known.symbols, run, self._sizes.get(known.graph, ()))
         if assigned is not None:
             yield CallSymbols([call], [0], [assigned])
         yield from self._values(known, call, run)
         yield from self._saved(call, run)
+
+    def _graph(self, run: ModelRun) -> Graph:
+        made = graph(len(self._graphs), run)
+        code = self._codes.of(run) if self._codes is not None else None
+        if code is None:
+            return made
+        self._sizes[made.graph] = code.sizes
+        return with_code(made, code)
 
     def end(self) -> Iterator[Record]:
         """Times from a profiler, and what the text cannot tell."""

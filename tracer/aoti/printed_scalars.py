@@ -5,10 +5,11 @@ else is a symbol of its own."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
 from stepscope.tracer.aoti.printer_output import PrintedScalar
-from stepscope.tracer.records import Assignment, Scalar
+from stepscope.tracer.records import Assignment, InputSize, Scalar
 
 _CONSTANT = re.compile(r"(-?\d+)L?")
 _LARGEST = 2**63
@@ -23,17 +24,27 @@ def symbols(run: ModelRun) -> list[str]:
     return list(dict.fromkeys(name for name, _, _ in _values(run)))
 
 
-def assignment(names: list[str], run: ModelRun) -> Assignment | None:
-    """What the symbols were in one run; one that changes within it is there for each value. None: there are none."""
+def assignment(names: list[str], run: ModelRun, sizes: Sequence[InputSize] = ()) -> Assignment | None:
+    """What the symbols were in one run; one that changes within it is there for each value. None: there are none.
+
+    `sizes`: symbols that are sizes of the inputs, which are printed.
+    """
     found = Assignment([], [], [])
     last: dict[str, int | None] = {}
-    for name, launches, value in _values(run):
+    for name, launches, value in (*_sizes(run, sizes), *_values(run)):
         if name in names and (name not in last or last[name] != value):
             last[name] = value
             found.symbol.append(names.index(name))
             found.launches.append(launches)
             found.value.append(value)
     return found if found.symbol else None
+
+
+def _sizes(run: ModelRun, sizes: Sequence[InputSize]) -> Iterator[tuple[str, int, int | None]]:
+    for one in sizes:
+        size = run.inputs[one.input].size if one.input in run.inputs else None
+        if size is not None and one.dimension < len(size):
+            yield one.symbol, 0, size[one.dimension]
 
 
 def _values(run: ModelRun) -> list[tuple[str, int, int | None]]:

@@ -143,8 +143,6 @@ class CodegenTap:
     def _tracing(self, result: Any, nodes: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
         from torch._inductor import debug
 
-        if _is_cpp_wrapper():
-            return
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
         self._add(kernel, handle, list(_node_names(nodes)), list(fx_nodes), list(_origins(nodes)))
@@ -169,7 +167,7 @@ class CodegenTap:
 
 
 def _is_cpp_wrapper() -> bool:
-    """Such a wrapper is not loaded through Python, so nothing would take its facts."""
+    """Such a wrapper has no launches in Python, which the memory of a schedule could be told with."""
     from torch._inductor.virtualized import V
 
     return bool(V.graph.cpp_wrapper)

@@ -31,6 +31,7 @@ _LINES = "lines of model source"
 
 PRIVATE_NAMES = (
     Private("torch._inductor.codecache.PyCodeCache", ("load_by_key_path", "modules", "linemaps")),
+    Private("torch._inductor.codecache.AotCodeCompiler", ("compile",), without="what launches of packages compute"),
     Private("torch._inductor.debug.set_kernel_post_grad_provenance_tracing", without=_LINES),
     Private("torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info", without=_LINES),
     Private("torch._ops.OpOverload", ("overloadpacket",)),

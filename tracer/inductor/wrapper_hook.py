@@ -21,6 +21,7 @@ from stepscope.tracer.inductor.dynamo_graphs import Captured, CompiledLines, Dyn
 from stepscope.tracer.inductor.expectations import expected_lifetimes
 from stepscope.tracer.inductor.meetings import places_of
 from stepscope.tracer.inductor.operators import operator_schema
+from stepscope.tracer.inductor.package_hook import PackageHook
 from stepscope.tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
 from stepscope.tracer.inductor.triton_configs import TritonConfigs
 from stepscope.tracer.inductor.versions import Read, ReadPoint, follow
@@ -29,6 +30,7 @@ from stepscope.tracer.records import (
     CACHED_ESTIMATE,
     CPP_WRAPPER,
     Argument,
+    CppCode,
     Graph,
     Provenance,
     RecomputeMismatch,
@@ -53,6 +55,7 @@ class Sink(launches.Sink, values.Sink, Protocol):
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
     def tuned(self, record: TunedKernels) -> None: ...
+    def cpp_code(self, record: CppCode) -> None: ...
     def scheduled(self, record: SchedulerMemory) -> None: ...
     def recompute_mismatch(self, record: RecomputeMismatch) -> None: ...
     def saver(self) -> TensorSaver: ...
@@ -95,6 +98,7 @@ class WrapperHook:
         self._is_detached = False
         self._recompute = RecomputeCheck(config.check_recompute, sink.failed)
         self._codegen = codegen_facts.CodegenTap(sink.failed, self._recompute.take, dynamo)
+        self._packages = PackageHook(sink.cpp_code, sink.failed, self._codegen)
         self._swaps: list[code_swap.Swap] = []
         self._seen: weakref.WeakSet[ModuleType] = weakref.WeakSet()
         self._configs = TritonConfigs()
@@ -110,6 +114,8 @@ class WrapperHook:
             )
         self._codegen.attach()
         self._undo.callback(self._codegen.detach)
+        self._packages.attach()
+        self._undo.callback(self._packages.detach)
         self._attach_recompute()
         cache = codecache.PyCodeCache
         original = cache.__dict__["load_by_key_path"]
@@ -250,14 +256,15 @@ class WrapperHook:
         except SyntaxError as error:
             self._report(_unseen(number, key, from_cache, f"the wrapper cannot be parsed: {error}"), source)
             return
-        if wrapper.cpp_wrapper:
-            self._report(replace(_unseen(number, key, from_cache, CPP_WRAPPER), aot_id=wrapper.aot_id), source)
-            return
         cached = None if from_cache else facts is None
         if facts is None:
             facts = codegen_facts.read_sidecar(key)
         else:
             self._keep(key, facts, number)
+        if wrapper.cpp_wrapper:
+            self._report(replace(_unseen(number, key, from_cache, CPP_WRAPPER), aot_id=wrapper.aot_id), source)
+            self._packages.tell(source, facts)
+            return
         sites, matched = codegen_facts.match(follow(wrapper).sites, facts.launches if facts else [])
         graph = Graph(
             graph=number,

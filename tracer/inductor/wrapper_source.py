@@ -32,6 +32,7 @@ from stepscope.tracer.inductor.expressions import (
 )
 from stepscope.tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
 from stepscope.tracer.inductor.operators import SchemaLookup
+from stepscope.tracer.inductor.source_nodes import commented
 from stepscope.tracer.inductor.symbols import Binding, FunctionSymbols, ScalarArgument, grouped
 from stepscope.tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role, Scalar
 
@@ -436,10 +437,6 @@ class _FunctionReader:
                 break
             if "[Provenance debug handles]" in text:
                 handle = text.partition("] ")[2].split(",")[0].strip() or None
-            elif found := re.search(r"Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]", text):
-                source_nodes, aten = _names(found[1]), _names(found[2])
+            elif found := commented(text):
+                source_nodes, aten = found
         return source_nodes, aten, handle
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in (part.strip() for part in text.split(",")) if name]
