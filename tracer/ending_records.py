@@ -107,7 +107,8 @@ class Overhead:
 
 @dataclass(frozen=True)
 class End:
-    """Last record of the process itself: the log is complete."""
+    """Last record of the process itself: the log is complete. Where others of its process follow, it is none: the
+    process wanted to become another program, and could not."""
 
     KIND: ClassVar[str] = "end"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import util as multiprocessing_util
@@ -25,12 +26,16 @@ _EXECS = ("execv", "execve")
 
 class Leaving:
     """Stands in for the functions while a recorder is attached, and calls `end` before them, or `given_back` when a
-    signal has its default again."""
+    signal has its default again. It calls `stays` where `end` has ended a log and the process is still there."""
 
     def __init__(
-        self, end: Callable[[Reason], None], stop: Callable[[str], None], given_back: Callable[[], None]
+        self,
+        end: Callable[[Reason], bool],
+        stop: Callable[[str], None],
+        given_back: Callable[[], None],
+        stays: Callable[[], None],
     ) -> None:
-        self._end, self._stop, self._given_back = end, stop, given_back
+        self._end, self._stop, self._given_back, self._stays = end, stop, given_back, stays
         self._stand_ins: dict[tuple[Any, str], tuple[Callable[..., Any], Callable[..., Any]]] = {}
         """By module and name: the function, and what stands in for it."""
 
@@ -39,7 +44,7 @@ class Leaving:
         self._stand_in("_exit", "_exit", lambda status: status == 0)
         for name in _EXECS:
             if hasattr(os, name):
-                self._stand_in(name, "exec", lambda path, *_, **__: os.access(path, os.X_OK))
+                self._stand_in(name, "exec", _can_be_run)
         self._follow_signals()
 
     def detach(self) -> None:
@@ -53,10 +58,16 @@ class Leaving:
 
         @functools.wraps(function)
         def leave(*arguments: Any, **named: Any) -> Any:
+            has_ended = False
             with suppress(Exception):
                 if (os, name) in self._stand_ins and is_well(*arguments, **named):
-                    self._end(reason)
-            return function(*arguments, **named)
+                    has_ended = self._end(reason)
+            try:
+                return function(*arguments, **named)
+            finally:  # it failed
+                if has_ended:
+                    with suppress(Exception):
+                        self._stays()
 
         self._replace(os, name, leave)
 
@@ -81,3 +92,11 @@ class Leaving:
     def _in_forked_child(self) -> None:
         """`multiprocessing` leaves by `os._exit`, without atexit, and lets finalizers run before."""
         multiprocessing_util.Finalize(self, self._stop, args=("exit",), exitpriority=0)
+
+
+def _can_be_run(path: Any, *_: Any, **__: Any) -> bool:
+    """`path`, which may be a descriptor, is a file that this process may execute. Raises OSError where it is not
+    there."""
+    if isinstance(path, int):
+        return stat.S_ISREG(mode := os.stat(path).st_mode) and bool(mode & 0o111)
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -73,10 +73,11 @@ def write_log(end: ProcessEnd, directory: Path, command: Sequence[str], level: s
 
 
 def has_ended(log: Path) -> bool:
-    """Its process wrote an end behind it. Raises OSError."""
+    """Its process wrote an end behind it, and nothing after that. Raises OSError."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-        return f'"{ARTIFACT_PREFIX}{End.KIND}"'.encode() in file.read()
+        _, end, behind = file.read().rpartition(f'"{ARTIFACT_PREFIX}{End.KIND}"'.encode())
+    return bool(end) and all(line.startswith(b"\t") for line in behind.splitlines()[1:])  # its payload
 
 
 def pid_of(log: Path) -> int | None:

@@ -72,7 +72,7 @@ class Recorder(ContextDecorator):
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._optimizer_hook: Any = None
-        self._leaving = Leaving(self._leave, self._stop, lambda: self.ring.expect_signals())
+        self._leaving = Leaving(self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead)
         self._lock = threading.RLock()
         self.running: dict[int, Call] = {}
         self._running = self._has_ended = self._flushing = False
@@ -379,8 +379,8 @@ class Recorder(ContextDecorator):
             self._write(uncaught)
         self._write(End(reason, time.perf_counter_ns(), self._device_error))
 
-    def _leave(self, reason: Reason) -> None:
-        """The process is about to be gone: nothing is waited for, neither a device nor for long a thread."""
+    def _leave(self, reason: Reason) -> bool:
+        """The process is about to be gone: no device is waited for, and no thread for long. Whether there is a log."""
         if (self._log.has_begun or self._unwritten) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
                 self._guarded("unfinished calls", self._unwritten.end_calls, self.running, time.perf_counter_ns())
@@ -392,6 +392,7 @@ class Recorder(ContextDecorator):
                 self._lock.release()
 
     def _ask_devices(self) -> None:
+        return self._log.has_begun
         self._device_error = self.marks.device_error()
         if self._device_error is not None:
             never_free(self)
@@ -413,8 +414,7 @@ class Recorder(ContextDecorator):
         self.timer = EventTimer()
         self.marks.forget()
         self._saving.after_fork()
-        self._failures, self._stats_ns = {}, None
-        self._launches = self._hook_ns = 0
+        self._failures, self._stats_ns, self._launches, self._hook_ns = {}, None, 0, 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
 
     # Writing.

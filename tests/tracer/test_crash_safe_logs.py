@@ -15,8 +15,9 @@ from types import FrameType
 import pytest
 
 from stepscope.tracer import log_writer
+from stepscope.tracer.process_end import append, has_ended
 from stepscope.tracer.recorder import Recorder
-from stepscope.tracer.records import Skipped
+from stepscope.tracer.records import ProcessEnd, Skipped
 from tests.tracer.hand_made import HandMade, column, recorder_in, rows_of
 from tests.tracer.logs import read
 
@@ -347,10 +348,49 @@ def test_an_exec_that_fails_ends_nothing(recorder: Recorder, tmp_path: Path) -> 
     graph = HandMade(recorder, LAUNCHES)
     steps(recorder, graph)
     recorder.flush()
-    with pytest.raises(OSError, match="No such file"):
-        os.execv(tmp_path / "no-such-program", ["x"])
+    for program, words in ((tmp_path / "no-such-program", "No such file"), (tmp_path, "Permission denied")):
+        with pytest.raises(OSError, match=words):
+            os.execv(program, ["x"])
+    assert "end" not in read(next((tmp_path / "logs").glob("*.log")))
     steps(recorder, graph)
     recorder.stop()
     rows = rows_of(tmp_path / "logs")
     assert len(column(rows, "launches", "launch")) == 2 * STEPS * LAUNCHES
     assert not rows.tables["problems"]
+
+
+def test_an_exec_that_fails_although_its_file_can_be_run(recorder: Recorder, tmp_path: Path) -> None:
+    """The end that was written before it is none: should the process die now, its log is not complete."""
+    graph = HandMade(recorder, LAUNCHES)
+    steps(recorder, graph)
+    (program := tmp_path / "no-program").write_bytes(b"\x00")
+    program.chmod(0o755)
+    with pytest.raises(OSError, match="format"):
+        os.execv(program, ["x"])
+    (log,) = (tmp_path / "logs").glob("*.log")
+    assert [end["reason"] for end in read(log)["end"]] == ["exec"]
+    assert (is_complete(log), has_ended(log)) == (False, False)
+    steps(recorder, graph)
+    recorder.flush()
+    assert (is_complete(log), has_ended(log)) == (False, False)
+    recorder.stop()
+    assert (is_complete(log), has_ended(log)) == (True, True)
+    rows = rows_of(log)
+    assert len(column(rows, "launches", "launch")) == 2 * STEPS * LAUNCHES
+    assert not rows.tables["problems"]
+    append(ProcessEnd(os.getpid(), 0, None, False, 1), [log])
+    assert is_complete(log)
+
+
+def test_a_child_whose_exec_fails_leaves_no_log(recorder: Recorder, tmp_path: Path) -> None:
+    steps(recorder, HandMade(recorder, LAUNCHES))
+    (program := tmp_path / "no-program").write_bytes(b"\x00")
+    program.chmod(0o755)
+    pid = os.spawnv(os.P_NOWAIT, program, ["x"])
+    os.waitpid(pid, 0)
+    assert list((tmp_path / "logs").glob(f"*_{pid}_*")) == []
+
+
+def is_complete(log: Path) -> bool:
+    (row,) = rows_of(log).tables["logs"]
+    return bool(row[7])

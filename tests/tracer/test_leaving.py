@@ -18,7 +18,12 @@ from stepscope.tracer.leaving import Leaving
 def ended() -> Iterator[list[str]]:
     """Why the log was ended, each time."""
     reasons: list[str] = []
-    leaving = Leaving(reasons.append, lambda reason: None, lambda: None)
+
+    def end(reason: str) -> bool:
+        reasons.append(reason)
+        return True
+
+    leaving = Leaving(end, lambda reason: None, lambda: None, lambda: reasons.append("stays"))
     leaving.attach()
     yield reasons
     leaving.detach()
@@ -36,4 +41,24 @@ def test_what_is_about_to_be_another_program_ends_its_log(ended: list[str], tmp_
     program.chmod(0o755)
     with pytest.raises(OSError, match="format"):
         os.execve(path=program, argv=["x"], env={}) if has_names else os.execve(program, ["x"], {})
-    assert ended == ["exec"]
+    assert ended == ["exec", "stays"]
+
+
+def test_what_cannot_become_another_program_ends_nothing(ended: list[str], tmp_path: Path) -> None:
+    """A folder may be searched, which is not to be run; a descriptor may be of a file that is not to be run."""
+    (text := tmp_path / "text").write_text("")
+    text.chmod(0o644)
+    for program in (tmp_path, tmp_path / "nothing", text):
+        with pytest.raises(OSError, match=r"denied|No such"):
+            os.execv(program, ["x"])
+    with text.open() as file, pytest.raises(OSError, match="denied"):
+        os.execve(file.fileno(), ["x"], {})
+    assert ended == []
+
+
+def test_a_descriptor_of_a_program_ends_the_log(ended: list[str], tmp_path: Path) -> None:
+    (program := tmp_path / "nothing").write_bytes(b"\x00")
+    program.chmod(0o755)
+    with program.open("rb") as file, pytest.raises(OSError, match="format"):
+        os.execve(file.fileno(), ["x"], {})
+    assert ended == ["exec", "stays"]

@@ -90,6 +90,8 @@ class RuntimeRecords:
         self._records: list[tuple[int, int | None, str | None]] = []
         """(record, the graph that it is about, the compile that its header names) of those of one graph or compile."""
         self.end: End | None = None
+        self._last_of_end = -1
+        """The record that says how the process ended, or the last of those behind it of who waited for the process."""
         self.overhead: Overhead | None = None
         self.process_ends: list[ProcessEnd] = []
         self.graphs: dict[int, Graph] = {}
@@ -125,10 +127,18 @@ class RuntimeRecords:
             value = decode(kind, payload)
             self._note_graph(record, getattr(value, "graph", None))
             self._take(value, record, payload)
+            if kind is End or (kind is ProcessEnd and record.record == self._last_of_end + 1):
+                self._last_of_end = record.record
         except ValueError as error:
             if record.sound or isinstance(error, BadPayload):
                 place = record.place
                 self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
+
+    def check_end(self, last: int) -> None:
+        """`last` is the last record of the log: an end that other ones of its process follow was none, since the
+        process wanted to become another program, and could not."""
+        if last != self._last_of_end:
+            self.end = None
 
     def _note_graph(self, record: LogRecord, graph: int | None) -> None:
         ids = ids_of(record.header.envelope)
@@ -285,23 +295,7 @@ class RuntimeRecords:
         if number not in self._graph_ids:
             self.damage.add("unknown_graph", f"graph {number}: {_LOST}")
             self._graph_ids[number] = graph_id = self.rows.new_id("graphs")
-            self.rows.add(
-                "graphs",
-                graph_id,
-                self.log,
-                number,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                _LOST,
-                None,
-                "[]",
-                None,
-            )
+            self.rows.add("graphs", graph_id, self.log, number, *(None,) * 7, _LOST, None, "[]", None)
         return self._graph_ids[number]
 
     def site_id(self, number: int, site: int) -> int:
