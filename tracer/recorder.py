@@ -19,6 +19,7 @@ import orjson
 from stepscope.tracer import active
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat, provenance, structured_log
+from stepscope.tracer.inductor.failed_compiles import FailedCompiles
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
 from stepscope.tracer.launch_ring import LaunchRing, is_blocking
@@ -71,6 +72,7 @@ class Recorder(ContextDecorator):
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
+        self._parts = self._plain, self._whole_calls, FailedCompiles(self)
         self._optimizer_hook: Any = None
         self._leaving = Leaving(self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead)
         self._lock = threading.RLock()
@@ -180,7 +182,7 @@ class Recorder(ContextDecorator):
     def _write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = written = same_tensors = _write
+    recompute_mismatch = layout = written = same_tensors = compile_error = _write
 
     def saved(self, record: SavedTensor) -> None:
         with self._lock:
@@ -325,8 +327,8 @@ class Recorder(ContextDecorator):
 
     def _attach_inductor(self) -> None:
         """Once Inductor is imported: a program that never compiles with it does not pay for it."""
-        self._plain.attach()
-        self._whole_calls.attach()
+        for part in self._parts:
+            part.attach()
         if self._hook is not None or not compat.inductor_is_loaded():
             return
         with self._lock:
@@ -349,8 +351,8 @@ class Recorder(ContextDecorator):
         if self._optimizer_hook is not None:
             self._optimizer_hook.remove()
         try:
-            self._plain.detach()
-            self._whole_calls.detach()
+            for part in self._parts:
+                part.detach()
             if self._hook is not None:
                 self._hook.detach()
                 self.captured.detach()
@@ -390,9 +392,9 @@ class Recorder(ContextDecorator):
                 self.ring.close(keep=False)
             finally:
                 self._lock.release()
+        return self._log.has_begun
 
     def _ask_devices(self) -> None:
-        return self._log.has_begun
         self._device_error = self.marks.device_error()
         if self._device_error is not None:
             never_free(self)
@@ -416,8 +418,6 @@ class Recorder(ContextDecorator):
         self._saving.after_fork()
         self._failures, self._stats_ns, self._launches, self._hook_ns = {}, None, 0, 0
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
-
-    # Writing.
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
         self._log.write_torchs(data, metadata)

@@ -430,11 +430,23 @@ class Failure:
     count: int
 
 
+@dataclass(frozen=True)
+class CompileError:
+    """A compile failed to which PyTorch gives no id: its own records tell of failures only where there is one."""
+
+    KIND: ClassVar[str] = "compile_error"
+
+    type: str
+    """``LoweringException``: the name of the exception, as PyTorch has it in its metrics of compiles."""
+    text: str
+
+
 Record = (
     Run | Graph | CppCode | Provenance | Tensors | SameTensors | Steps | StepMarks | Launches | CallSymbols
     | DeviceTimes | ValueLayout | Values | SavedTensor
     | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
-    | TunedKernels | MemoryStepMismatch | Skipped | Failure | Overhead | UncaughtException | End | ProcessEnd
+    | TunedKernels | MemoryStepMismatch | CompileError | Skipped | Failure
+    | Overhead | UncaughtException | End | ProcessEnd
 )  # fmt: skip
 RECORD_TYPES: tuple[type[Record], ...] = get_args(Record)
 

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer.records import CompileError
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.store.open import Trace, open_trace
@@ -255,3 +256,43 @@ def test_logs_beside_one_are_tables_of_their_own(tmp_path: Path) -> None:
         LogBuilder().torch("str", [text, 1]).write(tmp_path / f"{name}.log")
     tables = StringsBeside(str(tmp_path / "child.log")).tables(None)
     assert [table[1] for table in tables if 1 in table] == ["<string>", "/src/model.py"]
+
+
+REFUSED = CompileError("LoweringException", "NotImplementedError: planted\n  target: aten.relu.default")
+BY_METRICS = {"fail_type": REFUSED.type, "fail_reason": f"{REFUSED.text}\n", "duration_us": 7}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "failures"),
+    [
+        ([], 1),
+        ([BY_METRICS], 1),
+        ([BY_METRICS, {"duration_us": 5}], 1),
+        ([BY_METRICS, {**BY_METRICS, "fail_type": "CppCompileError", "fail_reason": "no compiler"}], 2),
+    ],
+)
+def test_a_compile_without_an_id_that_failed(opened: Opened, metrics: list[dict[str, Any]], failures: int) -> None:
+    """PyTorch's metrics tell of some of them; what both they and the recorder tell of has failed once."""
+    log = LogBuilder().record(run()).torch("inductor_post_grad_graph", {}, b"graph").record(REFUSED)
+    for one in metrics:
+        log.torch("compilation_metrics", one)
+    trace = opened(log)
+    (row,) = list_compiles(trace)
+    assert (row.compile_id, row.status, row.failure) == (
+        "-",
+        "failed",
+        "LoweringException: NotImplementedError: planted",
+    )
+    found = [finding for finding in all_findings(trace) if finding.kind == "compile_failure"]
+    assert len(found) == failures
+    title = "Compiling a graph without a compile id failed: LoweringException: NotImplementedError: planted"
+    assert found[0].title.startswith(title)
+    page = Client(trace).get("/compile").text
+    assert "failed" in page
+    assert "NotImplementedError: planted" in page
+
+
+def test_a_compile_without_an_id_that_did_not_fail(opened: Opened) -> None:
+    log = LogBuilder().record(run()).torch("inductor_post_grad_graph", {}, b"graph")
+    trace = opened(log.torch("compilation_metrics", {"fail_type": None, "fail_reason": None}))
+    assert [(row.compile_id, row.status) for row in list_compiles(trace)] == [("-", "ok")]

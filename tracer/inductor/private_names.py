@@ -64,6 +64,7 @@ PRIVATE_NAMES = (
     Private("torch.utils._config_module.ConfigModule", ("_config", "_is_default")),
     Private("torch._guards.CompileContext", ("current_compile_id",)),
     Private("torch._logging.structured.INTERN_TABLE"),
+    Private("torch._inductor.compile_fx._compile_fx_inner", without="why compiles without an id failed"),
     Private("torch.cuda._sleep", without="times of a CUDA device"),
     Private("torch.utils._python_dispatch._disable_current_modes"),
     Private("torch._C.DisableTorchFunction"),

@@ -60,6 +60,9 @@ class Compile:
     error: Cause | None = None
     error_record: int = -1
     restart_reasons: list[str] = field(default_factory=list)
+    has_raised: bool = False
+    raised: list[Cause] = field(default_factory=list)
+    """Of compiles without an id, as the recorder saw them; the metrics of some will say so too."""
     in_flight: str | None = None
     """The innermost span that is open where the log ends."""
 
@@ -94,7 +97,18 @@ class Compile:
             frame = UserFrame(file, line, text(metrics.get("co_name")) or "", "")
         limit = bool(_LIMIT.search(reason) or _LIMIT_KIND.search(kind))
         cause = failure(kind, reason, frame)
-        self.events.append(("recompile_limit" if limit else "compile_failure", record, cause))
+        told = next((one for one in self.raised if one.text in cause.text or cause.text in one.text), None)
+        if told is not None:
+            self.raised.remove(told)
+        else:
+            self.events.append(("recompile_limit" if limit else "compile_failure", record, cause))
+
+    def fail_without_id(self, kind: str, reason: str, record: int) -> None:
+        """An exception left a compile that has no id."""
+        cause = failure(kind, reason, None)
+        self.has_raised = True
+        self.raised.append(cause)
+        self.events.append(("compile_failure", record, cause))
 
     def frame(self) -> Frame | None:
         """The compiled function, where the metrics name it."""
@@ -121,7 +135,7 @@ class Compile:
         if self.is_unfinished():
             return "unfinished"
         kind = text(self.metrics.get("fail_type")) or ""
-        if not kind and self.error is None:
+        if not kind and self.error is None and not self.has_raised:
             no_graph = self.metrics.get("has_guarded_code") is False
             return "skipped" if no_graph else "ok"
         if "Skip" in kind:

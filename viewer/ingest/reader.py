@@ -29,7 +29,7 @@ from stepscope.viewer.ingest.clock import Clock
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.known_events import UNREADABLE
 from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
-from stepscope.viewer.ingest.without_id import NO_ID, is_of_a_compile
+from stepscope.viewer.ingest.without_id import COMPILE_ERROR, NO_ID, is_of_a_compile
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.whole import Records
@@ -323,7 +323,7 @@ def _source(header: Sequence[bytes]) -> str:
 def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | None, int | None]) -> Header:
     event, _, name, envelope = content
     compile_id = ids[0] or (NO_ID if is_of_a_compile(event, name) else None)
-    if event == "artifact" and name is not None and name.startswith(ARTIFACT_PREFIX):
+    if event == "artifact" and name is not None and name.startswith(ARTIFACT_PREFIX) and name != COMPILE_ERROR:
         compile_id = None  # the graph that it is about says which one it was
     return Header(pid, source, *content, compile_id, ids[1], whole_number(envelope.get("rank")))
 

@@ -21,7 +21,7 @@ from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.spans import OUTER_SPANS, Spans, compile_id_of
 from stepscope.viewer.ingest.step_compiles import Compiling
 from stepscope.viewer.ingest.torch_text import Cause, UserFrame, user_frame
-from stepscope.viewer.ingest.without_id import NO_ID
+from stepscope.viewer.ingest.without_id import COMPILE_ERROR, NO_ID
 
 CHROMIUM_EVENT = "chromium_event"
 _LONGEST_STACK = 1000
@@ -75,6 +75,7 @@ class TorchEvents:
             "recompile_reasons": self._recompile_reasons,
             "dynamo_graph_break_reason": self._graph_break,
             "dynamo_error": self._error,
+            COMPILE_ERROR: self._error_without_id,
             **{f"fx_graph_cache_{state}": self._cache for state in ("hit", "miss", "bypass")},
             **{f"aotautograd_cache_{state}": self._cache for state in ("hit", "miss", "bypass")},
         }
@@ -275,6 +276,12 @@ class TorchEvents:
             compile = self._compile(record)
             body = record.payload.decode("utf-8", "replace")
             compile.error, compile.error_record = _error_cause(body), record.record
+
+    def _error_without_id(self, record: LogRecord) -> None:
+        payload = self._json_payload(record)
+        kind, said = (text(payload.get(key)) for key in ("type", "text")) if isinstance(payload, dict) else (None, None)
+        if record.compile_id is not None and kind:
+            self._compile(record).fail_without_id(kind, said or "", record.record)
 
     def _torch_version(self, record: LogRecord) -> None:
         self.logs_breaks = True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from stepscope.tracer.records import ARTIFACT_PREFIX, CompileError
+
+COMPILE_ERROR = ARTIFACT_PREFIX + CompileError.KIND
 NO_ID = "-"
 """Stands for the id."""
 _OF_A_COMPILE = frozenset(
@@ -30,6 +33,7 @@ _OF_A_COMPILE = frozenset(
         "triton_kernel_info",
         "compilation_metrics",
         "bwd_compilation_metrics",
+        COMPILE_ERROR,
         *(f"fx_graph_cache_{state}" for state in ("hit", "miss", "bypass")),
         *(f"aotautograd_cache_{state}" for state in ("hit", "miss", "bypass")),
     ]

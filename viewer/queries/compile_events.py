@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stepscope.viewer.formats import basename
 from stepscope.viewer.ingest.torch_text import is_of_torch
+from stepscope.viewer.ingest.without_id import NO_ID
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows_of_graphs import SourceLine
 from stepscope.viewer.store.open import Trace
@@ -50,6 +51,8 @@ class CompileEvent(NamedTuple):
     @property
     def name(self) -> str:
         """The compiled function; of one of PyTorch or of a library also the line of the program that called it."""
+        if self.compile_id.endswith(NO_ID) and self.frame is None:
+            return "a graph without a compile id"
         caller = next((frame for frame in reversed(sql.json_value(self.stack) or []) if _is_own(frame["file"])), None)
         called = f", called at {basename(caller['file'])}:{caller['line']}" if caller else ""
         return (self.frame or f"frame {self.frame_id}") + called
