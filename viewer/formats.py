@@ -132,6 +132,8 @@ def evidence_text(value: object, name: str = "") -> str:
         return _amount(value, name)
     if isinstance(value, float):
         return f"{value:,.4g}"
+    if isinstance(value, (list, tuple)) and name == "elements":
+        return f"[{', '.join(map(str, value))}]"
     if isinstance(value, (list, tuple)):
         return ", ".join(evidence_text(item, name) for item in value)
     if isinstance(value, dict):

@@ -23,11 +23,11 @@ from tests.viewer.unpacking import data_of
 NUMBERS: list[Any] = [0.5, -0.6875, "nan", "inf", "-inf", 2**60, True, *range(25)]
 
 
-def log_with(elements: schema.Elements | None) -> LogBuilder:
+def log_with(elements: schema.Elements | None, size: float = 64.0) -> LogBuilder:
     log = compile_records(LogBuilder().record(run(level="values")))
     log.record(value_log.graph()).record(value_log.layout()).record(value_log.tensors())
     log.record(calls(0, 0, MONOTONIC_NS + 1_000_000))
-    log.record(replace(value_log.values(0, 64.0), elements=elements))
+    log.record(replace(value_log.values(0, size), elements=elements))
     return log.record(schema.End("exit", MONOTONIC_NS + 2_000_000))
 
 
@@ -46,6 +46,26 @@ def test_from_the_log_to_the_panel(tmp_path: Path) -> None:
         for redact in (False, True):
             html = render_report(trace, redact=redact)
             assert ("-0.6875" in html + json.dumps(data_of(html))) is not redact
+
+
+def test_in_the_evidence_of_what_is_not_finite(tmp_path: Path) -> None:
+    """Of the tensors that the finding speaks of, and of those on the way; never in a redacted report."""
+    infinite: list[Any] = [-0.6875, *["inf"] * 3, *range(28)]
+    nan: list[Any] = [-0.8125, *["nan"] * 7, *range(24)]
+    log = log_with(schema.Elements([2, 3], [infinite, nan]), size=99_999.0)
+    with open_trace(log.write(tmp_path / "x.log")) as trace:
+        (finding,) = summary(trace)["findings"]
+        proof = finding["evidence"]
+        assert [(row["side"], row["elements"]) for row in proof["elements"]] == [("in", infinite), ("out", nan)]
+        assert [row["argument"] for row in proof["elements"]] == [
+            text.split()[0] for text in proof["in"] + proof["out"]
+        ]
+        assert [link["elements"] for link in proof["chain"]] == [infinite, nan]
+        for redact in (False, True):
+            html = render_report(trace, redact=redact)
+            for number in ("-0.6875", "-0.8125"):
+                assert (number in html + json.dumps(data_of(html))) is not redact
+            assert ("[-0.8125, nan, nan" in html) is not redact
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         "origin": case.how,
         "in": text.read(flow.inputs) if written else [text.describe(name, case.hop.row)],
         "out": text.written(flow.outputs),
+        "elements": _elements(case.hop),
         "not_read": [left_out] if left_out and written else [],
         "certain": case.how != "not known",
         "finite": "finite as far as was read",
@@ -255,6 +256,16 @@ def _grown(tracer: Tracer, case: Case) -> str:
     return f", from the {words} of launch {launch}: {kernel}, output {name}"
 
 
+def _elements(hop: Hop) -> list[dict[str, Any]]:
+    """Of small tensors that the finding speaks of, where they are in the log."""
+    if hop.row.moment == "after":
+        read = text.elements(hop.flow.inputs, written=False)
+    else:
+        has_them = hop.row.elements is not None
+        read = [text.elements_of(text.label(hop.argument), hop.row, written=False)] if has_them else []
+    return [*read, *text.elements(hop.flow.outputs, written=True)]
+
+
 def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
     """From the origin to the NaN: each launch that wrote it, or handed it on."""
     hops = [*(case.grown_from.hops if case.grown_from else []), case.hop]
@@ -276,6 +287,7 @@ def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
         "what": text.what([hop.row]) + (" came in" if came_in else ""),
         "source": text.place(text.source_line(site)),
         "out": text.describe(text.label(hop.argument), hop.row),
+        "elements": hop.row.elements,
     }
     if not was_read:
         largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]

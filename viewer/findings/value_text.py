@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from stepscope.viewer.queries.rows import SiteRow, SourceLine, ValueRow
 from stepscope.viewer.queries.value_flow import Argument
@@ -77,9 +78,13 @@ def limit_of(dtype: str) -> float | None:
 
 def describe(name: str, row: ValueRow) -> str:
     """``buf17 NaN 4,992 of 8,192, first at [0, 0, 3, 17]``; ``buf16 finite, largest 65,504 (float16 limit 65,504)``."""
+    return f"{_named(name, row)} {_content(row)}"
+
+
+def _named(name: str, row: ValueRow) -> str:
     part = f" ({row.part})" if row.part else ""
     item = f"[{row.item}]" if row.item is not None else ""
-    return f"{name}{item}{part} {_content(row)}"
+    return f"{name}{item}{part}"
 
 
 def _content(row: ValueRow) -> str:
@@ -130,6 +135,19 @@ def written(arguments: Sequence[Argument]) -> list[str]:
     rows = [(label(argument), row) for argument in arguments for row in argument.after]
     rows.sort(key=lambda pair: _badness(pair[1]))
     return _some([describe(name, row) for name, row in rows])
+
+
+def elements(arguments: Sequence[Argument], *, written: bool) -> list[dict[str, Any]]:
+    """All elements of those tensors that were kept whole, of what a launch read or wrote; for programs."""
+    held = [(label(one), row) for one in arguments for row in (one.after if written else one.before)]
+    held.sort(key=lambda pair: _badness(pair[1]))
+    found = [elements_of(name, row, written=written) for name, row in held if row.elements is not None]
+    return found[:MOST_SHOWN]
+
+
+def elements_of(name: str, row: ValueRow, *, written: bool) -> dict[str, Any]:
+    side = "out" if written else "in"
+    return {"side": side, "argument": _named(name, row), "dtype": row.dtype, "elements": row.elements}
 
 
 def _some(lines: list[str]) -> list[str]:
