@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+FAILED_CALL = " API call failed at "
+"""In the text of an exception from generated C++ code, behind the call that failed."""
+CALL_RAISED = "the call raised: "
+"""Begins what is known of such an exception beyond its own text."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -29,7 +34,8 @@ class UncaughtException:
     type: str
     """``ValueError``; with its module where that is not `builtins`: ``torch.AcceleratorError``."""
     text: str
-    """At most 16,000 characters: with TORCH_SHOW_CPP_STACKTRACES=1 it holds the C++ stack."""
+    """At most 16,000 characters: with TORCH_SHOW_CPP_STACKTRACES=1 it holds the C++ stack. Where a call of generated
+    C++ code failed, a line that begins with ``the call raised: `` says by what, if that is known."""
     frames: list[Frame]
     """Outermost first; of a deep stack the last 32."""
 

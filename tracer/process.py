@@ -11,10 +11,10 @@ from typing import Any
 
 from stepscope.tracer._version import __version__
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.inductor import compat
-from stepscope.tracer.records import FORMAT_VERSION, Frame, Run, UncaughtException
+from stepscope.tracer.inductor import compat, shim_errors
+from stepscope.tracer.records import CALL_RAISED, FORMAT_VERSION, Frame, Run, UncaughtException
 
-MOST_FRAMES, MOST_TEXT = 32, 16_000
+MOST_FRAMES, MOST_TEXT, MOST_CALL = 32, 16_000, 4_000
 
 
 def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -> Run:
@@ -64,6 +64,9 @@ def uncaught_exception() -> UncaughtException | None:
         text = str(error)
     except Exception as broken:  # of the program's own making
         text = f"(its text cannot be had: {type(broken).__name__})"
+    cause = shim_errors.cause_of(text)
+    if cause is not None:
+        text = f"{text[:MOST_CALL]}\n{CALL_RAISED}{cause}"
     return UncaughtException(name, text[:MOST_TEXT], frames)
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+from stepscope.tracer.ending_records import CALL_RAISED as CALL_RAISED
+from stepscope.tracer.ending_records import FAILED_CALL as FAILED_CALL
 from stepscope.tracer.ending_records import CrashRun as CrashRun
 from stepscope.tracer.ending_records import End as End
 from stepscope.tracer.ending_records import Frame as Frame

@@ -6,6 +6,7 @@ import re
 import signal
 from dataclasses import dataclass
 
+from stepscope.tracer.records import CALL_RAISED, FAILED_CALL
 from stepscope.viewer.queries import sql
 from stepscope.viewer.queries.rows_of_graphs import SourceLine
 from stepscope.viewer.queries.rows_of_runs import ToolErrorRow
@@ -27,6 +28,7 @@ _DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP)(?: driver)? error|Triton Error \[(?
 _ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(\S[^\n]*)", re.MULTILINE)
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_CALLED = re.compile(r"\w+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _SHELL_SIGNALS = 128
@@ -77,9 +79,9 @@ class ExceptionRow:
 
     @property
     def title(self) -> str:
-        """The type and the first line of the text."""
-        first = self.text.strip().partition("\n")[0]
-        return f"{self.type}: {first}" if first else self.type
+        """The type and what was said, in one line."""
+        said = headline(self.text)
+        return f"{self.type}: {said}" if said else self.type
 
     @property
     def device_error(self) -> str | None:
@@ -169,8 +171,19 @@ def one_symptom(kind: str, text: str) -> str:
     error = device_error(text)
     if error is not None:
         return error
-    first = _ADDRESS.sub("0x…", text.strip().partition("\n")[0])
+    first = _ADDRESS.sub("0x…", headline(text))
     return f"{kind}: {first}" if first else kind
+
+
+def headline(text: str) -> str:
+    """The first line of an exception's text; where a call of generated C++ code failed, what the call raised."""
+    first, _, rest = text.strip().partition("\n")
+    call, failed, _ = first.partition(FAILED_CALL)
+    raised_in = _CALLED.match(call)
+    if not failed or not rest.startswith(CALL_RAISED) or raised_in is None:
+        return first
+    said = rest[len(CALL_RAISED) :].partition("\n")[0].strip()
+    return f"{said}, raised in {raised_in[0]}"
 
 
 def device_error(text: str) -> str | None:
