@@ -111,10 +111,13 @@ _NUMBERED = {"pid", "rank", "step", "launch", "graph", "line", "log", "thread"}
 
 _WORDS = {"has_ring": "launch ring", "expected": "expected position", "actual": "actual position"}
 _UNITS = ("_unix_ns", "_ns", "_bytes")
+_OF_CPP = {"cpp_raised": "raised in C++", "cpp_stack": "C++ stack"}
 
 
 def evidence_label(name: str, value: object) -> str:
     """What a fact of a finding is called on a page: its number shows the unit, which the name need not repeat."""
+    if name in _OF_CPP:
+        return _OF_CPP[name]
     is_amount = isinstance(value, int) and not isinstance(value, bool)
     if name in _WORDS and (is_amount or name == "has_ring"):
         return _WORDS[name]

@@ -287,7 +287,6 @@ def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
         "what": text.what([hop.row]) + (" came in" if came_in else ""),
         "source": text.place(text.source_line(site)),
         "out": text.describe(text.label(hop.argument), hop.row),
-        "elements": hop.row.elements,
     }
     if not was_read:
         largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]
@@ -298,4 +297,4 @@ def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
             "limit": text.limit_of(hop.row.dtype),
             "inputs_finite": not bad_inputs(hop.flow, text.is_bad),
         }
-    return link
+    return link | {"elements": hop.row.elements}
