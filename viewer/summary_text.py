@@ -28,6 +28,7 @@ from stepscope.viewer.queries.step_sources import step_sources
 from stepscope.viewer.recorder_cost import recorder_cost
 
 WIDTH = 100
+CPP_RAISED = "  raised in C++: "
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
 UNKNOWN = "–"
 WHOLE_COMPILE = (
@@ -119,7 +120,7 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
         lines.append(f"  lines: {'; '.join(evidence['lines'])}")
     if evidence.get("cpp_raised"):
         stack = " ← ".join(evidence["cpp_stack"])
-        lines.append(f"  raised in C++: {evidence['cpp_raised']}{f': {stack}' if stack else ''}")
+        lines.append(f"{CPP_RAISED}{evidence['cpp_raised']}{f': {stack}' if stack else ''}")
     lines += [f"  {text}" for text in _around(evidence)]
     chain = evidence.get("chain", [])
     origin = chain[0] if len(chain) > 1 else None
@@ -130,7 +131,13 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
     return [
         part
         for line in lines
-        for part in textwrap.wrap(clean(line), WIDTH, subsequent_indent="      ", max_lines=2, placeholder=" …")
+        for part in textwrap.wrap(
+            clean(line),
+            WIDTH,
+            subsequent_indent="      ",
+            max_lines=6 if line.startswith(CPP_RAISED) else 2,
+            placeholder=" …",
+        )
     ]
 
 
