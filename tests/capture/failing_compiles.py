@@ -3,6 +3,7 @@ program catches both. ``python -m tests.capture.failing_compiles``"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,10 +26,11 @@ def main() -> None:
     with torch.no_grad():
         compile_fx(make_fx(Model())(x), [x])
         lowering.lowerings[torch.ops.aten.relu.default] = broken
-        for compile_it in (
+        compiles: list[Callable[[], Any]] = [
             lambda: compile_fx(make_fx(Model())(x + 1), [x]),
             lambda: torch._inductor.aoti_compile_and_package(torch.export.export(Model(), (x,))),
-        ):
+        ]
+        for compile_it in compiles:
             try:
                 compile_it()
             except Exception as error:

@@ -49,7 +49,7 @@ def load() -> None:
             ["g++", standard, *flags, str(source), *includes, *libraries, "-lc10", "-ltorch_cpu", "-o", str(library)],
             check=True,
         )
-    torch.ops.load_library(library)
+    torch.ops.load_library(library)  # type: ignore[no-untyped-call]
     torch.library.register_fake("planted::positive", torch.empty_like)
 
 

@@ -37,6 +37,12 @@ def dying(folder: Path) -> None:
     assert run(folder, *stepscope, *program) == 1
 
 
+def failing(folder: Path) -> None:
+    """Compiles without an id fail."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-m", "tests.capture.failing_compiles") == 0
+
+
 def recompute(folder: Path) -> None:
     """A pass that carries wrong figures along."""
     program = [sys.executable, "-m", "tests.tracer.recompute_program", str(folder / "trace"), "ours reorder"]
@@ -70,6 +76,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         " values saved_tensor scheduler_memory lifetime_layout lifetimes lifetime_mismatch memory_step_mismatch growth"
         " tuned_kernels failure overhead uncaught_exception end process_end",
     ),
+    "failing": (failing, "run compile_error end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),
     "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),
