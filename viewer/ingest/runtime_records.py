@@ -120,6 +120,7 @@ class RuntimeRecords:
             if name.startswith(OUTPUT_CODE) and name[len(OUTPUT_CODE) :].isdecimal():
                 self._note_graph(record, int(name[len(OUTPUT_CODE) :][:18]))
             return
+        is_behind_end = record.record == self._last_of_end + 1
         try:
             payload = loads(record.payload or b"")
             if kind is Run:
@@ -127,9 +128,10 @@ class RuntimeRecords:
             value = decode(kind, payload)
             self._note_graph(record, getattr(value, "graph", None))
             self._take(value, record, payload)
-            if kind is End or (kind is ProcessEnd and record.record == self._last_of_end + 1):
+            if kind is End or (kind is ProcessEnd and is_behind_end):
                 self._last_of_end = record.record
         except ValueError as error:
+            self._last_of_end += is_behind_end  # nobody can tell whose it is
             if record.sound or isinstance(error, BadPayload):
                 place = record.place
                 self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
