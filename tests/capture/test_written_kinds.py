@@ -38,9 +38,11 @@ def dying(folder: Path) -> None:
 
 
 def failing(folder: Path) -> None:
-    """Compiles without an id fail."""
-    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-m", "tests.capture.failing_compiles") == 0
+    """Compiles without an id fail. The recorder comes through its entry point."""
+    command = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    program = ["-m", "tests.capture.failing_compiles"]
+    environment = clean_environment(folder / "cache")
+    subprocess.run([*command, *program], cwd=ROOT, env=environment, capture_output=True, check=True)
 
 
 def recompute(folder: Path) -> None:
