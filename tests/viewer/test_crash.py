@@ -457,29 +457,3 @@ def test_who_waited_knows_better_than_a_process_of_the_same_id(trace_of: Any) ->
     with open(list_runs(trace)[0].path):
         assert all_findings(trace) == []
     assert only(trace_of(log.record(process_end(pid=os.getpid())))).evidence["signal"] == "SIGSEGV"
-
-
-CALL = 'aoti_torch_call_dispatcher("planted::positive", "", values) API call failed at /cache/c7.main.cpp, line 12'
-WHAT = "an element is negative\nException raised from check at /src/planted.cpp:9 (most recent call first):\n#5 check()"
-
-
-@pytest.mark.parametrize(
-    ("text", "said", "place"),
-    [
-        (
-            f"{CALL}\n{schema.CALL_RAISED}{WHAT}",
-            "an element is negative, raised in aoti_torch_call_dispatcher",
-            "check",
-        ),
-        (f"{CALL}\n{schema.CALL_RAISED}", CALL, None),
-        (CALL, CALL, None),
-        ("bad\n" + schema.CALL_RAISED + "x", "bad", None),
-    ],
-)
-def test_what_a_failed_call_of_generated_code_raised(trace_of: Any, text: str, said: str, place: str | None) -> None:
-    """It comes first, and is what runs of --crash are compared by."""
-    log = recorded(end=False).record(schema.UncaughtException("RuntimeError", text, [frame("/src/train.py")]))
-    (finding,) = all_findings(trace_of(log.record(schema.End("exit", MONOTONIC_NS))))
-    assert finding.title.startswith(f"The program ended by RuntimeError: {said}")
-    assert (finding.evidence["cpp_raised"] or "").partition(" ")[0] == (place or "")
-    assert one_symptom("RuntimeError", text) == f"RuntimeError: {said}"
