@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 from stepscope.viewer.queries import sql
@@ -148,9 +150,9 @@ def _sizes(trace: Trace, found: Sequence[sql.Row]) -> dict[int, list[int]]:
     )
     sizes: dict[int, list[int]] = {}
     for row in found:
-        told = [size for at, size in seen.get((row[2], row[3], row[4]), []) if at <= numbers.get(row[27], -1)]
-        if told:
-            sizes[row[0]] = sql.json_value(told[-1])
+        told = seen.get((row[2], row[3], row[4]), [])
+        if until := bisect_right(told, numbers.get(row[27], -1), key=itemgetter(0)):
+            sizes[row[0]] = sql.json_value(told[until - 1][1])
     return sizes
 
 
