@@ -252,6 +252,22 @@ def test_what_decides_a_branch_is_kept_to_be_said() -> None:
     assert source.unknown == ["call: something_new(buf0, 3)"]
 
 
+def test_what_decides_about_checks_of_outputs_is_of_a_known_form() -> None:
+    """As TORCHINDUCTOR_NAN_ASSERTS=1 has it, with which --crash runs a program again."""
+    source = read(
+        """
+        return_vars = (buf0, )
+        for var in return_vars:
+            if isinstance(var, torch.Tensor):
+                assert not var.isnan().any().item()
+        for number in range(2):
+            del buf0
+        """
+    )
+    assert source.unknown == []
+    assert [launch.site.kind for launch in source.launches] == ["unknown"]
+
+
 def test_a_reduction_of_a_workspace() -> None:
     launch = only(read("buf1 = workspace_0[0 * 512 * 2048:(0 + 1) * 512 * 2048].view(512, 2048).sum(dim=0)"))
     assert (launch.site.kind, launch.site.kernel, launch.site.outputs) == ("fallback", "Tensor.sum", ["buf1"])
@@ -282,7 +298,8 @@ def test_whatever_calls_is_a_launch(statement: str, kind: str, kernel: str) -> N
 @pytest.mark.parametrize(
     "statement",
     ["buf1 = buf0.permute(1, 0)", "u0 = buf0.item()", "stream1.wait_stream(stream0)", "event0.record(stream0)",
-     "buf1 = buf0[0:4].view(2, 2)", "torch.cuda.set_device(0)", "raise RuntimeError(name)", "s1 = max(s0, 2)"],
+     "buf1 = buf0[0:4].view(2, 2)", "torch.cuda.set_device(0)", "raise RuntimeError(name)", "s1 = max(s0, 2)",
+     "s1 = round(abs(s0) / 3)", "zf0 = torch._sym_sqrt(torch.sym_float(s0))"],
 )  # fmt: skip
 def test_what_launches_nothing_is_no_launch(statement: str) -> None:
     source = read(statement)

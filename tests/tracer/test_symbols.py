@@ -123,6 +123,12 @@ def test_a_name_that_is_assigned_twice_is_a_symbol_of_its_own() -> None:
     assert source.sites[0].scalars[0].expression == "n"
 
 
+def test_a_number_that_is_rounded_is_told_by_its_symbols() -> None:
+    code = "def call(args):\n    (s0,) = args\n    n = round(s0 / 3)\n    cpp_fused_mul_0(buf0, buf1, n, 1.0)\n"
+    source = read(code)
+    assert (source.symbols, source.sites[0].scalars[0].expression) == (["s0"], "round(s0 / 3)")
+
+
 def test_a_number_that_is_computed_in_a_loop_is_a_symbol() -> None:
     source = read("def call(args):\n    while more:\n        n = m + 1\n        cpp_fused_mul_0(buf0, buf1, n, 1.0)\n")
     assert source.symbols == ["n"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from stepscope.tracer.inductor.expressions import SYMBOL, dotted
 from stepscope.tracer.records import LaunchSite, Scalar
 
-ARITHMETIC = frozenset({"max", "min", "int", "float", "bool", "abs"})
+ARITHMETIC = frozenset({"max", "min", "int", "float", "bool", "abs", "round"})
 IN_TORCH = ("sym_", "_sym_")
 """Functions of numbers begin so in `torch`."""
 ARITHMETIC_NODES = (

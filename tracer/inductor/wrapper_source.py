@@ -44,7 +44,7 @@ ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)
 OPERATOR_ROOTS = ("torch.ops.", "aten.", "inductor_ops.", "_quantized.", "prims.", "quantized.")
 TENSOR_METHODS = frozenset({"clone", "copy_", "zero_", "fill_", "resize_", "index_put_", "add_", "record_stream"})
 HARMLESS_CALLS = re.compile(
-    r"assert_\w+|args\.clear|print|len|int|float|bool|max|min|align|"
+    r"assert_\w+|args\.clear|print|len|int|float|bool|max|min|abs|round|align|isinstance|range|torch\._?sym_\w+|"
     r"torch\.\w+\.(set_device|synchronize|_DeviceGuard|device|stream|current_stream)|"
     r"get_raw_stream\w*|torch\._C\._\w+Stream\w*|run_intermediate_hooks|record_function\w*|RuntimeError|"
     r"(torch\.ops\._inductor_debug\.)?check_memory_step(\.default)?|track_tensor|math\.\w+|start_graph|end_graph"
