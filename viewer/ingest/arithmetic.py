@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Number = int | float
@@ -23,12 +23,24 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge, ast.USub: lambda one, _: -one, ast.UAdd: lambda one, _: +one,
     ast.Not: lambda one, _: not one, ast.Invert: lambda one, _: ~one,
 }  # fmt: skip
+_MATH = (
+    "ceil", "floor", "trunc", "sqrt", "log", "log2", "exp", "cos", "cosh", "acos", "sin", "sinh", "asin", "tan", "tanh",
+    "atan",
+)  # fmt: skip
+"""What torch/utils/_sympy/printers.py writes."""
+
+
+def _round(value: Number, digits: int = 0, *_: Number) -> Number:
+    if abs(digits) > _MOST_SHIFT:
+        raise ValueError("it has more digits than a number")
+    return round(value, digits) if digits else round(value)
+
+
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "max": max, "min": min, "int": int, "float": float, "bool": bool, "abs": abs, "math.ceil": math.ceil,
-    "math.floor": math.floor, "math.trunc": math.trunc, "math.sqrt": math.sqrt, "math.log": math.log,
-    "math.log2": math.log2, "math.exp": math.exp, "torch.sym_float": float, "torch.sym_int": int,
-    "torch.sym_max": max, "torch.sym_min": min, "torch.sym_not": operator.not_, "torch.sym_sqrt": math.sqrt,
-    "torch._sym_sqrt": math.sqrt, "div_floor_integer": operator.floordiv,
+    **{f"math.{name}": getattr(math, name) for name in _MATH}, "max": max, "min": min, "int": int, "float": float,
+    "bool": bool, "abs": abs, "round": _round, "torch.sym_float": float, "torch.sym_int": int, "torch.sym_max": max,
+    "torch.sym_min": min, "torch.sym_not": operator.not_, "torch.sym_sqrt": math.sqrt, "torch._sym_sqrt": math.sqrt,
+    "div_floor_integer": operator.floordiv,
 }  # fmt: skip
 _NAMES = {"inf": math.inf, "nan": math.nan}
 _FIXED = frozenset({"torch", "device", "aten", "prims", "inductor_ops", "float", *_NAMES})
@@ -60,7 +72,7 @@ def _number(node: ast.expr, lookup: Lookup, depth: int) -> Any:
     match node:
         case ast.Constant(value=int() | float() as value):
             return value
-        case ast.Name(id=name):
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="math"), attr=name):
             known = lookup(name)
             return _NAMES.get(name) if known is None else known
         case ast.UnaryOp(op=op, operand=operand):
@@ -72,8 +84,7 @@ def _number(node: ast.expr, lookup: Lookup, depth: int) -> Any:
             found = [_applied(op, *pair) for op, *pair in zip(ops, values, values[1:], strict=False)]
             return None if None in found else all(found)
         case ast.BoolOp(op=op, values=parts):
-            values = [number(one, lookup, depth) for one in parts]
-            return None if None in values else (all if isinstance(op, ast.And) else any)(values)
+            return _of_parts(isinstance(op, ast.Or), (number(one, lookup, depth) for one in parts))
         case ast.IfExp(test=test, body=body, orelse=other):
             holds = number(test, lookup, depth)
             return None if holds is None else number(body if holds else other, lookup, depth)
@@ -86,11 +97,20 @@ def _number(node: ast.expr, lookup: Lookup, depth: int) -> Any:
     return None
 
 
+def _of_parts(is_or: bool, values: Iterable[Number | None]) -> Number | None:
+    """``and`` and ``or`` give the part that decides."""
+    found = None
+    for found in values:
+        if found is None or bool(found) == is_or:
+            break
+    return found
+
+
 def _applied(op: ast.AST, left: Number | None, right: Number | None) -> Any:
     function = _OPERATORS.get(type(op))
     if function is None or left is None or right is None:
         return None
-    if isinstance(op, (ast.Pow, ast.LShift)) and not 0 <= right <= _MOST_SHIFT:
+    if isinstance(op, (ast.Pow, ast.LShift)) and abs(right) > _MOST_SHIFT:
         return None
     return function(left, right)
 
