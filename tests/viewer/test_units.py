@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.findings import all_findings
 from stepscope.viewer.queries.damage import problem_counts
 from stepscope.viewer.store.layout import read_store
 from stepscope.viewer.store.open import Trace, open_trace
@@ -191,8 +192,16 @@ def test_a_log_of_a_newer_format_keeps_no_other_from_being_read(logs: Path, tmp_
     outcome, watcher = run(logs, tmp_path / "store")
     [(address, reason)] = outcome.failed
     assert address == str(newer)
-    assert "format version 99" in reason
+    assert reason.startswith("this log has format version 99")
     assert (len(outcome.done), watcher.retries) == (8, [])
+    with open_trace(tmp_path / "store") as trace:
+        titles = [finding.title for finding in all_findings(trace) if finding.kind == "unread_log"]
+        assert f"stepscope_trace_z.log was not read: {reason}" in titles
+    again, _ = run(logs, tmp_path / "store")
+    assert (again.kept, again.failed) == (8, [(address, reason)])
+    recorded(pid=8).write(newer)
+    assert len(run(logs, tmp_path / "store")[0].done) == 1
+    same_as_index(logs, tmp_path / "store", tmp_path)
 
 
 def test_a_store_in_object_storage(logs: Path, tmp_path: Path) -> None:

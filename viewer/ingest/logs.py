@@ -55,24 +55,38 @@ class _Log:
 
 
 def read_logs(
-    sources: Sequence[Source], *, first_log: int = 0, first_id: int = 0, relatives: Relatives | None = None
+    sources: Sequence[Source],
+    *,
+    first_log: int = 0,
+    first_id: int = 0,
+    relatives: Relatives | None = None,
+    left_out: list[NewerFormat] | None = None,
 ) -> Rows:
     """Rows of all logs, which are numbered from `first_log` in the order of `sources`; ids begin at `first_id`.
 
     `relatives` gives string tables of logs that are not among `sources` and that a log's process may have been
     forked from, by the process id of its parent, None where that is not known.
-    A log of a newer format is left out. Raises StepscopeError where there is no other.
+    A log of a newer format is left out and noted in `left_out`. Without that, where there is no other, raises
+    StepscopeError.
     """
     with without_collection():
-        return _read_logs(sources, first_log, first_id, relatives)
+        return _read_logs(sources, first_log, first_id, relatives, left_out)
 
 
-def _read_logs(sources: Sequence[Source], first_log: int, first_id: int, relatives: Relatives | None) -> Rows:
+def _read_logs(
+    sources: Sequence[Source],
+    first_log: int,
+    first_id: int,
+    relatives: Relatives | None,
+    left_out: list[NewerFormat] | None,
+) -> Rows:
     rows, unknown = Rows(first_id), Counter[str]()
     at_once = sum(source.size for source in sources) >= AT_ONCE_BYTES
     logs = [_read_log(number, source, rows, unknown, at_once) for number, source in enumerate(sources, first_log)]
     newer = [log.newer for log in logs if log.newer is not None]
-    if newer and not any(log.has_records and log.newer is None for log in logs):
+    if left_out is not None:
+        left_out += newer
+    elif newer and not any(log.has_records and log.newer is None for log in logs):
         raise newer[0]
     for log in logs:
         log.torch.logs_breaks |= log.runtime.run.is_ours

@@ -155,7 +155,10 @@ class _Run:
             else:
                 self._try_again(unit, reason)
         else:
-            self._outcome.done.append(done)
+            if done.left_out is not None:
+                self._give_up(unit, done.left_out)
+            else:
+                self._outcome.done.append(done)
             self._outcome.retries += done.earlier_tries
             self._watcher.done(done)
         return True

@@ -13,6 +13,7 @@ from pathlib import Path
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import LogFile, head_of, plain_source
 from stepscope.viewer.ingest.logs import read_logs
+from stepscope.viewer.ingest.run_facts import NewerFormat
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.spool import is_packed
 from stepscope.viewer.store.index import build_index, index_key
@@ -42,13 +43,15 @@ class Done:
     parquet_bytes: int
     earlier_tries: int
     """Begun before, and never finished."""
+    left_out: str | None = None
+    """Why the log was not read: it is of a newer format, and its tables say so."""
 
 
 def ingest_unit(unit: Unit) -> Done:
     """Read the log and write its tables; what earlier tries left is removed.
 
-    Raises StepscopeError for a log of a newer format, or where this is another stepscope than the one that asks;
-    OSError where the STORE cannot be written, or does not hold what was written.
+    Raises StepscopeError where this is another stepscope than the one that asks; OSError where the STORE cannot be
+    written, or does not hold what was written.
     """
     if index_key(()) != unit.key:
         raise StepscopeError("A worker has another version of stepscope or DuckDB: install the same ones everywhere.")
@@ -56,8 +59,9 @@ def ingest_unit(unit: Unit) -> Done:
     before, old = read_manifest(root, unit.number), root.tries(unit.number)
     root.begin(unit.number, folder)
     with plain_source(unit.log.address) as source:
-        tables = _write_tables(root, unit, folder, source)
-        was_read = not any(reason == "not_read" for reason, _ in source.problems)
+        left_out: list[NewerFormat] = []
+        tables = _write_tables(root, unit, folder, source, left_out)
+        was_read = not left_out and not any(reason == "not_read" for reason, _ in source.problems)
         packed = was_read and is_packed(head_of(unit.log.address))
         write_manifest(root, Manifest(unit.number, unit.log, unit.key, folder, tables, source.size, packed, was_read))
     root.remove_tries(unit.number, old)
@@ -67,12 +71,15 @@ def ingest_unit(unit: Unit) -> Done:
         unit.log.size_bytes,
         sum(table.size_bytes for table in tables.values()),
         len(set(old) - finished),
+        left_out[0].reason if left_out else None,
     )
 
 
-def _write_tables(root: Root, unit: Unit, folder: str, source: Source) -> dict[str, TableFile]:
-    relatives = StringsBeside(unit.log.address)
-    rows = read_logs([source], first_log=unit.number, first_id=unit.number << ID_BITS, relatives=relatives.tables)
+def _write_tables(
+    root: Root, unit: Unit, folder: str, source: Source, left_out: list[NewerFormat]
+) -> dict[str, TableFile]:
+    relatives, first_id = StringsBeside(unit.log.address), unit.number << ID_BITS
+    rows = read_logs([source], first_log=unit.number, first_id=first_id, relatives=relatives.tables, left_out=left_out)
     with tempfile.TemporaryDirectory(prefix="stepscope-") as scratch:
         index = Path(scratch, "index")
         built = build_index(index, unit.key, rows, source.size)
