@@ -201,7 +201,7 @@ def _bytes(name: str, value: Any) -> Any:
 def _number(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if not re.fullmatch(r"[0-9]{1,19}", value.strip()):
+    if not re.fullmatch(r"[-+]?[0-9]{1,19}", value.strip()):
         raise ConfigError(name, f"is {value!r}; it can be a whole number")
     return int(value)
 

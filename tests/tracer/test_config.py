@@ -143,6 +143,20 @@ def test_the_class_itself_refuses_too(setting: str, value: Any) -> None:
         replace(TraceConfig(Path("x")), **{setting: value})
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("elements", "-1", "is -1; it can be a whole number from 0 to 1,024"),
+        ("every", "-3", "is -3; it can be a whole number of at least 1"),
+        ("elements", "1.5", "is '1.5'; it can be a whole number"),
+    ],
+)
+def test_a_whole_number_that_cannot_be_is_told_with_its_bounds(setting: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_config("x", **{setting: value})
+    assert str(error.value) == f"{setting} {words}"
+
+
 def test_an_error_survives_pickle() -> None:
     error = pickle.loads(pickle.dumps(ConfigError("every", "is 0")))
     assert (str(error), error.setting) == ("every is 0", "every")

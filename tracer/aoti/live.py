@@ -71,15 +71,16 @@ def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
 
 
 def about_other_filters(config: TraceConfig) -> str | None:
-    """Which filters do not hold for what is printed."""
+    """Which other settings of values do not hold for what is printed."""
     given = {
         "--args": config.args, "--steps": config.steps is not None, "--every": config.every > 1,
-        "--max-bytes-per-tensor": config.max_bytes_per_tensor is not None,
+        "--max-bytes-per-tensor": config.max_bytes_per_tensor is not None, "--elements": config.elements > 0,
+        "--verify-before": config.verify_before,
     }  # fmt: skip
     names = [name for name, is_given in given.items() if is_given]
     if not names:
         return None
-    return f"Not for what PyTorch's printer prints or saves: {', '.join(names)}. It is recorded without this filter."
+    return f"What PyTorch's printer prints or saves is recorded without {', '.join(names)}."
 
 
 def line_buffered() -> dict[str, str]:
