@@ -265,10 +265,22 @@ def launches_of_calls(timeline: Timeline) -> Iterable[tuple[CallRow, list[tuple[
     starts = (timeline.window_start_ns + start for start in columns.start_ns)
     launches = sorted(zip(columns.launch, columns.site, columns.thread, starts, columns.count, strict=True))
     for call in timeline.calls:
-        end = call.start_ns + call.duration_ns
+        end = end_of(call, timeline)
         inside = [row for row in launches if row[2] == call.thread and call.start_ns <= row[3] <= end]
         if call.depth == 0 and inside and all(row[4] == 1 for row in inside):
             yield call, [(launch, site) for launch, site, *_ in inside]
+
+
+def end_of(call: CallRow, timeline: Timeline) -> int:
+    """Where it is not known, a call ends before the next one of its thread begins."""
+    if call.duration_ns is not None:
+        return call.start_ns + call.duration_ns
+    later = [
+        other.start_ns
+        for other in timeline.calls
+        if other.thread == call.thread and other.depth == call.depth and other.start_ns > call.start_ns
+    ]
+    return min(later, default=timeline.window_end_ns + 1) - 1
 
 
 def wrappers(details: Iterable[GraphDetail], left_out: list[str]) -> dict[int, list[tuple[int, Line]]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from stepscope.tracer.aoti.printed_log import UNKNOWN_END
 from stepscope.viewer import assets, report
 from stepscope.viewer.report import render_report
 from stepscope.viewer.store.open import Trace
@@ -43,6 +45,17 @@ def test_a_note_is_text_on_the_first_page(opened: Opened) -> None:
 def test_report_is_the_same_each_time(opened: Opened) -> None:
     trace = opened(synthetic.recorded())
     assert render_report(trace) == render_report(trace)
+
+
+def test_calls_whose_times_nobody_measured_have_their_launches(opened: Opened) -> None:
+    """As those are that a debug printer told of: when a call ended is not known."""
+    log = LogBuilder(4711).record(synthetic.run()).record(synthetic.graph())
+    for number in range(2):
+        batch = synthetic.calls(10 * number, 0, synthetic.MONOTONIC_NS + 5_000 * number)
+        ends = [UNKNOWN_END] * len(batch.end_ns)
+        log.record(replace(batch, calls=replace(batch.calls, state=["printed", "printed"]), end_ns=ends))
+    data = data_of(render_report(opened(log)))
+    assert [len(launches) for _, launches in data["calls"]] == [4, 4]
 
 
 def test_launches_of_equal_calls_share_their_description(opened: Opened) -> None:

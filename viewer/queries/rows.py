@@ -65,7 +65,8 @@ class CallRow:
     depth: int
     thread: int
     start_ns: int
-    duration_ns: int
+    duration_ns: int | None
+    """None: not recorded, as of what a debug printer told."""
     launches: int
     state: str
 
