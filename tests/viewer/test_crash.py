@@ -395,14 +395,6 @@ def test_runs_are_one_trace(joined: Trace) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_a_run_that_was_stopped_says_nothing_of_the_symptom(tmp_path: Path) -> None:
-    for number, end in enumerate((process_end(), process_end(signal=int(signal.SIGTERM))), 1):
-        log = recorded(end=False, pid=PID + number).record(replace(end, pid=PID + number, crash_run=crash_run(number)))
-        log.write(tmp_path / f"run-{number}" / f"stepscope_trace_rank_0_{number}_a.log")
-    with open_trace(tmp_path) as trace:
-        assert [(row.ended, row.survived) for row in crash_runs(trace)] == [("SIGSEGV", None), ("SIGTERM", None)]
-
-
 def test_runs_on_a_page(joined: Trace) -> None:
     from stepscope.viewer import rendering
 
