@@ -17,6 +17,7 @@ PARTS = {
     "Arguments that are no tensors": ROOT / "tracer" / "scalar_records.py",
     "Values": ROOT / "tracer" / "value_records.py",
     "Memory": ROOT / "tracer" / "memory_records.py",
+    "What failed or could not be recorded": ROOT / "tracer" / "gap_records.py",
     "How a process ended": ROOT / "tracer" / "ending_records.py",
 }
 TARGET = ROOT / "docs" / "format.md"

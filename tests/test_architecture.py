@@ -16,7 +16,7 @@ MAX_LINES = 450
 
 # A module of the tracer may import from its own layer and from layers before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "ending_records", "memory_records", "scalar_records", "value_records", "ring_format"),
+    ("_version", "ending_records", "gap_records", "memory_records", "scalar_records", "value_records", "ring_format"),
     ("config", "records"),
     ("log_format", "symbol_values"),
     ("log_writer", "launch_ring", "signals"),

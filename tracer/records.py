@@ -21,6 +21,9 @@ from stepscope.tracer.ending_records import Overhead as Overhead
 from stepscope.tracer.ending_records import ProcessEnd as ProcessEnd
 from stepscope.tracer.ending_records import ToolError as ToolError
 from stepscope.tracer.ending_records import UncaughtException as UncaughtException
+from stepscope.tracer.gap_records import CompileError as CompileError
+from stepscope.tracer.gap_records import Failure as Failure
+from stepscope.tracer.gap_records import Skipped as Skipped
 from stepscope.tracer.memory_records import AllocatorCurve as AllocatorCurve
 from stepscope.tracer.memory_records import BufferRole as BufferRole
 from stepscope.tracer.memory_records import Growth as Growth
@@ -408,39 +411,6 @@ class TunedKernels:
     kernel: list[str]
     config: list[dict[str, int]]
     """Block sizes, ``num_warps`` and ``num_stages``; numbers only."""
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Something that could not be recorded, and why."""
-
-    KIND: ClassVar[str] = "skipped"
-
-    what: str
-    why: str
-    graph: int | None = None
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A hook of the recorder failed for the first time; the program went on. `Overhead` counts every failure."""
-
-    KIND: ClassVar[str] = "failure"
-
-    where: str
-    error: str
-    count: int
-
-
-@dataclass(frozen=True)
-class CompileError:
-    """A compile failed to which PyTorch gives no id: its own records tell of failures only where there is one."""
-
-    KIND: ClassVar[str] = "compile_error"
-
-    type: str
-    """``LoweringException``: the name of the exception, as PyTorch has it in its metrics of compiles."""
-    text: str
 
 
 Record = (

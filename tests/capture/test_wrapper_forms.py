@@ -299,7 +299,9 @@ def test_whatever_calls_is_a_launch(statement: str, kind: str, kernel: str) -> N
     "statement",
     ["buf1 = buf0.permute(1, 0)", "u0 = buf0.item()", "stream1.wait_stream(stream0)", "event0.record(stream0)",
      "buf1 = buf0[0:4].view(2, 2)", "torch.cuda.set_device(0)", "raise RuntimeError(name)", "s1 = max(s0, 2)",
-     "s1 = round(abs(s0) / 3)", "zf0 = torch._sym_sqrt(torch.sym_float(s0))"],
+     "s1 = round(abs(s0) / 3)", "zf0 = torch._sym_sqrt(torch.sym_float(s0))",
+     "_print_debugging_tensor_value_info('inductor: before_launch - extern_kernels.mm - buf0', buf0)",
+     "torch.save(buf0, 'before_launch_extern_kernels.mm_buf0.pt')"],
 )  # fmt: skip
 def test_what_launches_nothing_is_no_launch(statement: str) -> None:
     source = read(statement)

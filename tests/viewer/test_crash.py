@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,6 @@ from stepscope.tracer import records as schema
 from stepscope.viewer import overview_page, pages
 from stepscope.viewer.addresses import Request
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.findings.crash_runs import crash_runs
 from stepscope.viewer.findings.launch_deaths import launch_deaths
 from stepscope.viewer.queries.ends import one_symptom, raised
 from stepscope.viewer.queries.rows import Finding

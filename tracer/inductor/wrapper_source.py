@@ -47,8 +47,11 @@ HARMLESS_CALLS = re.compile(
     r"assert_\w+|args\.clear|print|len|int|float|bool|max|min|abs|round|align|isinstance|range|torch\._?sym_\w+|"
     r"torch\.\w+\.(set_device|synchronize|_DeviceGuard|device|stream|current_stream)|"
     r"get_raw_stream\w*|torch\._C\._\w+Stream\w*|run_intermediate_hooks|record_function\w*|RuntimeError|"
-    r"(torch\.ops\._inductor_debug\.)?check_memory_step(\.default)?|track_tensor|math\.\w+|start_graph|end_graph"
+    r"(torch\.ops\._inductor_debug\.)?check_memory_step(\.default)?|track_tensor|math\.\w+|start_graph|end_graph|"
+    r"_print_debugging_tensor_value_info|torch\.save"
 )
+BEFORE_A_LAUNCH = re.compile(r"stream\w+ = get_raw_stream\(.*\)|(_print_debugging_\w+|torch\.save)\(.*before_launch.*")
+"""Statements between a launch and its comments."""
 MAY_BE_VIEWS = frozenset({"contiguous", "to", "reshape", "flatten", "expand_as", "view_as", "unbind", "split", "chunk"})
 """Methods whose result may share the memory of the tensor, or has its own."""
 CARRIERS = {"run_and_save_rng_state": 0, "run_with_rng_state": 1, "graphsafe_run_with_rng_state": 0}
@@ -429,9 +432,9 @@ class _FunctionReader:
         source_nodes: list[str] = []
         aten: list[str] = []
         handle = None
-        for text in reversed(self.lines[max(0, line - 9) : line - 1]):
-            text = text.strip()
-            if re.fullmatch(r"stream\w+ = get_raw_stream\(.*\)", text):
+        for number in range(line - 2, -1, -1):
+            text = self.lines[number].strip()
+            if BEFORE_A_LAUNCH.fullmatch(text):
                 continue
             if not text.startswith("#"):
                 break
