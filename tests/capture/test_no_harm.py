@@ -93,7 +93,7 @@ def test_a_hook_that_raises_is_counted_and_said_once(broken_hooks: dict[str, tup
     assert "Traceback" not in err
     lines = [line for line in err.splitlines() if line.startswith("stepscope:")]
     assert len(lines) == len(set(lines))
-    assert 1 <= len(lines) <= 2, "nothing was said, or one failure was said many times"
+    assert 1 <= len(lines) <= 3, "nothing was said, or one failure was said in many places"  # a flush may come late
     assert any("broken on purpose" in line for line in lines)
     trace = Trace(folder)
     assert trace.of("failure") or trace.of("skipped")

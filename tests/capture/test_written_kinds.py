@@ -25,8 +25,9 @@ from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to
 CODE = f"{OUTPUT_CODE}N"
 
 
-def run(folder: Path, *command: str) -> int:
-    environment = clean_environment(folder / "cache", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+def run(folder: Path, *command: str, autoload: bool = False) -> int:
+    """Programs that record themselves are not recorded through the entry point as well, which `autoload` is about."""
+    environment = clean_environment(folder / "cache", TORCH_DEVICE_BACKEND_AUTOLOAD="1" if autoload else "0")
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
 
 
@@ -38,11 +39,9 @@ def dying(folder: Path) -> None:
 
 
 def failing(folder: Path) -> None:
-    """Compiles without an id fail. The recorder comes through its entry point."""
-    command = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    program = ["-m", "tests.capture.failing_compiles"]
-    environment = clean_environment(folder / "cache")
-    subprocess.run([*command, *program], cwd=ROOT, env=environment, capture_output=True, check=True)
+    """Compiles without an id fail."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, "-m", "tests.capture.failing_compiles", autoload=True) == 0
 
 
 def recompute(folder: Path) -> None:
@@ -68,7 +67,7 @@ def read_live(folder: Path) -> None:
 def cpp(folder: Path) -> None:
     """A graph with cpp_wrapper, whose code prints names."""
     stepscope = [sys.executable, "-m", "stepscope", "run", "--aoti", "launches", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-m", "tests.tracer.aoti.cpp_sites", str(folder), "cpp") == 0
+    assert run(folder, *stepscope, "-m", "tests.tracer.aoti.cpp_sites", str(folder), "cpp", autoload=True) == 0
 
 
 PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {

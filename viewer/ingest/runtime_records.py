@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from stepscope.viewer.ingest.launch_columns import Places
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
+_OF_A_RUNNING_PROCESS = (Graph, Launches, Steps, StepMarks, Overhead)
+"""Behind an `End` they show that it was none: the process was to become another program, and could not."""
 _LOST = "its graph record is missing or broken"
 
 
@@ -90,8 +92,6 @@ class RuntimeRecords:
         self._records: list[tuple[int, int | None, str | None]] = []
         """(record, the graph that it is about, the compile that its header names) of those of one graph or compile."""
         self.end: End | None = None
-        self._last_of_end = -1
-        """The record that says how the process ended, or the last of those behind it of who waited for the process."""
         self.overhead: Overhead | None = None
         self.process_ends: list[ProcessEnd] = []
         self.graphs: dict[int, Graph] = {}
@@ -120,27 +120,19 @@ class RuntimeRecords:
             if name.startswith(OUTPUT_CODE) and name[len(OUTPUT_CODE) :].isdecimal():
                 self._note_graph(record, int(name[len(OUTPUT_CODE) :][:18]))
             return
-        is_behind_end = record.record == self._last_of_end + 1
         try:
             payload = loads(record.payload or b"")
             if kind is Run:
                 self.run.begin(payload)
             value = decode(kind, payload)
             self._note_graph(record, getattr(value, "graph", None))
+            if kind in _OF_A_RUNNING_PROCESS:
+                self.end = None
             self._take(value, record, payload)
-            if kind is End or (kind is ProcessEnd and is_behind_end):
-                self._last_of_end = record.record
         except ValueError as error:
-            self._last_of_end += is_behind_end  # nobody can tell whose it is
             if record.sound or isinstance(error, BadPayload):
                 place = record.place
                 self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
-
-    def check_end(self, last: int) -> None:
-        """`last` is the last record of the log: an end that other ones of its process follow was none, since the
-        process wanted to become another program, and could not."""
-        if last != self._last_of_end:
-            self.end = None
 
     def _note_graph(self, record: LogRecord, graph: int | None) -> None:
         ids = ids_of(record.header.envelope)
