@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.variables import VECTORS
 
@@ -24,6 +25,11 @@ TOGETHER = {
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: the workers share the cores among them
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+settings.register_profile("same", derandomize=True)
+settings.register_profile("new", print_blob=True)
+settings.load_profile(os.environ.get("STEPSCOPE_EXAMPLES", "same"))
+"""Hypothesis tries the same examples in each run; with ``STEPSCOPE_EXAMPLES=new`` it looks for others."""
 
 _TRY_VECTORS = """
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timezone
 
 _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
@@ -54,6 +55,8 @@ def format_value(value: float | None) -> str:
     """An element of a tensor: whole numbers with thousands, others with four digits."""
     if value is None:
         return "–"
+    if not math.isfinite(value):
+        return str(value)
     size = abs(value)
     if size < 1e12 and value == int(value):
         return f"{int(value):,}"

@@ -57,6 +57,12 @@ def test_values(value: float | None, expected: str) -> None:
     assert formats.format_value(value) == expected
 
 
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan"])
+def test_values_that_are_not_finite(text: str) -> None:
+    """JSON has no form for them, so the pages' scripts never see one; the payload of a record may hold one."""
+    assert formats.format_value(float(text)) == text
+
+
 @pytest.mark.parametrize(("name", "expected"), CASES["slug"])
 def test_names_in_addresses(name: str, expected: str) -> None:
     assert addresses.slug(name) == expected

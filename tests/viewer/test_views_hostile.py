@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Template
 
@@ -105,6 +105,7 @@ BUSY = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 
 
 @BUSY
+@example("compilation_metrics", {"name": float("inf"), "bytes": float("-inf"), "time_ns": float("nan")}, None, Around())
 @given(
     event=st.sampled_from([*sorted(EVENTS), "nobody_knows", "unreadable"]),
     metadata=VALUES,
