@@ -44,14 +44,15 @@ sys.exit(not supposed or not all(map(bool, supposed)))
 def pytest_configure(config: pytest.Config) -> None:
     """Inductor compiles a file for each vector instruction set of the processor into every new compile cache, which
     takes longer than a small program. One such trial per machine is enough for all test processes."""
-    if VECTORS in os.environ or "PYTEST_XDIST_WORKER" in os.environ or config.cache is None:
+    cache = getattr(config, "cache", None)
+    if VECTORS in os.environ or "PYTEST_XDIST_WORKER" in os.environ or cache is None:
         return
     tried = [importlib.metadata.version("torch"), os.environ.get("CXX", "c++"), platform.node()]
-    known = config.cache.get("stepscope/vector_instructions", None)
+    known = cache.get("stepscope/vector_instructions", None)
     if not known or known[:-1] != tried:
         done = subprocess.run([sys.executable, "-c", _TRY_VECTORS], capture_output=True, check=False)
         known = [*tried, done.returncode == 0]
-        config.cache.set("stepscope/vector_instructions", known)
+        cache.set("stepscope/vector_instructions", known)
     if known[-1]:
         os.environ[VECTORS] = "1"
 
