@@ -16,10 +16,11 @@ from stepscope.tracer.aoti.printed_graphs import FUNCTION
 from stepscope.tracer.aoti.printed_graphs import kind as kind_of
 from stepscope.tracer.inductor.codegen_facts import LaunchFacts, match
 from stepscope.tracer.inductor.cpp_calls import declared, scalars
-from stepscope.tracer.inductor.source_nodes import commented
+from stepscope.tracer.inductor.source_nodes import commented, debug_handle
 from stepscope.tracer.records import Argument, CppCode, InputSize, LaunchSite, Scalar
 
-_HANDLE = "[Provenance debug handles] "
+PRINTS = "before_launch"
+"""It stands in all code that prints its launches; code without it, which can be long, need not be read."""
 _BLOCK = re.compile(
     r'aoti_torch_print_tensor_handle\(.*?, "(?P<moment>before|after)_launch - (?P<kernel>.+) - (?P<argument>.+?)"\);'
 )
@@ -93,10 +94,10 @@ class _Reader:
     def _remark(self, line: str) -> None:
         if found := commented(line):
             self._comment, self._handle, self._is_fresh = found, None, True
-        elif _HANDLE in line:
+        elif handle := debug_handle(line):
             if not self._is_fresh:
                 self._comment = [], []
-            self._handle, self._is_fresh = line.partition(_HANDLE)[2].split(",")[0].strip() or None, False
+            self._handle, self._is_fresh = handle, False
 
     def _site(self, kernel: str, text: str) -> LaunchSite:
         """A C++ kernel has no comment of its own."""

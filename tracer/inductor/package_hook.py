@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from stepscope.tracer.inductor.codegen_facts import CodegenTap, CompileFacts
-from stepscope.tracer.inductor.cpp_code import cpp_code
+from stepscope.tracer.inductor.cpp_code import PRINTS, cpp_code
 from stepscope.tracer.records import CppCode
 
 
@@ -53,6 +53,8 @@ class PackageHook:
             self._on_failure("package", error)
 
     def tell(self, code: str, facts: CompileFacts | None) -> None:
+        if PRINTS not in code:
+            return
         found = cpp_code(code, facts.launches if facts else [])
         if found.sites:
             self._report(found)

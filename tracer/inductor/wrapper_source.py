@@ -32,7 +32,7 @@ from stepscope.tracer.inductor.expressions import (
 )
 from stepscope.tracer.inductor.kernel_signatures import KernelDefinition, Parameter, read_definition
 from stepscope.tracer.inductor.operators import SchemaLookup
-from stepscope.tracer.inductor.source_nodes import commented
+from stepscope.tracer.inductor.source_nodes import commented, debug_handle
 from stepscope.tracer.inductor.symbols import Binding, FunctionSymbols, ScalarArgument, grouped
 from stepscope.tracer.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role, Scalar
 
@@ -438,8 +438,7 @@ class _FunctionReader:
                 continue
             if not text.startswith("#"):
                 break
-            if "[Provenance debug handles]" in text:
-                handle = text.partition("] ")[2].split(",")[0].strip() or None
-            elif found := commented(text):
+            if found := commented(text):
                 source_nodes, aten = found
+            handle = debug_handle(text) or handle
         return source_nodes, aten, handle
