@@ -1,4 +1,4 @@
-"""Writes docs/format.md, the description of the log's records, from tracer/records.py and the modules of its parts.
+"""Writes docs/format.md, the description of the log's records, from the modules in tracer/schema.
 
 python docs/generate_format.py          # write it
 python docs/generate_format.py --check  # exit 1 when it is not current
@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORDS = ROOT / "tracer" / "records.py"
+SCHEMA = ROOT / "tracer" / "schema"
+RECORDS = SCHEMA / "records.py"
 PARTS = {
-    "Arguments that are no tensors": ROOT / "tracer" / "scalar_records.py",
-    "Values": ROOT / "tracer" / "value_records.py",
-    "Memory": ROOT / "tracer" / "memory_records.py",
-    "What failed or could not be recorded": ROOT / "tracer" / "gap_records.py",
-    "How a process ended": ROOT / "tracer" / "ending_records.py",
+    "Arguments that are no tensors": SCHEMA / "scalars.py",
+    "Values": SCHEMA / "values.py",
+    "Memory": SCHEMA / "memory.py",
+    "What failed or could not be recorded": SCHEMA / "gaps.py",
+    "How a process ended": SCHEMA / "process_ends.py",
 }
 TARGET = ROOT / "docs" / "format.md"
 

@@ -18,9 +18,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from stepscope.tracer import compile_ids
-from stepscope.tracer.records import FORMAT_VERSION, OUTPUT_CODE, RECORD_TYPES, artifact_name
-from stepscope.viewer.summary_answer import FORMAT, Summary
+from stepscope.tracer.log import compile_ids
+from stepscope.tracer.schema.records import FORMAT_VERSION, OUTPUT_CODE, RECORD_TYPES, artifact_name
+from stepscope.viewer.overview.summary_answer import FORMAT, Summary
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

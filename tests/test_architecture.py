@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_LINES = 450
+MAX_LINES = 470
 
 # A module of the tracer may import from its own layer and from layers before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "ending_records", "gap_records", "memory_records", "scalar_records", "value_records", "ring_format"),
-    ("config", "records"),
-    ("log_format", "symbol_values"),
-    ("log_writer", "launch_ring", "signals"),
-    ("inductor", "runtime", "aoti"),
+    ("_version",),
+    ("schema",),
+    ("config", "symbol_values"),
+    ("signals",),
+    ("inductor", "log", "runtime", "wrapper", "aoti", "command"),
     ("active",),
     ("recorder",),
     ("",),
-    ("waiting", "run", "crash_runs"),
+    ("waiting", "demo"),
 )
 DEFAULT_LAYER = 4
-VIEWER_MAY_USE = {f"stepscope.tracer.{name}" for name in ("records", "log_format", "ring_format", "_version")}
+VIEWER_MAY_USE = ("stepscope.tracer.schema", "stepscope.tracer.wrapper", "stepscope.tracer._version")
 VIEWER_JOINS = "stepscope.viewer.cli."
 TOP = Path("tracer", "package")
 """What is installed as the package `stepscope` itself."""
@@ -97,7 +97,7 @@ def test_viewer_uses_only_the_schema_of_the_tracer() -> None:
         for imported in imports(name, path):
             of_tracer = inside(imported, "tracer") is not None
             if imported.split(".")[0] == "torch" or (
-                of_tracer and imported not in VIEWER_MAY_USE and not f"{name}.".startswith(VIEWER_JOINS)
+                of_tracer and not imported.startswith(VIEWER_MAY_USE) and not f"{name}.".startswith(VIEWER_JOINS)
             ):
                 wrong.append(f"{name} imports {imported}")
     assert not wrong
@@ -114,7 +114,7 @@ def test_everything_is_imported_as_a_part_of_stepscope() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("module", ["stepscope.tracer", "stepscope.tracer.waiting", "stepscope.viewer.app"])
+@pytest.mark.parametrize("module", ["stepscope.tracer", "stepscope.tracer.waiting", "stepscope.viewer.web.app"])
 def test_import_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -173,7 +173,8 @@ def test_sql_stays_in_queries_and_store() -> None:
     wrong = [
         name
         for name, path in modules("viewer")
-        if not name.startswith(("stepscope.viewer.queries", "stepscope.viewer.store"))
+        if not name.startswith("stepscope.viewer.store.")
+        and "queries" not in name.split(".")
         and re.search(r"\bSELECT\s", path.read_text("utf-8"))
     ]
     assert not wrong

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from stepscope.tracer.config import TraceConfig
-from tests.viewer.compile_run_logs import with_breaks
+from tests.logs.compile_summary_logs import with_breaks
 
 HEALTHY = """\
 import torch

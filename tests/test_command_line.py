@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from stepscope.tracer._version import __version__
 from stepscope.viewer.cli import COMMANDS, app
 from stepscope.viewer.cli.extras import PACKAGES
-from tests.viewer.synthetic import LogBuilder, compile_records
+from tests.logs.synthetic import LogBuilder, compile_records
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from stepscope.tracer.command.crash_runs import CrashRuns, Limits
+from stepscope.tracer.command.watch import descendants
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.crash_runs import CrashRuns, Limits
-from stepscope.tracer.watching import descendants
-from stepscope.viewer.crash_look import look
-from stepscope.viewer.store.open import open_trace
-from stepscope.viewer.summary import summary, summary_text
+from stepscope.viewer.crash.crash_look import look
+from stepscope.viewer.overview.summary import summary, summary_text
+from stepscope.viewer.store.trace import open_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).resolve().parents[1]

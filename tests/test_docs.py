@@ -8,7 +8,7 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
-from stepscope.tracer import records
+from stepscope.tracer.schema import records
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -18,10 +18,10 @@ from stepscope.tracer.config import ConfigError, TraceConfig, changed, make_conf
 
 if TYPE_CHECKING:
     from stepscope.tracer.recorder import Recorder
-    from stepscope.tracer.runtime.expected import LifetimeError as LifetimeError
-    from stepscope.tracer.runtime.memory_steps import check_memory_step as check_memory_step
-    from stepscope.tracer.runtime.memory_steps import track_tensor as track_tensor
-    from stepscope.tracer.runtime.memory_steps import tracked_empty_strided as tracked_empty_strided
+    from stepscope.tracer.runtime.lifetimes.expected import LifetimeError as LifetimeError
+    from stepscope.tracer.runtime.lifetimes.lifecycle_checks import check_memory_step as check_memory_step
+    from stepscope.tracer.runtime.lifetimes.lifecycle_checks import track_tensor as track_tensor
+    from stepscope.tracer.runtime.lifetimes.lifecycle_checks import tracked_empty_strided as tracked_empty_strided
 
 __all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "step", "trace"]
 __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty_strided"]
@@ -31,9 +31,9 @@ def __getattr__(name: str) -> Any:
     """What only programs with checks of memory steps in their code use is imported when it is used."""
     if name not in __all__:
         raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
-    from stepscope.tracer.runtime import memory_steps
+    from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 
-    return getattr(memory_steps, name)
+    return getattr(lifecycle_checks, name)
 
 
 def trace(

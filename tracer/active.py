@@ -11,8 +11,8 @@ import threading
 from typing import Any, Protocol
 
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.runtime import memory_steps
 from stepscope.tracer.runtime.launches import forget_parent_process
+from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 
 
 class Recording(Protocol):
@@ -86,7 +86,7 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
     forget_parent_process()
-    memory_steps.forget()
+    lifecycle_checks.forget()
     if _active is not None:
         _active.after_fork()
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from stepscope.tracer._version import __version__
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.inductor import compat, shim_errors
-from stepscope.tracer.records import CALL_RAISED, FORMAT_VERSION, Frame, Run, UncaughtException
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.cpp_wrapper import shim_errors
+from stepscope.tracer.schema.records import CALL_RAISED, FORMAT_VERSION, Frame, Run, UncaughtException
 
 MOST_FRAMES, MOST_TEXT, MOST_CALL = 32, 16_000, 4_000
 

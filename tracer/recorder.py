@@ -18,31 +18,42 @@ import orjson
 
 from stepscope.tracer import active
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.inductor import compat, provenance, structured_log
+from stepscope.tracer.inductor import compat, structured_log
 from stepscope.tracer.inductor.failed_compiles import FailedCompiles
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
+from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
-from stepscope.tracer.launch_ring import LaunchRing, is_blocking
 from stepscope.tracer.leaving import LONGEST_WAIT_S, Leaving, Reason
+from stepscope.tracer.log.launch_ring import LaunchRing, is_blocking
+from stepscope.tracer.log.pending import Unwritten, to_record
+from stepscope.tracer.log.run_log import RunLog, reason_of
 from stepscope.tracer.process import cost_of_a_launch, uncaught_exception
-from stepscope.tracer.records import CACHED_ESTIMATE, DEVICE_FAILED, End, Failure, Graph, Overhead, Record, Skipped
-from stepscope.tracer.run_log import RunLog, reason_of
-from stepscope.tracer.runtime import memory_steps, ticks
-from stepscope.tracer.runtime.captured import CapturedCalls, flush_devices, forget_parent_devices
-from stepscope.tracer.runtime.device_marks import DeviceMarks
-from stepscope.tracer.runtime.device_times import EventTimer
-from stepscope.tracer.runtime.failed_device import failure_in, never_free
-from stepscope.tracer.runtime.following import Following
-from stepscope.tracer.runtime.growth import growth_of
+from stepscope.tracer.runtime import ticks
+from stepscope.tracer.runtime.device.cuda_graphs import CapturedCalls, flush_devices, forget_parent_devices
+from stepscope.tracer.runtime.device.failed import failure_in, never_free
+from stepscope.tracer.runtime.device.marks import DeviceMarks
+from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.launch_columns import records_of
 from stepscope.tracer.runtime.launches import Call, calls_of_this_thread
-from stepscope.tracer.runtime.lifetimes import Tracker
-from stepscope.tracer.runtime.save import Saving, TensorSaver, tensors_folder
-from stepscope.tracer.runtime.value_batches import ValueBatches
+from stepscope.tracer.runtime.lifetimes import lifecycle_checks
+from stepscope.tracer.runtime.lifetimes.following import Following
+from stepscope.tracer.runtime.lifetimes.growth import growth_of
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.values.batches import ValueBatches
+from stepscope.tracer.runtime.values.save import Saving, TensorSaver, tensors_folder
+from stepscope.tracer.schema.records import (
+    CACHED_ESTIMATE,
+    DEVICE_FAILED,
+    End,
+    Failure,
+    Graph,
+    Overhead,
+    Record,
+    Skipped,
+)
+from stepscope.tracer.schema.values import SavedTensor
 from stepscope.tracer.signals import is_from_handler
 from stepscope.tracer.steps import StepTracker
-from stepscope.tracer.unwritten import Unwritten, to_record
-from stepscope.tracer.value_records import SavedTensor
 from stepscope.tracer.whole_calls import WholeCalls
 
 FLUSH_NS = 250_000_000
@@ -125,7 +136,7 @@ class Recorder(ContextDecorator):
         if self._has_ended:
             self._begin()
         self._running = True
-        memory_steps.attach(self)
+        lifecycle_checks.attach(self)
         self._started_ns = self._flushed_ns = time.perf_counter_ns()
         self._per_launch_ns = cost_of_a_launch()
         try:
@@ -335,7 +346,7 @@ class Recorder(ContextDecorator):
             if self._hook is None:
                 self._hook = WrapperHook(self, self.config, self._graph_numbers, self._plain.dynamo)
                 self._hook.attach()
-                memory_steps.stand_in()
+                lifecycle_checks.stand_in()
                 self.captured.attach()
                 self._guarded("ring", self.ring.guard_by, ticks)
                 self._following.use_compiled()
@@ -347,7 +358,7 @@ class Recorder(ContextDecorator):
         atexit.unregister(self._stop)
         self._leaving.detach()
         self._tap.detach()
-        memory_steps.detach()
+        lifecycle_checks.detach()
         if self._optimizer_hook is not None:
             self._optimizer_hook.remove()
         try:

@@ -1,4 +1,4 @@
-// Coloured source text: lines of [class, text] pieces, as viewer/highlight.py makes them.
+// Coloured source text: lines of [class, text] pieces, as viewer/text/highlight.py makes them.
 import { h } from "#js/dom.js";
 
 /** `lines`: [number or null, pieces] pairs; `mark` is the number of the line to point out. */

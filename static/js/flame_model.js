@@ -31,7 +31,7 @@ export function spent(gaps, view) {
   return view.end - view.start - folded.reduce((sum, size) => sum + Math.max(0, size), 0);
 }
 
-/** Rows from top to bottom; viewer/compile_run_rendering.py adds up the same heights. */
+/** Rows from top to bottom; viewer/compiles/summary_rendering.py adds up the same heights. */
 export function layout(flame) {
   const rows = [];
   let y = MINIMAP + AXIS + GAP;

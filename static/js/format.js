@@ -1,4 +1,4 @@
-// Numbers as text: the same rules as viewer/formats.py, checked against the same cases.
+// Numbers as text: the same rules as viewer/text/formats.py, checked against the same cases.
 
 const TIME_UNITS = [[1, "ns"], [1e3, "us"], [1e6, "ms"], [1e9, "s"]];
 
@@ -56,7 +56,7 @@ export function formatValue(value) {
   return thousands(text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 }
 
-/** A name as one part of a path, as viewer/addresses.py has it. */
+/** A name as one part of a path, as viewer/web/addresses.py has it. */
 export function slugOf(name) {
   const quoted = encodeURIComponent(name).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
   const text = quoted.replaceAll("~", "~7E").replaceAll("%", "~");

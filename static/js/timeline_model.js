@@ -4,7 +4,7 @@ import { HEALTH, worse } from "#js/health.js";
 export const AXIS = 22, SPAN = 16, CALL = 20, LAUNCH = 34, STRIP = 14, GAP = 6, MINIMAP = 30, MEMORY = 64;
 const SHORTEST_VIEW = 200;
 
-/** Rows of the picture from top to bottom; viewer/rendering.py adds up the same heights. */
+/** Rows of the picture from top to bottom; viewer/web/rendering.py adds up the same heights. */
 export function layout(timeline, hasMemory = false) {
   const lanes = [];
   let y = AXIS + MINIMAP + GAP;

@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from stepscope.viewer.pages import PAGES
+from stepscope.viewer.web.pages import PAGES
 from tests.benchmarks.bench_open import ROOT, free_port, wait_for_page
-from tests.viewer.synthetic import WRAPPER, LogBuilder
+from tests.logs.synthetic import WRAPPER, LogBuilder
 
 SAMPLE = "multi_rank_logs/dedicated_log_torch_trace_rank_1.log"
 MEGABYTES = (100.0, 1000.0)
@@ -39,7 +39,7 @@ EACH_ROUTE = 3
 STARTS = 5
 SLOW_MS = 300.0
 _FRAME = re.compile(rb'("frame_id": ?)(\d+)')
-_INGEST = "import sys; from stepscope.viewer.store.open import open_trace; print(open_trace(sys.argv[1]).index_bytes)"
+_INGEST = "import sys; from stepscope.viewer.store.trace import open_trace; print(open_trace(sys.argv[1]).index_bytes)"
 
 
 class Used(NamedTuple):

@@ -16,11 +16,11 @@ from itertools import count
 
 import torch
 
-from stepscope.tracer.runtime import lifetimes_core
 from stepscope.tracer.runtime.launches import Call, running_call
-from stepscope.tracer.runtime.layouts import Layouts
-from stepscope.tracer.runtime.lifetimes import Place, Tracker
-from stepscope.tracer.runtime.lifetimes_core import CompiledTracker
+from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
+from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
+from stepscope.tracer.runtime.lifetimes.layouts import Layouts
+from stepscope.tracer.runtime.lifetimes.tracker import Place, Tracker
 
 SIZES = (1_000, 10_000, 100_000)
 TURNS = 7

@@ -19,15 +19,15 @@ from typing import Any
 
 import orjson
 
-from stepscope.tracer import records as schema
-from stepscope.viewer.queries.memory_alive import alive_at, alive_in_call
-from stepscope.viewer.queries.memory_graph import graph_memory, node_memory
-from stepscope.viewer.queries.memory_graphs import lifetime_events
-from stepscope.viewer.queries.memory_run import live_curve, run_peaks
-from stepscope.viewer.store.open import Trace, open_trace
-from stepscope.viewer.summary import summary
-from tests.viewer.memory_logs import NEW, layout, lifetimes, schedule
-from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, run
+from stepscope.tracer.schema import records as schema
+from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
+from stepscope.viewer.memory.queries.graph import graph_memory, node_memory
+from stepscope.viewer.memory.queries.graphs import lifetime_events
+from stepscope.viewer.memory.queries.run import live_curve, run_peaks
+from stepscope.viewer.overview.summary import summary
+from stepscope.viewer.store.trace import Trace, open_trace
+from tests.logs.memory_logs import NEW, layout, lifetimes, schedule
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
 
 ROUNDS = 7
 STORAGES, STEPS = 50_000, 100

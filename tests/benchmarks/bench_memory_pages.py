@@ -13,13 +13,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from stepscope.tracer import records as schema
-from stepscope.tracer.memory_records import BufferRole
-from stepscope.viewer.store.open import open_trace
-from tests.viewer.memory_logs import NEW, layout, lifetimes, schedule
-from tests.viewer.synthetic import MONOTONIC_NS, LogBuilder, run
-from tests.viewer.value_logs import Program
-from tests.viewer.web import Client
+from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.memory import BufferRole
+from stepscope.viewer.store.trace import open_trace
+from tests.logs.memory_logs import NEW, layout, lifetimes, schedule
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
+from tests.logs.value_logs import Program
+from tests.viewer.client import Client
 
 KINDS_OF_KERNELS, LONGEST_LIFE, ROUNDS = 40, 30, 7
 LAUNCH_NS, REST_NS = 100, 10_000

@@ -21,7 +21,7 @@ import torch
 
 import stepscope
 from stepscope.tracer.inductor import code_swap
-from stepscope.tracer.launch_ring import LaunchRing, Shape
+from stepscope.tracer.log.launch_ring import LaunchRing, Shape
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime.launches import Call
 from stepscope.tracer.runtime.ticks import tick_type

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
-from stepscope.viewer.app import create_app
-from stepscope.viewer.server import listen
-from stepscope.viewer.store.open import Trace, open_trace
-from tests.viewer import synthetic
+from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.web.app import create_app
+from stepscope.viewer.web.server import listen
+from tests.logs import synthetic
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import open_trace
 from tests.browser.conftest import Visit, serving
-from tests.viewer import compile_logs
+from tests.logs import compile_logs
 
 pytestmark = pytest.mark.browser
 LAUNCH = compile_logs.CODE.split("\n").index("    triton_poi_fused_add_relu_0.run(buf0, 4, stream=stream0)") + 1

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import open_trace
 from tests.browser.conftest import Visit, serving
-from tests.viewer import compile_run_logs as logs
-from tests.viewer.synthetic import LogBuilder
+from tests.logs import compile_summary_logs as logs
+from tests.logs.synthetic import LogBuilder
 
 pytestmark = pytest.mark.browser
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.rendering import timeline_height
+from stepscope.viewer.web.rendering import timeline_height
 from tests.browser.conftest import Visit
 
 pytestmark = pytest.mark.browser
@@ -95,8 +95,8 @@ def test_zoom_is_kept_in_the_address(visit: Visit, address: str) -> None:
 
 
 def test_room_for_the_timeline_is_kept_before_the_script_runs(visit: Visit, address: str, trace: Any) -> None:
-    from stepscope.viewer.queries.memory_graphs import has_lifetimes
-    from stepscope.viewer.queries.steps import timeline
+    from stepscope.viewer.memory.queries.graphs import has_lifetimes
+    from stepscope.viewer.steps.queries.steps import timeline
 
     visit.page.goto(f"{address}/steps/1?log=0")
     found = timeline(trace, 0, 1)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.report import render_report
-from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.trace import Trace, open_trace
 from tests.browser.conftest import Visit, serving
+from tests.logs.hostile import hostile_logs, log_of
+from tests.logs.poisoned import write_poisoned
+from tests.viewer.client import Client
 from tests.viewer.crawling import EVERY_PAGE, crawl, visits
-from tests.viewer.hostile import hostile_logs, log_of
-from tests.viewer.poisoned import write_poisoned
-from tests.viewer.web import Client
 
 pytestmark = pytest.mark.browser
 START = (*EVERY_PAGE, "/search?text=alert", "/sql?query=FROM records", "/compile/0_0/provenance?log=2")

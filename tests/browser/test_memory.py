@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.report import render_report
-from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.trace import Trace, open_trace
 from tests.browser.conftest import Visit, serving
-from tests.viewer.memory_logs import training
-from tests.viewer.memory_records import growth, mismatch, recompute
+from tests.logs.memory_logs import training
+from tests.logs.memory_records import growth, mismatch, recompute
 
 pytestmark = pytest.mark.browser
 

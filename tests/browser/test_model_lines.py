@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.tracer import records as schema
-from stepscope.viewer.store.open import open_trace
+from stepscope.tracer.schema import records as schema
+from stepscope.viewer.store.trace import open_trace
 from tests.browser.conftest import Visit, serving
-from tests.viewer.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
+from tests.logs.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
 
 pytestmark = pytest.mark.browser
 

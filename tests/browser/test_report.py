@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.report import render_report
-from stepscope.viewer.store.open import Trace
+from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.trace import Trace
 from tests.browser.conftest import Visit
 
 pytestmark = pytest.mark.browser

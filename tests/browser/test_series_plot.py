@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import open_trace
 from tests.browser.conftest import Visit, serving
-from tests.viewer import value_log
+from tests.logs import overflow_log
 
 pytestmark = pytest.mark.browser
 
@@ -43,7 +43,7 @@ MOUNT = """async () => {
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    path = value_log.recorded(2).write(tmp_path_factory.mktemp("series") / "values.log")
+    path = overflow_log.recorded(2).write(tmp_path_factory.mktemp("series") / "values.log")
     with open_trace(path) as trace, serving(trace) as where:
         yield where
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.queries.steps import timeline
-from stepscope.viewer.rendering import timeline_height
-from stepscope.viewer.report import render_report
-from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.report.write import render_report
+from stepscope.viewer.steps.queries.steps import timeline
+from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.web.rendering import timeline_height
 from tests.browser.conftest import Visit, serving
-from tests.viewer import value_log
+from tests.logs import overflow_log
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
-    with open_trace(value_log.recorded(8).write(tmp_path_factory.mktemp("values") / "values.log")) as opened:
+    with open_trace(overflow_log.recorded(8).write(tmp_path_factory.mktemp("values") / "values.log")) as opened:
         yield opened
 
 

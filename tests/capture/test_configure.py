@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import stepscope
 from stepscope.tracer.recorder import Recorder
-from stepscope.tracer.records import Launches, Lifetimes
-from stepscope.tracer.runtime.save import TensorSaver
-from stepscope.viewer.queries.damage import problem_counts
-from stepscope.viewer.store.open import open_trace
+from stepscope.tracer.runtime.values.save import TensorSaver
+from stepscope.tracer.schema.records import Launches, Lifetimes
+from stepscope.viewer.overview.queries.damage import problem_counts
+from stepscope.viewer.store.trace import open_trace
 from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles

@@ -12,9 +12,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import stepscope
-from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.memory_graph import graph_memory
-from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.memory.queries.graph import graph_memory
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import open_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 

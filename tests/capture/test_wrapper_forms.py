@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from stepscope.tracer.inductor.operators import operator_schema
-from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, analyse
+from stepscope.tracer.wrapper.source import Launch, WrapperSource, analyse
 
 HEADER = """\
 # AOT ID: ['0_inference']

@@ -15,9 +15,9 @@ import pytest
 
 from stepscope.tracer.aoti.live import LiveCapture
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.records import OUTPUT_CODE, RECORD_TYPES
-from stepscope.viewer.store.open import open_trace
-from stepscope.viewer.summary import summary
+from stepscope.tracer.schema.records import OUTPUT_CODE, RECORD_TYPES
+from stepscope.viewer.overview.summary import summary
+from stepscope.viewer.store.trace import open_trace
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
 from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to
@@ -46,7 +46,7 @@ def failing(folder: Path) -> None:
 
 def recompute(folder: Path) -> None:
     """A pass that carries wrong figures along."""
-    program = [sys.executable, "-m", "tests.tracer.recompute_program", str(folder / "trace"), "ours reorder"]
+    program = [sys.executable, "-m", "tests.tracer.inductor.recompute_program", str(folder / "trace"), "ours reorder"]
     assert run(folder, *program) == 0
 
 

@@ -11,7 +11,7 @@ import torch
 
 import stepscope
 from stepscope.tracer.demo import Block
-from stepscope.tracer.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
+from stepscope.tracer.schema.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
 from tests.tracer import logs
 
 pytestmark = [

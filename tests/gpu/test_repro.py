@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import stepscope
-from stepscope.viewer.queries import sql
 from stepscope.viewer.repro.write import write_reproducer
-from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace, open_trace
 from tests.gpu.kernels import double
 
 pytestmark = [

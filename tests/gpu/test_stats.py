@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from stepscope.tracer.runtime.replays import Replays
+from stepscope.tracer.runtime.device.replays import Replays
 
 pytestmark = [
     pytest.mark.gpu,

@@ -15,9 +15,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 import stepscope
-from stepscope.tracer.runtime.elements import elements_of
 from stepscope.tracer.runtime.stats.arena import arenas
-from stepscope.tracer.runtime.values import Place, Planned
+from stepscope.tracer.runtime.values.elements import elements_of
+from stepscope.tracer.runtime.values.reading import Place, Planned
 from tests.capture.logs import Trace
 from tests.capture.test_values import rows
 from tests.gpu.test_capture import Step, not_recorded, transformer

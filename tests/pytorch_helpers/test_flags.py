@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.tracer import run
 from stepscope.tracer.aoti.live import environment as printer_environment
 from stepscope.tracer.aoti.printer_output import FIELDS, PrintedTensor, PrinterReader
+from stepscope.tracer.command import run
+from stepscope.tracer.command.crash_runs import CrashRuns, Limits
 from stepscope.tracer.config import TraceConfig, to_environment
-from stepscope.tracer.crash_runs import CrashRuns, Limits
 from tests.capture.conftest import ROOT, clean_environment
 from tests.pytorch_helpers.table import named_in
 from tests.tracer.logs import read
@@ -38,7 +38,7 @@ def planted(candidate, gns, *rest):
 
 comms._update_memory_tracking_after_swap_reorder = planted
 sys.argv = ["program", sys.argv[1], "ours"]
-import tests.tracer.recompute_program
+import tests.tracer.inductor.recompute_program
 """
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.queries.launches import launch_detail
-from stepscope.viewer.queries.rows import LaunchDetail, ValueRow
-from stepscope.viewer.store.open import Trace, open_trace
+from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.steps.rows import LaunchDetail
+from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.values.rows import ValueRow
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
 from tests.tracer.logs import read
-from tests.viewer.web import Client
+from tests.viewer.client import Client
 
 ITEM_BYTES = {"float32": 4, "int64": 8}
 ALIGNED_BYTES = 16

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 from stepscope.tracer.inductor import code_swap
-from stepscope.tracer.inductor.wrapper_source import analyse
 from stepscope.tracer.recorder import Recorder
-from stepscope.tracer.records import Graph
 from stepscope.tracer.runtime.launches import GraphHooks
 from stepscope.tracer.runtime.ticks import tick_type
+from stepscope.tracer.schema.records import Graph
+from stepscope.tracer.wrapper.source import analyse
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.sources import find_logs

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.store.open import Trace, open_trace
-from tests.viewer.synthetic import LogBuilder
+from stepscope.viewer.store.trace import Trace, open_trace
+from tests.logs.synthetic import LogBuilder
 
 
 @pytest.fixture(autouse=True)

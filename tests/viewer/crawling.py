@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from urllib.parse import urljoin, urlsplit
 
-from stepscope.viewer.pages import PAGES
-from tests.viewer.web import Client
+from stepscope.viewer.web.pages import PAGES
+from tests.viewer.client import Client
 
 SCRIPT_TYPES = {"application/json", "importmap", "module"}
 REFUSED_TAGS = {"img", "iframe", "object", "embed", "base", "style", "frame", "applet"}

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from stepscope.viewer.cli import app
-from stepscope.viewer.store.open import open_trace
-from tests.viewer import compile_run_logs, rank_logs
-from tests.viewer.compile_logs import run, without_id
+from stepscope.viewer.store.trace import open_trace
+from tests.logs import compile_summary_logs, rank_logs
+from tests.logs.compile_logs import run, without_id
+from tests.logs.synthetic import LogBuilder, compile_records
+from tests.viewer.client import Client
 from tests.viewer.conftest import sample_logs
-from tests.viewer.synthetic import LogBuilder, compile_records
-from tests.viewer.web import Client
 
 TEXT = Path(__file__).resolve().parents[2].joinpath("docs", "tlparse.md").read_text("utf-8")
 PROOFS = re.findall(r"`(/[^`]*)` of `([^`]+)`: “([^”]+)”", TEXT)
@@ -30,8 +30,8 @@ def write(log: LogBuilder) -> Callable[[Path], Path]:
 MADE: dict[str, Callable[[Path], Path]] = {
     "compiles": write(run()),
     "without_id": write(without_id()),
-    "cuda_graphs": write(compile_run_logs.with_cuda_graphs()),
-    "vllm": write(compile_run_logs.with_vllm()),
+    "cuda_graphs": write(compile_summary_logs.with_cuda_graphs()),
+    "vllm": write(compile_summary_logs.with_vllm()),
     "unknown": write(compile_records(LogBuilder()).torch("from_tomorrow", {"a": 1})),
     "ranks": lambda folder: rank_logs.write(
         folder, rank_logs.with_change(3, changed=1, at=1, schedule=rank_logs.SCHEDULE[:1])

@@ -13,8 +13,8 @@ from stepscope.tracer.aoti.printer_output import Printed, PrintedFile, PrintedTe
 from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.aoti.profiler_times import Durations, durations
 from stepscope.tracer.aoti.saved_files import SavedFiles
-from stepscope.tracer.log_writer import LogWriter
-from stepscope.tracer.records import End, Run
+from stepscope.tracer.log.writer import LogWriter
+from stepscope.tracer.schema.records import End, Run
 
 _PIECE_BYTES = 1 << 20
 

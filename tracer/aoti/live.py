@@ -18,10 +18,10 @@ from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
 from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.aoti.program_output import ProgramOutput
 from stepscope.tracer.aoti.saved_files import SavedFiles
+from stepscope.tracer.command.watch import Ending
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.log_writer import LogWriter
-from stepscope.tracer.runtime.save import tensors_folder
-from stepscope.tracer.watching import Ending
+from stepscope.tracer.log.writer import LogWriter
+from stepscope.tracer.runtime.values.save import tensors_folder
 
 LEVELS = {"launches": "3", "values": "2", "save": "1"}
 """Our names -> those of PyTorch's debug printer."""

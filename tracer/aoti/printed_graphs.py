@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
 from stepscope.tracer.aoti.printed_scalars import scalars, symbols
 from stepscope.tracer.aoti.printer_output import PrintedFile, PrintedTensor
-from stepscope.tracer.records import (
+from stepscope.tracer.schema.records import (
     PRINTED_KEY,
     PRINTER_LEAVES_OUT,
     Argument,

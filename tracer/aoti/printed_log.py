@@ -17,7 +17,8 @@ from stepscope.tracer.aoti.printer_output import PrintedTensor
 from stepscope.tracer.aoti.printing_code import PrintingCodes, with_code
 from stepscope.tracer.aoti.profiler_times import Durations
 from stepscope.tracer.aoti.saved_files import Kept
-from stepscope.tracer.records import (
+from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
+from stepscope.tracer.schema.records import (
     FORMAT_VERSION,
     OF_THE_CALL,
     Calls,
@@ -40,7 +41,6 @@ from stepscope.tracer.records import (
     ValueLayout,
     Values,
 )
-from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
 
 NOT_RETURNED, UNKNOWN_END = -1, -2
 PRINTER = "PyTorch's debug printer"

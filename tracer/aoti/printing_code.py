@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 
 from stepscope.tracer.aoti.printed_launches import ModelRun
-from stepscope.tracer.inductor.expressions import SYMBOL
-from stepscope.tracer.log_format import HEADER
-from stepscope.tracer.records import ARTIFACT_PREFIX, Argument, CppCode, Graph, InputSize, LaunchSite, Scalar
+from stepscope.tracer.schema.log_format import HEADER
+from stepscope.tracer.schema.records import ARTIFACT_PREFIX, Argument, CppCode, Graph, InputSize, LaunchSite, Scalar
+from stepscope.tracer.wrapper.expressions import SYMBOL
 
 _NAME = f"{ARTIFACT_PREFIX}{CppCode.KIND}"
 _SYMBOLS = re.compile(rf"\b(?:{SYMBOL.pattern})\b")

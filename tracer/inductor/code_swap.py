@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from stepscope.tracer.inductor.meetings import find_meetings
-from stepscope.tracer.inductor.versions import ReadPoint
-from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource, wrapper_functions
-from stepscope.tracer.launch_ring import Shape, is_blocking
+from stepscope.tracer.log.launch_ring import Shape, is_blocking
+from stepscope.tracer.wrapper.source import Launch, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.storage_points import find_meetings
+from stepscope.tracer.wrapper.versions import ReadPoint
 
 HOOKS = "stepscope hooks"
 """Stands for the hooks in the code until they take its place among the code's constants: no name of the module

@@ -23,12 +23,12 @@ from typing import Any
 import orjson
 
 from stepscope.tracer.inductor import compat
-from stepscope.tracer.inductor.dynamo_graphs import CompiledLines, DynamoGraphs
-from stepscope.tracer.inductor.module_paths import module_paths
-from stepscope.tracer.inductor.recompute_check import Mismatches
-from stepscope.tracer.inductor.scheduler_memory import from_payload, scheduler_memory, to_payload
-from stepscope.tracer.inductor.source_nodes import source_nodes
-from stepscope.tracer.records import LaunchSite, SchedulerMemory
+from stepscope.tracer.inductor.scheduler.recompute_check import Mismatches
+from stepscope.tracer.inductor.scheduler.scheduler_memory import from_payload, scheduler_memory, to_payload
+from stepscope.tracer.inductor.sources.dynamo_graphs import CompiledLines, DynamoGraphs
+from stepscope.tracer.inductor.sources.module_paths import module_paths
+from stepscope.tracer.inductor.sources.source_nodes import source_nodes
+from stepscope.tracer.schema.records import LaunchSite, SchedulerMemory
 
 TRACING = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")

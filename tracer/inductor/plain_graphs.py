@@ -14,14 +14,15 @@ from contextlib import ExitStack
 from types import FunctionType
 from typing import Any, Protocol
 
-from stepscope.tracer.inductor import code_swap, compat, provenance
-from stepscope.tracer.inductor.dynamo_graphs import DynamoGraphs
-from stepscope.tracer.inductor.expressions import buffer_of, dotted
-from stepscope.tracer.inductor.meetings import places_of
+from stepscope.tracer.inductor import code_swap, compat
+from stepscope.tracer.inductor.sources import provenance
+from stepscope.tracer.inductor.sources.dynamo_graphs import DynamoGraphs
 from stepscope.tracer.inductor.wrapper_hook import frame_of
-from stepscope.tracer.inductor.wrapper_source import Launch, WrapperSource
-from stepscope.tracer.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
 from stepscope.tracer.runtime import launches
+from stepscope.tracer.schema.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
+from stepscope.tracer.wrapper.expressions import buffer_of, dotted
+from stepscope.tracer.wrapper.source import Launch, WrapperSource
+from stepscope.tracer.wrapper.storage_points import places_of
 
 CAPTURED = "torch._dynamo.output_graph", "OutputGraph"
 OPERATORS = {

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from stepscope.tracer import log_format
 from stepscope.tracer.inductor import compat
+from stepscope.tracer.schema import log_format
 
 LOGGER = "torch.__trace"
 OnRecord = Callable[[bytes, "dict[str, Any]", "str | None"], None]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from stepscope.tracer.records import Graph, TunedKernels
+from stepscope.tracer.schema.records import Graph, TunedKernels
 
 _LATER = ("coordinate_descent_tuning", "found_by_coordesc"), ("combo_tuning_groups", "found_by_combo_autotune")
 """What goes on from the only candidate at the first launch, and the mark of what it found."""

@@ -16,17 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepscope.tracer.inductor import code_swap, codegen_facts, compat, provenance
-from stepscope.tracer.inductor.dynamo_graphs import Captured, CompiledLines, DynamoGraphs
-from stepscope.tracer.inductor.expectations import expected_lifetimes
-from stepscope.tracer.inductor.meetings import places_of
+from stepscope.tracer.inductor import code_swap, codegen_facts, compat
+from stepscope.tracer.inductor.cpp_wrapper.package_hook import PackageHook
 from stepscope.tracer.inductor.operators import operator_schema
-from stepscope.tracer.inductor.package_hook import PackageHook
-from stepscope.tracer.inductor.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
+from stepscope.tracer.inductor.scheduler.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
+from stepscope.tracer.inductor.sources import provenance
+from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.triton_configs import TritonConfigs
-from stepscope.tracer.inductor.versions import Read, ReadPoint, follow
-from stepscope.tracer.inductor.wrapper_source import WrapperSource, analyse
-from stepscope.tracer.records import (
+from stepscope.tracer.runtime import launches, ticks
+from stepscope.tracer.runtime.stats.readers import why_not_compiled
+from stepscope.tracer.runtime.values import reading as values_reading
+from stepscope.tracer.schema.records import (
     CACHED_ESTIMATE,
     CPP_WRAPPER,
     Argument,
@@ -38,18 +38,20 @@ from stepscope.tracer.records import (
     Skipped,
     TunedKernels,
 )
-from stepscope.tracer.runtime import launches, ticks, values
-from stepscope.tracer.runtime.stats.readers import why_not_compiled
+from stepscope.tracer.wrapper.expectations import expected_lifetimes
+from stepscope.tracer.wrapper.source import WrapperSource, analyse
+from stepscope.tracer.wrapper.storage_points import places_of
+from stepscope.tracer.wrapper.versions import Read, ReadPoint, follow
 
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
-    from stepscope.tracer.runtime.save import TensorSaver
+    from stepscope.tracer.runtime.values.save import TensorSaver
 
 COMPILED_UNSEEN = "the graph came from a cache, compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
 
 
-class Sink(launches.Sink, values.Sink, Protocol):
+class Sink(launches.Sink, values_reading.Sink, Protocol):
     """What the hook and the hooks it puts in need of the recorder."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
@@ -188,11 +190,11 @@ class WrapperHook:
             wrapper,
             lambda site, argument: config.wants_kernel(site.kernel) and config.wants_argument(*_names(argument)),
             again=config.verify_before or saves,
-            deferred=wrapper.is_cuda and not saves and not values.writes_at_once(config),
+            deferred=wrapper.is_cuda and not saves and not values_reading.writes_at_once(config),
         ).points
-        save = values.Save(self._sink.saver(), self._sink) if saves else None
+        save = values_reading.Save(self._sink.saver(), self._sink) if saves else None
         places = [
-            values.Place(
+            values_reading.Place(
                 [_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save, config.elements
             )
             for point in points
@@ -201,7 +203,7 @@ class WrapperHook:
             _preload()
         elif not wrapper.is_cuda and (why := why_not_compiled()) is not None:
             self._sink.skipped(Skipped("quick statistics", f"{why}; torch's operations are used"))
-        hooks.plans.append(values.Plan(places, config, self._sink))
+        hooks.plans.append(values_reading.Plan(places, config, self._sink))
         return points
 
     def after_fork(self) -> None:
@@ -354,10 +356,10 @@ def _preload() -> None:
     cuda.preload(torch.cuda.current_device())
 
 
-def _planned(wrapper: WrapperSource, read: Read) -> values.Planned:
+def _planned(wrapper: WrapperSource, read: Read) -> values_reading.Planned:
     launch = wrapper.launches[read.site].site
     argument = launch.arguments[read.argument]
-    return values.Planned(
+    return values_reading.Planned(
         read.site,
         read.argument,
         read.moment,

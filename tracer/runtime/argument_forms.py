@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from stepscope.tracer.records import UNRECORDED, SameTensors, TensorMeta, Tensors
+from stepscope.tracer.schema.records import UNRECORDED, SameTensors, TensorMeta, Tensors
 
 MOST_FORMS = 256
 """Of one launch site: a service with dynamic shapes may meet a new one with each request."""

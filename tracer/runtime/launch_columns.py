@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stepscope.tracer.records import Calls, CallSymbols, Launches, TensorMeta
+from stepscope.tracer.schema.records import Calls, CallSymbols, Launches, TensorMeta
 from stepscope.tracer.symbol_values import symbols_of
 
 if TYPE_CHECKING:

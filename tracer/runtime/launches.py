@@ -16,8 +16,14 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
-from stepscope.tracer.launch_ring import Block, LaunchRing, Shape
-from stepscope.tracer.records import (
+from stepscope.tracer.log.launch_ring import Block, LaunchRing, Shape
+from stepscope.tracer.runtime import argument_forms
+from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
+from stepscope.tracer.runtime.launch_columns import described, signature_of
+from stepscope.tracer.runtime.lifetimes.expected import Expectations
+from stepscope.tracer.runtime.lifetimes.layouts import Layouts
+from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, close
+from stepscope.tracer.schema.records import (
     Graph,
     LifetimeLayout,
     LifetimeMismatch,
@@ -25,23 +31,17 @@ from stepscope.tracer.records import (
     Skipped,
     Tensors,
 )
-from stepscope.tracer.ring_format import UNFINISHED
-from stepscope.tracer.runtime import argument_forms
-from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
-from stepscope.tracer.runtime.expected import Expectations
-from stepscope.tracer.runtime.launch_columns import described, signature_of
-from stepscope.tracer.runtime.layouts import Layouts
-from stepscope.tracer.runtime.lifetimes import SPARSE, close
+from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.tracer.symbol_values import SymbolValues, plain_values
 
 if TYPE_CHECKING:
-    from stepscope.tracer.runtime.captured import CapturedCalls
-    from stepscope.tracer.runtime.device_marks import DeviceMarks, Flag
-    from stepscope.tracer.runtime.device_times import EventTimer
-    from stepscope.tracer.runtime.layouts import Found, Watch
-    from stepscope.tracer.runtime.lifetimes import Life, Place, Tracker
+    from stepscope.tracer.runtime.device.cuda_graphs import CapturedCalls
+    from stepscope.tracer.runtime.device.marks import DeviceMarks, Flag
+    from stepscope.tracer.runtime.device.times import EventTimer
+    from stepscope.tracer.runtime.lifetimes.layouts import Found, Watch
+    from stepscope.tracer.runtime.lifetimes.tracker import Life, Place, Tracker
     from stepscope.tracer.runtime.ticks import Tick, TickType
-    from stepscope.tracer.runtime.values import Plan, Reading
+    from stepscope.tracer.runtime.values.reading import Plan, Reading
 
 FIRST_CALLS = 8
 """Of a graph, whose storages are followed in any case: most of what goes wrong shows in them."""

@@ -24,7 +24,7 @@ from stepscope.viewer.cli.commands import (
 from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
-    from stepscope.viewer.store.open import Trace
+    from stepscope.viewer.store.trace import Trace
 
 
 @click.command(cls=ReadingCommand)
@@ -47,17 +47,17 @@ def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
     if follow:
         _serve_growing(trace, port)
         return
-    from stepscope.viewer import server
     from stepscope.viewer.store.ahead import open_ahead
+    from stepscope.viewer.web import server
 
     with open_ahead(trace, server.warm, server.ask_first) as opened:
         server.serve(opened, port=port)
 
 
 def _serve_growing(trace: list[str], port: int) -> None:
-    from stepscope.viewer import server
-    from stepscope.viewer.follow import Current, Follower, open_growing
-    from stepscope.viewer.store.mark import means_store
+    from stepscope.viewer.store.parquet.mark import means_store
+    from stepscope.viewer.web import server
+    from stepscope.viewer.web.follow import Current, Follower, open_growing
 
     if means_store(trace):
         raise StepscopeError("--follow is for logs that grow; a STORE grows when `stepscope ingest` is run again.")
@@ -80,8 +80,8 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
     """Show the findings and the facts of a trace in the terminal."""
     import orjson
 
-    from stepscope.viewer import summary as summaries
-    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.overview import summary as summaries
+    from stepscope.viewer.store.trace import open_trace
 
     with open_trace(chosen(trace, latest)) as opened:
         if as_json:
@@ -104,7 +104,7 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
 @latest_option
 def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: bool) -> None:
     """Write one HTML file for a ticket, which opens without a network."""
-    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.store.trace import open_trace
 
     with open_trace(chosen(trace, latest)) as opened:
         write_report(opened, out, redact, text)
@@ -114,7 +114,7 @@ def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: 
 
 def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None) -> None:
     """Write the report and say how large it is. Raises StepscopeError when the file cannot be written."""
-    from stepscope.viewer.report import render_report
+    from stepscope.viewer.report.write import render_report
 
     html = render_report(opened, redact=redact, note=note)
     try:
@@ -154,9 +154,9 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
 )  # fmt: skip
 def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
     """Write tables, the timeline or the payloads of a trace for other programs."""
-    from stepscope.viewer.export import STDOUT, counted, filled_tables
-    from stepscope.viewer.export import export as write
-    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.exports.write import STDOUT, counted, filled_tables
+    from stepscope.viewer.exports.write import export as write
+    from stepscope.viewer.store.trace import open_trace
 
     with open_trace(trace) as opened:
         path, count = write(opened, to, table, out, record, part)
@@ -183,6 +183,6 @@ def export(trace: list[str], to: str, table: str, record: int | None, part: str 
 )
 def ingest(folder: str, to: str, scheduler: str | None, workers: int | None) -> None:
     """Read the logs of many ranks with many workers. The same command goes on where it stopped. A STORE is a TRACE."""
-    from stepscope.viewer.units.command import ingest as ingest_logs
+    from stepscope.viewer.store.distributed_ingest.command import ingest as ingest_logs
 
     ingest_logs(folder, to, scheduler, workers, say=click.echo)

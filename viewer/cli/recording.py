@@ -14,8 +14,8 @@ from stepscope.viewer.cli.extras import need_viewer
 from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
+    from stepscope.tracer.command.run import RunResult
     from stepscope.tracer.config import TraceConfig
-    from stepscope.tracer.run import RunResult
 
 AOTI_LEVELS = ("launches", "values", "save")
 MAX_RUNS = 5
@@ -233,8 +233,8 @@ def demo(out: Path) -> None:
     from importlib.util import find_spec
 
     from stepscope.viewer.cli.reading import write_report
-    from stepscope.viewer.store.open import open_trace
-    from stepscope.viewer.summary import summary_text
+    from stepscope.viewer.overview.summary import summary_text
+    from stepscope.viewer.store.trace import open_trace
 
     if find_spec("torch") is None:
         raise StepscopeError("the demo compiles a model, and torch is not installed: pip install 'stepscope[capture]'")
@@ -252,7 +252,7 @@ def _record(
     command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], aoti: str | None = None
 ) -> RunResult:
     from stepscope.tracer.aoti.live import about_kernels, about_other_filters
-    from stepscope.tracer.run import run as run_command
+    from stepscope.tracer.command.run import run as run_command
 
     config = _config(out, settings)
     for about in (about_kernels(aoti, config.kernels), about_other_filters(config)) if aoti else ():
@@ -274,8 +274,8 @@ def _run_crash(
 ) -> int:
     """The first run's exit code."""
     need_viewer("stepscope run --crash")
-    from stepscope.tracer.crash_runs import CrashRuns, Limits
-    from stepscope.viewer.crash_look import look
+    from stepscope.tracer.command.crash_runs import CrashRuns, Limits
+    from stepscope.viewer.crash.crash_look import look
 
     def say(text: str) -> None:
         note(f"stepscope: {text}")

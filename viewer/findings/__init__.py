@@ -6,25 +6,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stepscope.viewer.errors import StepscopeError, reason_of
-from stepscope.viewer.findings.evidence import Evidence
+from stepscope.viewer.findings.evidence import Evidence, rule_of
 
 if TYPE_CHECKING:
     from stepscope.viewer.findings.evidence import Timed
-    from stepscope.viewer.queries.rows_of_runs import Finding, NotRecorded
-    from stepscope.viewer.store.open import Trace
+    from stepscope.viewer.overview.rows import Finding, NotRecorded
+    from stepscope.viewer.store.trace import Trace
 
 _OF_RECORDERS = (
-    "nonfinite", "uninitialised_read", "storage_overlap", "changed_without_writer", "lifetime_mismatch",
-    "recompute_mismatch", "estimate_gap", "growth", "crash", "exception", "not_recorded",
+    "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
+    "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
+    "crash.crash", "crash.exception", "logs.not_recorded",
 )  # fmt: skip
 """Found in logs that a recorder wrote."""
-_OF_COMPILES = "recompile_limit", "recompile", "graph_break", "compile_failure", "cache_bypass"
+_OF_COMPILES = (
+    "compiles.recompile_limit", "compiles.recompile", "compiles.graph_break", "compiles.compile_failure",
+    "compiles.cache_bypass",
+)  # fmt: skip
 """Found where there are compile events of the same name."""
-_OF_EXPORTS = ("draft_export",)
-_OF_RANKS = ("rank_divergence",)
-_OF_LOGS = ("unread_log",)
-KINDS = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
-"""Names of modules: those that can find nothing in a trace are not imported for it, which takes time."""
+_OF_EXPORTS = ("compiles.draft_export",)
+_OF_RANKS = ("ranks.rank_divergence",)
+_OF_LOGS = ("logs.unread_log",)
+_MODULES = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
+"""The registry: the module of each kind. Modules that can find nothing in a trace are not imported for it, because an
+import takes time."""
+KINDS = tuple(module.rpartition(".")[2] for module in _MODULES)
 _ORDER = ("critical", "warning", "info")
 _LAST = 2**63
 """Of what has no time."""
@@ -38,7 +44,7 @@ def all_findings(trace: Trace) -> list[Finding]:
 
 def gaps(trace: Trace) -> list[NotRecorded]:
     """Kinds that could not be looked for, and why."""
-    from stepscope.viewer.queries.rows_of_runs import NotRecorded
+    from stepscope.viewer.overview.rows import NotRecorded
 
     found = [finding.evidence for finding in all_findings(trace) if is_gap(finding)]
     return [NotRecorded(f"findings: {gap['kind']}", gap["why"], None, None, 1) for gap in found]
@@ -52,30 +58,35 @@ def is_gap(finding: Finding) -> bool:
 def _find_all(trace: Trace) -> list[Finding]:
     evidence = Evidence(trace)
     timed: list[Timed] = []
-    for kind in KINDS:
+    for module in _MODULES:
         try:
-            if _is_possible(kind, evidence):
-                timed += import_module(f"{__name__}.{kind}").find(evidence)
+            if _is_possible(module, evidence):
+                timed += import_module(f"{__name__}.{module}").find(evidence)
         except StepscopeError:
             raise
         except Exception as error:
-            timed.append((_LAST, _gap(kind, error)))
+            timed.append((_LAST, _gap(module.rpartition(".")[2], error)))
     timed.sort(key=lambda pair: (_ORDER.index(pair[1].severity), pair[0]))
     return [finding for _, finding in timed]
 
 
-def _is_possible(kind: str, evidence: Evidence) -> bool:
-    if kind in _OF_RECORDERS:
+def rules() -> frozenset[str]:
+    """The rule of every kind, as its findings quote it."""
+    return frozenset(rule_of(import_module(f"{__name__}.{module}").__doc__) for module in _MODULES)
+
+
+def _is_possible(module: str, evidence: Evidence) -> bool:
+    if module in _OF_RECORDERS:
         return evidence.is_recorded
-    if kind in _OF_COMPILES:
-        return bool(evidence.compile_events(kind))
-    if kind in _OF_LOGS:
+    if module in _OF_COMPILES:
+        return bool(evidence.compile_events(module.rpartition(".")[2]))
+    if module in _OF_LOGS:
         return bool(evidence.unread_logs)
-    return evidence.has_exports if kind in _OF_EXPORTS else len(evidence.runs) > 1
+    return evidence.has_exports if module in _OF_EXPORTS else len(evidence.runs) > 1
 
 
 def _gap(kind: str, error: Exception) -> Finding:
-    from stepscope.viewer.queries.rows_of_runs import Finding
+    from stepscope.viewer.overview.rows import Finding
 
     why = reason_of(error)
     return Finding(

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from stepscope.viewer.queries.compile_events import CompileEvent, list_compile_events
-from stepscope.viewer.queries.damage import whole_log_problems
-from stepscope.viewer.queries.rows_of_graphs import SourceLine
-from stepscope.viewer.queries.rows_of_runs import Finding
-from stepscope.viewer.queries.runs import has_exports, has_recorder, list_runs
-from stepscope.viewer.store.open import Trace
+from stepscope.viewer.compiles.queries.events import CompileEvent, list_compile_events
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.overview.queries.damage import whole_log_problems
+from stepscope.viewer.overview.queries.runs import has_exports, has_recorder, list_runs
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
 
 Timed = tuple[int, Finding]
 """(unix ns, finding): when it happened, to sort by."""

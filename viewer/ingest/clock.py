@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from stepscope.tracer.log_format import HEADER, decode_payload, scan
+from stepscope.tracer.schema.log_format import HEADER, decode_payload, scan
 from stepscope.viewer.ingest.bounds import time_ns, whole_number
 from stepscope.viewer.ingest.lenient_json import loads
 

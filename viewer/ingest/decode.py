@@ -1,4 +1,4 @@
-"""JSON payloads -> the dataclasses of `stepscope.tracer.records`, checked field by field."""
+"""JSON payloads -> the dataclasses of `stepscope.tracer.schema.records`, checked field by field."""
 
 from __future__ import annotations
 

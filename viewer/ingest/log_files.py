@@ -15,13 +15,13 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from stepscope.tracer.log_format import HEADER
+from stepscope.tracer.schema.log_format import HEADER
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.line_prefixes import before_record, launcher_problem, prefix_of, without
 from stepscope.viewer.ingest.other_files import what_it_is
-from stepscope.viewer.ingest.prefixes import before_record, launcher_problem, prefix_of, without
-from stepscope.viewer.ingest.ring_beside import ring_beside
+from stepscope.viewer.ingest.recorder.ring_beside import ring_beside
 from stepscope.viewer.ingest.sources import DEEPEST_FOLDER, LOG_PREFIXES, LOG_SUFFIXES, Source
-from stepscope.viewer.ingest.spool import is_packed, unpack
+from stepscope.viewer.ingest.unpack import is_packed, unpack
 
 _HEAD_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from stepscope.tracer.records import ARTIFACT_PREFIX
+from stepscope.tracer.schema.records import ARTIFACT_PREFIX
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.clock import Clock, clock_of
 from stepscope.viewer.ingest.damage import Damage
-from stepscope.viewer.ingest.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
 from stepscope.viewer.ingest.lenient_json import dumps
-from stepscope.viewer.ingest.rank_facts import RankFacts, rank_in_name
 from stepscope.viewer.ingest.reader import Header, LogRecord, read_records
 from stepscope.viewer.ingest.record_columns import RecordColumns
+from stepscope.viewer.ingest.recorder.run_facts import NewerFormat
+from stepscope.viewer.ingest.recorder.runtime_records import RuntimeRecords
 from stepscope.viewer.ingest.rows import Rows, without_collection
-from stepscope.viewer.ingest.run_facts import NewerFormat
-from stepscope.viewer.ingest.runtime_records import RuntimeRecords
 from stepscope.viewer.ingest.sources import Source
-from stepscope.viewer.ingest.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
+from stepscope.viewer.ingest.torch_trace.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
+from stepscope.viewer.ingest.torch_trace.rank_facts import RankFacts, rank_in_name
+from stepscope.viewer.ingest.torch_trace.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
 
 MOST_UNKNOWN = 50
 AT_ONCE_BYTES = 1 << 23

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from stepscope.tracer.log_format import (
+from stepscope.tracer.schema.log_format import (
     ENVELOPE_KEYS,
     HEADER,
     decode_payload,
@@ -22,17 +22,17 @@ from stepscope.tracer.log_format import (
     pieces,
     scan,
 )
-from stepscope.tracer.records import ARTIFACT_PREFIX
+from stepscope.tracer.schema.records import ARTIFACT_PREFIX
 from stepscope.viewer.ingest import lenient_json
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import Clock
 from stepscope.viewer.ingest.damage import Damage
-from stepscope.viewer.ingest.known_events import UNREADABLE
 from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
-from stepscope.viewer.ingest.without_id import COMPILE_ERROR, NO_ID, is_of_a_compile
+from stepscope.viewer.ingest.torch_trace.compiles_without_id import COMPILE_ERROR, NO_ID, is_of_a_compile
+from stepscope.viewer.ingest.torch_trace.known_events import UNREADABLE
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.whole import Records
+    from stepscope.viewer.ingest.batch_reader import Records
 
 _NUMBER_DIGITS = 15
 _MOST_REMEMBERED = 1000
@@ -156,7 +156,7 @@ class _Reader:
             yield from self._at_once(piece, byte)
 
     def _at_once(self, piece: bytes, byte: int) -> Iterator[LogRecord]:
-        from stepscope.viewer.ingest.whole import records_of
+        from stepscope.viewer.ingest.batch_reader import records_of
 
         found = records_of(piece, self._line, byte)
         payloads = found.payloads()

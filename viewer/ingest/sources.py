@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from stepscope.tracer.log_format import HEADER
+from stepscope.tracer.schema.log_format import HEADER
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.line_prefixes import before_record, launcher_problem, prefix_of
 from stepscope.viewer.ingest.other_files import what_it_is
-from stepscope.viewer.ingest.prefixes import before_record, launcher_problem, prefix_of
-from stepscope.viewer.ingest.ring_beside import ring_beside
-from stepscope.viewer.ingest.spool import (
+from stepscope.viewer.ingest.recorder.ring_beside import ring_beside
+from stepscope.viewer.ingest.unpack import (
     PACKED_ERRORS,
     cache_dir,
     packed_form,

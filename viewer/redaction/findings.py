@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stepscope.viewer.findings import KINDS
-from stepscope.viewer.findings.rank_divergence import WHAT
+from stepscope.viewer.findings import rules as rules_of_all_kinds
+from stepscope.viewer.findings.ranks.rank_divergence import WHAT
 from stepscope.viewer.redaction import proofs, rules
 from stepscope.viewer.redaction.proofs import words
 
@@ -74,11 +73,7 @@ def _title(redactor: Redactor, finding: Mapping[str, Any], known: Mapping[str, A
     return ": ".join(part for part in (start, ", ".join(places)) if part)
 
 
-@cache
-def _rules() -> frozenset[str]:
-    from stepscope.viewer.findings.evidence import rule_of
-
-    return frozenset(rule_of(import_module(f"stepscope.viewer.findings.{kind}").__doc__) for kind in KINDS)
+_rules = cache(rules_of_all_kinds)
 
 
 def _evidence(redactor: Redactor, evidence: Mapping[str, Any]) -> dict[str, Any]:

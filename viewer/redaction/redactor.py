@@ -9,12 +9,12 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from stepscope.viewer.addresses import slug, unslug
-from stepscope.viewer.findings.launch_deaths import LaunchDeath
-from stepscope.viewer.queries.rows import Finding
+from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath
+from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.redaction import findings, own_words, proofs, rules
 from stepscope.viewer.redaction.proofs import words
 from stepscope.viewer.redaction.rules import Rule
+from stepscope.viewer.web.addresses import slug, unslug
 
 T = TypeVar("T")
 

@@ -9,7 +9,9 @@ from math import isfinite
 from typing import Any
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.queries.rows import ArgumentRow, LaunchDetail, ValueRow
+from stepscope.viewer.graphs.rows import ArgumentRow
+from stepscope.viewer.steps.rows import LaunchDetail
+from stepscope.viewer.values.rows import ValueRow
 
 Spec = dict[str, Any]
 """Plain data for the script, of numbers and texts."""

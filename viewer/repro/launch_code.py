@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.ingest.arithmetic import Number
+from stepscope.viewer.kernel_source.arithmetic import Number
 
 _EXTERN = re.compile(r"extern_kernels\.[A-Za-z]\w*|extern_kernels\._[A-Za-z]\w*")
 _OPERATOR_ROOTS = {"aten": "aten", "inductor_ops": "inductor", "_quantized": "_quantized"}

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pprint import pformat
 from typing import Any
 
-from stepscope.viewer import assets
+from stepscope.viewer.overview.summary_text import clean
 from stepscope.viewer.repro.launch_code import KernelCode, LaunchCode
-from stepscope.viewer.summary_text import clean
+from stepscope.viewer.web import assets
 
 _MARK = "# stepscope: what the log says\n"
 _WIDTH = 110

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from stepscope.viewer.ingest.arithmetic import Number, number
+from stepscope.viewer.kernel_source.arithmetic import Number, number
 
 Shape = tuple[Sequence[int], Sequence[int]]
 """(size, stride) of a tensor."""

@@ -11,28 +11,28 @@ from typing import Any
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.findings.deaths import deaths
-from stepscope.viewer.formats import launch_text, nth
-from stepscope.viewer.ingest.arithmetic import Number
-from stepscope.viewer.queries.graphs import wrapper_code
-from stepscope.viewer.queries.kernel_configs import compiled_config
-from stepscope.viewer.queries.launches import launch_detail
-from stepscope.viewer.queries.reproducers import (
+from stepscope.viewer.findings.crash.deaths import deaths
+from stepscope.viewer.graphs.queries.graphs import wrapper_code
+from stepscope.viewer.graphs.queries.kernel_configs import compiled_config
+from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.kernel_source.arithmetic import Number
+from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.overview.summary_text import clean
+from stepscope.viewer.repro.arguments import Arguments, Spec, gather
+from stepscope.viewer.repro.launch_code import LaunchCode, launch_code, parse
+from stepscope.viewer.repro.queries import (
     launch_before,
     launches_of_step,
     saved_at,
     shapes_of_function,
     was_in_flight,
 )
-from stepscope.viewer.queries.rows import LaunchDetail
-from stepscope.viewer.queries.runs import list_runs
-from stepscope.viewer.repro.arguments import Arguments, Spec, gather
-from stepscope.viewer.repro.launch_code import LaunchCode, launch_code, parse
 from stepscope.viewer.repro.script import script, tidy
 from stepscope.viewer.repro.sizes import Sizes
-from stepscope.viewer.store.open import Trace
-from stepscope.viewer.summary_text import clean
-from stepscope.viewer.tensor import copy_tensor, read_tensor
+from stepscope.viewer.steps.rows import LaunchDetail
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import launch_text, nth
+from stepscope.viewer.values.saved_files import copy_tensor, read_tensor
 
 _RANDOM = re.compile(r"rand|bernoulli|dropout|normal|multinomial|poisson|exponential|uniform")
 _KINDS_WITHOUT_A_KERNEL = {

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from stepscope.viewer.ingest.sources import STDIN, TracePath, trace_names
-from stepscope.viewer.store.mark import means_store
-from stepscope.viewer.store.places import has_index
+from stepscope.viewer.store.cache_folder import has_index
+from stepscope.viewer.store.parquet.mark import means_store
 
 if TYPE_CHECKING:
-    from stepscope.viewer.store.open import Trace
+    from stepscope.viewer.store.trace import Trace
 
 
 def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
@@ -55,6 +55,6 @@ def _open_and_ask(path: TracePath, ask: Callable[[Trace], None]) -> Trace:
 
 
 def _open(path: TracePath) -> Trace:
-    from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.store.trace import open_trace
 
     return open_trace(path)

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import duckdb
 
-from stepscope.tracer import log_format
+from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
-from stepscope.viewer.store.places import BUILDING, hold, note_use, spill_folder
+from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text()

@@ -21,12 +21,12 @@ from stepscope.tracer.aoti.live import LiveCapture, about_kernels, about_other_f
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
 from stepscope.tracer.aoti.profiler_times import durations
 from stepscope.tracer.aoti.saved_files import SavedFiles, describe
+from stepscope.tracer.command.watch import Ending
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.log_writer import LogWriter
-from stepscope.tracer.watching import Ending
-from stepscope.viewer.queries import sql
-from stepscope.viewer.store.open import open_trace
-from stepscope.viewer.summary import summary
+from stepscope.tracer.log.writer import LogWriter
+from stepscope.viewer.overview.summary import summary
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import open_trace
 from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
 
 ROOT = Path(__file__).parents[3]
@@ -296,9 +296,8 @@ def test_a_program_does_not_wait_for_a_reader_that_has_failed(
 def test_output_that_is_not_to_be_waited_for_is_waited_for(tmp_path: Path) -> None:
     """As of a pipe that somebody else's program, which shares it, has made so."""
     program = "import os; os.write(2, b'x' * (1 << 20))"
-    script = (
-        "import os, sys; from stepscope.tracer.watching import watch; watch(sys.argv[1:], os.environ, keep_tail=True)"
-    )
+    imports = "import os, sys; from stepscope.tracer.command.watch import watch"
+    script = f"{imports}; watch(sys.argv[1:], os.environ, keep_tail=True)"
     command = [sys.executable, "-c", script, sys.executable, "-c", program]
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)

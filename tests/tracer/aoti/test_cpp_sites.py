@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.queries import sql
-from stepscope.viewer.store.open import open_trace
-from stepscope.viewer.summary import summary
+from stepscope.viewer.overview.summary import summary
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import open_trace
 from tests.capture.conftest import clean_environment
 from tests.tracer.aoti.test_capture import STEPSCOPE, kinds
 

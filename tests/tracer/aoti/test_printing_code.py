@@ -13,13 +13,13 @@ from stepscope.tracer.aoti.printed_launches import runs
 from stepscope.tracer.aoti.printer_output import PrinterReader
 from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.inductor.codegen_facts import LaunchFacts
-from stepscope.tracer.inductor.cpp_calls import python_form
-from stepscope.tracer.inductor.cpp_code import cpp_code
-from stepscope.tracer.log_writer import LogWriter
-from stepscope.tracer.records import CppCode, InputSize, LaunchSite, Scalar
-from stepscope.viewer.queries import sql
-from stepscope.viewer.queries.graphs import graph_detail
-from stepscope.viewer.store.open import open_trace
+from stepscope.tracer.inductor.cpp_wrapper.calls import python_form
+from stepscope.tracer.inductor.cpp_wrapper.code import cpp_code
+from stepscope.tracer.log.writer import LogWriter
+from stepscope.tracer.schema.records import CppCode, InputSize, LaunchSite, Scalar
+from stepscope.viewer.graphs.queries.graphs import graph_detail
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import open_trace
 from tests.tracer.aoti.test_capture import block
 
 TEXTS = Path(__file__).with_name("texts")

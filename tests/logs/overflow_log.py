@@ -1,0 +1,98 @@
+"""A log with values: a product that grows from step to step until it overflows, and the kernel after it makes NaN."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stepscope.tracer.schema import records as schema
+from tests.logs import synthetic
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder
+
+LIMIT = 65504.0
+NUMEL = 32
+
+
+def graph(
+    number: int = 0, kernel: str = "cpp_fused_relu_0", buffer: str = "buf0", mm: str = "extern_kernels.mm"
+) -> schema.Graph:
+    """The graph of `synthetic.graph`, with what the memory of its arguments holds; names can be chosen."""
+    plain = synthetic.graph(number)
+    made = schema.Version(0, 2, "after")
+    arguments = [
+        [
+            schema.Argument("arg0_1", "in", "arg0_1", "self", "arg0_1", "input", schema.Version(0, 0, "before")),
+            schema.Argument("arg1_1", "in", "arg1_1", "mat2", "arg1_1", "input", schema.Version(0, 1, "before")),
+            schema.Argument(buffer, "out", buffer, "out", buffer, "uninitialised"),
+        ],
+        [schema.Argument("buf1", "inout", "buf1", "in_out_ptr0", buffer, "written", made)],
+    ]
+    sites = [replace(site, arguments=new) for site, new in zip(plain.sites, arguments, strict=False)]
+    sites[0], sites[1] = replace(sites[0], kernel=mm), replace(sites[1], kernel=kernel)
+    return replace(plain, sites=[*sites, *plain.sites[2:]])
+
+
+def layout(number: int = 0, graph: int = 0) -> schema.ValueLayout:
+    """What is read of a call: both inputs and the product; what the kernel in place leaves; all but one in full."""
+    return schema.ValueLayout(
+        layout=number,
+        graph=graph,
+        site=[0, 0, 0, 1],
+        argument=[0, 1, 2, 0],
+        moment=["before", "before", "after", "after"],
+        item=[None] * 4,
+        part=[None] * 4,
+        dtype=["float16"] * 4,
+        numel=[NUMEL, 64, NUMEL, NUMEL],
+        looked_at=[NUMEL, 16, NUMEL, NUMEL],
+        skipped=[None] * 4,
+    )
+
+
+def values(call: int, size: float, layout: int = 0) -> schema.Values:
+    """A call whose product has `size` as its largest element; beyond the limit it is infinite, and then NaN."""
+    overflow, none = size > LIMIT, schema.Sparse([], [])
+    largest = LIMIT if overflow else size
+    return schema.Values(
+        call=[call],
+        layout=[layout],
+        min=[-1.5, -0.25, -largest / 3, 0.0],
+        max=[1.25, 0.3125, largest, largest],
+        mean=[0.01, 0.02, size / 1000, largest / 500],
+        std=[0.5, 0.125, size / 10, largest / 9],
+        nan=schema.Sparse([3], [7]) if overflow else none,
+        positive_infinity=schema.Sparse([2], [3]) if overflow else none,
+        negative_infinity=none,
+        zero=schema.Sparse([3], [11]),
+        near_overflow=schema.Sparse([2], [2]) if size > LIMIT / 4 else none,
+        subnormal=schema.Sparse([1], [1]),
+        first_bad=schema.Sparse([2, 3], [9, 9]) if overflow else none,
+        exact=schema.Exact([], [], []),
+    )
+
+
+def tensors(call: int = 0, graph: int = 0) -> schema.Tensors:
+    meta = [
+        schema.TensorMeta(0, "float16", [4, 8], [8, 1], "cpu", 0, 64),
+        schema.TensorMeta(1, "float16", [8, 8], [8, 1], "cpu", 0, 128),
+        schema.TensorMeta(2, "float16", [4, 8], [8, 1], "cpu", 0, 64),
+    ]
+    return schema.Tensors(graph, call, 0, meta)
+
+
+def recorded(steps: int = 6, graphs: int = 1, names: dict[str, str] | None = None, **run_changes: object) -> LogBuilder:
+    """`steps` steps; the product is four times larger in each."""
+    log = LogBuilder().record(synthetic.run(level="values", **run_changes))
+    synthetic.compile_records(log)
+    for number in range(graphs):
+        log.record(graph(number, **(names or {})))
+        log.record(layout(number, number))
+    log.record(synthetic.provenance()).record(tensors())
+    for step in range(steps):
+        start_ns = MONOTONIC_NS + 1_000_000 + step * 10_000
+        for number in range(graphs):
+            call = (step * graphs + number) * 10
+            log.record(synthetic.calls(call, step, start_ns + 500 + number * 1_200, graph=number))
+            log.record(values(call, 64.0 * 4.0 ** min(step, 40), number))
+        log.record(schema.Steps([step], ["inference"], ["user"], [start_ns], [start_ns + 1_000 + 1_300 * graphs]))
+    log.record(schema.Overhead(1_000, 1_000_000, 20_000, 4 * steps * graphs, 0))
+    return log.record(schema.End("exit", MONOTONIC_NS + 2_000_000))

@@ -1,0 +1,216 @@
+"""Builds logs with values: graphs out of a few words about each launch, calls with statistics of each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stepscope.tracer.schema import records as schema
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
+
+LAUNCH_NS, CALL_NS = 100, 100_000
+
+
+@dataclass(frozen=True)
+class Stat:
+    """One value row."""
+
+    numel: int = 64
+    nan: int = 0
+    pinf: int = 0
+    ninf: int = 0
+    zero: int = 0
+    near: int = 0
+    sub: int = 0
+    min: float | None = -1.0
+    max: float | None = 1.0
+    mean: float | None = 0.25
+    std: float | None = 0.5
+    first_bad: int | None = None
+    dtype: str = "float32"
+    looked_at: int | None = None
+    skipped: str | None = None
+    exact: tuple[Any, Any] | None = None
+    item: int | None = None
+    part: str | None = None
+
+
+FINE = Stat()
+NAN = Stat(nan=5, first_bad=17)
+ALL_NAN = Stat(nan=64, min=None, max=None, mean=None, std=None, first_bad=0)
+PLUS = Stat(pinf=3, first_bad=2)
+MASK = Stat(ninf=28, first_bad=1)
+
+
+@dataclass
+class Program:
+    """One graph, launch by launch; follows which row each argument's version stands in, as the recorder does."""
+
+    number: int = 0
+    phase: Any = "forward"
+    compile_id: str = "0/0"
+    again: bool = False
+    """Every argument is read before each launch."""
+    sites: list[schema.LaunchSite] = field(default_factory=list)
+    memory: list[schema.MemoryStatement] = field(default_factory=list)
+    layout: list[tuple[int, int, schema.Moment, str]] = field(default_factory=list)
+    """(site, argument, moment, name) in the order of reading."""
+    rows: dict[str, schema.Version] = field(default_factory=dict)
+    allocated: set[str] = field(default_factory=set)
+    stacks: dict[int, str] = field(default_factory=dict)
+
+    def allocate(self, *names: str) -> Program:
+        for name in names:
+            self.allocated.add(name)
+            self.memory.append(schema.MemoryStatement("allocate", name, "call", len(self.sites) + 10))
+        return self
+
+    def free(self, *names: str) -> Program:
+        for name in names:
+            self.memory.append(schema.MemoryStatement("free", name, "call", len(self.sites) + 10))
+        return self
+
+    def launch(
+        self,
+        kernel: str,
+        reads: Sequence[str] = (),
+        writes: Sequence[str] = (),
+        kind: schema.LaunchKind = "extern",
+        aten: Sequence[str] = (),
+        fx: Sequence[str] = (),
+        parameters: Mapping[int, str] | None = None,
+    ) -> Program:
+        """One launch; a name in both `reads` and `writes` is one argument of role inout."""
+        site, arguments = len(self.sites), []
+        names = [*reads, *(name for name in writes if name not in reads)]
+        for position, name in enumerate(names):
+            role: schema.Role = "in" if name not in writes else "inout" if name in reads else "out"
+            storage = name.split("@")[0]
+            known = self.rows.get(name)
+            held: schema.Held = "written" if known and known.moment == "after" else "input"
+            if storage in self.allocated and known is None:
+                held = "uninitialised"
+            if role != "out" and held != "uninitialised" and (known is None or self.again):
+                version = schema.Version(site, position, "before")
+                self.layout.append((site, position, "before", name))
+                known = self.rows[name] = known or version
+            parameter = (parameters or {}).get(position)
+            version_or_none = known if role != "out" else None
+            arguments.append(schema.Argument(name, role, storage, parameter, storage, held, version_or_none))
+        for position, name in enumerate(names):
+            if name in writes:
+                self.rows[name] = schema.Version(site, position, "after")
+                self.layout.append((site, position, "after", name))
+        self.sites.append(
+            schema.LaunchSite(
+                site, "call", site + 10, kernel, kind, arguments, [], aten=list(aten), snodes=[f"op{site}"]
+            )
+        )
+        if fx:
+            self.stacks[site] = ",".join(fx)
+        return self
+
+    def graph(self) -> schema.Graph:
+        return schema.Graph(
+            graph=self.number, wrapper_key=f"cw{self.number}", compile_id=self.compile_id,
+            aot_id=f"{self.number}_{self.phase}", phase=self.phase, cached=False, dynamic=False, functions=["call"],
+            sites=self.sites, memory=self.memory,
+        )  # fmt: skip
+
+    def provenance(self) -> schema.Provenance:
+        frames = [
+            schema.Frame("/src/model.py", 10 + site.site, "forward", f"line of {site.kernel}") for site in self.sites
+        ]
+        sites = [
+            schema.SiteProvenance(
+                s.site, [[s.site]], self.stacks.get(s.site, "").split(",") if s.site in self.stacks else []
+            )
+            for s in self.sites
+        ]
+        return schema.Provenance(self.number, frames, sites)
+
+
+class ValueLog:
+    """A log of a run with values."""
+
+    def __init__(self, *programs: Program, level: str = "values", **run_changes: Any) -> None:
+        self.log = LogBuilder(run_changes.get("pid", 4711)).record(run(level=level, **run_changes))
+        self.calls = 0
+        self._layouts: list[schema.ValueLayout] = []
+        for program in programs:
+            self.log.record(program.graph()).record(program.provenance())
+
+    def call(
+        self, program: Program, step: int = 0, sizes: Mapping[tuple[int, int], list[int]] | None = None, **stats: Stat
+    ) -> int:
+        """One call; `stats` by name of the tensor, or ``name_<site>`` or ``name_after`` for one row; else fine."""
+        number, self.calls = self.calls, self.calls + 1
+        start = MONOTONIC_NS + 1_000_000 + number * CALL_NS
+        count = len(program.sites)
+        calls = schema.Calls(
+            [number], [program.number], [0], [step], [1], [None], [start], [CALL_NS // 2], [count], ["ok"]
+        )
+        starts = [start + (i + 1) * LAUNCH_NS for i in range(count)]
+        self.log.record(schema.Launches(calls, list(range(count)), starts, [at + LAUNCH_NS // 2 for at in starts]))
+        for (site, argument), size in (sizes or {}).items():
+            meta = schema.TensorMeta(argument, "float32", size, [1] * len(size), "cpu", 0, 4096)
+            self.log.record(schema.Tensors(program.number, number, site, [meta]))
+        rows = [
+            stats.get(f"{name}_{site}", stats.get(f"{name}_{moment}", stats.get(name, FINE)))
+            for site, _, moment, name in program.layout
+        ]
+        layout = layout_of(program, rows)
+        if layout not in self._layouts:
+            self._layouts.append(replace(layout, layout=len(self._layouts)))
+            self.log.record(self._layouts[-1])
+        at = next(i for i, known in enumerate(self._layouts) if replace(known, layout=0) == replace(layout, layout=0))
+        self.log.record(values_of([number], [at], rows))
+        return number
+
+    def end(self) -> LogBuilder:
+        return self.log.record(schema.Overhead(1_000, 1_000_000, 20_000, 1, 0, 400)).record(
+            schema.End("exit", MONOTONIC_NS + 10**12)
+        )
+
+
+def layout_of(program: Program, rows: Sequence[Stat], number: int = 0) -> schema.ValueLayout:
+    places = program.layout
+    return schema.ValueLayout(
+        layout=number, graph=program.number, site=[p[0] for p in places], argument=[p[1] for p in places],
+        moment=[p[2] for p in places], item=[r.item for r in rows], part=[r.part for r in rows],
+        dtype=[r.dtype for r in rows], numel=[r.numel for r in rows],
+        looked_at=[r.numel if r.looked_at is None else r.looked_at for r in rows], skipped=[r.skipped for r in rows],
+    )  # fmt: skip
+
+
+def values_of(calls: list[int], layouts: list[int], rows: Sequence[Stat]) -> schema.Values:
+    def sparse(name: str) -> schema.Sparse:
+        found = [(i, getattr(row, name)) for i, row in enumerate(rows) if getattr(row, name)]
+        return schema.Sparse([i for i, _ in found], [value for _, value in found])
+
+    exact = [(i, row.exact) for i, row in enumerate(rows) if row.exact is not None]
+    bad = [(i, row.first_bad) for i, row in enumerate(rows) if row.first_bad is not None]
+    return schema.Values(
+        call=calls, layout=layouts, min=[r.min for r in rows], max=[r.max for r in rows], mean=[r.mean for r in rows],
+        std=[r.std for r in rows], nan=sparse("nan"), positive_infinity=sparse("pinf"),
+        negative_infinity=sparse("ninf"), zero=sparse("zero"), near_overflow=sparse("near"),
+        subnormal=sparse("sub"), first_bad=schema.Sparse([i for i, _ in bad], [value for _, value in bad]),
+        exact=schema.Exact([i for i, _ in exact], [e[0] for _, e in exact], [e[1] for _, e in exact]),
+    )  # fmt: skip
+
+
+def attention() -> Program:
+    """scores -> mask -> softmax -> output; the scores are freed."""
+    return (
+        Program()
+        .allocate("buf0")
+        .launch("extern_kernels.bmm", ["primals_1", "primals_2"], ["buf0"], aten=["aten.bmm"], fx=["bmm"])
+        .allocate("buf1")
+        .launch(
+            "cpp_fused__softmax_0", ["buf0"], ["buf1"], "cpp", aten=["aten.mul", "aten._softmax"], fx=["mul", "softmax"]
+        )
+        .free("buf0")
+        .allocate("buf2")
+        .launch("extern_kernels.bmm", ["buf1", "primals_3"], ["buf2"], aten=["aten.bmm"], fx=["bmm_1"])
+    )

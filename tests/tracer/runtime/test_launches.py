@@ -1,0 +1,164 @@
+"""Calls and launches as the generated code reports them, and the columns made from them."""
+
+from __future__ import annotations
+
+import torch
+
+from stepscope.tracer.log.launch_ring import LaunchRing, Shape
+from stepscope.tracer.runtime import launches
+from stepscope.tracer.runtime.device.cuda_graphs import CapturedCalls
+from stepscope.tracer.runtime.device.marks import DeviceMarks
+from stepscope.tracer.runtime.device.times import EventTimer
+from stepscope.tracer.runtime.launch_columns import describe, to_batch
+from stepscope.tracer.runtime.launches import Call, GraphHooks
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.schema.records import (
+    Argument,
+    Calls,
+    Graph,
+    LaunchSite,
+    LifetimeLayout,
+    LifetimeMismatch,
+    SameTensors,
+    Skipped,
+    Tensors,
+)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.seen: list[Tensors] = []
+        self.failures: list[str] = []
+        self.captured = CapturedCalls(self)
+
+    def finish(self, call: Call) -> None:
+        self.calls.append(call)
+
+    timer = EventTimer()
+    ring = LaunchRing(lambda: None, lambda why: None)
+    marks = DeviceMarks(ring, lambda why: None)
+    lifetimes: Tracker | None = None
+    running: dict[int, Call] = {}  # noqa: RUF012
+    is_on = True
+
+    @property
+    def asserts_lifetimes(self) -> bool:
+        return False
+
+    def launch_words(self, graph: int, site: int) -> str:
+        return f"site {site}"
+
+    def tensors(self, record: Tensors) -> None:
+        self.seen.append(record)
+
+    def same_tensors(self, record: SameTensors) -> None: ...
+
+    def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
+
+    def skipped(self, record: Skipped) -> None: ...
+
+    def enter(self, frame: object, phase: str | None) -> int:
+        return 7
+
+    def failed(self, where: str, error: BaseException) -> None:
+        self.failures.append(where)
+
+
+def graph(dynamic: bool = False) -> Graph:
+    arguments = [Argument("x", "in", "x"), Argument("y", "out", "y")]
+    site = LaunchSite(0, "call", 1, "kernel", "extern", arguments, ["y"])
+    return Graph(3, "key", "0/0", "0_inference", "inference", False, dynamic, ["call"], [site], [])
+
+
+def call_with(rows: list[int], start_ns: int, end_ns: int) -> Call:
+    call = Call(0, 0, bytearray(1), None)
+    call.rows, call.start_ns, call.end_ns = rows, start_ns, end_ns
+    return call
+
+
+def test_no_calls_are_an_empty_batch() -> None:
+    batch = to_batch([])
+    assert (batch.site, batch.start_ns, batch.end_ns) == ([], [], [])
+
+
+def test_launches_of_calls_follow_one_another() -> None:
+    calls = [
+        call_with([0, 110, 115, 1, 130, 140], 100, 150),
+        call_with([], 160, 161),
+        call_with([2, 205, 206, 3, 210], 200, 230),
+    ]
+    batch = to_batch(calls)
+    assert batch.site == [0, 1, 2, 3]
+    assert batch.start_ns == [110, 130, 205, 210]
+    assert batch.end_ns == [115, 140, 206, -1]
+    assert batch.calls.launches == [2, 0, 2]
+    assert batch.calls.duration_ns == [50, 1, 30]
+
+
+def test_columns_have_one_row_a_call() -> None:
+    batch = to_batch([call_with([0, 1, 2], 0, 3), call_with([], 4, 5)])
+    lengths = {len(getattr(batch.calls, name)) for name in Calls.__dataclass_fields__ if name != "KIND"}
+    assert lengths == {2}
+
+
+def test_nested_calls_know_their_parent_and_share_its_step() -> None:
+    sink = Sink()
+    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
+    outer = hooks.begin(0)
+    inner = hooks.begin(0)
+    hooks.end(inner)
+    hooks.end(outer)
+    assert [call.parent for call in sink.calls] == [outer, None]
+    assert [call.step for call in sink.calls] == [7, 7]
+    assert not launches._thread.stack
+
+
+def test_a_call_that_was_left_by_an_exception_leaves_no_trace_on_the_thread() -> None:
+    sink = Sink()
+    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
+    outer = hooks.begin(0)
+    hooks.begin(0)
+    hooks.end(outer)
+    assert not launches._thread.stack
+
+
+def test_arguments_are_described_once_and_again_when_a_dynamic_size_changes() -> None:
+    for dynamic, expected in ((False, 1), (True, 2)):
+        sink = Sink()
+        hooks = GraphHooks(sink, graph(dynamic), "0", [Shape(0, 1)])
+        for size in (4, 4, 8):
+            call = hooks.begin(0)
+            if call.look is not None and call.look[0]:
+                hooks.before(call, 0, (torch.zeros(size),))
+                hooks.after(call, 0, (None,))
+            hooks.end(call)
+        inputs = [record for record in sink.seen if record.tensors[0].argument == 0]
+        assert len(inputs) == expected
+
+
+def test_a_sink_that_fails_is_told_and_the_call_goes_on() -> None:
+    class Failing(Sink):
+        def finish(self, call: Call) -> None:
+            raise RuntimeError("full")
+
+        def enter(self, frame: object, phase: str | None) -> int:
+            raise RuntimeError("no step")
+
+    sink = Failing()
+    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
+    hooks.end(hooks.begin(0))
+    assert sink.failures == ["begin", "end"]
+
+
+def test_what_arguments_are() -> None:
+    (view,) = describe(0, torch.zeros(4, 6)[1:, ::2])
+    assert (view.size, view.stride, view.offset, view.storage_bytes) == ([3, 3], [6, 2], 6, 96)
+    assert [(m.item, m.dtype) for m in describe(1, [torch.zeros(1), 3, None])] == [
+        (0, "float32"),
+        (1, "int"),
+        (2, "NoneType"),
+    ]
+    (sparse,) = describe(0, torch.eye(2).to_sparse())
+    assert (sparse.size, sparse.storage_bytes) == ([2, 2], None)
+    assert list(describe(0, ...)) == []

@@ -1,0 +1,450 @@
+"""The verdict of a process that died: how, at which launch, with what in its hands."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepscope.tracer.schema import records as schema
+from stepscope.viewer.crash.queries.process_ends import one_symptom, raised
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
+from stepscope.viewer.overview import page as overview_page
+from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.summary import summary, summary_text
+from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.web import pages
+from stepscope.viewer.web.addresses import Request
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run
+from tests.logs.unpacking import data_of
+
+PID = 2**22 + 5
+START_NS = MONOTONIC_NS + 3_000_000
+CUDA = "torch.AcceleratorError"
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+TRITON = """# AOT ID: ['0_forward']
+import torch
+
+triton_made = async_compile.triton('triton_made', \'\'\'
+@triton.jit
+def triton_made(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xnumel = 256
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    x0 = xindex
+    tmp0 = tl.load(in_ptr0 + (x0), xmask)
+    tl.store(out_ptr0 + (x0), tmp0, xmask)
+\'\'\', device_str='cuda')
+
+triton_leaves = async_compile.triton('triton_leaves', \'\'\'
+@triton.jit
+def triton_leaves(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xnumel = 256
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    x0 = (xindex % 16)
+    x1 = xindex // 16
+    tmp0 = tl.load(in_ptr0 + (x0 + 16*x1), xmask)
+    tl.store(out_ptr0 + (x0 + 32*x1), tmp0, xmask)
+\'\'\', device_str='cuda')
+
+def call(args):
+    arg0_1, = args
+    buf0 = empty_strided_cuda((16, 16), (16, 1), torch.float32)
+    triton_made.run(arg0_1, buf0, 256, stream=stream0)
+    buf1 = empty_strided_cuda((16, 16), (16, 1), torch.float32)
+    triton_leaves.run(buf0, buf1, 256, stream=stream0)
+    triton_made.run(buf1, buf0, 256, stream=stream0)
+    return (buf0, )
+"""
+
+
+def ring(blocks: Sequence[Sequence[int]], streams: Sequence[tuple[int, int, int]] = (), pid: int = PID) -> bytes:
+    """A launch ring, word by word as its module describes it. Streams: (handle, call, position of its mark)."""
+    used = sum(len(block) for block in blocks)
+    header = [0] * 512
+    header[0], header[1], header[2] = int.from_bytes(b"SSRING01", "little"), pid, 8 * used
+    header[5] = len(streams)
+    marks = [0] * 2048
+    for number, (handle, call, position) in enumerate(streams):
+        header[16 + 2 * number : 18 + 2 * number] = [0, handle]
+        marks[number] = call << 24 | position
+    words = [*header, *marks, *(word for block in blocks for word in block)]
+    return struct.pack(f"<{len(words)}q", *words)
+
+
+def ring_call(
+    call: int, step: int, launches: Sequence[tuple[int, int, int]], *, ended: int = 0, thread: int = 1, stream: int = -1
+) -> list[int]:
+    """A call of graph 0 as a block of rows: (site, start, end; -1: it did not return)."""
+    words = [1, call, 0, 0, step, thread, -1, START_NS, ended, 0, 1, 0, len(launches), stream, -1]
+    block = [*words, *(value for launch in launches for value in launch)]
+    return [len(block) + 1, *block]
+
+
+def process_end(**changes: Any) -> schema.ProcessEnd:
+    return replace(schema.ProcessEnd(PID, None, 11, False, 3_000_000_000), **changes)
+
+
+def crash_run(number: int, **changes: Any) -> schema.CrashRun:
+    return replace(schema.CrashRun(number, "as it is", {}, "launches", []), **changes)
+
+
+@pytest.fixture
+def trace_of(tmp_path: Path) -> Iterator[Any]:
+    traces: list[Trace] = []
+
+    def open_it(log: LogBuilder, ring_bytes: bytes | None = None) -> Trace:
+        path = log.write(tmp_path / f"stepscope_trace_rank_0_{PID}_{len(traces)}.log")
+        if ring_bytes is not None:
+            path.with_name(path.name + ".ring").write_bytes(ring_bytes)
+        traces.append(open_trace(path))
+        return traces[-1]
+
+    yield open_it
+    for trace in traces:
+        trace.close()
+
+
+def only(trace: Trace, kind: str = "crash") -> Finding:
+    (finding,) = [one for one in all_findings(trace) if one.kind == kind]
+    return finding
+
+
+IN_STEP_THREE = ring_call(30, 3, [(0, START_NS + 100, START_NS + 200), (1, START_NS + 300, -1)])
+
+
+def test_the_launch_that_the_ring_names(trace_of: Any) -> None:
+    log = recorded(end=False, pid=PID).record(process_end())
+    finding = only(trace_of(log, ring([IN_STEP_THREE])))
+    assert finding.title == f"Process {PID} died of SIGSEGV in launch 17 (2nd of 2 in step 3), cpp_fused_relu_0"
+    assert (finding.severity, finding.step, finding.kernel) == ("critical", 3, "cpp_fused_relu_0")
+    evidence = finding.evidence
+    assert (evidence["signal"], evidence["symptom"], evidence["has_ring"]) == ("SIGSEGV", "SIGSEGV", True)
+    assert [(row["launch_in_step"], row["kernel"]) for row in evidence["ran_before"][:2]] == [
+        (1, "extern_kernels.mm"),
+        (4, "cpp_fused_relu_0"),
+    ]
+    assert finding.source is not None
+    assert finding.source.code == "y = (x @ w).relu()"
+    (inout,) = evidence["arguments"]
+    assert (inout["buffer"], inout["written_by_launch_in_step"]) == ("buf1", 1)
+
+
+def test_a_process_that_died_between_launches(trace_of: Any) -> None:
+    block = ring_call(30, 3, [(0, START_NS + 100, START_NS + 200)])
+    finding = only(trace_of(recorded(end=False, pid=PID), ring([block])))
+    assert finding.title == f"Process {PID} died after launch 16 (1st of 1 in step 3), extern_kernels.mm"
+    assert finding.evidence["launch_returned"] is True
+    no_launch_is_blamed(finding, "extern_kernels.mm")
+
+
+def no_launch_is_blamed(finding: Finding, last: str) -> None:
+    assert (finding.launch, finding.kernel, finding.source, finding.evidence["arguments"]) == (None, None, None, [])
+    assert finding.evidence["ran_before"][0]["kernel"] == last
+
+
+def test_a_process_that_died_between_steps(trace_of: Any) -> None:
+    trace = trace_of(recorded(end=False, pid=PID).record(process_end(signal=9)), ring([]))
+    finding = only(trace)
+    assert finding.title == f"Process {PID} died of SIGKILL after step 2, in no launch"
+    no_launch_is_blamed(finding, "cpp_fused_relu_0")
+    assert launch_deaths(trace) == {}
+    (row,) = summary(trace)["findings"]
+    assert row["launch"] is None
+
+
+def test_of_several_threads_the_one_that_did_not_return(trace_of: Any) -> None:
+    other = ring_call(31, 3, [(0, START_NS + 500, START_NS + 600)], thread=2)
+    finding = only(trace_of(recorded(end=False, pid=PID).record(process_end()), ring([IN_STEP_THREE, other])))
+    assert finding.kernel == "cpp_fused_relu_0"
+    third = ring_call(32, 3, [(0, START_NS + 50, -1)], thread=3)
+    finding = only(trace_of(recorded(end=False, pid=PID).record(process_end()), ring([IN_STEP_THREE, other, third])))
+    assert finding.kernel == "cpp_fused_relu_0"
+    assert [row["kernel"] for row in finding.evidence["other_threads"]] == ["extern_kernels.mm"]
+
+
+# On a device.
+
+
+def triton_site(number: int, line: int, kernel: str, read: str, written: str) -> schema.LaunchSite:
+    arguments = [
+        replace(argument(read, "in"), parameter="in_ptr0"),
+        replace(argument(written, "out"), parameter="out_ptr0"),
+    ]
+    return schema.LaunchSite(number, "call", line, kernel, "triton", arguments, [], snodes=[f"op{number}"])
+
+
+def on_device(error: schema.UncaughtException | None = None, device_error: str | None = ILLEGAL) -> LogBuilder:
+    """Step 0 is in the log; step 1 in the ring."""
+    made, leaves = "triton_made", "triton_leaves"
+    sites = [
+        triton_site(0, 34, made, "arg0_1", "buf0"),
+        triton_site(1, 36, leaves, "buf0", "buf1"),
+        triton_site(2, 37, made, "buf1", "buf0"),
+    ]
+    log = LogBuilder(PID).record(run(pid=PID))
+    ids: Any = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    log.torch("inductor_output_code", {"filename": "/tmp/x/cwrapper.py"}, TRITON.encode(), **ids)
+    log.record(graph(functions=["call"], sites=sites, memory=[]))
+    for site in sites:
+        metas = [
+            schema.TensorMeta(n, "float32", [16, 16], [16, 1], "cuda:0", 0, 1024, storage=0x7F00 + 0x400 * n)
+            for n in range(2)
+        ]
+        log.record(schema.Tensors(0, 0, site.site, metas))
+    begin = MONOTONIC_NS + 1_000
+    log.record(
+        schema.Launches(
+            schema.Calls([0], [0], [0], [0], [1], [None], [begin], [900], [3], ["ok"]),
+            [0, 1, 2], [begin + 1, begin + 3, begin + 5], [begin + 2, begin + 4, begin + 6],
+        )
+    )  # fmt: skip
+    log.record(schema.Steps([0], ["inference"], ["user"], [begin], [begin + 1_000]))
+    if error is not None:
+        log.record(error)
+    if error is not None or device_error is not None:
+        log.record(schema.End("exit", MONOTONIC_NS + 9_000_000, device_error))
+    return log
+
+
+LAUNCHED = [(site, START_NS + 100 * site + 1, START_NS + 100 * site + 50) for site in range(3)]
+
+
+def device_ring(position: int) -> bytes:
+    """Three launches have returned to the host; the device has finished `position` of them."""
+    return ring([ring_call(1, 1, LAUNCHED, ended=START_NS + 900, stream=0)], [(7, 1, position)])
+
+
+def test_what_was_in_flight_on_the_device(trace_of: Any) -> None:
+    error = schema.UncaughtException(CUDA, f"{ILLEGAL}\nCompile with `TORCH_USE_CUDA_DSA`", [])
+    trace = trace_of(on_device(error), device_ring(1))
+    finding = only(trace)
+    assert finding.title == (
+        f"{ILLEGAL} at launch 4 (2nd of 3 in step 1), triton_leaves, the first of 2 in flight on the device, "
+        "up to launch 5, triton_made"
+    )
+    evidence = finding.evidence
+    assert [(row["launch_in_step"], row["kernel"], row["device"]) for row in evidence["in_flight"]] == [
+        (2, "triton_leaves", 0),
+        (3, "triton_made", 0),
+    ]
+    assert [(row["launch_in_step"], row["kernel"]) for row in evidence["last_finished"]] == [(1, "triton_made")]
+    assert evidence["exception"] == f"{CUDA}: {ILLEGAL}"
+    assert evidence["symptom"] == ILLEGAL
+    (written,) = [row for row in evidence["arguments"] if row["role"] == "out"]
+    assert (written["address"], written["stride"], written["storage_bytes"]) == ("0x8300", [16, 1], 1024)
+    leaving = evidence["index_ranges"][0]
+    assert (leaving["parameter"], leaving["does"], leaving["leaves_storage"]) == ("out_ptr0", "writes", True)
+    assert (leaving["first"], leaving["last"], leaving["storage_last"]) == (0, 15 + 32 * 15, 255)
+    assert evidence["inside"] == (
+        "by its source it writes buf1 (out_ptr0) at elements 0 to 495, and its storage has 0 to 255"
+    )
+
+
+def test_one_launch_in_flight_is_the_one(trace_of: Any) -> None:
+    finding = only(trace_of(on_device(), device_ring(2)))
+    assert finding.title == f"{ILLEGAL} at launch 5 (3rd of 3 in step 1), triton_made, in flight on the device"
+    assert finding.evidence["inside"] == "by its source every index stays within its storage"
+
+
+def test_the_panels_say_it(trace_of: Any) -> None:
+    trace = trace_of(on_device(), device_ring(1))
+    launches = {
+        launch: page.death for launch in range(6) if (page := pages.launch_page_of(trace, launch)).death is not None
+    }
+    assert {launch: death.part for launch, death in launches.items() if death} == {
+        3: "last_finished",
+        4: "died",
+        5: "in_flight",
+    }
+    died = launches[4]
+    assert died is not None
+    assert died.sentences[0].startswith(
+        "in: buf0 float32 [16, 16] stride [16, 1] in 1,024 B at 0x7f00, written by launch 3 (triton_made)"
+    )
+    assert any("495" in sentence for sentence in died.sentences)
+    data = data_of(render_report(trace))
+    assert {int(launch): death["part"] for launch, death in data["deaths"].items()} == {
+        3: "last_finished",
+        4: "died",
+        5: "in_flight",
+    }
+
+
+# Exceptions.
+
+
+def frame(file: str) -> schema.Frame:
+    return schema.Frame(file, 7, "forward", "y = x / 0")
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [
+        (schema.UncaughtException("ValueError", "bad\nbatch", [frame("/src/train.py")]), [("exception", "warning")]),
+        (schema.UncaughtException("KeyboardInterrupt", "", []), []),
+        (None, []),
+    ],
+)
+def test_an_exception_of_the_program(
+    trace_of: Any, error: schema.UncaughtException | None, kinds: list[tuple[str, str]]
+) -> None:
+    log = recorded(end=False, pid=PID)
+    if error is not None:
+        log.record(error)
+    log.record(schema.End("exit", MONOTONIC_NS + 2_000_000)).record(process_end(exit_code=1, signal=None))
+    findings = all_findings(trace_of(log))
+    assert [(one.kind, one.severity) for one in findings] == kinds
+    if kinds:
+        assert findings[0].title == "The program ended by ValueError: bad, after step 2"
+        assert findings[0].source is not None
+        assert findings[0].source.file == "/src/train.py"
+
+
+def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
+    """It came through the wrapper; one that came later, from elsewhere, is the program's own."""
+    for file, kind, severity in (("/tmp/x/cwrapper.py", "crash", "critical"), ("/a.py", "exception", "warning")):
+        log = recorded(end=False, pid=PID)
+        batch = calls(90, 3, START_NS)
+        ended = replace(batch.calls, state=["ok", "raised"])
+        log.record(replace(batch, calls=ended, end_ns=[*batch.end_ns[:3], -1]))
+        log.record(schema.UncaughtException("RuntimeError", "shape", [frame("/src/a.py"), frame(file)]))
+        log.record(schema.End("exit", START_NS + 2_000_000))
+        (finding,) = all_findings(trace_of(log))
+        assert (finding.kind, finding.severity) == (kind, severity)
+        if kind == "crash":
+            assert finding.title == "RuntimeError: shape in launch 18 (3rd of 4 in step 3), true_graph_0"
+
+
+def test_other_ways_to_end(trace_of: Any) -> None:
+    late = only(trace_of(recorded(pid=PID).record(process_end())))
+    assert (late.severity, late.evidence["signal"]) == ("warning", "SIGSEGV")
+    assert "after its recording had ended" in late.title
+    assert all_findings(trace_of(recorded(pid=PID).record(process_end(signal=2)))) == []
+    limit = only(trace_of(recorded(end=False, pid=PID).record(process_end(signal=15, timed_out=True))))
+    assert limit.severity == "warning"
+    assert limit.title.startswith(f"Process {PID} was ended after 3.00 s, its time limit, after step 2, in no launch")
+    left = trace_of(recorded(end=False, pid=PID).record(process_end(exit_code=0, signal=None)))
+    assert only(left, "not_recorded").title == f"Not recorded: the end of process {PID} (it ended without saying so)"
+    shell = only(trace_of(recorded(end=False, pid=PID).record(process_end(exit_code=134, signal=None))))
+    assert "died of SIGABRT" in shell.title
+    other = only(trace_of(recorded(end=False, pid=PID).record(process_end(pid=1))))
+    assert other.title.startswith("The log has no end record")
+
+
+def test_damaged_records_are_counted(trace_of: Any) -> None:
+    """A tail that is no text, a run that is no run: no traceback, no finding that is made up."""
+    log = recorded(pid=PID)
+    for payload in (b'{"pid": "x"}', b"[]", b'{"pid": 1, "exit_code": null, "signal": 9e99, "timed_out": 0}'):
+        log.artifact("stepscope_process_end", payload)
+    log.artifact("stepscope_uncaught_exception", b'{"type": 1}')
+    trace = trace_of(log)
+    assert summary(trace)["ingest"]["skipped"] == {"broken_payload": 4}
+    assert all_findings(trace) == []
+
+
+# Runs of --crash.
+
+
+@pytest.fixture
+def joined(tmp_path: Path) -> Iterator[Trace]:
+    """Three runs; in the second the program did not die, in the third values were read."""
+    hostile = "</pre><script>alert(1)</script>"
+    asked: list[tuple[schema.ProcessEnd, dict[str, Any]]] = [
+        (process_end(error_tail=f"a\n{hostile}\n"), {}),
+        (process_end(exit_code=0, signal=None), {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}),
+        (process_end(), {"level": "values", "kernels": ["cpp_*"], "purpose": "values of the suspect"}),
+    ]
+    for number, (end, changes) in enumerate(asked, 1):
+        log = recorded(end=end.signal is None, pid=PID + number)
+        log.record(replace(end, pid=PID + number, crash_run=crash_run(number, **changes)))
+        path = log.write(tmp_path / "t" / f"run-{number}" / f"stepscope_trace_rank_0_{number}_a.log")
+        if end.signal is not None:
+            path.with_name(path.name + ".ring").write_bytes(ring([IN_STEP_THREE], pid=PID + number))
+    with open_trace(tmp_path / "t") as trace:
+        yield trace
+
+
+def test_runs_are_one_trace(joined: Trace) -> None:
+    answer = summary(joined)
+    assert [(row["run"], row["survived"], row["ended"]) for row in answer["crash_runs"]] == [
+        (1, None, "SIGSEGV"),
+        (2, False, "exit code 0"),
+        (3, True, "SIGSEGV"),
+    ]
+    assert [one["crash_run"] for one in answer["runs"]] == [1, 2, 3]
+    (finding,) = [one for one in answer["findings"] if one["kind"] == "crash"]
+    assert [row["run"] for row in finding["evidence"]["crash_runs"]] == [1, 3]
+    text = summary_text(joined)
+    assert "run 2: CUDA_LAUNCH_BLOCKING=1" in text
+    assert "✖ run 1: Process" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_runs_on_a_page(joined: Trace) -> None:
+    from stepscope.viewer.web import rendering
+
+    context = overview_page.overview_page(joined, Request({}, {}))
+    overview = json.loads(rendering.to_json(context))["overview"]
+    assert overview["crash_runs"][0]["said"] == ["a", "</pre><script>alert(1)</script>"]
+    html = render_report(joined)
+    assert "Runs of --crash" in html
+    assert "<script>alert(1)" not in html
+    assert "alert(1)" in html
+    assert "alert(1)" not in render_report(joined, redact=True)
+
+
+# Words of tracebacks.
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        ('Traceback (most recent call last):\n  File "a", line 1\n    f()\nValueError: x: y\n', ("ValueError", "x: y")),
+        (
+            "Traceback (most recent call last):\n  a\nKeyError: 1\n\nDuring handling\n\n"
+            "Traceback (most recent call last):\n  b\ntorch.AcceleratorError: CUDA error: z\nmore\n",
+            ("torch.AcceleratorError", "CUDA error: z"),
+        ),
+        ("\x1b[1mTraceback (most recent call last):\x1b[0m\r\n  a\r\n\x1b[31mMyError\x1b[0m\r\n", ("MyError", "")),
+        ("Segmentation fault\n", None),
+        ("Traceback (most recent call last):\n  cut", None),
+    ],
+)
+def test_what_a_traceback_ends_with(errors: str, found: tuple[str, str] | None) -> None:
+    assert raised(errors) == found
+
+
+def test_equal_symptoms() -> None:
+    by_torch = one_symptom(CUDA, "CUDA error: misaligned address\nFor debugging consider")
+    assert one_symptom("RuntimeError", "Triton Error [CUDA]: misaligned address") == by_torch
+    assert one_symptom("RuntimeError", "CUDA driver error: misaligned address") == by_torch
+    assert one_symptom("E", "at 0x7f1 now\nmore") == one_symptom("E", "at 0xabc now") == "E: at 0x… now"
+    assert one_symptom("E", "1") != one_symptom("E", "2")
+
+
+def test_compile_records_alone_are_no_death(trace_of: Any) -> None:
+    found = all_findings(trace_of(compile_records(LogBuilder(PID))))
+    assert [one.kind for one in found] == ["unread_log"]  # the log of a recorder has a run record
+
+
+def test_who_waited_knows_better_than_a_process_of_the_same_id(trace_of: Any) -> None:
+    """This process runs and has the log open, and so the log's would, going by its id and its begin."""
+    log = LogBuilder(os.getpid()).record(run(pid=os.getpid(), unix_ns=time.time_ns()))
+    trace = trace_of(log)
+    with open(list_runs(trace)[0].path):
+        assert all_findings(trace) == []
+    assert only(trace_of(log.record(process_end(pid=os.getpid())))).evidence["signal"] == "SIGSEGV"

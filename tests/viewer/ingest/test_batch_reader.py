@@ -1,0 +1,146 @@
+"""Records read many at once are those that are read line by line."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepscope.tracer.schema import log_format
+from stepscope.viewer.ingest import logs
+from stepscope.viewer.ingest.batch_reader import MARKS
+from stepscope.viewer.ingest.sources import Source
+from tests.logs.synthetic import LogBuilder
+from tests.viewer.conftest import sample_logs
+
+Tables = dict[str, list[tuple[Any, ...]]]
+Read = Callable[[bytes, bool], Tables]
+PIECE_BYTES = 3000
+"""Small ones, so that a log has many."""
+MTIME_NS = 1_773_480_420 * 10**9
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    cut = log_format.pieces
+    monkeypatch.setattr("stepscope.viewer.ingest.reader.pieces", lambda data: cut(data, PIECE_BYTES))
+
+    def tables(data: bytes, at_once: bool) -> Tables:
+        monkeypatch.setattr(logs, "AT_ONCE_BYTES", 0 if at_once else 1 << 60)
+        path = tmp_path / "log.log"
+        path.write_bytes(data)
+        rows = logs.read_logs([Source(path, path, len(data), MTIME_NS)])
+        columns = {
+            name: list(zip(*(column.tolist() for column in part.values()), strict=True))
+            for name, parts in rows.columns.items()
+            for part in parts
+        }
+        return {name: found for name, found in {**rows.tables, **columns}.items() if found}
+
+    return tables
+
+
+def whole_log() -> bytes:
+    log = LogBuilder()
+    for frame in range(12):
+        ids: dict[str, Any] = {"frame_id": frame, "frame_compile_id": 0, "attempt": frame % 2, "rank": 0}
+        log.torch("str", ["/train.py", frame])
+        log.torch("dynamo_start", {"stack": [{"line": 7, "name": "f", "filename": frame, "loc": "y = f(x)"}]}, **ids)
+        for phase, stamp in (("B", 1), ("B", 2), ("E", 3), ("i", 4)):
+            event = {
+                "name": "dynamo" if phase != "i" else "cache", "ts": 1.7734804e15 + frame * 10 + stamp,
+                "args": {"compile_id": f"{frame}/0", "components": ["a line\n"] * 500 * (phase == "E")},
+                "ph": phase, "cat": "dynamo_timed", "tid": 0, "pid": 0,
+            }  # fmt: skip
+            log.torch("chromium_event", {}, json.dumps(event, indent=0).encode(), **ids)
+        log.artifact("fx_graph_cache_hit", b'{"key": "k", "components": ["a", "b"]}', **ids)
+        log.torch("dynamo_output_graph", {"sizes": {}}, b"def forward(x):\n\n\treturn x\n", **ids)
+        log.torch("compilation_metrics", {"co_name": "f", "co_filename": "t.py", "graph_op_count": frame}, **ids)
+    return log.data
+
+
+def crlf(data: bytes) -> bytes:
+    return data.replace(b"\n", b"\r\n")
+
+
+def with_bytes(some: bytes) -> bytes:
+    """A log with these among its payload's lines; each is whole."""
+    payload = b"\n".join([b"a" + some + b"\tb", some, b"", b"\t" + some])
+    return whole_log() + LogBuilder().artifact("dump", payload, "string").data + whole_log()
+
+
+def damaged(data: bytes, seed: int) -> bytes:
+    chance, text = random.Random(seed), bytearray(data)
+    pieces = (b"\nV", b"\r\n", b"\t", b"\0", b"\n\n", b"V0314 09:26:53.000001 1 a:1] {}\n", b"\xff", b'"', b"\r", b"9")
+    for _ in range(30):
+        at = chance.randrange(len(text))
+        if chance.random() < 0.3:
+            del text[at : at + chance.randrange(100)]
+        else:
+            text[at:at] = chance.choice(pieces)
+    return bytes(text)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(whole_log(), id="whole"),
+        pytest.param(crlf(whole_log()), id="crlf"),
+        pytest.param(whole_log() + crlf(whole_log()), id="both"),
+        pytest.param(whole_log()[:-1], id="no last break"),
+        pytest.param(whole_log()[:-40], id="cut"),
+        pytest.param(b"\n\r\n" + whole_log(), id="blank begin"),
+        pytest.param(b"\xef\xbb\xbf" + whole_log(), id="byte order mark"),
+        pytest.param(b"a line\n\t\n" + whole_log() + b"V", id="other lines"),
+        pytest.param(whole_log().replace(b"0314 09:26:53", b"0231 09:26:53", 9), id="no such day"),
+        pytest.param(whole_log().replace(b"0314 09:26:53", b"1231 23:59:59", 30), id="another year"),
+        pytest.param(with_bytes(b"\xff\x00\x01\xc0"), id="every byte that is a mark"),
+        *(pytest.param(with_bytes(bytes([mark])), id=f"byte {mark}") for mark in MARKS),
+        *(pytest.param(damaged(whole_log(), seed), id=f"damaged {seed}") for seed in range(8)),
+        *(pytest.param(damaged(crlf(whole_log()), seed), id=f"damaged crlf {seed}") for seed in range(4)),
+    ],
+)
+def test_both_ways_read_the_same(read: Read, data: bytes) -> None:
+    assert read(data, True) == read(data, False)
+
+
+def test_whole_records_are_read_at_once(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise AssertionError("a whole record was read line by line")
+
+    monkeypatch.setattr("stepscope.viewer.ingest.reader.scan", refused)
+    for data in (whole_log(), crlf(whole_log()), with_bytes(b"\xff"), with_bytes(b"\xff\x00\x01\xc0")):
+        assert len(read(data, True)["records"]) == data.count(b"\nV") + 1
+
+
+@pytest.mark.skipif(sample_logs() is None, reason="no sample logs")
+def test_both_ways_read_samples_the_same(read: Read) -> None:
+    folder = sample_logs()
+    assert folder is not None
+    for name in ("cache_hit_miss.log", "export.log", "simple_corrupted_json.log"):
+        data = (folder / name).read_bytes()
+        assert read(data, True) == read(data, False)
+
+
+def test_a_long_event_is_read_without_its_list(read: Read) -> None:
+    spans = read(whole_log(), True)["spans"]
+    assert len(spans) == 12
+    broken = whole_log().replace(b'"a line\\n"', b"a line", 1)
+    assert len(read(broken, True)["spans"]) == 12
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_pieces_are_the_whole_log(tmp_path: Path, mapped: bool) -> None:
+    data = whole_log() * 3
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        found = list(log_format.pieces(view if mapped else data, 5000))
+        assert b"".join(piece for _, piece in found) == data
+        assert [start for start, _ in found] == [sum(len(p) for _, p in found[:i]) for i in range(len(found))]
+        assert view[:] == data

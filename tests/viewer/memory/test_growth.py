@@ -1,0 +1,107 @@
+"""Growth of a run that was killed: nobody looked, and deaths that were not seen tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from stepscope.tracer.schema import records as schema
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.memory import growth as growths
+from stepscope.viewer.memory.queries.mismatches import left_behind
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.summary import summary
+from stepscope.viewer.store.trace import Trace
+from tests.logs.memory_logs import NEW, calls_of, layout, lifetimes, start_of, training
+from tests.logs.memory_records import growth
+from tests.logs.synthetic import LogBuilder, run
+from tests.logs.value_logs import Program
+from tests.viewer.memory.test_memory_findings import leaking
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+@pytest.fixture(autouse=True)
+def _bytes_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs below are of a few bytes."""
+    monkeypatch.setattr(growths, "LEAST_BYTES", 1)
+    monkeypatch.setattr(growths, "WARNED_BYTES", 1)
+
+
+def growth_in(trace: Trace) -> list[Finding]:
+    return [finding for finding in all_findings(trace) if finding.kind == "growth"]
+
+
+def test_growth_of_a_run_that_was_killed(opened: Open) -> None:
+    trace = opened(training(6, keep=99, end=False))
+    (finding,) = growth_in(trace)
+    assert finding.title == (
+        "Memory grows by 64 B per step: buf2 of 0/0 forward is still alive from each of the last 5 steps"
+    )
+    assert (finding.evidence["holders"], finding.evidence["freed_by_collection"]) == ([], None)
+    assert (finding.evidence["storage_bytes"], finding.evidence["last_step"]) == (5 * 64, 4)
+    assert summary(trace)["memory"]["growth_bytes_per_step"] == 64
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2, 4])
+def test_a_killed_run_that_keeps_the_last_few_does_not_grow(opened: Open, keep: int) -> None:
+    trace = opened(training(9, keep=keep, end=False))
+    assert growth_in(trace) == []
+    assert summary(trace)["memory"]["growth_bytes_per_step"] == 0
+
+
+def test_what_a_run_that_ended_left_is_not_guessed(opened: Open) -> None:
+    trace = opened(training(6, keep=99))
+    assert growth_in(trace) == []
+    assert left_behind(trace) is None
+
+
+def test_a_killed_log_beside_one_that_ended(opened: Open) -> None:
+    trace = opened(training(6, keep=99, end=False))
+    assert left_behind(trace, 7) is None
+    assert {row.step for row in left_behind(trace, 0) or ()} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("least", "severity"),
+    [(12, None), (256, None), (2 << 10, "info"), (20 << 10, "info"), (60 << 10, "warning"), (1 << 20, "warning")],
+)
+def test_how_much_growth_is_worth_a_warning(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, least: int, severity: str | None
+) -> None:
+    """Two buffers of one list count together: losses that are kept on purpose are no leak."""
+    monkeypatch.undo()
+    keep = ["list of 43 in ts of __main__"]
+    assert [one.severity for one in growth_in(opened(leaking([keep, keep], least)))] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("grows", "peak", "severity"),
+    [(64 << 10, 6 << 20, "warning"), (64 << 10, 7 << 20, "info"), (1 << 20, 1 << 40, "warning"), (5000, 5000, "info")],
+)
+def test_growth_against_the_peak(monkeypatch: pytest.MonkeyPatch, grows: int, peak: int, severity: str) -> None:
+    monkeypatch.undo()
+    assert growths._severity(grows, peak) == severity
+
+
+def test_one_holder_of_buffers_of_two_graphs(opened: Open) -> None:
+    programs = [Program(number).allocate("buf0").launch("a", ["x"], ["buf0"]) for number in range(2)]
+    log = LogBuilder().record(run())
+    for number, program in enumerate(programs):
+        program.compile_id = f"{number}/0"
+        log.record(program.graph()).record(layout(number, number, [("buf0", "allocated", 64, 0, NEW)], []))
+    for step in range(5):
+        for number, program in enumerate(programs):
+            log.record(calls_of(2 * step + number, program, step, start_of(step) + number * 4_000))
+        log.record(lifetimes([2 * step, 2 * step + 1], [0, 1]))
+        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    left = growth([(call, 0) for call in range(8)], ["list of 8 in ts of __main__"])
+    (finding,) = growth_in(opened(log.record(left).record(schema.End("exit", start_of(9)))))
+    assert finding.evidence["bytes_per_step"] == 128
+    assert finding.title.startswith("Memory grows by 128 B per step: buf0 of 0/0 ")
+    assert ", buf0 of 1/0 " in finding.title
+
+
+def test_buffers_that_nothing_is_known_to_hold_are_no_one_leak(opened: Open) -> None:
+    assert [finding.buffer for finding in growth_in(opened(leaking([[], []])))] == ["buf1", "buf0"]

@@ -1,0 +1,424 @@
+"""Findings about memory: each fires on what its rule says, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stepscope.tracer.schema import records as schema
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.memory import growth as growths
+from stepscope.viewer.memory.queries.mismatches import (
+    left_behind,
+    lifetime_mismatches,
+)
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.summary import summary
+from stepscope.viewer.store.trace import Trace
+from tests.logs import memory_logs as logs
+from tests.logs.memory_logs import NEW, calls_of, forward, layout, lifetimes, start_of, training
+from tests.logs.memory_records import growth, mismatch, step_mismatch
+from tests.logs.synthetic import LogBuilder, compile_records, run
+from tests.logs.value_logs import Program
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+@pytest.fixture(autouse=True)
+def _bytes_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs below are of a few bytes."""
+    monkeypatch.setattr(growths, "LEAST_BYTES", 1)
+    monkeypatch.setattr(growths, "WARNED_BYTES", 1)
+
+
+def found(trace: Trace, kind: str) -> list[Finding]:
+    return [finding for finding in all_findings(trace) if finding.kind == kind]
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3])
+def test_a_healthy_run_has_no_findings(opened: Open, keep: int) -> None:
+    assert all_findings(opened(training(6, keep=keep))) == []
+
+
+def test_a_storage_that_is_not_freed(opened: Open) -> None:
+    (finding,) = all_findings(opened(training(3).record(mismatch())))
+    named = (finding.kind, finding.severity, finding.graph, finding.buffer)
+    assert named == ("lifetime_mismatch", "warning", 0, "buf0")
+    assert finding.title == (
+        "buf0 (512 B) of 0/0 forward was not freed: expected to die after cpp_fused_relu_0 (op1), alive after the "
+        "call; held by list of 3 in keep of __main__"
+    )
+    assert finding.evidence["storage_bytes"] == 512
+    assert finding.evidence["expected_snode"] == "op1"
+    assert finding.source is not None
+    assert finding.source.line == 10
+    assert finding.page == "/graphs/0/memory?call=0&snode=1"
+
+
+def test_one_finding_for_a_buffer_in_several_layouts(opened: Open) -> None:
+    log = training(4).record(mismatch()).record(mismatch(layout=2, call=2))
+    (finding,) = all_findings(opened(log))
+    assert finding.evidence["calls"] == 4
+    assert "(4 times)" in finding.title
+
+
+def test_freed_early_is_critical_when_it_is_read_again(opened: Open) -> None:
+    early = mismatch("unexpected_death", "buf1", 3, None, 2)
+    (finding,) = all_findings(opened(training(2).record(early)))
+    assert finding.severity == "critical"
+    assert finding.evidence["read_after"] == ["cpp_fused_mean_1"]
+    assert finding.title.endswith("cpp_fused_mean_1 reads it afterwards")
+    (finding,) = all_findings(opened(training(2).record(replace(early, actual=[3]))))
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("kind", "storage", "expected", "actual", "words"),
+    [
+        ("missing_allocation", None, 1, None, "was not allocated: expected to be made before cpp_fused_relu_0 (op1)"),
+        (
+            "unexpected_allocation",
+            2,
+            None,
+            0,
+            "which nothing expects: not expected, made before extern_kernels.mm (op0)",
+        ),
+        ("unexpected_death", 2, None, 1, "was freed early: expected to outlive the call, died after extern_kernels.mm"),
+    ],
+)
+def test_words_of_mismatches(
+    opened: Open, kind: Any, storage: int | None, expected: Any, actual: Any, words: str
+) -> None:
+    trace = opened(training(1).record(mismatch(kind, "buf9", storage, expected, actual)))
+    (finding,) = found(trace, "lifetime_mismatch")
+    assert words in finding.title
+    (row,) = lifetime_mismatches(trace, 0)
+    assert row.snode_indices == [1 if kind == "missing_allocation" else 0]
+    assert lifetime_mismatches(trace, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("missing_death", "was not freed: the check at cab.py:77 expects it dead; held by list of 3 in keep"),
+        ("unexpected_death", "was freed early: the check at cab.py:77 expects it alive"),
+        ("missing_allocation", "was not allocated: the check at cab.py:77 expects it made"),
+        ("unexpected_allocation", "was allocated, which nothing expects: the check at cab.py:77 does not name it"),
+    ],
+)
+def test_what_a_check_in_generated_code_found(opened: Open, kind: Any, words: str) -> None:
+    (finding,) = all_findings(opened(training(2).record(step_mismatch(kind))))
+    named = (finding.kind, finding.severity, finding.graph, finding.buffer)
+    assert named == ("lifetime_mismatch", "warning", 0, "buf0")
+    assert finding.title.startswith(f"buf0 (512 B) of 0/0 forward {words}")
+    assert finding.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
+    assert (finding.step, finding.page) == (1, "/graphs/0/memory?call=2")
+    assert finding.source is not None
+    assert finding.source.line == 10
+
+
+def test_a_check_of_no_graph(opened: Open) -> None:
+    record = step_mismatch(graph=None, call=None, is_final_step=True, storage_bytes=[None], holders=[[]])
+    log = training(2).record(record).record(replace(record, line=80)).record(replace(record, file="/cache/b.py"))
+    first, second = all_findings(opened(log))
+    assert first.title == "buf0 was not freed: the check at cab.py:77, of the final step, expects it dead"
+    assert first.evidence["checked_at"] == ["/cache/ab/cab.py:77", "/cache/ab/cab.py:80"]
+    assert (first.graph, first.step, first.source, first.page) == (None, None, None, "/memory?log=0")
+    assert "b.py:77" in second.title
+
+
+def test_a_check_of_a_call_that_is_lost(opened: Open) -> None:
+    (finding,) = all_findings(opened(training(2).record(step_mismatch(call=99))))
+    assert (finding.step, finding.page) == (None, "/graphs/0/memory")
+
+
+def test_what_a_check_and_lifetimes_found_is_one_finding(opened: Open) -> None:
+    log = training(2).record(mismatch()).record(step_mismatch()).record(step_mismatch("unexpected_allocation"))
+    both, other = all_findings(opened(log))
+    assert both.evidence["expected_by"] == "wrapper"
+    assert both.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
+    assert other.evidence["expected_by"] == "check"
+
+
+def gap_log(scratch: int, expected: int = 4 << 20) -> LogBuilder:
+    buffers: list[Any] = [("buf0", expected, 0, -1, "output")]
+    storages: list[Any] = [("buf0", "allocated", expected, 0, NEW), ("scratch", "returned", scratch, 0, NEW)]
+    program = Program().allocate("buf0").launch("a", ["x"], ["buf0"])
+    log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
+    log.record(calls_of(0, program, 0, start_of(0))).record(logs.schedule(0, buffers, {}, 1))
+    log.record(layout(0, 0, storages, [])).record(lifetimes([0], [0]))
+    return log.record(schema.End("exit", start_of(9)))
+
+
+def test_a_peak_over_the_estimate(opened: Open) -> None:
+    trace = opened(gap_log(2 << 20))
+    (finding,) = all_findings(trace)
+    assert (finding.kind, finding.severity, finding.buffer) == ("estimate_gap", "info", "scratch")
+    assert finding.evidence["gap_bytes"] == 2 << 20
+    assert finding.evidence["measured_snode"] == finding.evidence["estimated_snode"] == "op0"
+    assert finding.evidence["buffers"] == [
+        {"buffer": "scratch", "measured_bytes": 2 << 20, "expected_bytes": 0, "why": "the schedule does not know it"}
+    ]
+    assert "50 % over the scheduler's estimate of 4.2 MB" in finding.title
+
+
+@pytest.mark.parametrize(("scratch", "expected"), [(1 << 20, 4 << 20), (1000, 1000), (2 << 20, 9 << 20)])
+def test_a_small_gap_is_none(opened: Open, scratch: int, expected: int) -> None:
+    assert all_findings(opened(gap_log(scratch, expected))) == []
+
+
+def losses(steps: Sequence[int]) -> list[tuple[int, int]]:
+    return [(2 * step, 4) for step in steps]
+
+
+def test_growth(opened: Open) -> None:
+    log = training(5, keep=99).record(growth(losses(range(4)), ["list of 4 in keep of __main__"]))
+    trace = opened(log)
+    (finding,) = all_findings(trace)
+    assert (finding.kind, finding.severity, finding.graph, finding.buffer) == ("growth", "warning", 0, "buf2")
+    assert finding.title == (
+        "Memory grows by 64 B per step: buf2 of 0/0 forward is still alive from each of the last 4 steps; held by list "
+        "of 4 in keep of __main__; a garbage collection does not free it"
+    )
+    assert finding.evidence["bytes_per_step"] == 64
+    assert finding.evidence["storage_bytes"] == 256
+    assert (finding.evidence["first_step"], finding.evidence["last_step"]) == (0, 3)
+    assert finding.source is not None
+    assert finding.source.code == "line of cpp_fused_mean_1"
+    assert finding.kernel == "cpp_fused_mean_1"
+    assert summary(trace)["memory"]["growth_bytes_per_step"] == 64
+
+
+def test_growth_that_a_collection_frees(opened: Open) -> None:
+    (finding,) = all_findings(opened(training(5, keep=99).record(growth(losses(range(4)), freed=True))))
+    assert finding.evidence["freed_by_collection"] is True
+    assert "a cycle of references holds it" in finding.title
+
+
+def test_nothing_left_behind_is_no_growth_and_known(opened: Open) -> None:
+    trace = opened(training(5).record(growth([])))
+    assert all_findings(trace) == []
+    assert left_behind(trace) == []
+    assert summary(trace)["memory"]["growth_bytes_per_step"] == 0
+    assert summary(opened(training(5)))["memory"]["growth_bytes_per_step"] is None
+
+
+@pytest.mark.parametrize("left", [[0], [0, 1, 2], [2, 3], [0, 2, 3], [3]])
+def test_warm_up_and_caches_that_settle_are_no_growth(opened: Open, left: list[int]) -> None:
+    assert all_findings(opened(training(5, keep=99).record(growth(losses(left))))) == []
+
+
+def test_a_window_of_the_last_few_is_no_growth(opened: Open) -> None:
+    assert all_findings(opened(training(9, keep=4).record(growth(losses([4, 5, 6, 7]))))) == []
+    (finding,) = all_findings(opened(training(9, keep=4).record(growth(losses([2, 3, 4, 5, 6, 7])))))
+    assert finding.evidence["steps"] == 6
+
+
+def test_inputs_are_never_growth(opened: Open) -> None:
+    left = [(2 * step, 1) for step in range(4)]
+    assert all_findings(opened(training(5, keep=99).record(growth(left)))) == []
+
+
+def broken(
+    after: int = 2,
+    dead: bool = True,
+    came_in: Sequence[tuple[str, int]] = (),
+    kept: Sequence[str] = (),
+    again: bool = False,
+    phase: Any = "inference",
+) -> LogBuilder:
+    """`fn` makes buf0 and buf1, breaks, and what is resumed uses buf1 once, with `after` launches behind that.
+
+    `came_in` are (name, bytes) that the resumed one uses beside it, `kept` lists those of them that never die.
+    `again`: a later call of the step meets all of these too. `phase` is that of the resumed graph.
+    """
+    made = Program(0, "inference", "0/0").allocate("buf0", "buf1").launch("make", ["x"], ["buf0", "buf1"])
+    taken = ["arg0_1", "arg1_1", *(name for name, _ in came_in)]
+    rest = Program(1, phase, "1/0").allocate("buf2").launch("add", taken, ["buf2"])
+    for i in range(after):
+        rest.launch(f"mul_{i}", ["buf2"], ["buf2"])
+    log = LogBuilder().record(run())
+    log.torch("str", ["/src/model.py", 7])
+    reason = {"name": "dynamo_graph_break_reason", "encoding": "string"}
+    log.torch("artifact", reason, b"Graph break in user code at /src/model.py:12\nReason: gb is disabled", frame_id=0, frame_compile_id=0, attempt=0)  # noqa: E501  # fmt: skip
+    compile_records(log, 0, 0, co_name="fn")
+    compile_records(log, 1, 0, co_name="torch_dynamo_resume_in_fn_at_12")
+    for number, program in enumerate((made, rest)):
+        log.record(program.graph()).record(program.provenance())
+        log.record(calls_of(number, program, 0, start_of(0) + 500 + number * 4_000))
+    if again:
+        log.record(calls_of(2, rest, 0, start_of(0) + 9_000))
+    storages: list[Any] = [("buf0", "allocated", 4096, 0, NEW), ("buf1", "allocated", 1024, 0, NEW)]
+    log.record(layout(0, 0, storages, []))
+    met: list[Any] = [("arg0_1", "input", 4096, 0, (1, None, 0)), ("arg1_1", "input", 1024, 0, (1, None, 1))]
+    met += [(name, "input", size, 0, NEW) for name, size in came_in]
+    log.record(layout(1, 1, met, [(0, 1)]))
+    later: list[Any] = [(name, kind, size, 0, (1, None, i)) for i, (name, kind, size, _, _) in enumerate(met) if i]
+    log.record(layout(2, 1, later, []))
+    late = start_of(0) + 30_000
+    deaths = [(1, 2 + i, late) for i, (name, _) in enumerate(came_in) if name not in kept]
+    calls = [0, 1, 2] if again else [0, 1]
+    log.record(lifetimes(calls, calls, [(0, 1, late), *deaths] if dead else deaths))
+    return log.record(schema.End("exit", start_of(9)))
+
+
+def test_what_a_graph_break_keeps_alive(opened: Open) -> None:
+    (finding,) = found(opened(broken()), "graph_break")
+    assert finding.severity == "info"
+    assert finding.evidence["held_bytes"] == 1024
+    assert finding.evidence["held_buffers"] == [
+        {
+            "buffer": "buf1", "held_as": "arg1_1", "storage_bytes": 1024, "made_by": "compiled region",
+            "made_by_graph": 0, "held_in_graph": 1, "last_kernel": "add", "launches_after": 2,
+            "line": "/src/model.py:10",
+        }
+    ]  # fmt: skip
+    assert finding.evidence["perhaps_held_bytes"] == 0
+    assert finding.title.endswith("; it keeps 1.0 kB alive after the last use (buf1)")
+
+
+def test_what_came_in_after_a_graph_break(opened: Open) -> None:
+    came_in = [("arg2_1", 2048), ("arg3_1", 1023), ("arg4_1", 4096), ("weight", 9999)]
+    (finding,) = found(opened(broken(came_in=came_in, kept=["weight"])), "graph_break")
+    assert finding.title.endswith(
+        "; it keeps 1.0 kB alive after the last use (buf1), and 6.1 kB made after it, or the caller's (arg4_1, arg2_1)"
+    )
+    assert finding.evidence["held_bytes"] == 1024
+    assert finding.evidence["perhaps_held_bytes"] == 2048 + 1023 + 4096
+    held = finding.evidence["held_buffers"]
+    assert [one["buffer"] for one in held] == ["arg4_1", "arg2_1", "buf1", "arg3_1"]
+    assert held[0] == {
+        "buffer": "arg4_1", "held_as": "arg4_1", "storage_bytes": 4096,
+        "made_by": "between the regions, or the caller's", "made_by_graph": None, "held_in_graph": 1,
+        "last_kernel": "add", "launches_after": 2, "line": None,
+    }  # fmt: skip
+    assert finding.source is not None
+    assert finding.source.line == 12
+
+
+def test_arguments_of_the_caller_alone_are_no_claim(opened: Open) -> None:
+    (finding,) = found(opened(broken(dead=False, came_in=[("arg2_1", 2048)])), "graph_break")
+    assert "alive" not in finding.title
+    assert (finding.evidence["held_bytes"], finding.evidence["perhaps_held_bytes"]) == (0, 2048)
+
+
+def test_what_autograd_gives_to_a_backward_graph_is_not_held(opened: Open) -> None:
+    trace = opened(broken(came_in=[("tangents_1", 2048)], phase="backward"))
+    (finding,) = found(trace, "graph_break")
+    assert finding.evidence["perhaps_held_bytes"] == 0
+
+
+def test_what_a_later_call_uses_is_not_held_for_nothing(opened: Open) -> None:
+    (finding,) = found(opened(broken(came_in=[("arg2_1", 2048)], again=True)), "graph_break")
+    assert (finding.evidence["held_bytes"], finding.evidence["perhaps_held_bytes"]) == (0, 0)
+    assert "alive" not in finding.title
+
+
+@pytest.mark.parametrize(("after", "dead"), [(0, True), (2, False)])
+def test_a_graph_break_that_keeps_nothing(opened: Open, after: int, dead: bool) -> None:
+    (finding,) = found(opened(broken(after, dead)), "graph_break")
+    assert finding.evidence["held_bytes"] == 0
+    assert "alive" not in finding.title
+
+
+def test_without_lifetimes_it_is_not_known(opened: Open) -> None:
+    data = broken().data
+    for kind in (b"stepscope_lifetime_layout", b"stepscope_lifetimes"):
+        data = data.replace(b'"' + kind + b'"', b'"stepscope_unknown"')
+    (finding,) = found(opened(data), "graph_break")
+    assert finding.evidence["held_bytes"] is None
+
+
+def test_several_calls_of_one_graph_in_a_step_leave_what_they_leave(opened: Open) -> None:
+    log = LogBuilder().record(run()).record(forward().graph())
+    for step in range(4):
+        for half in range(2):
+            log.record(calls_of(2 * step + half, forward(), step, start_of(step) + half * 4_000))
+        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    calls = list(range(8))
+    log.record(logs.forward_layout()).record(lifetimes(calls, [0] * 8)).record(
+        growth([(call, 3) for call in calls[:6]])
+    )
+    (finding,) = all_findings(opened(log.record(schema.End("exit", start_of(9)))))
+    assert finding.evidence["bytes_per_step"] == 2 * 1024
+
+
+def leaking(holders: Sequence[Sequence[str]], least: int = 64) -> LogBuilder:
+    """In each of five steps one launch makes buffers of 64, 128, … bytes, as many as `holders`, which hold them."""
+    names = [f"buf{i}" for i in range(len(holders))]
+    program = Program(0).allocate(*names).launch("a", ["x"], names)
+    log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
+    log.record(layout(0, 0, [(name, "allocated", least << i, 0, NEW) for i, name in enumerate(names)], []))
+    for step in range(5):
+        log.record(calls_of(step, program, step, start_of(step))).record(lifetimes([step], [0]))
+        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    left = [(step, i) for step in range(4) for i in range(len(names))]
+    record = replace(growth(left), holders=[list(holders[i]) for _, i in left])
+    return log.record(record).record(schema.End("exit", start_of(9)))
+
+
+def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
+    keep, memo = ["list of 5 in keep of __main__"], ["dict of 5 in memo of __main__"]
+    first, second = found(opened(leaking([keep, memo, keep])), "growth")
+    assert first.title.startswith("Memory grows by 320 B per step: buf2, buf0 of 0/0 forward are still alive from")
+    assert first.title.endswith("list of 5 in keep of __main__; a garbage collection does not free it")
+    assert (first.buffer, first.evidence["storage_bytes"], first.evidence["storages"]) == ("buf2", 4 * 320, 8)
+    assert [(row["buffer"], row["bytes_per_step"]) for row in first.evidence["buffers"]] == [
+        ("buf2", 256),
+        ("buf0", 64),
+    ]
+    assert (second.buffer, second.evidence["bytes_per_step"], second.evidence["buffers"]) == ("buf1", 128, [])
+
+
+def test_one_leak_of_several_buffers_is_one_mismatch(opened: Open) -> None:
+    held = ["list of 3 in keep of __main__"]
+    log = leaking([held] * 3)
+    for index, name in enumerate(("buf0", "buf1", "buf2")):
+        log.record(mismatch(buffer=name, storage=index, expected=index + 1, storage_bytes=[64 << index]))
+    log.record(step_mismatch(buffer="buf1", call=0)).record(step_mismatch(buffer="buf3", call=0, line=80))
+    first, second = found(opened(log), "lifetime_mismatch")
+    assert first.title == (
+        "buf0, buf1, buf2 (448 B) of 0/0 forward were not freed (5 times): alive after the call; held by "
+        "list of 3 in keep of __main__"
+    )
+    assert first.evidence["storage_bytes"] == 64 + 128 + 256
+    assert [row["buffer"] for row in first.evidence["buffers"]] == ["buf0", "buf1", "buf2"]
+    assert first.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
+    assert second.buffer == "buf3"
+
+
+def test_one_leak_that_several_checks_found_is_one_mismatch(opened: Open) -> None:
+    log = leaking([[]] * 2).record(step_mismatch(call=0)).record(step_mismatch(buffer="buf1", call=0, line=80))
+    (finding,) = found(opened(log), "lifetime_mismatch")
+    assert finding.title == (
+        "buf0, buf1 (1.0 kB) of 0/0 forward were not freed: found by checks at cab.py:77, cab.py:80; held by "
+        "list of 3 in keep of __main__"
+    )
+    assert finding.evidence["checks"] == 2
+
+
+def recompiled(compile_ids: Sequence[str]) -> LogBuilder:
+    """Each step runs a graph of its own, which leaves its output behind."""
+    log = LogBuilder().record(run())
+    for step, compile_id in enumerate(compile_ids):
+        program = Program(step).allocate("buf0").launch("a", ["x"], ["buf0"])
+        log.record(replace(program.graph(), compile_id=compile_id)).record(program.provenance())
+        log.record(calls_of(step, program, step, start_of(step)))
+        log.record(layout(step, step, [("buf0", "allocated", 64, 0, NEW)], [])).record(lifetimes([step], [step]))
+        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    log.record(growth([(call, 0) for call in range(len(compile_ids) - 1)], ["list of 5 in keep of __main__"]))
+    return log.record(schema.End("exit", start_of(9)))
+
+
+def test_a_frame_that_is_compiled_anew_in_each_step_grows(opened: Open) -> None:
+    (finding,) = found(opened(recompiled([f"0/{n}" for n in range(5)])), "growth")
+    assert finding.evidence["bytes_per_step"] == 64
+    assert "each of the last 4 steps; held by list of 5 in keep of __main__" in finding.title
+    assert finding.graph == 3
+
+
+def test_graphs_of_several_frames_are_not_one(opened: Open) -> None:
+    assert found(opened(recompiled([f"{n}/0" for n in range(5)])), "growth") == []

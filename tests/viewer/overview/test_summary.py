@@ -1,0 +1,101 @@
+"""The JSON answer has every key that its format promises; the text says the verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from stepscope.viewer.overview.summary import summary, summary_text
+from stepscope.viewer.overview.summary_text import size, time
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder, compile_records, recorded
+
+Open = Callable[[LogBuilder | bytes], Trace]
+KEYS = {
+    "runs": "rank world_size pid torch python devices argv level format_version complete",
+    "counts": "logs records compiles graphs launch_sites launches value_rows steps lifetime_events",
+    "ingest": "skipped problems not_recorded",
+    "findings": "kind severity title rank step graph launch kernel buffer argument source evidence page",
+    "graphs": (
+        "graph compile_id aot_id snodes launch_sites estimated_peak_bytes estimated_peak_snode estimated_peak_index"
+        " measured_peak_bytes measured_peak_snode measured_peak_index"
+    ),
+    "memory": "peak_bytes peak_step peak_graph growth_bytes_per_step",
+    "compiles": "compile_id frame status attempts duration_ns cache recompile_reason graph_break_reason",
+    "steps": "found_by doubt data_workers rows",
+    "overhead": "hook_ns stats_ns log_bytes bytes_per_launch failures",
+}
+
+
+@pytest.mark.parametrize("log", [recorded(end=False), compile_records(LogBuilder(), fail_type="X", fail_reason="y")])
+def test_every_promised_key_is_there(opened: Open, log: LogBuilder) -> None:
+    answer = orjson.loads(orjson.dumps(summary(opened(log.data + b"noise\n"))))
+    assert answer["format"] == "stepscope-summary/1"
+    assert set(answer) == {"format", "crash_runs", *KEYS}
+    for part, keys in KEYS.items():
+        found = answer[part] if isinstance(answer[part], list) else [answer[part]]
+        assert found
+        assert set(keys.split()) <= set(found[0])
+    assert answer["ingest"]["skipped"] == {"not_a_record": 1}
+    assert set(answer["ingest"]["problems"][0]) == {"log", "line", "byte", "reason", "text"}
+
+
+def test_unknown_is_null_and_never_zero(opened: Open) -> None:
+    answer = summary(opened(compile_records(LogBuilder())))
+    assert answer["counts"]["launches"] is None
+    assert answer["counts"]["steps"] is None
+    assert answer["runs"][0]["complete"] is None
+    assert answer["graphs"][0]["launch_sites"] is None
+    assert answer["graphs"][0]["snodes"] is None
+    assert set(answer["memory"].values()) == {None}
+    assert answer["overhead"] == dict.fromkeys(KEYS["overhead"].split())
+
+
+def test_rows_name_their_log_as_the_runs_do(opened: Open) -> None:
+    answer = summary(opened(recorded(end=False)))
+    names = [run["log"] for run in answer["runs"]]
+    for part in ("findings", "graphs", "compiles"):
+        assert {row["log"] for row in answer[part]} == set(names), part
+
+
+def test_a_long_frame_is_cut_with_a_sign(opened: Open) -> None:
+    text = summary_text(opened(compile_records(LogBuilder(), co_name="f" * 60)))
+    assert "f" * 49 + "…" in text
+    assert "f" * 50 not in text
+
+
+def test_facts_of_a_recorded_run(opened: Open) -> None:
+    answer = summary(opened(recorded()))
+    assert answer["findings"] == []
+    assert answer["graphs"][0]["snodes"] == 4
+    assert (answer["counts"]["launches"], answer["counts"]["subgraph_calls"]) == (12, 4)
+    assert answer["compiles"][0]["cache"] == "miss"
+    assert answer["overhead"]["failures"] == 0
+
+
+def test_text_of_a_healthy_run(opened: Open) -> None:
+    lines = summary_text(opened(recorded())).split("\n")
+    assert lines[0] == "No findings in 3 steps, 12 launches of kernels, 4 calls of subgraphs."
+    assert any(line.startswith("Run  train.py --lr 0.1") for line in lines)
+    assert "  0     inference  user  5.00 us        –         3      2" in lines
+    assert any("0_forward" in line for line in lines)
+    assert max(map(len, lines)) <= 100
+
+
+def test_text_of_a_run_with_findings_and_damage(opened: Open) -> None:
+    text = summary_text(opened(recorded(end=False).data + b"noise\n"))
+    assert text.startswith("✖ The log has no end record: process 4711 ended after launch 15 (4th of 4 in step 2)")
+    assert "Damage\n  1 not_a_record: a line that is no record of a TORCH_TRACE log\n" in text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(0, "0 ns"), (999, "999 ns"), (1500, "1.50 us"), (12_345_678, "12.3 ms"), (None, "–")]
+)
+def test_times(ns: int | None, text: str) -> None:
+    assert time(ns) == text
+
+
+def test_sizes() -> None:
+    assert (size(999), size(3_563_492)) == ("999 B", "3.56 MB")

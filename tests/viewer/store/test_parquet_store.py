@@ -1,0 +1,289 @@
+"""A STORE as a trace: its pages, its files, and what a statement can get at."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import pytest
+
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.exports.write import export
+from stepscope.viewer.overview.queries.overview import overview
+from stepscope.viewer.search.ask import ask
+from stepscope.viewer.search.queries.search import search
+from stepscope.viewer.store.parquet.layout import read_store
+from stepscope.viewer.store.trace import Trace, open_trace
+from tests.logs.store_logs import without_ids, write_logs
+from tests.viewer.client import Client
+from tests.viewer.store.test_distributed_ingest import run
+
+LISTS = (
+    "/steps",
+    "/graphs",
+    "/memory",
+    "/kernels",
+    "/values",
+    "/compile",
+    "/records",
+    "/problems",
+    "/ranks",
+    "/tables",
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with `logs` and their `store`."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "logs").mkdir()
+    write_logs(folder / "logs")
+    run(folder / "logs", folder / "store")
+    return folder
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path) -> Path:
+    """A STORE to break, whose logs are those of `made`."""
+    return Path(shutil.copytree(made / "store", tmp_path / "store"))
+
+
+@pytest.fixture
+def store(made: Path) -> Iterator[Trace]:
+    with open_trace(made / "store") as trace:
+        yield trace
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_pages_say_what_they_say_of_the_logs(page: str, made: Path, store: Trace, tmp_path: Path) -> None:
+    with open_trace(made / "logs", index_dir=tmp_path) as index:
+        answers = [Client(trace).get(f"{page}.json") for trace in (store, index)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    found, expected = (without_ids(answer.json()) for answer in answers)
+    if page == "/tables":
+        found, expected = (
+            [(table["name"], table["rows"] if table["name"] != "meta" else 0) for table in answer["tables"]]
+            for answer in (found, expected)
+        )
+    assert found == expected
+
+
+def test_payloads_come_from_the_logs_packed_or_not(made: Path, store: Trace, tmp_path: Path) -> None:
+    with open_trace(made / "logs", index_dir=tmp_path) as index:
+        assert payloads(store) == payloads(index)
+        looked = [[(hit.log, hit.byte, hit.line) for hit in search(t, "extern_kernels").hits] for t in (store, index)]
+    assert looked[0] == looked[1]
+    assert {log for log, _, _ in looked[0]} >= {0, 1}
+
+
+def test_opening_copies_nothing(made: Path, store: Trace) -> None:
+    before = digests(made)
+    overview(store)
+    assert store.index.stat().st_size < 2_000_000
+    with duckdb.connect(str(store.index), read_only=True) as views:
+        kinds = dict(views.execute("SELECT table_name, table_type FROM information_schema.tables").fetchall())
+        rows = views.execute("SELECT sum(estimated_size) FROM duckdb_tables()").fetchone()
+    assert {kinds[table] for table in ("records", "launches", "graphs", "logs")} == {"VIEW"}
+    assert rows == (0,)
+    assert digests(made) == before
+    assert store.index_bytes == sum(path.stat().st_size for path in made.rglob("*.parquet"))
+
+
+def test_closing_leaves_nothing(made: Path) -> None:
+    trace = open_trace(made / "store")
+    assert trace.index.exists()
+    trace.close()
+    assert not trace.index.parent.exists()
+
+
+# What a statement might try; {other} is a file beside those of the STORE, {own} is one of them.
+FORBIDDEN = (
+    "SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM read_text('{other}')",
+    "SELECT * FROM read_csv('file://{other}')",
+    "SELECT * FROM '{own}'",
+    "SELECT * FROM read_blob('{own}')",
+    "SELECT * FROM glob('/etc/*')",
+    "COPY (SELECT 1) TO '{other}'",
+    "COPY (SELECT 1) TO '{own}' (USE_TMP_FILE false)",
+    "COPY (SELECT 1) TO 'stepscope://0/records.parquet' (USE_TMP_FILE false)",
+    "COPY (SELECT 1) TO 'stepscope://0/new.parquet'",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO 'stepscope://0/records.parquet' (USE_TMP_FILE false)",
+    "EXPORT DATABASE '{other}.d'",
+    "ATTACH '{other}.duckdb'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access = true",
+    "SET allowed_directories = ['/']",
+    "RESET lock_configuration",
+    "DROP VIEW records",
+    "CREATE OR REPLACE VIEW records AS SELECT 1",
+    "CREATE TABLE new_one (a INT)",
+    "DELETE FROM strings",
+)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["stepscope://../../other.txt", "stepscope:///etc/passwd", "stepscope://{other}", "stepscope://*"]
+)
+def test_there_is_no_file_but_those_of_the_store(pattern: str, copied: Path) -> None:
+    other = copied / "other.txt"
+    other.write_text("secret")
+    with open_trace(copied) as trace:
+        for function in ("read_text", "read_blob", "glob"):
+            statement = f"SELECT * FROM {function}('{pattern.format(other=other)}')"
+            with suppress(StepscopeError):  # older versions of DuckDB refuse it
+                assert ask(trace, statement).rows == []
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+def test_a_statement_gets_at_no_file_and_changes_none(statement: str, copied: Path) -> None:
+    other = copied / "other.txt"
+    other.write_text("secret")
+    own = next(copied.rglob("records.parquet"))
+    before = digests(copied)
+    with open_trace(copied) as trace:
+        asked = statement.format(other=other, own=own)
+        with pytest.raises((duckdb.Error, RuntimeError)):
+            trace.cursor().execute(asked).fetchall()
+        with pytest.raises(StepscopeError) as refused:
+            ask(trace, asked)
+        assert "secret" not in str(refused.value)
+        assert "Traceback" not in str(refused.value)
+        assert ask(trace, "SELECT count(*) FROM logs").rows == [[8]]
+    assert digests(copied) == before
+
+
+def test_tables_are_exported(store: Trace, made: Path, tmp_path: Path) -> None:
+    path, count = export(store, "csv", "records", tmp_path / "records.csv")
+    assert count == path.read_text().count("\n") - 1 > 50
+    assert export(store, "parquet", "storages", tmp_path / "s.parquet")[1] > 0
+    table = next((made / "store").rglob("records.parquet"))
+    with pytest.raises(StepscopeError, match="is a file of the trace itself"):
+        export(store, "parquet", "records", table)
+
+
+def test_without_its_logs_a_store_shows_all_but_payloads(made: Path, copied: Path, tmp_path: Path) -> None:
+    away = made / "away"
+    (made / "logs").rename(away)
+    try:
+        with open_trace(copied) as trace:
+            client = Client(trace)
+            for page in ("/", *LISTS):
+                assert client.get(page).status_code == 200
+            [(record,)] = (
+                trace.cursor().execute("SELECT min(record) FROM records WHERE log = 1 AND payload_bytes > 0").fetchall()
+            )
+            shown = client.get(f"/records/{record}")
+            assert shown.status_code == 200
+            assert "(there is no such file): their payloads are not shown" in shown.text
+            raw = client.get(f"/records/{record}/raw")
+            assert raw.status_code == 422
+            assert raw.json()["error"].startswith("The log /")
+            assert trace.payload(record) == b""
+            with pytest.raises(StepscopeError, match="its payloads are not shown"):
+                export(trace, "raw", "", tmp_path / "raw", record)
+            for (graph,) in trace.cursor().execute("SELECT graph FROM graphs").fetchall():
+                assert client.get(f"/graphs/{graph}").status_code == 200
+            for log, compile_id in trace.cursor().execute("SELECT log, compile_id FROM compiles").fetchall():
+                assert client.get(f"/compile/{log}/{compile_id.replace('/', '_')}").status_code in (200, 404)
+            assert search(trace, "extern").hits == []
+            [note] = [note for note in overview(trace).notes if "cannot be read" in note]
+            assert note.endswith("their payloads are not shown, everything else is.")
+    finally:
+        away.rename(made / "logs")
+
+
+def test_a_log_that_changed_is_not_shown_as_it_was(made: Path, copied: Path) -> None:
+    log = sorted((made / "logs").iterdir())[1]
+    kept, stat = log.read_bytes(), log.stat()
+    log.write_bytes(kept.replace(b"V", b"W"))
+    try:
+        with open_trace(copied) as trace:
+            record = trace.cursor().execute("SELECT min(record) FROM records WHERE log = 1").fetchone()
+            assert record is not None
+            assert trace.header(*record) == b""
+            assert any("it has changed since" in notice for notice in trace.notices)
+    finally:
+        log.write_bytes(kept)
+        os.utime(log, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def change_manifest(store: Path, unit: int, **changes: Any) -> None:
+    path = store / "units" / f"{unit:06d}" / "manifest.json"
+    path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"folder": "../../.."},
+        {"number": 7},
+        {"number": 1 << 20},
+        {"tables": {"../../x": {"rows": 1, "size_bytes": 1, "sha256": ""}}},
+        {"tables": 3},
+        {"log": {"address": ["/etc/passwd"], "size_bytes": 1, "modified": ""}},
+        {"format": "stepscope-unit/9"},
+        {"more": 1},
+        {"plain_bytes": "1"},
+    ],
+)
+def test_a_unit_whose_manifest_is_wrong_is_left_out(changes: dict[str, Any], copied: Path) -> None:
+    change_manifest(copied, 3, **changes)
+    assert [unit.number for unit in read_store(str(copied)).units] == [0, 1, 2, 4, 5, 6, 7]
+    with open_trace(copied) as trace:
+        assert trace.cursor().execute("SELECT count(*) FROM logs").fetchone() == (7,)
+        assert trace.notices[0].startswith("1 of 8 logs are not in this STORE")
+
+
+def test_a_manifest_opens_no_file_that_is_no_log(copied: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("not a log\n" * 100)
+    modified = datetime.fromtimestamp(secret.stat().st_mtime, timezone.utc).isoformat()
+    log = {"address": str(secret), "size_bytes": secret.stat().st_size, "modified": modified}
+    change_manifest(copied, 1, log=log, plain_bytes=1000)
+    with open_trace(copied) as trace:
+        assert trace.log_bytes(1, 0, 100) == b""
+        assert any("it is no log" in notice for notice in trace.notices)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda store: (store / "stepscope-store.json").write_text("{"), "cannot be read as a STORE"),
+        (
+            lambda store: (store / "stepscope-store.json").write_text('{"format": "x/2"}'),
+            "no STORE that this stepscope reads",
+        ),
+        (lambda store: shutil.rmtree(store / "units"), "holds no log yet"),
+        (lambda store: change_manifest(store, 2, schema="0"), "read by another version of stepscope"),
+    ],
+)
+def test_what_cannot_be_opened_is_said(change: Any, sentence: str, copied: Path) -> None:
+    change(copied)
+    with pytest.raises(StepscopeError, match=sentence):
+        open_trace(copied)
+
+
+def test_an_address_without_a_store_is_said() -> None:
+    with pytest.raises(StepscopeError, match="cannot be read as a STORE"):
+        open_trace("memory://nothing/here")
+
+
+def payloads(trace: Trace) -> list[bytes]:
+    records = trace.cursor().execute("SELECT record FROM records ORDER BY record").fetchall()
+    return [trace.header(record) + trace.payload(record) for (record,) in records]

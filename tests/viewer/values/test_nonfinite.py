@@ -1,0 +1,414 @@
+"""Where NaN and infinities come from: made, made from an infinity, handed in, carried on; and what is no alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from stepscope.tracer.schema import records as schema
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.values import describe as values_describe
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder
+from tests.logs.value_logs import ALL_NAN, FINE, MASK, NAN, PLUS, Program, Stat, ValueLog, attention, values_of
+
+Open = Callable[[LogBuilder | bytes], Trace]
+HALF = Stat(dtype="float16", max=300.0)
+OVERFLOWN = Stat(dtype="float16", pinf=3, first_bad=5, max=65504.0)
+
+
+def found(opened: Open, log: ValueLog) -> list[Finding]:
+    findings = all_findings(opened(log.end()))
+    assert all(finding.kind == "nonfinite" and finding.evidence and finding.rule for finding in findings)
+    orjson.dumps(findings)
+    return findings
+
+
+def only(opened: Open, log: ValueLog) -> Finding:
+    (finding,) = found(opened, log)
+    return finding
+
+
+def test_healthy_values_are_no_finding(opened: Open) -> None:
+    program = attention()
+    log = ValueLog(program)
+    for step in range(3):
+        log.call(program, step)
+    assert found(opened, log) == []
+
+
+def test_an_overflow_that_becomes_nan(opened: Open) -> None:
+    program = attention()
+    log = ValueLog(program)
+    log.call(program, 0)
+    log.call(program, 1, {(1, 1): [2, 32]}, primals_1=HALF, buf0=OVERFLOWN, buf1=NAN, buf2=NAN)
+    log.call(program, 2, primals_1=HALF, buf0=OVERFLOWN, buf1=NAN, buf2=NAN)
+    finding = only(opened, log)
+    assert finding.title == (
+        "NaN made in launch 4 (2nd of 3 in step 1): cpp_fused__softmax_0, output buf1, "
+        "from the +inf of launch 3: extern_kernels.bmm, output buf0"
+    )
+    assert (finding.severity, finding.step, finding.launch, finding.kernel, finding.buffer) == (
+        "critical", 1, 4, "cpp_fused__softmax_0", "buf1",
+    )  # fmt: skip
+    assert finding.page == "/steps/1?log=0&launch=4"
+    assert finding.source is not None
+    assert finding.source.line == 11
+    proof = finding.evidence
+    assert (proof["launch"], proof["launch_in_step"], proof["of"]) == (finding.launch, 2, 3)
+    assert proof["out"] == ["buf1 NaN 5 of 64, first at [0, 17]; else largest 1 (float32 limit 3.40282e+38)"]
+    assert proof["in"] == ["buf0 +inf 3 of 64, first at 5; else largest 65,504 (float16 limit 65,504)"]
+    assert (proof["launches"], proof["steps"]) == (2, 2)
+    assert "2 operators (aten.mul, aten._softmax)" in proof["inside"]
+    assert [(link["ordinal"], link["what"], link["buffer"]) for link in proof["chain"]] == [
+        (1, "+inf", "buf0"), (2, "NaN", "buf1"),
+    ]  # fmt: skip
+    origin = proof["chain"][0]
+    assert (origin["largest"], origin["limit"], origin["inputs_finite"]) == (300.0, 65504.0, True)
+    assert origin["in"][0] == "primals_1 finite, largest 300 (float16 limit 65,504)"
+
+
+def test_nan_that_vanishes_inside_is_a_warning(opened: Open) -> None:
+    program = attention().free("buf1")
+    log = ValueLog(program)
+    log.call(program, buf1=NAN)
+    finding = only(opened, log)
+    assert (finding.severity, finding.evidence["leaves_the_graph"]) == ("warning", False)
+    assert finding.title == "NaN made in launch 1 (2nd of 3 in step 0): cpp_fused__softmax_0, output buf1"
+
+
+def test_nan_in_memory_that_is_reused_leaves_with_its_last_version(opened: Open) -> None:
+    program = Program().allocate("buf0").launch("cpp_fused_log_0", ["primals_1"], ["buf0"], "cpp", ["aten.log"])
+    program.memory.append(schema.MemoryStatement("reuse", "buf1", "call", 11, "buf0"))
+    program.free("buf0").launch("cpp_fused_mul_1", ["primals_2"], ["buf0"], "cpp", ["aten.mul"])
+    for last, severity in ((NAN, "critical"), (FINE, "warning")):
+        log = ValueLog(program)
+        log.call(program, buf0_0=NAN, buf0_1=last)
+        assert found(opened, log)[0].severity == severity
+
+
+def test_two_launches_that_made_nan_of_one_infinity(opened: Open) -> None:
+    program = Program().launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=["aten.mm"])
+    program.launch("first", ["buf0"], ["buf1"]).launch("second", ["buf0"], ["buf2"])
+    log = ValueLog(program)
+    log.call(program, buf0=PLUS, buf1=NAN, buf2=NAN)
+    finding = only(opened, log)
+    assert (finding.kernel, finding.evidence["explains_launches"]) == ("first", [2])
+    assert finding.evidence["launches"] == 2
+
+
+class TestMasks:
+    def masked(self, maker: str = "aten.where") -> Program:
+        return (
+            Program()
+            .allocate("buf0", "buf1")
+            .launch("cpp_fused_0", ["primals_1"], ["buf0"], "cpp", [maker])
+            .launch("cpp_fused__softmax_1", ["buf0"], ["buf1"], "cpp", ["aten._softmax"])
+            .free("buf0")
+        )
+
+    @pytest.mark.parametrize(
+        "maker",
+        [
+            "aten.where", "aten.masked_fill", "aten.masked_fill_", "aten.full", "aten.full_like", "aten.triu",
+            "aten.scalar_tensor", "aten.tril", "aten.fill_", "aten.constant_pad_nd", "aten.masked_scatter",
+        ],
+    )  # fmt: skip
+    def test_masks_are_no_alarm(self, opened: Open, maker: str) -> None:
+        program = self.masked(maker)
+        log = ValueLog(program)
+        log.call(program, buf0=MASK)
+        assert found(opened, log) == []
+
+    @pytest.mark.parametrize("kernel", ["triton_poi_fused_add_where_1", "cpp_fused_masked_fill_3"])
+    def test_a_mask_maker_by_the_name_of_its_kernel(self, opened: Open, kernel: str) -> None:
+        program = Program().launch(kernel, ["primals_1"], ["buf0"], "cpp")
+        log = ValueLog(program)
+        log.call(program, buf0=MASK)
+        assert found(opened, log) == []
+
+    @pytest.mark.parametrize("maker", ["aten.where", "aten.full"])
+    def test_a_positive_infinity_is_no_mask(self, opened: Open, maker: str) -> None:
+        """Not even in a later call than the mask that the same kernel makes."""
+        program = self.masked(maker)
+        log = ValueLog(program)
+        log.call(program, buf0=MASK)
+        log.call(program, buf0=PLUS)
+        finding = only(opened, log)
+        assert finding.title.startswith("+inf made in launch 2 (3rd of 4 in step 0): cpp_fused_0")
+
+    def test_operators_that_only_sound_like_it_are_not_excused(self, opened: Open) -> None:
+        program = self.masked("aten.somewhere_else")
+        log = ValueLog(program)
+        log.call(program, buf0=PLUS)
+        assert only(opened, log).title.startswith("+inf made in launch 0 (1st of 2 in step 0): cpp_fused_0")
+
+    def test_masks_that_are_handed_in_are_no_alarm(self, opened: Open) -> None:
+        program = attention()
+        log = ValueLog(program)
+        log.call(program, primals_2=MASK, buf0=replace(MASK, mean=0.5))
+        assert found(opened, log) == []
+
+    def test_a_mask_that_becomes_nan_is_named(self, opened: Open) -> None:
+        program = self.masked()
+        log = ValueLog(program)
+        log.call(program, buf0=replace(MASK, ninf=64, min=None, max=None, mean=None, std=None), buf1=NAN)
+        finding = only(opened, log)
+        assert finding.title.endswith(
+            "cpp_fused__softmax_1, output buf1, from the -inf of launch 0: cpp_fused_0, output buf0"
+        )
+        assert finding.severity == "critical"
+
+
+class TestInfinities:
+    def product(self, aten: str = "aten.mm") -> Program:
+        return Program().allocate("buf0").launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=[aten])
+
+    def test_an_overflow_that_stays_is_critical(self, opened: Open) -> None:
+        program = self.product()
+        log = ValueLog(program)
+        log.call(program, primals_1=HALF, buf0=OVERFLOWN)
+        finding = only(opened, log)
+        assert (finding.severity, finding.title) == (
+            "critical", "+inf made in launch 0 (1st of 1 in step 0): extern_kernels.mm, output buf0",
+        )  # fmt: skip
+        assert finding.evidence["inside"] is None
+
+    def test_one_that_vanishes_is_a_warning(self, opened: Open) -> None:
+        program = self.product().free("buf0")
+        log = ValueLog(program)
+        log.call(program, buf0=OVERFLOWN)
+        assert only(opened, log).severity == "warning"
+
+    def test_log_of_zero_may_be_meant(self, opened: Open) -> None:
+        program = self.product("aten.log")
+        log = ValueLog(program)
+        log.call(program, buf0=MASK)
+        assert (found(opened, log)[0].severity, found(opened, log)[0].title[:4]) == ("warning", "-inf")
+
+
+class TestCameIn:
+    def test_from_outside(self, opened: Open) -> None:
+        program = attention()
+        log = ValueLog(program)
+        for step in range(3):
+            log.call(program, step, primals_3=NAN, buf2=ALL_NAN)
+        finding = only(opened, log)
+        assert finding.title == (
+            "NaN came in with argument (a parameter or an input) primals_3 of graph 0/0 forward: "
+            "first used in launch 2 (3rd of 3 in step 0), extern_kernels.bmm"
+        )
+        assert (finding.severity, finding.argument, finding.evidence["origin"]) == ("critical", "primals_3", "came in")
+        assert finding.evidence["in"] == [
+            "primals_3 NaN 5 of 64, first at 17; else largest 1 (float32 limit 3.40282e+38)"
+        ]
+        assert finding.evidence["in"][0].startswith("primals_3 NaN 5 of 64, first at 17")
+
+    def test_a_gradient(self, opened: Open) -> None:
+        program = Program(phase="backward").launch("extern_kernels.mm", ["tangents_1"], ["buf0"])
+        log = ValueLog(program)
+        log.call(program, tangents_1=NAN)
+        finding = only(opened, log)
+        assert finding.title.startswith("NaN came in with the gradient tangents_1 of graph 0/0 backward")
+
+    def test_backward_leads_to_the_forward_launch_that_saved_it(self, opened: Open) -> None:
+        forward = attention()
+        backward = Program(1, "backward").launch("extern_kernels.mm", ["buf1_saved", "tangents_1"], ["grad"])
+        log = ValueLog(forward, backward)
+        log.call(forward, buf1=NAN)
+        log.call(backward, buf1_saved=NAN, grad=ALL_NAN)
+        finding = only(opened, log)
+        assert finding.title.startswith("NaN made in launch 1 (2nd of 4 in step 0): cpp_fused__softmax_0, output buf1")
+        assert finding.evidence["explains_launches"] == [3]
+        assert finding.severity == "critical"
+
+    def test_parameters_of_a_later_step_lead_to_what_made_them(self, opened: Open) -> None:
+        forward = Program().launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=["aten.mm"])
+        update = Program(1, "inference", "1/0").launch("cpp_fused_adam_0", ["arg0", "arg1"], ["arg0"], "cpp")
+        log = ValueLog(forward, update)
+        log.call(forward, 0)
+        log.call(update, 0, arg0_after=NAN)
+        log.call(forward, 1, primals_1=NAN, buf0=ALL_NAN)
+        finding = only(opened, log)
+        assert finding.title.startswith("NaN made in launch 1 (2nd of 2 in step 0): cpp_fused_adam_0, output arg0")
+        assert finding.evidence["explains_launches"] == [2]
+
+    def test_what_comes_in_after_a_nan_left_is_no_case_of_its_own(self, opened: Open) -> None:
+        program = attention()
+        log = ValueLog(program)
+        log.call(program, 0, buf1=NAN, buf2=ALL_NAN)
+        log.call(program, 1, primals_1=replace(NAN, nan=9), buf0=ALL_NAN, buf1=ALL_NAN, buf2=ALL_NAN)
+        finding = only(opened, log)
+        assert finding.step == 0
+        assert finding.evidence["explains_launches"] == [3]
+
+
+class TestWhatIsNotKnown:
+    def test_an_input_that_was_not_read(self, opened: Open) -> None:
+        program = attention()
+        log = ValueLog(program)
+        log.call(program, buf0=Stat(skipped="a filter left it out"), buf1=NAN)
+        finding = only(opened, log)
+        proof = finding.evidence
+        assert finding.title == "NaN first seen in launch 1 (2nd of 3 in step 0): cpp_fused__softmax_0, output buf1"
+        assert (finding.severity, proof["origin"], proof["chain"][-1]["what"]) == ("critical", "not known", "NaN")
+        assert proof["in"] == ["buf0 not read (a filter left it out)"]
+        assert (proof["certain"], proof["finite"]) == (False, "finite as far as was read")
+
+    def test_a_sample(self, opened: Open) -> None:
+        program = attention()
+        log = ValueLog(program)
+        log.call(program, buf0=Stat(numel=10_000, looked_at=500), buf1=Stat(numel=10_000, looked_at=500, nan=2))
+        proof = only(opened, log).evidence
+        assert proof["out"][0].startswith("buf1 NaN 2 of the sample of 500 (of 10,000)")
+        assert proof["in"][0].startswith("buf0 finite in the sample of 500 (of 10,000)")
+        assert (proof["certain"], proof["origin"]) == (False, "not known")
+
+    def test_integers_need_not_be_read(self, opened: Open) -> None:
+        program = Program().launch("cpp_fused_log_0", ["primals_1", "index"], ["buf0"], "cpp")
+        log = ValueLog(program)
+        meta = schema.TensorMeta(1, "int64", [8], [1], "cpu", 0, 64)
+        log.call(program, index=Stat(skipped="a filter left it out"), buf0=NAN)
+        log.log.record(schema.Tensors(0, 0, 0, [meta]))
+        assert only(opened, log).evidence["origin"] == "made"
+
+    def test_a_nan_that_was_read_where_what_wrote_it_was_not(self, opened: Open) -> None:
+        program = attention()
+        program.layout = [(2, 0, "before", "buf1"), (2, 2, "after", "buf2")]
+        log = ValueLog(program)
+        log.call(program, buf1=NAN, buf2=ALL_NAN)
+        finding = only(opened, log)
+        assert finding.title == "NaN first seen in launch 2 (3rd of 3 in step 0): extern_kernels.bmm, input buf1"
+        assert (finding.evidence["origin"], finding.evidence["certain"]) == ("not known", False)
+
+    def test_what_shows_after_a_nan_may_be_its_effect(self, opened: Open) -> None:
+        program = Program().launch("first", ["primals_1"], ["buf0"]).launch("second", ["primals_2"], ["buf1"])
+        log = ValueLog(program)
+        log.call(program, buf0=NAN, primals_2=Stat(skipped="a filter left it out"), buf1=PLUS)
+        log.call(program, buf0=FINE, primals_2=Stat(skipped="a filter left it out"), buf1=NAN)
+        finding = only(opened, log)
+        assert (finding.kernel, finding.evidence["origin"]) == ("first", "made")
+        assert finding.evidence["explains_launches"] == [3, 1]
+
+    @pytest.mark.parametrize(("written", "sign", "severity"), [(PLUS, "+inf", "critical"), (MASK, "-inf", "warning")])
+    def test_an_infinity_whose_inputs_were_not_read_was_not_made_for_certain(
+        self, opened: Open, written: Stat, sign: str, severity: str
+    ) -> None:
+        program = Program().launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=["aten.mm"])
+        log = ValueLog(program)
+        log.call(program, primals_1=Stat(skipped="a filter left it out"), buf0=written)
+        finding = only(opened, log)
+        assert finding.title.startswith(f"{sign} first seen in launch 0 (1st of 1 in step 0)")
+        assert finding.severity == severity
+
+    @pytest.mark.parametrize(
+        ("given", "title"),
+        [
+            (NAN, "NaN came in with argument arg0 of graph 0/0 forward: no launch that was recorded names it"),
+            (FINE, "NaN first seen in launch 0 (1st of 1 in step 0): aoti_torch_cpu_mm_out, output buf0"),
+        ],
+    )
+    def test_operands_that_the_record_leaves_out(self, opened: Open, given: Stat, title: str) -> None:
+        program = Program().launch("aoti_torch_cpu_mm_out", [], ["buf0"])
+        program.layout.insert(0, (schema.OF_THE_CALL, 0, "before", "arg0"))
+        graph = replace(program.graph(), inputs=["arg0"], operands_left_out="weights and views")
+        log = ValueLog()
+        log.log.record(graph)
+        log.call(program, arg0=given, buf0=NAN)
+        finding = only(opened, log)
+        assert finding.title == title
+        assert finding.evidence["certain"] is (given is NAN)
+        assert finding.evidence.get("not_read") == (None if given is NAN else ["weights and views"])
+
+    def test_uninitialised_memory_says_so(self, opened: Open) -> None:
+        program = Program().allocate("buf0").launch("cpp_fused_add_0", ["buf0", "primals_1"], ["buf1"], "cpp")
+        log = ValueLog(program)
+        log.call(program, buf1=NAN)
+        findings = all_findings(opened(log.end()))
+        assert [finding.kind for finding in findings] == ["nonfinite", "uninitialised_read"]
+        assert "buf0 uninitialised: nobody wrote it" in findings[0].evidence["in"]
+
+
+def test_a_handful_of_each_log(opened: Open) -> None:
+    program = Program()
+    for number in range(9):
+        program.launch(f"kernel_{number}", [f"primals_{number}"], [f"buf{number}"])
+    log = ValueLog(program)
+    stats: Any = {f"buf{number}": NAN for number in range(9)}
+    log.call(program, **stats)
+    findings = found(opened, log)
+    assert [finding.kernel for finding in findings] == [f"kernel_{number}" for number in range(5)]
+    assert findings[0].evidence["other_origins"] == 4
+
+
+def test_carried_on_is_not_made(opened: Open) -> None:
+    program = Program().launch("first", ["primals_1"], ["buf0"])
+    for number in range(4):
+        program.launch(f"then_{number}", [f"buf{number}"], [f"buf{number + 1}"])
+    log = ValueLog(program)
+    stats: Any = {f"buf{number}": replace(NAN, nan=number + 1) for number in range(5)}
+    log.call(program, **stats)
+    assert only(opened, log).kernel == "first"
+
+
+def test_in_place_the_version_before_counts(opened: Open) -> None:
+    program = Program().launch("first", ["primals_1"], ["buf0"]).launch("second", ["buf0"], ["buf0"])
+    log = ValueLog(program)
+    log.call(program, buf0_0=FINE, buf0_1=NAN)
+    assert only(opened, log).kernel == "second"
+
+
+def test_a_subgraph_hands_on_what_a_launch_in_it_made(opened: Open) -> None:
+    log = ValueLog()
+    inner = [schema.Argument("arg", "in", "arg", None, "arg", "input", schema.Version(1, 0, "before")),
+             schema.Argument("buf", "out", "buf", None, "buf", "uninitialised")]  # fmt: skip
+    outer = [schema.Argument("x", "in", "x", None, "x", "input", schema.Version(0, 0, "before")),
+             schema.Argument("y", "out", "y", None, "y", None)]  # fmt: skip
+    sites = [
+        schema.LaunchSite(0, "call", 1, "true_graph_0", "subgraph", outer, ["y"]),
+        schema.LaunchSite(1, "true_graph_0", 2, "cpp_fused_log_0", "cpp", inner, []),
+    ]
+    graph = replace(Program().graph(), functions=["call", "true_graph_0"], sites=sites)
+    log.log.record(graph)
+    calls = schema.Calls(
+        [1, 0],
+        [0, 0],
+        [1, 0],
+        [0, 0],
+        [1, 1],
+        [0, None],
+        [6_000_000_200, 6_000_000_000],
+        [100, 900],
+        [1, 1],
+        ["ok"] * 2,
+    )
+    log.log.record(schema.Launches(calls, [1, 0], [6_000_000_250, 6_000_000_100], [6_000_000_280, 6_000_000_500]))
+    for number, site in ((0, 0), (1, 1)):
+        log.log.record(
+            schema.ValueLayout(
+                number, 0, [site, site], [0, 1], ["before", "after"], [None] * 2, [None] * 2, ["float32"] * 2,
+                [64, 64], [64, 64], [None] * 2,
+            )
+        )  # fmt: skip
+        log.log.record(values_of([number], [number], [FINE, NAN]))
+    finding = only(opened, log)
+    assert (finding.kernel, finding.severity) == ("cpp_fused_log_0", "critical")
+
+
+def test_a_fused_kernel_names_all_of_its_lines(opened: Open) -> None:
+    program = attention()
+    log = ValueLog(program)
+    log.call(program, 0, buf1=NAN, buf2=NAN)
+    trace = opened(log.end())
+    (finding,) = all_findings(trace)
+    assert finding.evidence["lines"] == ["/src/model.py:11"]
+    (site,) = site_rows(trace, [1])
+    one, other = SourceLine("model.py", 11, "forward", "a"), SourceLine("model.py", 12, "forward", "b")
+    assert values_describe.lines(replace(site, stacks=[[one], [other], [], [one]])) == ["model.py:11", "model.py:12"]

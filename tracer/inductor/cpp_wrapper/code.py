@@ -1,0 +1,142 @@
+"""Generated C++ code that PyTorch's debug printer has been built into -> the launches that print, as launch sites.
+
+What is printed of them is read elsewhere, perhaps in another process; it has no more than names of kernels and buffers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from stepscope.tracer.aoti.printed_graphs import FUNCTION
+from stepscope.tracer.aoti.printed_graphs import kind as kind_of
+from stepscope.tracer.inductor.codegen_facts import LaunchFacts, match
+from stepscope.tracer.inductor.cpp_wrapper.calls import declared, scalars
+from stepscope.tracer.inductor.sources.source_nodes import commented, debug_handle
+from stepscope.tracer.schema.records import Argument, CppCode, InputSize, LaunchSite, Scalar
+
+PRINTS = "before_launch"
+"""It stands in all code that prints its launches; code without it, which can be long, need not be read."""
+_BLOCK = re.compile(
+    r'aoti_torch_print_tensor_handle\(.*?, "(?P<moment>before|after)_launch - (?P<kernel>.+) - (?P<argument>.+?)"\);'
+)
+_NUMBER = re.compile(r'printf\("\[  (?P<moment>before|after)_launch - (?P<kernel>.+) - .+?: %ld  \]')
+_NAME = re.compile(r'printf\("\[ (?P<moment>before|after)_launch: (?P<kernel>.+) \]\\n"\);')
+_SAVED = re.compile(
+    r'aoti_torch_save_tensor_handle\(.*?, "(?P<argument>[^"]+)", "(?P<moment>before|after)_launch", "(?P<kernel>[^"]+)"'
+)
+_MARKS = (_BLOCK, _SAVED, _NAME, _NUMBER)
+_VARIABLE = re.compile(
+    r"\s*(?:static )?(?:constexpr |const )?[\w:<>]+ (?P<name>(?:var|int_array)_\d+)(?:\[\])? = (?P<value>.+);"
+)
+_SIZE = re.compile(r"\s*int64_t (\w+) = (\w+)_size\[(\d+)\];")
+
+
+class _Mark(NamedTuple):
+    moment: str
+    kernel: str
+    argument: str | None
+
+
+def cpp_code(code: str, facts: Sequence[LaunchFacts]) -> CppCode:
+    """`facts`: what Inductor knew when it generated the code."""
+    reader = _Reader(code)
+    for number, line in enumerate(code.splitlines(), 1):
+        reader.read(number, line)
+    sites, _ = match(reader.sites, list(facts))
+    return CppCode(sites, reader.sizes)
+
+
+class _Reader:
+    """Takes the lines in their order."""
+
+    def __init__(self, code: str) -> None:
+        self.sites: list[LaunchSite] = []
+        self.sizes: list[InputSize] = []
+        self._kernels = declared(code)
+        self._variables: dict[str, str] = {}
+        self._comment: tuple[list[str], list[str]] = [], []
+        self._handle: str | None = None
+        self._is_fresh = False
+        """The comment is of what the next handle names."""
+        self._arguments: list[str] = []
+        self._line = 0
+        self._text: str | None = None
+        """Of the call; None: no launch is being read."""
+
+    def read(self, number: int, line: str) -> None:
+        mark = _mark(line)
+        if mark is None:
+            self._statement(line)
+        elif mark.moment == "before":
+            if self._text is None or self._text:
+                self._text, self._arguments, self._line = "", [], number + 1
+            if mark.argument is not None:
+                self._arguments.append(mark.argument)
+        elif self._text is not None:
+            self.sites.append(self._site(mark.kernel, self._text))
+            self._text = None
+
+    def _statement(self, line: str) -> None:
+        if line.lstrip().startswith("//"):
+            self._remark(line)
+        elif found := _VARIABLE.fullmatch(line):
+            self._variables[found["name"]] = found["value"]
+        elif self._text is not None:
+            self._text += line + "\n"
+        elif found := _SIZE.fullmatch(line):
+            self.sizes.append(InputSize(found[1], found[2], int(found[3])))
+
+    def _remark(self, line: str) -> None:
+        if found := commented(line):
+            self._comment, self._handle, self._is_fresh = found, None, True
+        elif handle := debug_handle(line):
+            if not self._is_fresh:
+                self._comment = [], []
+            self._handle, self._is_fresh = handle, False
+
+    def _site(self, kernel: str, text: str) -> LaunchSite:
+        """A C++ kernel has no comment of its own."""
+        kind = kind_of(kernel)
+        nodes, operators = self._comment if kind != "cpp" else ([], [])
+        site = LaunchSite(
+            len(self.sites), FUNCTION, self._line, kernel, kind,
+            [Argument(name, "in", name) for name in self._arguments], [], handle=self._handle,
+            source_nodes=nodes, aten=operators, scalars=self._scalars(text),
+        )  # fmt: skip
+        self._comment, self._handle = ([], []), None
+        return site
+
+    def _scalars(self, text: str) -> list[Scalar]:
+        return scalars(text, self._kernels, operator_parameters, self._variables)
+
+
+def _mark(line: str) -> _Mark | None:
+    if "_launch" not in line:
+        return None
+    for pattern in _MARKS:
+        if found := pattern.search(line):
+            names = found.groupdict()
+            return _Mark(names["moment"], names["kernel"], names.get("argument"))
+    return None
+
+
+@cache
+def operator_parameters(function: str) -> str | None:
+    """As PyTorch's headers declare an operator that generated code calls."""
+    if not function.startswith("aoti_torch_"):
+        return None
+    found = re.search(rf"\b{function}\(([^)]*)\)", _headers())
+    return found[1] if found else None
+
+
+@cache
+def _headers() -> str:
+    found = find_spec("torch")
+    folder = Path(found.origin if found and found.origin else "").parent / "include/torch/csrc/inductor/aoti_torch"
+    files = [*folder.glob("generated/c_shim_*.h"), *folder.glob("c/shim_*.h")]
+    return "\n".join(file.read_text("utf-8", "replace") for file in sorted(files))

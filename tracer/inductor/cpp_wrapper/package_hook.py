@@ -1,0 +1,60 @@
+"""Generated C++ code on its way to the compiler: which launches it prints, and what they compute.
+
+AOTInductor's packages are not loaded through Python; each passes through `AotCodeCompiler.compile`
+(torch/_inductor/codecache.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from stepscope.tracer.inductor.codegen_facts import CodegenTap, CompileFacts
+from stepscope.tracer.inductor.cpp_wrapper.code import PRINTS, cpp_code
+from stepscope.tracer.schema.records import CppCode
+
+
+class PackageHook:
+    """Tells `report` of C++ code with launches that print."""
+
+    def __init__(
+        self,
+        report: Callable[[CppCode], None],
+        on_failure: Callable[[str, BaseException], None],
+        codegen: CodegenTap,
+    ) -> None:
+        self._report, self._on_failure, self._codegen = report, on_failure, codegen
+        self._undo = ExitStack()
+
+    def attach(self) -> None:
+        from torch._inductor import codecache
+
+        if not hasattr(codecache, "AotCodeCompiler"):
+            return
+        original = codecache.AotCodeCompiler.__dict__["compile"]
+        hook = self
+
+        def compile_package(cls: Any, graph: Any, wrapper_code: str, *args: Any, **kwargs: Any) -> Any:
+            hook.on_package(wrapper_code)
+            return original.__func__(cls, graph, wrapper_code, *args, **kwargs)
+
+        setattr(codecache.AotCodeCompiler, "compile", classmethod(compile_package))  # noqa: B010 - it is a method
+        self._undo.callback(setattr, codecache.AotCodeCompiler, "compile", original)
+
+    def detach(self) -> None:
+        self._undo.close()
+
+    def on_package(self, code: str) -> None:
+        """AOTInductor is about to compile `code`, which this thread has generated. Never raises."""
+        try:
+            self.tell(code, self._codegen.take())
+        except Exception as error:
+            self._on_failure("package", error)
+
+    def tell(self, code: str, facts: CompileFacts | None) -> None:
+        if PRINTS not in code:
+            return
+        found = cpp_code(code, facts.launches if facts else [])
+        if found.sites:
+            self._report(found)

@@ -1,0 +1,44 @@
+"""Which compile each of our records is about, said in its header as torch says it in those of its own records: readers
+of such logs file records by that (torch/_logging/_internal.py, `trace_structured`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepscope.tracer.schema.records import Graph, Record
+
+KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
+Ids = Mapping[str, Any]
+NONE: Ids = {}
+
+
+class CompileIds:
+    """Learns the ids from torch's records. A graph keeps those that it was loaded with: torch may count anew."""
+
+    def __init__(self) -> None:
+        self._of_compile: dict[str, Ids] = {}
+        self._of_graph: dict[int, Ids] = {}
+
+    def note(self, metadata: Mapping[str, Any]) -> None:
+        """`metadata` is that of one of torch's records: its last attempt is the one that goes on."""
+        ids = {key: metadata[key] for key in KEYS if metadata.get(key) is not None}
+        if "frame_id" in ids or "compiled_autograd_id" in ids:
+            self._of_compile[_text(ids)] = ids
+
+    def of(self, record: Record) -> Ids:
+        """For the header of `record`; empty where it is about no compile, or about many."""
+        graph = getattr(record, "graph", None)
+        if isinstance(record, Graph) and record.compile_id is not None:
+            self._of_graph.setdefault(record.graph, self._of_compile.get(record.compile_id, NONE))
+        if graph is not None:
+            return self._of_graph.get(graph, NONE)
+        return self._of_compile.get(getattr(record, "compile_id", None) or "", NONE)
+
+
+def _text(ids: Ids) -> str:
+    """As torch writes a compile id: ``0/0``, ``!1/0/0``, ``!1``."""
+    frame = f"{ids['frame_id']}/{ids.get('frame_compile_id')}" if "frame_id" in ids else ""
+    if "compiled_autograd_id" not in ids:
+        return frame
+    return f"!{ids['compiled_autograd_id']}" + (f"/{frame}" if frame else "")

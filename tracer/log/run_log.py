@@ -1,0 +1,150 @@
+"""The log of a recording: begins with what the process is, and with what a forked child inherited: graphs, and what is
+said of them once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.inductor import structured_log
+from stepscope.tracer.log.compile_ids import CompileIds
+from stepscope.tracer.log.writer import LogWriter
+from stepscope.tracer.process import environment_number, run_record
+from stepscope.tracer.schema.records import OUTPUT_CODE, Frame, Graph, Provenance, Record
+
+
+class RunLog:
+    """The log of this process, made at its first record. `stopped` is told once why it cannot be written any more."""
+
+    def __init__(self, config: TraceConfig, stopped: Callable[[OSError], None]) -> None:
+        self._config, self._stopped = config, stopped
+        self._folder = _absolute(config.directory)
+        self._writer = LogWriter(self._folder, environment_number("RANK"))
+        self._lock = threading.RLock()
+        self._compile_ids = CompileIds()
+        self._forked = False
+        self.has_begun = False
+        self._has_stopped = False
+        self._graphs: list[tuple[Graph, str | None]] = []
+        self._about_graphs: list[Record] = []
+
+    @property
+    def path(self) -> Path | None:
+        """Of the log, once something was written."""
+        return self._writer.path
+
+    @property
+    def target(self) -> Path:
+        """Where the log is or will be."""
+        return self._writer.target
+
+    @property
+    def bytes_written(self) -> int:
+        return self._writer.bytes_written
+
+    def begin(self) -> Path | None:
+        """Before the first record: the run, torch's string table, and what a forked child inherited. The path of the
+        log; None where it could not be made."""
+        with self._lock:
+            if not self.has_begun:
+                self.has_begun = True
+                self._writer.write(run_record(self._writer.rank, self._config, forked=self._forked))
+                for data in structured_log.known_strings():
+                    self._writer.write_bytes(data)
+                for record, source in self._graphs:
+                    self._write_graph(record, source)
+                for about in self._about_graphs:
+                    self._write(about)
+                self._check()
+        return self.path if self._writer.failure is None else None
+
+    def write(self, record: Record) -> None:
+        self.begin()
+        self._write(record)
+        self._check()
+
+    def write_torchs(self, data: bytes, metadata: Mapping[str, Any]) -> None:
+        """Append one of torch's own records, encoded."""
+        self.begin()
+        self._compile_ids.note(metadata)
+        self._writer.write_bytes(data)
+        self._check()
+
+    def graph(self, record: Graph, source: str | None) -> None:
+        """`source` where torch does not log it itself. A forked child will write it again."""
+        self.begin()
+        self._graphs.append((record, source))
+        self._write_graph(record, source)
+        self._check()
+
+    def launch_words(self, graph: int, site: int) -> str:
+        """``extern_kernels.mm, line 77 of cab.py, from model.py:12``, as far as it is known."""
+        loaded = next((record for record, _ in self._graphs if record.graph == graph), None)
+        launch = next((one for one in loaded.sites if one.site == site), None) if loaded is not None else None
+        if loaded is None or launch is None:
+            return f"launch site {site}"
+        frame = self._model_frame(graph, site)
+        source = f", from {os.path.basename(frame.file)}:{frame.line}" if frame is not None else ""
+        return f"{launch.kernel}, line {launch.line} of {loaded.wrapper_key}.py{source}"
+
+    def _model_frame(self, graph: int, site: int) -> Frame | None:
+        """The line of the model's source that the launch comes from."""
+        for record in self._about_graphs:
+            if isinstance(record, Provenance) and record.graph == graph:
+                stacks = (stack for one in record.sites if one.site == site for stack in one.stacks if stack)
+                return next((record.frames[stack[-1]] for stack in stacks), None)
+        return None
+
+    def about_graph(self, record: Record) -> None:
+        """What is said once. A forked child will write it again."""
+        self.write(record)
+        self._about_graphs.append(record)
+
+    def check_file(self) -> None:
+        """See whether the file is still there."""
+        self._writer.check_file()
+        self._check()
+
+    def after_fork(self) -> None:
+        """In the child: a log of its own."""
+        self._writer.abandon()
+        self._writer = LogWriter(self._folder, self._writer.rank)
+        self._lock = threading.RLock()
+        self.has_begun = self._has_stopped = False
+        self._forked = True
+
+    def close(self) -> bool:
+        """Whether all was written."""
+        self._writer.close()
+        return self._writer.failure is None
+
+    def _write(self, record: Record) -> None:
+        self._writer.write(record, self._compile_ids.of(record))
+
+    def _write_graph(self, record: Graph, source: str | None) -> None:
+        self._write(record)
+        if source is not None:
+            name = f"{OUTPUT_CODE}{record.graph}"
+            self._writer.write_artifact(name, "string", source.encode(), self._compile_ids.of(record))
+
+    def _check(self) -> None:
+        if self._writer.failure is not None and not self._has_stopped:
+            self._has_stopped = True
+            self._stopped(self._writer.failure)
+
+
+def _absolute(folder: Path) -> Path:
+    """Where it is now: the program may go to another folder before the first record, and before the last."""
+    try:
+        return folder.absolute()
+    except OSError:  # the working folder is gone
+        return folder
+
+
+def reason_of(error: OSError) -> str:
+    """What went wrong, in a few words."""
+    return os.strerror(error.errno) if error.errno else str(error)

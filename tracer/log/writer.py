@@ -1,0 +1,164 @@
+"""The append-only log of one process."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from stepscope.tracer.schema import log_format
+from stepscope.tracer.schema.records import Record, artifact_name, to_payload
+from stepscope.tracer.signals import is_from_handler
+
+
+class OwnFile:
+    """A new file that is open. A program may close descriptors that are not its own, and get their numbers for files
+    of its own, which must not be written then. Raises OSError."""
+
+    def __init__(self, path: Path, flags: int, mode: int = 0o600) -> None:
+        flags |= os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        self.descriptor = os.open(path, flags, mode)
+        self._identity = _identity(os.fstat(self.descriptor))
+
+    def checked(self) -> os.stat_result:
+        """Its state. Raises OSError when the descriptor is not this file's any more."""
+        found = os.fstat(self.descriptor)
+        if _identity(found) != self._identity:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return found
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.checked()
+            os.close(self.descriptor)
+
+
+def _identity(state: os.stat_result) -> tuple[int, int]:
+    return state.st_dev, state.st_ino
+
+
+class LogWriter:
+    """Writes records to ``<directory>/stepscope_trace_rank_<r>_<pid>_<random>.log``, made at the first one.
+
+    One `os.write` per record; nothing is buffered here, so what was written survives the process. After an
+    OSError (full disk, removed folder) it writes no more and keeps the error in `failure`: it never raises. What a
+    signal handler writes in the midst of a record comes after that; what it raises is raised when the record is whole.
+    """
+
+    def __init__(self, directory: Path, rank: int | None, about: int | None = None) -> None:
+        """`about`: the process that the log is about, where that is not the one that writes it."""
+        self.directory = directory
+        self.rank = rank
+        self._about = about
+        pid = about or os.getpid()
+        self.target = directory / f"stepscope_trace_rank_{rank or 0}_{pid}_{secrets.token_hex(4)}.log"
+        """Where the log will be."""
+        self.path: Path | None = None
+        self.bytes_written = 0
+        self.failure: OSError | None = None
+        self._file: OwnFile | None = None
+        self._closed = False
+        self._lock = threading.RLock()
+        self._waiting: deque[bytes] | None = None
+        """Records that came while one was being written on the same thread; None: none is."""
+
+    def write(self, record: Record, envelope: Mapping[str, Any] | None = None) -> None:
+        """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
+        try:
+            payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+        except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
+            text = json.dumps(to_payload(record), ensure_ascii=False, default=lambda array: array.tolist())
+            payload = text.encode("utf-8", "replace")
+        self.write_artifact(artifact_name(record), "json", payload, envelope)
+
+    def write_artifact(
+        self, name: str, encoding: str, payload: bytes, envelope: Mapping[str, Any] | None = None
+    ) -> None:
+        prefix = log_format.encode_prefix(datetime.now(), self._about or os.getpid(), "tracer/records.py", 1)
+        self.write_bytes(log_format.encode_artifact(prefix, name, encoding, payload, envelope or {}))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Append one encoded record."""
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.append(data)
+                return
+            self._waiting = deque([data])
+            try:
+                while self._waiting:
+                    self._append(self._waiting.popleft())
+            finally:
+                self._waiting = None
+
+    def check_file(self) -> None:
+        """Writes no more where nobody can ever read it: the file was removed."""
+        with self._lock:
+            if self._file is None or self._waiting is not None:
+                return
+            try:
+                if self._file.checked().st_nlink == 0:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            except OSError as error:
+                self.failure = error
+                self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._file is not None:
+                file, self._file = self._file, None
+                file.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's file without touching it, with a lock of its own."""
+        self._lock = threading.RLock()
+        self.close()
+
+    def _append(self, data: bytes) -> None:
+        if self.failure is not None or self._closed:
+            return
+        raised = None
+        try:
+            if self._file is None:
+                self._file = self._open()
+            self._file.checked()
+            raised = _append_whole(self._file.descriptor, memoryview(data))
+            self.bytes_written += len(data)
+        except OSError as error:
+            self.failure = error
+            self.close()
+        if raised is not None:
+            raise raised
+
+    def _open(self) -> OwnFile:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.path = self.target
+        return OwnFile(self.path, os.O_WRONLY | os.O_APPEND)
+
+
+def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:
+    """What a signal handler has raised meanwhile. Raises OSError, with what was written of `data` taken away again."""
+    start = os.lseek(descriptor, 0, os.SEEK_END)
+    raised: BaseException | None = None
+    while True:
+        try:
+            done = os.lseek(descriptor, 0, os.SEEK_CUR) - start  # a handler may take the result of a write away
+            if done >= len(data):
+                return raised
+            os.write(descriptor, data[done:])
+        except BaseException as error:
+            if isinstance(error, Exception) and not is_from_handler(error):
+                with suppress(OSError):
+                    os.ftruncate(descriptor, start)
+                raise
+            raised = error

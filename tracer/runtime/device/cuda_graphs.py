@@ -1,0 +1,293 @@
+"""Graph calls that were recorded into a CUDA graph: each replay runs their launches again, with no Python in it.
+
+A replay becomes a call of its own for each call that was captured: the same launches, all with the times of the
+replay, and the values that the captured readings left behind in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.tracer.runtime.device.marks import GraphSlot
+from stepscope.tracer.runtime.device.replays import Replays
+from stepscope.tracer.runtime.device.times import between_readings
+from stepscope.tracer.runtime.launches import Call, running_call
+from stepscope.tracer.runtime.stats.snapshots import joined, runs
+from stepscope.tracer.runtime.values.reading import Row, Together
+from stepscope.tracer.schema.records import Skipped
+
+if TYPE_CHECKING:
+    from stepscope.tracer.runtime.launches import Sink
+    from stepscope.tracer.runtime.stats.arena import Arena
+    from stepscope.tracer.runtime.stats.snapshots import CapturedBlock, DeviceBlock, Snapshot
+    from stepscope.tracer.runtime.values.reading import Plan
+
+
+@dataclass
+class _Captured:
+    """A call as it was captured."""
+
+    call: Call
+    enter: Callable[[], int]
+    """Tells the step tracker of a call; gives its step."""
+    plan: Callable[[], Plan | None]
+    """What is to be read now."""
+    sites: list[int]
+    rows: list[Row]
+    blocks: list[CapturedBlock]
+    read_at: list[int]
+    """Launches before each of `blocks`."""
+    plan_then: Plan | None
+    chosen: _Chosen
+    slot: GraphSlot | None
+    """Where its replays count up what they have finished."""
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a plan wants of the rows that a graph computes."""
+
+    plan: Plan | None
+    rows: Together | None
+    places: npt.NDArray[np.intp] | None
+    """Of the wanted rows; None: all are."""
+
+
+class CapturedCalls:
+    """The captured calls of each CUDA graph of a process."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._replaying: dict[tuple[int, int], list[tuple[_Captured, Call]]] = {}
+        """By thread and graph: a replay that is being submitted."""
+        self._by_graph: dict[int, list[_Captured]] = {}
+        self._lock = threading.Lock()
+        self._replays = Replays(self._on_replay, self._on_capture, self._on_reset)
+
+    def attach(self) -> None:
+        from stepscope.tracer.runtime.stats.arena import watch_captures
+
+        self._replays.attach()
+        watch_captures(self._replays.current)
+
+    def detach(self) -> None:
+        from stepscope.tracer.runtime.stats.arena import watch_captures
+
+        watch_captures(None)
+        self._replays.detach()
+        self._by_graph.clear()
+
+    def add(self, call: Call, enter: Callable[[], int], plan: Callable[[], Plan | None]) -> bool:
+        """A call that was captured has ended. False: into a graph whose capture was not seen to begin.
+
+        `enter` tells the step tracker of a call and gives its step; `plan` says what is to be read now.
+        """
+        graph = self._replays.current()
+        found, call.readings = call.readings, []
+        if graph is None:
+            return False
+        why = [_why_not(block) for _, block in found]
+        for reason in sorted({reason for reason in why if reason is not None}):
+            self._sink.skipped(Skipped("values inside of a CUDA graph", reason, call.graph))
+        readings = [(reading, at) for reading, at, reason in zip(found, call.read_at, why, strict=True) if not reason]
+        blocks: list[Any] = [block for (_, block), _ in readings]
+        rows = [row for (prepared, _), _ in readings for row in prepared.rows]
+        now, read_at = plan(), [at for _, at in readings]
+        chosen = _Chosen(now, Together(rows) if rows else None, None)
+        slot = call.flag if isinstance(call.flag, GraphSlot) else None
+        captured = _Captured(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen, slot)
+        with self._lock:
+            if id(graph) not in self._by_graph:
+                self._by_graph[id(graph)] = []
+                weakref.finalize(graph, self._forget, id(graph)).atexit = False
+            self._by_graph[id(graph)].append(captured)
+        return True
+
+    def is_capturing(self) -> bool:
+        """On any thread."""
+        return self._replays.is_capturing()
+
+    def _on_capture(self, graph: Any, begins: bool) -> None:
+        """What was read before goes to the host now: during a capture it could not."""
+        if begins:
+            flush_devices()
+
+    def _on_reset(self, graph: Any) -> None:
+        self._forget(id(graph))
+        for arena in loaded_arenas():
+            arena.forget(graph)
+
+    def _forget(self, number: int) -> None:
+        # No lock: the garbage collector calls this, perhaps from under one.
+        gone = self._by_graph.pop(number, None) or []
+        self._sink.marks.give_back(one.slot.slot for one in gone if one.slot is not None)
+
+    def _on_replay(self, graph: Any, begins: bool) -> None:
+        captured = self._by_graph.get(id(graph))
+        if not captured:
+            return
+        key = threading.get_ident(), id(graph)
+        try:
+            if begins:
+                self._replaying[key] = self._begin_replay(captured)
+            else:
+                self._end_replay(graph, self._replaying.pop(key, []))
+        except Exception as error:
+            self._sink.failed("replay", error)
+
+    def _begin_replay(self, captured: Sequence[_Captured]) -> list[tuple[_Captured, Call]]:
+        replayed: dict[int, Call] = {}
+        begun: list[tuple[_Captured, Call]] = []
+        around = running_call()
+        if not (around.is_recorded if around is not None else self._sink.is_on):
+            return begun
+        for one in sorted(captured, key=lambda one: one.call.number):  # a call begins before those inside it
+            # What was not captured with it, as the function around a partition, runs in Python now too.
+            parent = replayed.get(one.call.parent.number) or around if one.call.parent else None
+            call = replayed[one.call.number] = _replay(one, parent)
+            self._sink.running[call.number] = call
+            stream = self._sink.marks.stream(one.slot.device) if one.slot is not None else None
+            if one.slot is not None:
+                call.graph_slot = one.slot.slot
+            if stream is not None:
+                call.flag, call.stream = stream, stream.index
+            self._sink.ring.replay(call, array("q", one.sites).tobytes())
+            begun.append((one, call))
+        return begun
+
+    def _end_replay(self, graph: Any, begun: Sequence[tuple[_Captured, Call]]) -> None:
+        end_ns = perf_counter_ns()
+        snapshots: Sequence[Snapshot] | None = None
+        for one, call in begun:
+            call.end_ns = end_ns
+            call.rows[1::3] = [call.start_ns] * len(one.sites)
+            call.rows[2::3] = [end_ns] * len(one.sites)
+            self._sink.ring.replayed(call)
+            if call.flag is not None and call is begun[-1][1]:
+                call.flag(call)
+            chosen = self._chosen(one)
+            if chosen.plan is not None and chosen.rows is not None and chosen.plan.wants_step(call.step):
+                snapshots = snapshots or _snapshots(graph)
+                if snapshots is not None:
+                    blocks = [block.of(snapshots) for block in one.blocks]
+                    call.readings = [(chosen.rows, _ReplayedBlock(blocks, chosen.places))]
+                    call.device_times = partial(_device_times, blocks, one.read_at)
+            self._sink.finish(call)
+
+    def _chosen(self, captured: _Captured) -> _Chosen:
+        """The rows that are wanted now: a graph goes on computing those that were wanted when it was captured."""
+        plan, before = captured.plan(), captured.chosen
+        if plan is not before.plan:
+            places = [n for n, row in enumerate(captured.rows) if plan is not None and plan.wants(row.planned)]
+            if len(places) == len(captured.rows):
+                captured.chosen = _Chosen(plan, Together(captured.rows) if places else None, None)
+            else:
+                rows = Together([captured.rows[n] for n in places]) if places else None
+                captured.chosen = _Chosen(plan, rows, np.array(places, dtype=np.intp))
+            if plan is not None and captured.sites and _may_miss(captured.plan_then, plan):
+                why = "what was not asked for when the graph was captured is not read by its replays"
+                self._sink.skipped(Skipped("values inside of a CUDA graph", why, captured.call.graph))
+        return captured.chosen
+
+
+def _replay(captured: _Captured, parent: Call | None) -> Call:
+    of = captured.call
+    call = Call(of.graph, of.function, None, parent)
+    call.state = "replayed"
+    call.thread = threading.get_native_id()
+    call.step = parent.step if parent is not None else captured.enter()
+    call.start_ns = perf_counter_ns()
+    call.rows = [0] * (3 * len(captured.sites))
+    call.rows[0::3] = captured.sites
+    call.symbols = of.symbols
+    return call
+
+
+def _may_miss(then: Plan | None, now: Plan) -> bool:
+    """A plan asks for more than the one of the capture."""
+    if then is None:
+        return True
+    a, b = then.config, now.config
+    filters_changed = (a.kernels, a.args) != (b.kernels, b.args)
+    return bool(filters_changed and (a.kernels or a.args)) or b.verify_before > a.verify_before
+
+
+def _why_not(block: Any) -> str | None:
+    """Why what a captured reading finds cannot be known for each replay."""
+    if hasattr(block, "of"):
+        why: str | None = block.skipped
+        return why
+    return getattr(block, "skipped", None) or "it reads tensors that are not on the device of the graph"
+
+
+def forget_parent_devices() -> None:
+    """In a forked child: CUDA cannot be used there, and the locks may be held by threads that are gone."""
+    for name in ("stats.arena", "stats.cpu", "compiled"):
+        module = sys.modules.get(f"stepscope.tracer.runtime.{name}")
+        if module is not None:
+            module.forget_parent_process()
+
+
+def loaded_arenas() -> list[Arena]:
+    """Those that exist; none where nothing was read on a device."""
+    loaded = sys.modules.get("stepscope.tracer.runtime.stats.arena")
+    found: list[Arena] = loaded.arenas() if loaded is not None else []
+    return found
+
+
+def flush_devices() -> None:
+    """Send the statistics that lie on devices to the host. Nothing waits for them."""
+    for arena in loaded_arenas():
+        arena.flush()
+
+
+def _snapshots(graph: Any) -> Sequence[Snapshot] | None:
+    for arena in loaded_arenas():
+        found = arena.snapshot(graph)
+        if found is not None:
+            return found
+    return None
+
+
+class _ReplayedBlock:
+    """The rows that a replay left of all readings of a call, or those of them at `places`."""
+
+    __slots__ = ("_blocks", "_places")
+
+    def __init__(self, blocks: Sequence[DeviceBlock], places: npt.NDArray[np.intp] | None) -> None:
+        self._blocks, self._places = runs(blocks), places
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        found = []
+        for block in self._blocks:
+            rows = block.rows()
+            if rows is None:
+                return None
+            found.append(rows)
+        return self._wanted(found)
+
+    def wait(self) -> npt.NDArray[Any]:
+        return self._wanted([block.wait() for block in self._blocks])
+
+    def _wanted(self, found: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        rows = joined(found)
+        return rows if self._places is None else rows[self._places]
+
+
+def _device_times(blocks: Sequence[DeviceBlock], read_at: Sequence[int]) -> tuple[list[int], list[int]]:
+    """`between_readings` of a replay."""
+    times = [found for block in blocks if (found := block.times()) is not None]
+    if len(times) < len(blocks):
+        return [], []
+    return between_readings(np.concatenate(times), [len(one) for one in times], read_at)

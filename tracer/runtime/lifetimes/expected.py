@@ -1,0 +1,216 @@
+"""Expected against actual lifetimes of the storages of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from stepscope.tracer.runtime.lifetimes.holders import by_words
+from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch, MismatchKind
+
+MOST_WORDS = 8
+"""Mismatches that one message tells of."""
+
+
+class LifetimeError(RuntimeError):
+    """A storage did not live as expected, and the recording was asked to raise then."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of one storage. Positions are those of `schema.records`; None: it outlives the call."""
+
+    name: str
+    dies: int | None
+    """By the wrapper's statements."""
+    is_scheduled: bool
+    """The schedule names every buffer that has this memory."""
+    scheduled: int | None
+    """By the schedule."""
+
+
+@dataclass(frozen=True)
+class Unscheduled:
+    """Where the wrapper's text and the schedule do not allocate the same buffers."""
+
+    missing: tuple[tuple[str, int], ...] = ()
+    """Names that no statement of the wrapper binds, and their bytes."""
+    extra: tuple[str, ...] = ()
+    """Names that are allocated and that the schedule does not know."""
+
+
+class Mismatch(NamedTuple):
+    kind: MismatchKind
+    buffer: str
+    storage: int | None
+    storage_bytes: int
+    expected: int | None
+    actual: int | None
+    by: Literal["schedule", "wrapper"]
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What is expected of a function of a wrapper."""
+
+    storages: tuple[Expected, ...]
+    allocations: Unscheduled
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    """Inputs that the function may free, and where its statements let go of them."""
+
+
+def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collection[str] = ()) -> list[Mismatch]:
+    """The storages of `layout` that did not live as expected; of those that nothing is expected of nothing is said.
+
+    `owned`: inputs whose memory nobody else held when the call began. The others are their caller's to free.
+    """
+    return [
+        *_allocations(layout, expectations.allocations),
+        *_deaths(layout, expectations.storages),
+        *_inputs(layout, {name: due for name, due in expectations.inputs.items() if name in owned}),
+    ]
+
+
+def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[Mismatch]:
+    for name, size in found.missing:
+        yield Mismatch("missing_allocation", name, None, size, None, None, "schedule")
+    for storage, name in enumerate(layout.name):
+        if name in found.extra and layout.kind[storage] == "allocated":
+            yield _unexpected(layout, storage)
+
+
+def _unexpected(layout: LifetimeLayout, storage: int) -> Mismatch:
+    name, size, born = layout.name[storage], layout.storage_bytes[storage], layout.born[storage]
+    return Mismatch("unexpected_allocation", name, storage, size, None, born, "schedule")
+
+
+def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[Mismatch]:
+    by_name = {entry.name: entry for entry in expected}
+    deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
+    return [
+        found
+        for storage, name in enumerate(layout.name)
+        if layout.kind[storage] != "input" and layout.met_as[storage] is None and name in by_name
+        for found in _death(layout, storage, by_name[name], deaths.get(storage))
+    ]
+
+
+def _inputs(layout: LifetimeLayout, dies: Mapping[str, int]) -> Iterator[Mismatch]:
+    deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
+    for storage, name in enumerate(layout.name):
+        if layout.kind[storage] == "input" and name in dies:
+            expected = Expected(name, dies[name], is_scheduled=False, scheduled=None)
+            yield from _death(layout, storage, expected, deaths.get(storage))
+
+
+def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | None) -> Iterator[Mismatch]:
+    by: Literal["schedule", "wrapper"] = "wrapper"
+    due = entry.dies
+    if actual == due and entry.is_scheduled:
+        by, due = "schedule", entry.scheduled
+    if actual == due:
+        return
+    is_late = due is not None and (actual is None or actual > due)
+    kind: MismatchKind = "missing_death" if is_late else "unexpected_death"
+    yield Mismatch(kind, layout.name[storage], storage, layout.storage_bytes[storage], due, actual, by)
+
+
+def to_record(
+    layout: LifetimeLayout, call: int, found: Sequence[Mismatch], holders: list[list[str]]
+) -> LifetimeMismatch:
+    """`call` is the first that followed `layout`; `holders` stand beside `found`."""
+    return LifetimeMismatch(
+        graph=layout.graph,
+        layout=layout.layout,
+        call=call,
+        kind=[entry.kind for entry in found],
+        buffer=[entry.buffer for entry in found],
+        storage=[entry.storage for entry in found],
+        storage_bytes=[entry.storage_bytes for entry in found],
+        expected=[entry.expected for entry in found],
+        actual=[entry.actual for entry in found],
+        expected_by=[entry.by for entry in found],
+        holders=holders,
+    )
+
+
+class Progress:
+    """What is expected of a call, compared while it runs: each time only what has come or was due since the last."""
+
+    def __init__(self, expectations: Expectations) -> None:
+        self._extra = expectations.allocations.extra
+        self._by_name = {entry.name: entry for entry in expectations.storages}
+        self._inputs = {
+            name: Expected(name, due, is_scheduled=False, scheduled=None) for name, due in expectations.inputs.items()
+        }
+        self._due: dict[int, set[str]] = {}
+        for entry in (*expectations.storages, *self._inputs.values()):
+            for position in (entry.dies, entry.scheduled if entry.is_scheduled else None):
+                if position is not None:
+                    self._due.setdefault(position, set()).add(entry.name)
+        self._storages: dict[str, list[int]] = {}
+        """Those that are followed, by name."""
+        self._seen = self._dead = 0
+        self._position = -1
+
+    def look(self, layout: LifetimeLayout, position: int, owned: Collection[str]) -> list[Mismatch]:
+        """The call stands at `position`, before a launch; `layout` is what it has done so far."""
+        found = [
+            entry for storage in range(self._seen, len(layout.name)) for entry in self._born(layout, storage, owned)
+        ]
+        died = dict(zip(layout.dead, layout.dead_at, strict=True))
+        at_stake = {layout.name[storage] for storage in layout.dead[self._dead :]}
+        at_stake |= {name for at in range(self._position + 1, position + 1) for name in self._due.get(at, ())}
+        self._seen, self._dead, self._position = len(layout.name), len(layout.dead), position
+        for name in sorted(at_stake & self._storages.keys()):
+            entry = self._by_name.get(name) or self._inputs[name]
+            for storage in self._storages[name]:
+                late = _death(layout, storage, entry, died.get(storage))
+                found += [one for one in late if one.actual is not None or (one.expected or 0) <= position]
+        return found
+
+    def _born(self, layout: LifetimeLayout, storage: int, owned: Collection[str]) -> Iterator[Mismatch]:
+        name, kind = layout.name[storage], layout.kind[storage]
+        is_mine = kind != "input" and layout.met_as[storage] is None and name in self._by_name
+        if is_mine or (kind == "input" and name in self._inputs and name in owned):
+            self._storages.setdefault(name, []).append(storage)
+        if kind == "allocated" and name in self._extra:
+            yield _unexpected(layout, storage)
+
+
+def in_words(
+    found: Sequence[Mismatch],
+    holders: Sequence[Sequence[str]],
+    launch: Callable[[int], str],
+    position: int | None = None,
+) -> str:
+    """For the program's user. `holders` stand beside `found`; `launch` says which one a number stands for.
+
+    `position`: where the call stands; None: at its end.
+    """
+    told = zip(found[:MOST_WORDS], holders, strict=False)
+    parts = [_in_words(entry, launch, position) + by_words(held) for entry, held in told]
+    if len(found) > MOST_WORDS:
+        parts.append(f"and {len(found) - MOST_WORDS} more")
+    return "; ".join(parts)
+
+
+def _in_words(entry: Mismatch, launch: Callable[[int], str], position: int | None) -> str:
+    what = f"{entry.buffer} ({entry.storage_bytes} bytes)"
+    if entry.kind == "missing_allocation":
+        return f"{what} is scheduled and never allocated"
+    if entry.kind == "unexpected_allocation":
+        return f"{what} is allocated and not scheduled"
+    due = "after the call" if entry.expected is None else _after(entry.expected, launch)
+    if entry.actual is not None:
+        fate = f"died {_after(entry.actual, launch)}"
+    elif position is None:
+        fate = "is still alive at the end of the call"
+    else:
+        fate = "is still alive then" if position == entry.expected else f"is still alive {_after(position, launch)}"
+    return f"{what} was to die {due}, and {fate}"
+
+
+def _after(position: int, launch: Callable[[int], str]) -> str:
+    return f"after {launch(position - 1)}" if position > 0 else "before the first launch"

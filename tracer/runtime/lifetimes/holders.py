@@ -1,0 +1,252 @@
+"""Who holds a storage that is still alive: searched for when asked, in words for a person.
+
+Looks at Python's objects through the garbage collector, at the local variables of running functions, and at what
+autograd has saved. It keeps nothing of what it looks at.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from threading import Lock, get_ident
+from time import monotonic, perf_counter_ns
+from types import CellType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from stepscope.tracer.inductor.autograd_saved import saved_tensors
+from stepscope.tracer.inductor.modes import without_modes
+from stepscope.tracer.runtime.lifetimes.local_variables import locals_by_identity
+from stepscope.tracer.runtime.lifetimes.referrers import (
+    attribute_words,
+    container_words,
+    is_container,
+    is_dict_of,
+    module_dicts,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_STORAGES = 64
+MOST_WORDS = 8
+"""Of one storage."""
+MOST_NODES = 2000
+LEVELS = 4
+SECONDS = 2.0
+UNKNOWN = "not found: autograd, C++ or a running function holds it"
+
+
+def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS) -> list[list[str]]:
+    """Who holds each storage, e.g. ``list of 3 in keep of __main__``; a view of it holds it as well.
+
+    One list for each of `storages`, in their order. Empty: not looked at, being beyond the first 64, out of time
+    (`seconds`), or because the search failed. Looks through the whole heap: some tenths of a second. Raises nothing.
+    """
+    words: list[list[str]] = [[] for _ in storages]
+    _searches.begin()
+    try:
+        with without_modes():
+            _Search(storages, monotonic() + seconds).run(words)
+    except Exception:
+        return words
+    finally:
+        _searches.end()
+    return words
+
+
+def overlapped(start_ns: int) -> bool:
+    """Another thread has searched since `start_ns` of `perf_counter_ns`: what died here may have died late by it."""
+    return _searches.elsewhere_since(start_ns, get_ident())
+
+
+def by_words(held: Sequence[str]) -> str:
+    """Who holds a storage, as the end of a sentence; empty: not looked for."""
+    if list(held) == [UNKNOWN]:
+        return f"; its holder was {UNKNOWN}"
+    return f"; held by {', '.join(held)}" if held else ""
+
+
+class _Searches:
+    """While one runs, it holds the tensors of the whole process; nothing dies meanwhile on the thread that searches."""
+
+    def __init__(self) -> None:
+        self._running: list[int] = []
+        """The threads that search now."""
+        self._ended: list[tuple[int, int]] = []
+        """(ns, thread) of the last search, and of the last one of another thread than that."""
+        self._lock = Lock()
+
+    def begin(self) -> None:
+        with self._lock:
+            self._running.append(get_ident())
+
+    def end(self) -> None:
+        thread = get_ident()
+        with self._lock:
+            self._running.remove(thread)
+            others = [entry for entry in self._ended if entry[1] != thread]
+            self._ended = [(perf_counter_ns(), thread), *others[:1]]
+
+    def elsewhere_since(self, start_ns: int, thread: int) -> bool:
+        with self._lock:
+            ended = any(ns >= start_ns for ns, other in self._ended if other != thread)
+            return ended or any(other != thread for other in self._running)
+
+
+_searches = _Searches()
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """An object on the way from a storage to somebody with a name."""
+
+    value: Any
+    position: int
+    words: str
+    """How it holds the storage, so far; empty for a tensor."""
+    inner: Any = None
+    """What it holds, on the way to the storage."""
+    depth: int = 0
+
+
+class _Search:
+    def __init__(self, storages: Sequence[Any], deadline: float) -> None:
+        self._wanted = {id(storage): n for n, storage in enumerate(storages[:MOST_STORAGES])}
+        self._storages = storages
+        self._deadline = deadline
+        self._ours: set[int] = {id(storages)}
+        self._found: list[set[str]] = [set() for _ in storages]
+
+    def run(self, words: list[list[str]]) -> None:
+        if not self._wanted:
+            return
+        tensors, roots = self._tensors()
+        self._saved(roots)
+        del roots
+        self._locals, own = locals_by_identity()
+        self._ours |= own
+        self._modules = module_dicts()
+        nodes = [_Node(tensor, position, "") for tensor, position in tensors]
+        nodes += [_Node(self._storages[position], position, "") for position in self._wanted.values()]
+        self._ours |= {id(tensors), id(nodes), id(self._found), id(self.__dict__), *map(id, tensors)}
+        while nodes and monotonic() < self._deadline:
+            self._locally(nodes)
+            nodes = self._level(nodes)
+        is_in_time = monotonic() < self._deadline
+        for position in self._wanted.values():
+            found = sorted(self._found[position], key=len)[:MOST_WORDS]
+            words[position][:] = found or ([UNKNOWN] if is_in_time else [])
+
+    def _tensors(self) -> tuple[list[tuple[Any, int]], list[Any]]:
+        """Tensors in the memory of the storages, and all those that autograd can be entered from."""
+        import torch
+
+        tensors, roots = [], []
+        is_tensor: dict[type, bool] = {}
+        for value in gc.get_objects():
+            kind = type(value)
+            if kind not in is_tensor:
+                is_tensor[kind] = issubclass(kind, torch.Tensor)
+            if not is_tensor[kind]:
+                continue
+            position = self._position(value)
+            if position is not None:
+                tensors.append((value, position))
+            try:
+                if value.grad_fn is not None:
+                    roots.append(value)
+                elif value.grad is not None and (position := self._position(value.grad)) is not None:
+                    self._found[position].add(f"gradient of a {type(value).__name__} of shape {list(value.shape)}")
+            except (RuntimeError, NotImplementedError, AttributeError):
+                continue
+        return tensors, roots
+
+    def _position(self, tensor: Any) -> int | None:
+        try:
+            return self._wanted.get(id(tensor.untyped_storage()))
+        except (RuntimeError, NotImplementedError, AttributeError):  # sparse, functional: no storage of its own
+            return None
+
+    def _saved(self, roots: Iterable[Any]) -> None:
+        for name, tensor in saved_tensors(roots, self._deadline):
+            position = self._position(tensor)
+            if position is not None:
+                self._found[position].add(f"autograd: saved for the backward of {name}")
+
+    def _locally(self, nodes: Iterable[_Node]) -> None:
+        for node in nodes:
+            for place in self._locals.get(id(node.value), ()):
+                self._say(node, place)
+
+    def _say(self, node: _Node, place: str) -> None:
+        self._found[node.position].add(f"{node.words} in {place}" if node.words else place)
+
+    def _level(self, nodes: list[_Node]) -> list[_Node]:
+        """Who refers to `nodes`: either somebody with a name, or the nodes of the next level."""
+        by_identity: dict[int, list[_Node]] = {}
+        for node in nodes:
+            by_identity.setdefault(id(node.value), []).append(node)
+        values = [node.value for node in nodes]
+        following: list[_Node] = []
+        self._ours |= {id(values), id(by_identity), id(following), *map(id, nodes), *map(id, by_identity.values())}
+        referrers = gc.get_referrers(*values)
+        self._ours.add(id(referrers))
+        named: set[int] = set()
+        for referrer in referrers:
+            if id(referrer) in self._ours or type(referrer) is _Node or monotonic() > self._deadline:
+                continue
+            for inner in {id(one): one for one in gc.get_referents(referrer) if id(one) in by_identity}.values():
+                for node in by_identity[id(inner)]:
+                    named.add(id(node))
+                    self._step(node, referrer, following)
+        if monotonic() > self._deadline:  # some referrers were not looked at: nobody knows what else holds the nodes
+            return []
+        for node in nodes:
+            if id(node) not in named and node.words and not self._locals.get(id(node.value)):
+                self._found[node.position].add(f"{node.words}, which a running function or C++ holds")
+        return following[:MOST_NODES]
+
+    def _step(self, node: _Node, referrer: Any, following: list[_Node]) -> None:
+        module = self._modules.get(id(referrer))
+        if module is not None:
+            for key, value in list(referrer.items()):
+                if value is node.value:
+                    self._say(node, f"{key} of {module}")
+        elif type(referrer) is ModuleType:
+            return
+        elif type(referrer) is FrameType:
+            code = referrer.f_code
+            self._say(node, f"a local variable of {code.co_name}(), which has ended but is kept by a traceback")
+        elif is_container(referrer) or type(referrer) is CellType:
+            self._go_on(node, referrer, following)
+        elif type(referrer) is FunctionType:
+            self._say(node, _function_words(node, referrer))
+        else:
+            self._say_attribute(node, referrer)
+
+    def _go_on(self, node: _Node, referrer: Any, following: list[_Node]) -> None:
+        words = node.words
+        if type(node.value) is not CellType and type(referrer) is not CellType:
+            own = container_words(referrer, node.value)
+            words = f"{node.words} in {own}" if node.words else own
+        if node.depth + 1 < LEVELS:
+            inner = node if type(node.value) is CellType or type(referrer) is dict else None
+            following.append(_Node(referrer, node.position, words, inner, node.depth + 1))
+        else:
+            self._found[node.position].add(words)
+
+    def _say_attribute(self, node: _Node, referrer: Any) -> None:
+        """`referrer` has `node`'s object as an attribute, or `node` is the dict of its attributes."""
+        held = node
+        if type(node.value) is dict and node.inner is not None and is_dict_of(node.value, referrer):
+            held = node.inner
+        self._say(held, attribute_words(referrer, held.value))
+
+
+def _function_words(node: _Node, function: FunctionType) -> str:
+    cell = node.inner.value if node.inner is not None else None
+    for name, one in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        if one is cell:
+            return f"closure variable {name} of {function.__qualname__}()"
+    return f"the defaults or attributes of {function.__qualname__}()"

@@ -1,0 +1,241 @@
+"""What the calls of one graph have looked like, and where a storage of one did not live as expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ref
+
+from stepscope.tracer.inductor.use_counts import only_one_holds
+from stepscope.tracer.runtime.lifetimes.expected import (
+    Expectations,
+    LifetimeError,
+    Mismatch,
+    Progress,
+    compare,
+    in_words,
+    to_record,
+)
+from stepscope.tracer.runtime.lifetimes.holders import find_holders, overlapped
+from stepscope.tracer.runtime.lifetimes.tracker import Entry, Event, Place, Tracker, close
+from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch
+from stepscope.tracer.schema.ring_format import UNFINISHED
+
+if TYPE_CHECKING:
+    from stepscope.tracer.runtime.launches import Call
+
+MOST_LAYOUTS = 512
+"""Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
+MOST_TOLD = 64
+"""Different mismatches of one graph whose holders are looked for."""
+
+_layout_numbers = count()
+Write = Callable[[LifetimeLayout | LifetimeMismatch], None]
+
+
+class Sink(Protocol):
+    """What raising needs of a recorder."""
+
+    def launch_words(self, graph: int, site: int) -> str: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+class Found:
+    """What is wrong with a call, and who holds the storages that should be dead, beside it."""
+
+    def __init__(self, mismatches: Sequence[Mismatch], holders: list[list[str]]) -> None:
+        self.mismatches, self.holders = mismatches, holders
+
+
+class Watch:
+    """Compares a call with what is expected of it at each of its launches."""
+
+    def __init__(self, graph: int, function: int, places: Sequence[Place], expected: Expectations) -> None:
+        self._builder = _Builder(-1, graph, function, places)
+        self._progress = Progress(expected)
+        self._seen = 0
+
+    def look(self, call: Call) -> list[Mismatch]:
+        """What is wrong that was not when it was last looked at."""
+        if call.life is None:
+            return []
+        events, self._seen = call.life.since(self._seen)
+        return self._progress.look(self._builder.add(events), len(call.rows) // 3, call.owned)
+
+
+class Layouts:
+    """What the calls of one graph have looked like."""
+
+    def __init__(self, graph: int, places: Sequence[Place], expected: Sequence[Expectations] = ()) -> None:
+        """`expected` stands beside the functions of the graph; without it nothing is expected."""
+        self._graph, self._places, self._expected = graph, places, expected
+        self._problems: dict[int, list[Mismatch]] = {}
+        """What does not fit in a layout."""
+        self._told: set[frozenset[tuple[str, str]]] = set()
+        self._tracker: Tracker | None = None
+        self._numbers: dict[tuple[int, bool, bool, object], int] = {}
+
+    def frees_inputs(self, function: int) -> bool:
+        return function < len(self._expected) and bool(self._expected[function].inputs)
+
+    def owned(self, function: int, place: Place, values: Sequence[Any]) -> dict[str, ref[Any]]:
+        """Of the inputs `values` that the function may free those whose memory nobody else holds; call it at once."""
+        wanted = self._expected[function].inputs
+        return {
+            name: ref(value.untyped_storage())
+            for name, value in zip(place.names, values, strict=True)
+            if name in wanted and only_one_holds(value)
+        }
+
+    def watch(self, function: int) -> Watch | None:
+        """For a call of `function` that is to be compared at each launch; None: nothing is expected of it."""
+        if function >= len(self._expected):
+            return None
+        return Watch(self._graph, function, self._places, self._expected[function])
+
+    def assert_now(self, call: Call, sink: Sink) -> None:
+        """Raises LifetimeError before a launch where a storage did not live as expected up to there."""
+        try:
+            text = self._wrong_now(call, sink)
+        except Exception as error:
+            call.watch, text = None, None
+            sink.failed("lifetimes", error)
+        if text is not None:
+            raise LifetimeError(text)
+
+    def assert_ended(self, call: Call, sink: Sink) -> None:
+        """Raises LifetimeError where `call`, which has been laid out, did not run as expected."""
+        found = self._problems.get(-1 if call.layout is None else call.layout)
+        if found is None:
+            return
+        try:
+            known = call.found.holders if call.found is not None else []
+            held = known if any(known) else self._holders(call, found)
+        except Exception as error:
+            held = [[] for _ in found]
+            sink.failed("lifetimes", error)
+        raise LifetimeError(self._message(call, found, held, sink))
+
+    def _wrong_now(self, call: Call, sink: Sink) -> str | None:
+        found = call.watch.look(call) if call.watch is not None else []
+        if not found or overlapped(call.start_ns):
+            return None
+        call.found = Found(found, self._holders(call, found))
+        return self._message(call, found, call.found.holders, sink, len(call.rows) // 3)
+
+    def _message(
+        self,
+        call: Call,
+        found: Sequence[Mismatch],
+        holders: Sequence[Sequence[str]],
+        sink: Sink,
+        position: int | None = None,
+    ) -> str:
+        def launch(number: int) -> str:
+            sites = call.rows[3 * number : 3 * number + 1]
+            return f"launch {number}" + "".join(f" ({sink.launch_words(self._graph, site)})" for site in sites)
+
+        return f"stepscope: in graph {self._graph}, {in_words(found, holders, launch, position)}"
+
+    def of(self, call: Call, tracker: Tracker, write: Write) -> int | None:
+        """The layout that `call` followed; one that is new is written. None: its storages were not followed."""
+        if call.life is None:
+            return None
+        try:
+            return self._number(call, tracker, write)
+        finally:
+            close(call)
+
+    def _number(self, call: Call, tracker: Tracker, write: Write) -> int:
+        if tracker is not self._tracker:  # another log
+            self._tracker = tracker
+            self._numbers.clear()
+            self._told.clear()
+        assert call.life is not None
+        # What is not whole is not compared, nor what may have died late, held by a search for holders.
+        is_whole = call.state not in ("raised", UNFINISHED) and not overlapped(call.start_ns)
+        compares = is_whole and call.found is None and call.function < len(self._expected)
+        key = (call.function, compares, call.found is not None, call.life.key())
+        number = self._numbers.get(key)
+        if number is None:
+            if len(self._numbers) >= MOST_LAYOUTS:
+                self._numbers.clear()
+                self._problems.clear()
+            number = self._numbers[key] = next(_layout_numbers)
+            layout = _Builder(number, self._graph, call.function, self._places).add(call.life.events)
+            write(layout)
+            if compares:
+                self._compare(call, layout)
+            if call.found is not None:
+                write(to_record(layout, call.number, call.found.mismatches, call.found.holders))
+        return number
+
+    def _compare(self, call: Call, layout: LifetimeLayout) -> None:
+        found = compare(layout, self._expected[call.function], call.owned)
+        if not found:
+            return
+        self._problems[layout.layout] = found
+        told = frozenset((entry.kind, entry.buffer) for entry in found)
+        is_told = told in self._told or len(self._told) >= MOST_TOLD
+        self._told.add(told)
+        call.found = Found(found, [[] for _ in found] if is_told else self._holders(call, found))
+
+    def _holders(self, call: Call, found: Sequence[Mismatch]) -> list[list[str]]:
+        """Who holds what should be dead, beside `found`."""
+        if call.tracker is None:
+            return [[] for _ in found]
+        late = {entry.storage: entry for entry in found if entry.actual is None and entry.storage is not None}
+        storages = call.tracker.alive(late.keys(), call)
+        storages |= {n: alive for n, entry in late.items() if (alive := _owned(call, entry.buffer)) is not None}
+        held = dict(zip(storages, find_holders(list(storages.values())), strict=True))
+        return [held.get(-1 if entry.storage is None else entry.storage, []) for entry in found]
+
+
+def _owned(call: Call, name: str) -> Any:
+    """An input that nobody else held when the call began."""
+    reference = call.owned.get(name)
+    return reference() if reference is not None else None
+
+
+class _Builder:
+    """Makes a layout of the events of a call, as they come."""
+
+    def __init__(self, layout: int, graph: int, function: int, places: Sequence[Place]) -> None:
+        self._places = places
+        self.result = LifetimeLayout(layout, graph, function, [], [], [], [], [], [], [], [], [], [], [])
+
+    def add(self, events: Sequence[Event]) -> LifetimeLayout:
+        for event in events:
+            if event[0] < 0:
+                self.result.dead.append(-1 - event[0])
+                self.result.dead_at.append((event[1] + 2) // 3)
+            else:
+                self._meeting(self._places[event[0]], event[1] // 3, event[2:])
+        return self.result
+
+    def _meeting(self, place: Place, position: int, entries: Sequence[Any]) -> None:
+        if place.kind == "allocated":
+            met: list[tuple[str, str | None, Entry]] = list(zip(place.names, place.devices, entries, strict=True))
+        elif place.kind == "input":
+            pairs = [e if e is not None and len(e) == 2 else (None, e) for e in entries]
+            met = [(name, *pair) for name, pair in zip(place.names, pairs, strict=True)]
+        else:  # it was there while the launch ran that returned it
+            met, position = list(entries), max(position - 1, 0)
+        for name, device, entry in met:
+            self._storage(place, position, name, device, entry)
+
+    def _storage(self, place: Place, position: int, name: str, device: str | None, entry: Entry) -> None:
+        if entry is None:
+            return
+        back, call, index, size = (None, None, None, entry) if isinstance(entry, int) else entry
+        result = self.result
+        result.name.append(name)
+        result.kind.append(place.kind)
+        result.storage_bytes.append(size)
+        result.device.append(device)
+        result.born.append(position)
+        result.site.append(place.site)
+        result.calls_back.append(back)
+        result.met_in.append(call)
+        result.met_as.append(index)

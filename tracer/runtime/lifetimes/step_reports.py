@@ -1,0 +1,137 @@
+"""What checks of memory steps have found: each mismatch is told once, and counted every time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NamedTuple
+from weakref import ref
+
+from stepscope.tracer.runtime.lifetimes.holders import by_words, find_holders
+from stepscope.tracer.schema.records import MemoryStepMismatch, MismatchKind
+
+MOST_TOLD = 10_000
+_WORDS: dict[MismatchKind, str] = {
+    "missing_death": "should have died and is alive",
+    "unexpected_death": "has died and should be alive",
+    "missing_allocation": "should have been allocated and was not",
+    "unexpected_allocation": "was allocated and should not have been",
+}
+
+
+class Mismatch(NamedTuple):
+    kind: MismatchKind
+    name: str
+    storage_bytes: int | None
+    reference: ref[Any] | None
+    storage: str
+    """The first name of its memory."""
+
+
+class Place(NamedTuple):
+    """Where a check stands."""
+
+    graph: int | None
+    """None: in code that is no wrapper that is recorded."""
+    site: int | None
+    """The launch site that ran last before it; None: not known."""
+    file: str
+    line: int
+    is_final_step: bool
+
+
+@dataclass
+class _Again:
+    """What was found again since it was told last."""
+
+    place: Place
+    call: int | None
+    found: Mismatch
+    times: int = 0
+
+
+class Reports:
+    """What one recording has been told."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._told: set[tuple[Place, MismatchKind, str]] = set()
+        self._again: dict[tuple[Place, MismatchKind, str], _Again] = {}
+        self.is_full = False
+        """Further mismatches are not told, being too many."""
+
+    def add(self, place: Place, call: int | None, found: Sequence[Mismatch]) -> list[Mismatch]:
+        """Those that are found for the first time; the others are counted."""
+        new = []
+        with self._lock:
+            for one in found:
+                key = place._replace(site=None), one.kind, one.name
+                if key in self._told:
+                    self._again.setdefault(key, _Again(place, call, one._replace(reference=None))).times += 1
+                elif len(self._told) < MOST_TOLD:
+                    self._told.add(key)
+                    new.append(one)
+                else:
+                    self.is_full = True
+        return new
+
+    def take_repeats(self) -> list[MemoryStepMismatch]:
+        """What was found again since the last time."""
+        with self._lock:
+            again, self._again = self._again, {}
+        by_place: defaultdict[Place, list[_Again]] = defaultdict(list)
+        for entry in again.values():
+            by_place[entry.place].append(entry)
+        return [
+            to_record(
+                place,
+                entries[0].call,
+                [entry.found for entry in entries],
+                [[] for _ in entries],
+                [entry.times for entry in entries],
+            )
+            for place, entries in by_place.items()
+        ]
+
+
+def to_record(
+    place: Place,
+    call: int | None,
+    found: Sequence[Mismatch],
+    holders: list[list[str]],
+    times: list[int] | None = None,
+) -> MemoryStepMismatch:
+    """`holders` and `times` stand beside `found`; without `times` each was found once."""
+    return MemoryStepMismatch(
+        graph=place.graph,
+        call=call,
+        file=place.file,
+        line=place.line,
+        is_final_step=place.is_final_step,
+        kind=[one.kind for one in found],
+        buffer=[one.name for one in found],
+        storage_bytes=[one.storage_bytes for one in found],
+        holders=holders,
+        site=place.site,
+        storage=[one.storage for one in found],
+        times=times or [1 for _ in found],
+    )
+
+
+def holders_of(found: Sequence[Mismatch]) -> list[list[str]]:
+    """Who holds what should be dead, beside `found`."""
+    held = [one.reference() if one.reference is not None else None for one in found]
+    searched = [storage for storage in held if storage is not None]
+    words = iter(find_holders(searched)) if searched else iter(())
+    return [next(words) if storage is not None else [] for storage in held]
+
+
+def in_words(found: Sequence[Mismatch], holders: Sequence[list[str]]) -> str:
+    """For the program's user."""
+    parts = []
+    for one, held in zip(found, holders, strict=True):
+        size = f" ({one.storage_bytes:,} bytes)" if one.storage_bytes is not None else ""
+        parts.append(f"{one.name}{size} {_WORDS[one.kind]}{by_words(held)}")
+    return "; ".join(parts)

@@ -1,0 +1,196 @@
+"""Value rows of calls that have ended -> batches of columns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.tracer.runtime.stats.snapshots import finish_together, joined, runs
+from stepscope.tracer.runtime.values.elements import elements_of
+from stepscope.tracer.runtime.values.reading import layout
+from stepscope.tracer.schema.records import DeviceTimes, Elements, Exact, Sparse, ValueLayout, Values
+
+if TYPE_CHECKING:
+    from stepscope.tracer.runtime.launches import Call
+
+Rows = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+MOST_ROWS = 65_536
+MOST_LAYOUTS = 4096
+"""That are known: sizes that vary from call to call make ever new ones."""
+FLOAT32_INTEGERS = 2.0**24
+FLOAT32_NORMAL = 2.0**-126
+_INTEGERS = ("int", "uint", "bool", "quint", "qint")
+
+
+class ValueBatches:
+    """Collects the readings of calls. The caller holds a lock."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Call] = deque()
+        self._layouts: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int8]]] = {}
+        self._numbers = count()
+
+    def add(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def now(self, call: Call) -> Iterator[ValueLayout | Values]:
+        """Records of what a call that still runs has read since the last time."""
+        if call.readings:
+            number, kind, new = self._layout(call)
+            if new is not None:
+                yield new
+            blocks = [block.wait() for block in runs(block for _, block in call.readings)]
+            elements = Elements([], [])
+            _add_elements(elements, call, 0)
+            record = encode([call.number], [number], joined(blocks), kind, elements)
+            call.readings = []
+            call.rows_written += len(kind)
+            yield record
+
+    def again(self) -> None:
+        """In a forked child: what was not written is the parent's, and a new log needs every layout anew."""
+        self._calls.clear()
+        self._layouts.clear()
+
+    def take(self, wait: bool) -> Iterator[ValueLayout | Values | DeviceTimes]:
+        """Records of the calls whose rows are there, oldest first; with `wait` of all of them."""
+        # Between the first and the last reading of a call there are seldom others' snapshots.
+        finish_together((call.readings[n][1] for call in self._calls for n in (0, -1)), wait)
+        while self._calls:
+            calls, layouts, blocks, kinds, size = [], [], [], [], 0
+            elements = Elements([], [])
+            times = DeviceTimes([], [], [], "timestamps")
+            while self._calls and size < MOST_ROWS:
+                call = self._calls[0]
+                blocks_of_call = runs(block for _, block in call.readings)
+                found = [block.wait() if wait else block.rows() for block in blocks_of_call]
+                if any(rows is None for rows in found):
+                    break
+                self._calls.popleft()
+                number, kind, new = self._layout(call)
+                if new is not None:
+                    yield new
+                calls.append(call.number)
+                layouts.append(number)
+                blocks += [rows for rows in found if rows is not None]
+                kinds.append(kind)
+                _add_elements(elements, call, size)
+                size += len(kind)
+                call.readings = []
+                if call.device_times is not None:
+                    _add_times(times, call)
+            if not calls:
+                break
+            if times.call:
+                yield times
+            yield encode(calls, layouts, joined(blocks), np.concatenate(kinds), elements)
+
+    def _layout(self, call: Call) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
+        key = (call.graph, call.rows_written, *[prepared.number for prepared, _ in call.readings])
+        known = self._layouts.get(key)
+        if known is not None:
+            return (*known, None)
+        if len(self._layouts) >= MOST_LAYOUTS:
+            self._layouts.clear()
+        number = next(self._numbers)
+        prepared = [one for one, _ in call.readings]
+        kinds = np.array([_kind(row.dtype) for p in prepared for row in p.rows], dtype=np.int8)
+        self._layouts[key] = number, kinds
+        return number, kinds, layout(number, call.graph, prepared, call.rows_written)
+
+
+def _add_times(times: DeviceTimes, call: Call) -> None:
+    launches, durations = call.device_times() if call.device_times is not None else ([], [])
+    times.call.extend([call.number] * len(launches))
+    times.launch.extend(launches)
+    times.duration_ns.extend(durations)
+    call.device_times = None
+
+
+def _kind(dtype: str) -> int:
+    """0: float32 holds its values; 1: integers; 2: float64; 3: unsigned integers of 64 bits."""
+    if dtype == "uint64":
+        return 3
+    return 1 if dtype.startswith(_INTEGERS) else 2 if dtype in ("float64", "complex128") else 0
+
+
+def _add_elements(elements: Elements, call: Call, first: int) -> None:
+    """`first`: the row of the batch at which those of the call begin."""
+    for prepared, block in call.readings:
+        for row, numbers in elements_of(block):
+            elements.row.append(first + row)
+            elements.value.append(numbers)
+        first += len(prepared.rows)
+
+
+def encode(
+    calls: list[int], layouts: list[int], rows: Rows, kinds: npt.NDArray[np.int8], elements: Elements | None = None
+) -> Values:
+    """The batch of `rows` (`ROW`, in the order of the calls' layouts)."""
+    with np.errstate(all="ignore"):
+        low, high = rows["min"].astype(np.float32), rows["max"].astype(np.float32)
+        return Values(
+            call=calls,
+            layout=layouts,
+            min=_floats(low),
+            max=_floats(high),
+            mean=_floats(short(rows["mean"])),
+            std=_floats(short(rows["std"])),
+            nan=_sparse(rows["nan"]),
+            positive_infinity=_sparse(rows["positive_infinity"]),
+            negative_infinity=_sparse(rows["negative_infinity"]),
+            zero=_sparse(rows["zero"]),
+            near_overflow=_sparse(rows["near_overflow"]),
+            subnormal=_sparse(rows["subnormal"]),
+            first_bad=_sparse(rows["first_bad"], absent=-1),
+            exact=_exact(rows, kinds, low, high),
+            elements=elements if elements is not None and elements.row else None,
+        )
+
+
+def _floats(values: npt.NDArray[Any]) -> list[float | None]:
+    """orjson writes numpy's arrays itself: float32 in as few digits as tell it, NaN as null."""
+    return cast("list[float | None]", values)
+
+
+def _sparse(column: npt.NDArray[np.int64], absent: int = 0) -> Sparse:
+    row = np.flatnonzero(column != absent)
+    return Sparse(cast("list[int]", row), cast("list[int]", column[row]))
+
+
+def _exact(rows: Rows, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Exact:
+    """Where float32 does not hold the extremes."""
+    some = np.flatnonzero(kinds)
+    least, most = rows["min"][some], rows["max"][some]
+    large = np.maximum(np.abs(least), np.abs(most)) >= FLOAT32_INTEGERS
+    differs = ((low[some] != least) | (high[some] != most)) & ~np.isnan(least)
+    row = some[np.where(kinds[some] == 2, differs, large)]
+    bounds: list[list[Any]] = []
+    for name in ("min", "max"):
+        column = []
+        for n in row.tolist():
+            exact = int(rows[f"exact_{name}"][n])
+            column.append(float(rows[name][n]) if kinds[n] == 2 else exact & (2**64 - 1) if kinds[n] == 3 else exact)
+        bounds.append(column)
+    return Exact(row.tolist(), *bounds)
+
+
+def short(values: Floats) -> npt.NDArray[Any]:
+    """`values` as float32, which is quick to make and to print; all of them rounded where it has no range for one."""
+    found = values.astype(np.float32)
+    if ((np.abs(found) < FLOAT32_NORMAL) & (values != 0)).any() or (np.isinf(found) & np.isfinite(values)).any():
+        return rounded(values, 5)
+    return found
+
+
+def rounded(values: Floats, digits: int) -> Floats:
+    """`values` with so many significant digits, as numbers that print with no more."""
+    scale = np.power(10.0, digits - 1 - np.floor(np.log10(np.abs(values))))
+    result: Floats = np.round(values * scale) / scale
+    return np.where(np.isfinite(result), result, values)

@@ -1,0 +1,363 @@
+"""Values: reads tensors at the places of a wrapper that a plan names, and makes value records of what was read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.tracer.log.launch_ring import is_blocking
+from stepscope.tracer.runtime.stats import ROW, Block, Part, Reader
+from stepscope.tracer.runtime.stats.parts import parts
+from stepscope.tracer.runtime.stats.readers import reader_for
+from stepscope.tracer.runtime.values.elements import Element, ElementReader, elements_of
+from stepscope.tracer.schema.records import Moment, SavedTensor, ValueLayout
+
+if TYPE_CHECKING:
+    from stepscope.tracer.config import TraceConfig
+    from stepscope.tracer.runtime.launches import Call
+    from stepscope.tracer.runtime.values.save import TensorSaver
+
+MOST_FORMS = 256
+"""Of one place: the forms of its tensors that are kept prepared."""
+
+_numbers = count()
+_FILLER = np.array([(0, 0, 0, 0, 0, 0, -1, *[np.nan] * 4, 0, 0)], dtype=ROW)
+
+
+class Sink(Protocol):
+    """What reading needs of the recorder."""
+
+    running: dict[int, Call]
+    """Calls that are to be in the log and are not handed on yet, by their numbers."""
+
+    def failed(self, where: str, error: BaseException) -> None: ...
+    def values_now(self, call: Call) -> None: ...
+    def saved(self, record: SavedTensor) -> None: ...
+    def not_saved(self, why: str) -> None: ...
+
+
+class Planned(NamedTuple):
+    """One argument to be read."""
+
+    site: int
+    argument: int
+    moment: Moment
+    kernel: str
+    name: str
+    is_fixed: bool
+    """Nothing about it can vary from call to call."""
+    is_checked: bool = False
+    """Its size and stride cannot."""
+    names: tuple[str, ...] = ()
+    """That a filter of arguments may name it by."""
+
+
+class Row(NamedTuple):
+    """What one value row is about."""
+
+    planned: Planned
+    item: int | None
+    part: str | None
+    dtype: str
+    numel: int
+    looked_at: int
+    skipped: str | None
+
+
+class Rows(Protocol):
+    """What the rows of a block are about."""
+
+    number: int
+    """Equal for equal rows."""
+    rows: list[Row]
+
+
+Reading = tuple[Rows, Block]
+"""What was read at one place in one call."""
+
+
+@dataclass(frozen=True)
+class Save:
+    """Where tensors are saved to, and who says what became of each."""
+
+    saver: TensorSaver
+    sink: Sink
+
+
+class Prepared:
+    """The readers of one place for tensors of one form. Keeps no tensor."""
+
+    def __init__(
+        self, planned: Sequence[Planned], values: Sequence[Any], most_bytes: int | None, elements: int = 0
+    ) -> None:
+        """`elements`: of tensors that have so many at the most all of them are kept, too."""
+        found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
+        # Stable. What cannot be read comes last; what is read by one reader stands together.
+        found.sort(key=lambda one: (one[2].tensor is None, one[2].tensor is not None and not one[2].tensor.is_cuda))
+        tensors = [part.tensor for _, _, part in found if part.tensor is not None]
+        reader = reader_for(tensors, sys.maxsize if most_bytes is None else most_bytes)
+        if elements:
+            reader = ElementReader(reader, [part for _, _, part in found], elements)
+        unread = len(found) - len(tensors)
+        self.number = next(_numbers)
+        self.rows = [
+            Row(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
+            for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
+        ]
+        members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]
+        members.sort(key=lambda at: not _at(values, *at).is_cuda)
+        self.is_plain = not unread and [id(t) for t in tensors] == [id(_at(values, *at)) for at in members]
+        is_one_each = members == [(n, None) for n in range(len(values))]
+        self._members = None if is_one_each else members
+        self._reader: Callable[[Sequence[Any]], Block] = reader if self.is_plain else _Parts(reader, unread)
+        self.read = self._reader if is_one_each or not self.is_plain else self._read_members
+        self._checks = [
+            (n, item, tuple(member.shape), member.stride(), member.dtype)
+            for n, item in (members if self.is_plain else ())
+            if not planned[n].is_fixed and not planned[n].is_checked
+            for member in (_at(values, n, item),)
+        ]
+        # The state of a random generator is on the host, and on the device while a CUDA graph is captured. It holds
+        # integers; where a tensor of floats is, the program itself has made sure of.
+        self._on_device = [
+            (n, item, bool(_at(values, n, item).is_cuda))
+            for n, item in (members if self.is_plain else ())
+            if not planned[n].is_fixed and not _at(values, n, item).is_floating_point()
+        ]
+        self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
+        self.is_sure = self.is_plain and not (self._on_device or self._checks or self._counts)
+        """Nothing can vary."""
+
+    def fits(self, values: Sequence[Any]) -> bool:
+        """These values have the form that was prepared for."""
+        if not self.is_plain or any(len(values[n]) != count for n, count in self._counts):
+            return False
+        for n, item, is_cuda in self._on_device:
+            if (values[n] if item is None else values[n][item]).is_cuda is not is_cuda:
+                return False
+        for n, item, shape, stride, dtype in self._checks:
+            value = values[n] if item is None else values[n][item]
+            if value.shape != shape or value.stride() != stride or value.dtype is not dtype:
+                return False
+        return True
+
+    def _read_members(self, values: Sequence[Any]) -> Block:
+        members = self._members or ()
+        return self._reader([values[n] if item is None else values[n][item] for n, item in members])
+
+
+class Together:
+    """The rows of several readings as those of one, or some of them."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.number = next(_numbers)
+        self.rows = list(rows)
+
+
+class _Parts:
+    """Reads arguments that are no plain tensors, part by part."""
+
+    def __init__(self, reader: Reader, unread: int) -> None:
+        self._reader, self._unread = reader, unread
+
+    def __call__(self, values: Sequence[Any]) -> Block:
+        block = self._reader([part.tensor for value in values for _, part in _parts(value) if part.tensor is not None])
+        return _WithUnread(block, self._unread) if self._unread else block
+
+
+@dataclass(frozen=True, eq=False)
+class _WithUnread:
+    """A block, then rows of what could not be read."""
+
+    block: Block
+    unread: int
+
+    def elements(self) -> Iterator[tuple[int, list[Element]]]:
+        return elements_of(self.block)
+
+    def rows(self) -> npt.NDArray[Any] | None:
+        found = self.block.rows()
+        return None if found is None else np.concatenate([found, np.repeat(_FILLER, self.unread)])
+
+    def wait(self) -> npt.NDArray[Any]:
+        return np.concatenate([self.block.wait(), np.repeat(_FILLER, self.unread)])
+
+
+class Place:
+    """One place of a wrapper where tensors are read. Threads may share it."""
+
+    def __init__(
+        self, planned: Sequence[Planned], most_bytes: int | None, save: Save | None, elements: int = 0
+    ) -> None:
+        self.planned = tuple(planned)
+        self.last: Prepared | None = None
+        self.save = save
+        self._most_bytes, self._elements = most_bytes, elements
+        self._forms: dict[tuple[Any, ...], Prepared] = {}
+
+    def prepare(self, values: Sequence[Any]) -> Prepared:
+        """Readers for these values."""
+        self.last = self._prepare(values)
+        return self.last
+
+    def save_all(self, save: Save, call: Call, values: Sequence[Any]) -> None:
+        if call.number not in save.sink.running:  # another thread has ended the recording, which has told of the call
+            return
+        launch = len(call.rows) // 3 - (self.planned[0].moment == "after")
+        for planned, value in zip(self.planned, values, strict=True):
+            for item, member in _members(value):
+                kept = save.saver.save(
+                    member, step=call.step, launch=launch, kernel=planned.kernel, argument=planned.name, item=item,
+                    moment=planned.moment,
+                )  # fmt: skip
+                if isinstance(kept, str):
+                    save.sink.not_saved(kept)
+                else:
+                    save.sink.saved(
+                        SavedTensor(
+                            call.number, planned.site, planned.argument, item, planned.moment, kept.file,
+                            str(member.dtype).removeprefix("torch."), [int(n) for n in member.shape],
+                            kept.tensor_bytes, kept.sha256,
+                        )
+                    )  # fmt: skip
+
+    def _prepare(self, values: Sequence[Any]) -> Prepared:
+        """Readers for these values; what is no plain tensor is taken apart at each call."""
+        form = tuple(_form(value) for value in values)
+        known = self._forms.get(form)
+        if known is not None and known.is_plain:
+            return known
+        made = Prepared(self.planned, values, self._most_bytes, self._elements)
+        if known is not None and known.rows == made.rows:
+            made.number = known.number
+        elif len(self._forms) < MOST_FORMS:
+            self._forms[form] = made
+        return made
+
+
+def writes_at_once(config: TraceConfig) -> bool:
+    """Each reading is to be in the log before the next launch: of chosen kernels, while launches wait for their device,
+    as one asks who looks for a crash. It costs some 0.4 ms a reading."""
+    return bool(config.kernels) and is_blocking()
+
+
+class Plan:
+    """The places of one wrapper at which its code reads, under one configuration."""
+
+    def __init__(self, places: Sequence[Place], config: TraceConfig, sink: Sink) -> None:
+        self.wants_step: Callable[[int], bool] = config.wants_step
+        self.writes_at_once = writes_at_once(config)
+        self.config = config
+        self._places: list[Place | None] = list(places)
+        self._quick: list[Prepared | None] = [None] * len(places)
+        """Where nothing can vary from call to call: what reads there."""
+        self._sink = sink
+
+    def read(self, call: Call, place: int, values: Sequence[Any]) -> None:
+        """Called from generated code. Never raises; a place that fails is not read again."""
+        started = perf_counter_ns()
+        try:
+            quick = self._quick[place]
+            if quick is not None:
+                call.readings.append((quick, quick.read(values)))
+            elif (where := self._places[place]) is not None:
+                prepared = where.last
+                if prepared is None or not prepared.fits(values):
+                    prepared = where.prepare(values)
+                    if prepared.is_sure and where.save is None:
+                        self._quick[place] = prepared
+                call.readings.append((prepared, prepared.read(values)))
+                if where.save is not None:
+                    where.save_all(where.save, call, values)
+        except Exception as error:
+            self._places[place] = self._quick[place] = None
+            self._sink.failed("values", error)
+        call.stats_ns += perf_counter_ns() - started
+
+    def read_captured(self, call: Call, place: int, values: Sequence[Any]) -> None:
+        """`read` in a call that is captured into a CUDA graph."""
+        readings = len(call.readings)
+        self.read(call, place, values)
+        if len(call.readings) > readings:
+            call.read_at.append(len(call.rows) // 3)
+
+    def read_at_once(self, call: Call, place: int, values: Sequence[Any]) -> None:
+        """`read`, and written before the next launch: one who looks for a crash wants the values of the call that dies.
+        Not where launches stand in loops: rows of one record tell the turns apart."""
+        self.read(call, place, values)
+        started = perf_counter_ns()
+        try:
+            self._sink.values_now(call)
+        except Exception as error:
+            self._sink.failed("values", error)
+        call.stats_ns += perf_counter_ns() - started
+
+    def wants(self, planned: Planned) -> bool:
+        """Whether the filters let an argument through that an earlier plan had read."""
+        return self.config.wants_kernel(planned.kernel) and self.config.wants_argument(*planned.names)
+
+
+def _at(values: Sequence[Any], position: int, item: int | None) -> Any:
+    return values[position] if item is None else values[position][item]
+
+
+def _members(value: Any) -> Iterator[tuple[int | None, Any]]:
+    """The tensors of an argument with their positions in a list."""
+    if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
+        for position, member in enumerate(value):
+            if hasattr(member, "untyped_storage"):
+                yield position, member
+    elif hasattr(value, "untyped_storage"):
+        yield None, value
+
+
+def _parts(value: Any) -> Iterator[tuple[int | None, Part]]:
+    for item, member in _members(value):
+        for part in parts(member):
+            yield item, part
+
+
+def _unread(part: Part, looked_at: int) -> str | None:
+    """Why a reader leaves a tensor out."""
+    if looked_at or not part.numel or part.tensor is None:
+        return None
+    return f"{part.dtype} of {part.tensor.dim()} dimensions cannot be read on {part.tensor.device.type}"
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
+        return tuple(_form(member) for member in value)
+    if not hasattr(value, "stride"):
+        return type(value)
+    try:
+        stride = value.stride()
+    except (RuntimeError, NotImplementedError):
+        stride = None
+    return type(value), value.dtype, tuple(value.shape), stride, value.device
+
+
+def layout(number: int, graph: int, readings: Sequence[Rows], first: int = 0) -> ValueLayout:
+    """The layout of a call that read at these places; `first` rows of it are written already."""
+    rows = [row for prepared in readings for row in prepared.rows]
+    planned = [row.planned for row in rows]
+    return ValueLayout(
+        layout=number,
+        graph=graph,
+        site=[p.site for p in planned],
+        argument=[p.argument for p in planned],
+        moment=[p.moment for p in planned],
+        item=[row.item for row in rows],
+        part=[row.part for row in rows],
+        dtype=[row.dtype for row in rows],
+        numel=[row.numel for row in rows],
+        looked_at=[row.looked_at for row in rows],
+        skipped=[row.skipped for row in rows],
+        first=first,
+    )

@@ -1,0 +1,114 @@
+"""What single statements of a wrapper say of sizes, allocations and copies. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from stepscope.tracer.schema.records import Held
+from stepscope.tracer.wrapper.expressions import dotted
+from stepscope.tracer.wrapper.source import Launch
+
+WHOLE = "whole"
+"""The extent of a tensor whose size is not known."""
+
+
+class Allocation(NamedTuple):
+    held: Held
+    extent: str | None
+    """None: a form that is not known."""
+    is_fixed: bool
+    """By constants."""
+
+
+def allocating_call(statement: ast.stmt) -> ast.expr | None:
+    """The call that gives the memory, under the views that are made of it at once."""
+    call = statement.value if isinstance(statement, ast.Assign) else None
+    while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
+        call = call.args[0]
+    return call
+
+
+def allocation(statement: ast.stmt) -> Allocation:
+    """What the memory is that a statement allocates."""
+    call = allocating_call(statement)
+    if not isinstance(call, ast.Call) or not call.args:
+        return Allocation("uninitialised", None, False)
+    function = dotted(call.func) or ""
+    held: Held = "written" if function.endswith("zeros") else "uninitialised"
+    is_pool = function == "alloc_from_pool"
+    size = call.args[3] if is_pool and len(call.args) > 3 else call.args[0]
+    is_fixed = not is_pool and not any(isinstance(node, ast.Name) for a in call.args[:2] for node in ast.walk(a))
+    return Allocation(held, extent_of(size, []), is_fixed)
+
+
+def copies_later(launch: Launch) -> bool:
+    """``pinned.copy_(on_device, True)`` returns before the copy is there."""
+    call = launch.statement.value if isinstance(launch.statement, (ast.Expr, ast.Assign)) else None
+    if launch.site.kernel != "Tensor.copy_" or not isinstance(call, ast.Call):
+        return False
+    flags = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "non_blocking")]
+    return any(not (isinstance(flag, ast.Constant) and flag.value is False) for flag in flags)
+
+
+def checked_tensor(statement: ast.stmt) -> str | None:
+    """The tensor that a statement compares with a constant size and stride."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or dotted(call.func) != "assert_size_stride" or len(call.args) < 3:
+        return None
+    is_constant = not any(isinstance(node, ast.Name) for part in call.args[1:3] for node in ast.walk(part))
+    return ast.unparse(call.args[0]) if is_constant else None
+
+
+def extent_of(size: ast.expr, offset: list[ast.expr]) -> str:
+    """Part of a storage: two of the same extent hold the same elements, in whatever order."""
+    numbers = [member.value for member in getattr(size, "elts", []) if isinstance(member, ast.Constant)]
+    is_constant = isinstance(size, (ast.Tuple, ast.List)) and len(numbers) == len(size.elts)
+    elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_constant else ast.unparse(size)
+    start = ast.unparse(offset[0]) if offset else "0"
+    return f"{elements} from {start}"
+
+
+class Parts:
+    """What of an allocation was written: the members of a concatenation are written one by one."""
+
+    def __init__(self, whole: str) -> None:
+        self._whole = whole
+        self._written: set[str] = set()
+        self._is_whole = False
+
+    def add(self, extent: str, anew: bool) -> None:
+        """A launch has written a part; with `anew`, what stood there before is of no use to anybody."""
+        if anew:
+            self._written, self._is_whole = set(), False
+        self._written.add(extent)
+        counts, of = [_elements(part) for part in self._written], _elements(self._whole)
+        is_all = of is not None and sum(count or 0 for count in counts) >= of
+        self._is_whole |= extent in (WHOLE, self._whole) or is_all
+
+    def hold(self, extent: str, is_being_written: bool) -> bool:
+        """All of a part was written. Where a size is a symbol, the launch that reads the whole may be the one that
+        completes it: when it writes to it too."""
+        if self._is_whole or extent in self._written:
+            return True
+        is_known = None not in map(_elements, (*self._written, self._whole))
+        return not (is_known or is_being_written)
+
+
+def _elements(extent: str) -> int | None:
+    count = extent.split(" ", 1)[0]
+    return int(count) if count.isdecimal() else None
+
+
+def names_in(expression: ast.expr) -> Iterator[str]:
+    yield ast.unparse(expression)
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Name):
+            yield node.id
+
+
+def variables(expression: ast.expr) -> set[str]:
+    """The tensors and sizes that an argument is made of."""
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}

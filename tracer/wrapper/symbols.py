@@ -1,0 +1,217 @@
+"""Which numbers of a wrapper's function its launches are given, and where the function comes to know them. Pure.
+
+A number that a function is given, or reads from a tensor, is a symbol: its value is recorded once per call. All that
+is computed from symbols alone can be computed again from them, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from stepscope.tracer.schema.records import LaunchSite, Scalar
+from stepscope.tracer.wrapper.expressions import SYMBOL, dotted
+
+ARITHMETIC = frozenset({"max", "min", "int", "float", "bool", "abs", "round"})
+IN_TORCH = ("sym_", "_sym_")
+"""Functions of numbers begin so in `torch`."""
+ARITHMETIC_NODES = (
+    ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.operator,
+    ast.unaryop, ast.boolop, ast.cmpop, ast.Call, ast.Attribute,
+)  # fmt: skip
+MOST_TEXT = 200
+MOST_CONSTANT = 1000
+
+
+class ScalarArgument(NamedTuple):
+    """An argument of a launch that is no tensor, with its syntax."""
+
+    position: int | None
+    name: str | None
+    expression: ast.expr
+    type: str | None
+
+
+class Binding(NamedTuple):
+    """A statement of a wrapper behind which symbols have values."""
+
+    statement: ast.stmt
+    names: tuple[str, ...]
+
+
+class _Bound(NamedTuple):
+    statement: ast.stmt | None
+    """None: there is no place right behind it, as in the head of a loop."""
+    value: ast.expr | None
+    """None: a part of what the statement unpacks."""
+    is_repeated: bool
+
+
+class FunctionSymbols:
+    """The symbols of one function of a wrapper."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self._bound: defaultdict[str, list[_Bound]] = defaultdict(list)
+        self._order: list[ast.stmt] = []
+        self._roots: dict[str, None] = {}
+        self._meanings: dict[str, ast.expr] = {}
+        self._read(function.body, is_repeated=False)
+        for name in self._bound:
+            if SYMBOL.fullmatch(name):
+                self._root(name)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._roots)
+
+    def with_scalars(self, site: LaunchSite, found: Sequence[ScalarArgument]) -> LaunchSite:
+        """`site` with its scalar arguments, as texts over the symbols."""
+        scalars = [
+            Scalar(one.position, one.name, self._text(one.expression), one.type or _type_of(one.expression))
+            for one in found
+        ]
+        return replace(site, scalars=[*scalars, *site.scalars])
+
+    def bindings(self) -> list[Binding]:
+        """In the order of the statements; what is bound by several of them is told behind each one."""
+        behind: defaultdict[ast.stmt, list[str]] = defaultdict(list)
+        for name in self._roots:
+            for bound in self._bound[name]:
+                if bound.statement is not None:
+                    behind[bound.statement].append(name)
+        return [
+            Binding(statement, tuple(dict.fromkeys(behind[statement])))
+            for statement in self._order
+            if statement in behind
+        ]
+
+    def _read(self, body: Sequence[ast.stmt], is_repeated: bool) -> None:
+        for statement in body:
+            self._order.append(statement)
+            for name, value in _bound_by(statement):
+                is_head = isinstance(statement, ast.For)
+                self._bound[name].append(_Bound(None if is_head else statement, value, is_repeated or is_head))
+            inside = is_repeated or isinstance(statement, (ast.For, ast.While))
+            for block in ("body", "orelse", "finalbody"):
+                self._read(getattr(statement, block, None) or [], inside)
+
+    def _root(self, name: str) -> ast.expr:
+        self._roots[name] = None
+        return ast.Name(name, ast.Load())
+
+    def _text(self, expression: ast.expr) -> str:
+        found = ast.unparse(_Replaced(self).visit(_copy(expression)))
+        return found if len(found) <= MOST_CONSTANT else f"{found[: MOST_CONSTANT - 1]}…"
+
+    def meaning(self, name: str) -> ast.expr:
+        """What a name of the function stands for, over the symbols; a name from elsewhere stands for itself."""
+        if name not in self._bound:
+            return ast.Name(name, ast.Load())
+        if name not in self._meanings:
+            self._meanings[name] = ast.Name(name, ast.Load())  # in a circle it would be computed from itself
+            self._meanings[name] = self._derived(name) or self._root(name)
+        return self._meanings[name]
+
+    def _derived(self, name: str) -> ast.expr | None:
+        """None: its value does not follow from others by arithmetic alone."""
+        value = self._bound[name][0].value
+        if SYMBOL.fullmatch(name) or value is None or not self._is_steady(name) or not _is_arithmetic(value):
+            return None
+        inside = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} - ARITHMETIC - {"math", "torch"}
+        if not all(other in self._bound and self._is_steady(other) for other in inside):
+            return None
+        found: ast.expr = _Replaced(self).visit(_copy(value))
+        return found if len(ast.unparse(found)) <= MOST_TEXT else None
+
+    def _is_steady(self, name: str) -> bool:
+        return len(self._bound[name]) == 1 and not self._bound[name][0].is_repeated
+
+
+class _Replaced(ast.NodeTransformer):
+    def __init__(self, symbols: FunctionSymbols) -> None:
+        self.symbols = symbols
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.symbols.meaning(node.id)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """What a call asks of a tensor follows from no number."""
+        if not _is_number_function(dotted(node.func) or ""):
+            return node
+        node.args = [self.visit(argument) for argument in node.args]
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return node
+
+
+def grouped(bindings: Sequence[Binding], tree: ast.AST) -> list[Binding]:
+    """Those of statements that follow one another are told together, behind the last of them."""
+    names = {binding.statement: binding.names for binding in bindings}
+    found: list[Binding] = []
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            found_block = getattr(node, field, None)
+            block: list[ast.stmt] = found_block if isinstance(found_block, list) else []
+            waiting: list[str] = []
+            for at, statement in enumerate(block):
+                if statement not in names:
+                    continue
+                waiting += [name for name in names[statement] if name not in waiting]
+                if at + 1 == len(block) or block[at + 1] not in names:
+                    found.append(Binding(statement, tuple(waiting)))
+                    waiting = []
+    return found
+
+
+def _bound_by(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
+    targets: Sequence[ast.expr] = ()
+    value: ast.expr | None = None
+    if isinstance(statement, ast.Assign):
+        targets, value = statement.targets, statement.value
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets, value = [statement.target], statement.value
+    elif isinstance(statement, (ast.AugAssign, ast.For)):
+        targets = [statement.target]
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id, value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            yield from ((node.id, None) for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def _is_number_function(name: str) -> bool:
+    return name in ARITHMETIC or _is_of_a_module(name)
+
+
+def _is_of_a_module(name: str) -> bool:
+    module, _, function = name.partition(".")
+    return module == "math" or (module == "torch" and function.startswith(IN_TORCH))
+
+
+def _is_arithmetic(value: ast.expr) -> bool:
+    for node in ast.walk(value):
+        if not isinstance(node, ARITHMETIC_NODES):
+            return False
+        if isinstance(node, ast.Constant) and not isinstance(node.value, (int, float)):
+            return False
+        if isinstance(node, ast.Call) and (node.keywords or not _is_number_function(dotted(node.func) or "")):
+            return False
+        if isinstance(node, ast.Attribute) and not _is_of_a_module(dotted(node) or ""):
+            return False
+    return True
+
+
+def _copy(expression: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(expression), mode="eval").body
+
+
+def _type_of(expression: ast.expr) -> str | None:
+    """Of a constant."""
+    inner = expression.operand if isinstance(expression, ast.UnaryOp) else expression
+    if isinstance(inner, (ast.List, ast.Tuple)):
+        return type(inner).__name__.lower()
+    return type(inner.value).__name__ if isinstance(inner, ast.Constant) and inner.value is not None else None

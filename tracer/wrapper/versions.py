@@ -1,0 +1,433 @@
+"""Buffer versions: what the memory of each argument holds, and where each version of it is to be read.
+
+Pure: follows the statements of a wrapper by the storage they touch. An allocation or a graph input is a storage;
+aliases, views and reuses lead to the same one; members of a pool are storages of their own, for the memory planner
+(torch/_inductor/codegen/memory_planning.py) never overlays two that live at once. A version is read once, after
+its writer; an input before its first use; a part of a storage that nobody wrote as such before the launch that
+reads it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from stepscope.tracer.schema.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
+from stepscope.tracer.wrapper.expressions import buffer_of, dotted
+from stepscope.tracer.wrapper.source import Launch, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.statements import (
+    WHOLE,
+    Parts,
+    allocation,
+    checked_tensor,
+    copies_later,
+    extent_of,
+    names_in,
+    variables,
+)
+
+MOST_AT_ONCE = 64
+"""Tensors of one reading that waits for others."""
+
+RESIZES = frozenset({"resize_storage_bytes_"})
+"""Operators that take memory away from a tensor, or give it other, though no schema says so."""
+
+Wanted = Callable[[LaunchSite, Argument], bool]
+
+
+@dataclass(frozen=True)
+class Read:
+    """One argument to be read."""
+
+    site: int
+    argument: int
+    moment: Moment
+    expression: ast.expr
+    is_fixed: bool
+    """Nothing about it can vary from call to call: the wrapper allocates it with constants."""
+    is_checked: bool = False
+    """Its size and stride cannot vary: the wrapper compares them with constants. Its device may."""
+
+
+@dataclass(frozen=True)
+class ReadPoint:
+    """What is read at one place of a wrapper."""
+
+    statement: ast.stmt
+    place: Literal["before", "after"]
+    reads: tuple[Read, ...]
+
+
+@dataclass
+class Followed:
+    sites: list[LaunchSite]
+    """The launch sites of the wrapper, with `storage`, `held` and `version` of their arguments."""
+    points: list[ReadPoint]
+
+
+@dataclass(eq=False)
+class _Storage:
+    name: str
+    held: Held | None
+    rows: dict[str, Version] = field(default_factory=dict)
+    """Where what it holds now stands, by the part of it that was read."""
+    is_fixed: bool = False
+    is_checked: bool = False
+    is_fresh: bool = False
+    """Taken over from a buffer that is dead: what it holds is of use to nobody but an in-place kernel."""
+    is_as_given: bool = True
+    """An input that nothing can have changed since the call began."""
+    parts: Parts | None = None
+    """Of memory that this function allocates: what of it was written."""
+
+
+@dataclass
+class _View:
+    """What a name means."""
+
+    storage: _Storage
+    extent: str = WHOLE
+
+
+def follow(
+    source: WrapperSource,
+    wanted: Wanted = lambda site, argument: True,
+    *,
+    again: bool = False,
+    deferred: bool = False,
+) -> Followed:
+    """Follow the buffers of `source`; read the arguments that are `wanted`.
+
+    With `again` every argument is read before each launch too. With `deferred` readings wait for each other as
+    long as no statement writes, frees or renames what they read, so that one reading may serve several launches;
+    that is right only where reading and launches are in one order of their own, as on a CUDA stream.
+    """
+    result = Followed(list(source.sites), [])
+    functions = [node for _, node in wrapper_functions(source.tree)]
+    for node in functions:
+        _Follower(source, result, wanted, again, deferred).function(node.body)
+    return result
+
+
+class _Follower:
+    """Follows one function, statement by statement."""
+
+    def __init__(self, source: WrapperSource, result: Followed, wanted: Wanted, again: bool, deferred: bool) -> None:
+        self.source, self.result, self.wanted = source, result, wanted
+        self.again, self.deferred = again, deferred
+        self.names: dict[str, _View] = {}
+        self.lists: dict[str, list[_Storage]] = {}
+        self.pending: list[tuple[Read, _Storage]] = []
+        self.entry: ast.stmt | None = None
+        self.checked: set[str] = set()
+        self.given: set[str] = set()
+        self.inputs: list[list[Read]] = []
+
+    def function(self, body: list[ast.stmt]) -> None:
+        self._find_entry(body)
+        self._block(body)
+        if self.entry is not None:
+            self.result.points += [ReadPoint(self.entry, "after", tuple(reads)) for reads in self.inputs]
+        if body:
+            self._flush(body[-1], "after")
+
+    def _find_entry(self, body: list[ast.stmt]) -> None:
+        """Where the inputs have their names, and have been checked as far as the wrapper does it at once."""
+        for statement in body:
+            if self.entry is None:
+                if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
+                    self.entry = statement
+                    self.given = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            elif name := checked_tensor(statement):
+                self.entry = statement
+                self.checked.add(name)
+            elif not (isinstance(statement, ast.Expr) and ast.unparse(statement) == "args.clear()"):
+                break
+
+    def _block(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            if isinstance(statement, (ast.If, ast.While, ast.For, ast.Try)):
+                self._branches(statement)
+            elif isinstance(statement, ast.With):
+                self._with(statement)
+            else:
+                self._statement(statement)
+
+    def _with(self, statement: ast.With) -> None:
+        changes_stream = any("stream" in ast.unparse(item.context_expr) for item in statement.items)
+        if changes_stream:
+            self._flush(statement, "before")
+        self._block(statement.body)
+        if changes_stream and statement.body:
+            self._flush(statement.body[-1], "after")
+
+    def _branches(self, statement: ast.If | ast.While | ast.For | ast.Try) -> None:
+        """What a block that may run never or often leaves behind is not known from its text."""
+        self._flush(statement, "before")
+        self._forget_rows()
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(statement, name, None)
+            if block:
+                self._block(block)
+                self._flush(block[-1], "after")
+                self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        for view in self.names.values():
+            view.storage.rows.clear()
+            view.storage.is_as_given = False
+
+    def _statement(self, statement: ast.stmt) -> None:
+        self._sizes(statement)
+        events = self.source.events.get(statement, [])
+        for event in events:
+            if isinstance(event, Launch):
+                self._launch(event, statement)
+            else:
+                self._memory(event, statement)
+        if isinstance(statement, ast.Return) and not any(isinstance(event, Launch) for event in events):
+            self._flush(statement, "before")
+
+    # Names.
+
+    def _view(self, name: str) -> _View:
+        """What `name` means; one that nothing has bound is an input of the function."""
+        if name not in self.names:
+            self.names[name] = _View(_Storage(name, "input"))
+        return self.names[name]
+
+    def _seen(self, expression: ast.expr) -> _View | None:
+        """The storage that an argument looks at, and which part of it."""
+        text = ast.unparse(expression)
+        if text in self.names:
+            return self.names[text]
+        name = buffer_of(expression)
+        if name is None:
+            return None
+        view = self._view(name)
+        if isinstance(expression, ast.Call) and dotted(expression.func) == "reinterpret_tensor":
+            return _View(view.storage, extent_of(expression.args[1], expression.args[3:4]))
+        return view if isinstance(expression, ast.Name) else _View(view.storage, text)
+
+    def _sizes(self, statement: ast.stmt) -> None:
+        """``assert_size_stride(buf, size, stride)`` says how large a tensor is that came from elsewhere."""
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
+            name = ast.unparse(call.args[0])
+            view = self._view(name)
+            view.storage.is_checked |= checked_tensor(statement) is not None and view.storage.held == "input"
+            if view.extent == WHOLE:
+                view.extent = extent_of(call.args[1], [])
+                if WHOLE in view.storage.rows:
+                    view.storage.rows[view.extent] = view.storage.rows.pop(WHOLE)
+
+    def _memory(self, event: MemoryStatement, statement: ast.stmt) -> None:
+        name, of = event.buffer, event.of
+        if event.event in ("allocate", "pool", "pool_member"):
+            self._rebind(name, statement)
+            if event.event == "pool_member":  # it may lie where a dead one was, which no statement frees
+                self._flush(statement, "before")
+            found = allocation(statement)
+            parts = Parts(found.extent) if found.held == "uninitialised" and found.extent else None
+            storage = _Storage(name, found.held, is_fixed=found.is_fixed, parts=parts)
+            self.names[name] = _View(storage, found.extent or WHOLE)
+        elif event.event in ("reuse", "alias") and of is not None:
+            value = statement.value if isinstance(statement, ast.Assign) else None
+            view = self._seen(value) if value is not None else self._view(of)
+            self._rebind(name, statement)
+            if view is not None:
+                self.names[name] = view
+                view.storage.is_fresh |= event.event == "reuse"
+        elif event.event == "item" and isinstance(statement, ast.Assign):
+            self._rebind(name, statement)
+            self.names[name] = self._member(name, statement.value)
+        elif event.event == "hold" and of is not None:
+            self._hold(event, statement)
+        elif event.event in ("free", "drop"):
+            self._rebind(name, statement)
+            self.names.pop(name, None)
+
+    def _rebind(self, name: str, statement: ast.stmt) -> None:
+        """`name` will mean something else: what waits to be read through it is read first."""
+        if any(name in names_in(read.expression) for read, _ in self.pending):
+            self._flush(statement, "before")
+
+    def _member(self, name: str, value: ast.expr) -> _View:
+        """``buf1 = buf0[0]``: a member of what a launch returned, or of a list."""
+        text = ast.unparse(value)
+        if text not in self.names:
+            whole = self.names.get(buffer_of(value) or "")
+            storage = _Storage(name, whole.storage.held if whole is not None else "written")
+            index = value.slice if isinstance(value, ast.Subscript) else None
+            if whole is not None and isinstance(index, ast.Constant) and isinstance(index.value, int):
+                rows = whole.storage.rows
+                storage.rows = {extent: replace(row, item=index.value) for extent, row in rows.items()}
+            self.names[text] = _View(storage)
+        return self.names[text]
+
+    def _hold(self, event: MemoryStatement, statement: ast.stmt) -> None:
+        view = self._view(event.of or "")
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Subscript):
+            self.names[ast.unparse(target)] = view
+        self.lists.setdefault(event.buffer, []).append(view.storage)
+
+    # Launches.
+
+    def _launch(self, launch: Launch, statement: ast.stmt) -> None:
+        site = launch.site
+        if site.kind == "subgraph":
+            self._subgraph(launch, statement)
+            return
+        in_flight = (site.kind == "collective" and "wait_tensor" not in site.kernel) or copies_later(launch)
+        views = [self._seen(expression) for expression in launch.expressions]
+        self._rebound(launch, statement)
+        if site.kernel.split(".")[-1] in RESIZES or (site.kind == "fallback" and ".set_." in f"{site.kernel}."):
+            self._flush(statement, "before")
+            self._unknown(views[:1])
+            in_flight = True
+        written = {id(v.storage) for v, a in zip(views, site.arguments, strict=False) if v and a.role != "in"}
+        self._flush_if_read(written, statement)
+        facts = self._before(launch, views, statement)
+        self._flush_if_read(written, statement)
+        facts += self._after(launch, views, statement, in_flight)
+        self.result.sites[site.site] = replace(self.result.sites[site.site], arguments=facts)
+
+    def _flush_if_read(self, written: set[int], statement: ast.stmt) -> None:
+        """What waits to be read in these storages is read before the launch writes them."""
+        if any(id(storage) in written for _, storage in self.pending):
+            self._flush(statement, "before")
+
+    def _rebound(self, launch: Launch, statement: ast.stmt) -> None:
+        for name in launch.bound:
+            self._rebind(name, statement)
+
+    def _unknown(self, views: list[_View | None]) -> None:
+        for view in views:
+            if view is not None:
+                view.storage.rows.clear()
+                view.storage.held = None
+
+    def _subgraph(self, launch: Launch, statement: ast.stmt) -> None:
+        """Its own launches are followed in its own function; it may write everything that it is given."""
+        self._flush(statement, "before")
+        facts = []
+        for expression, argument in zip(launch.expressions, launch.site.arguments, strict=False):
+            view = self._seen(expression)
+            given = self.lists.get(argument.buffer or "", [])
+            for storage in [*given, *([view.storage] if view else [])]:
+                storage.rows.clear()
+                storage.is_as_given = False
+            facts.append(argument)
+        for name, argument in zip(launch.bound, launch.site.arguments[len(launch.expressions) :], strict=True):
+            self.names[name] = _View(_Storage(name, "written"))
+            facts.append(replace(argument, storage=name))
+        self.result.sites[launch.site.site] = replace(self.result.sites[launch.site.site], arguments=facts)
+
+    def _before(self, launch: Launch, views: list[_View | None], statement: ast.stmt) -> list[Argument]:
+        facts = []
+        pairs = list(zip(views, launch.site.arguments, strict=False))
+        written = {id(view.storage) for view, argument in pairs if view and argument.role == "out"}
+        for number, (view, argument) in enumerate(pairs):
+            if view is None:
+                facts.append(argument)
+                continue
+            storage = view.storage
+            version, held = None, storage.held
+            if held == "written" and storage.parts and not storage.parts.hold(view.extent, id(storage) in written):
+                held = None if argument.role == "in" else "uninitialised"
+            if storage.is_fresh and not (argument.parameter or "").startswith("in_out_ptr"):
+                held = None if argument.role == "in" else "uninitialised"
+            if argument.role != "out" and held in ("input", "written"):
+                version = storage.rows.get(view.extent)
+                if (version is None or self.again) and self.wanted(launch.site, argument):
+                    row = Version(launch.site.site, number, "before")
+                    if version is None and storage.held == "input" and storage.is_as_given and self.deferred:
+                        self._read_at_entry(row, launch.expressions[number], storage, statement)
+                    else:
+                        self._read(row, launch.expressions[number], storage, statement, "before")
+                    version = version or row
+                    storage.rows[view.extent] = version
+            facts.append(replace(argument, storage=storage.name, held=held, version=version))
+        return facts
+
+    def _after(self, launch: Launch, views: list[_View | None], statement: ast.stmt, in_flight: bool) -> list[Argument]:
+        site, given = launch.site, len(launch.expressions)
+        is_wait = site.kind == "collective" and not in_flight
+        for number, (view, argument) in enumerate(zip(views, site.arguments, strict=False)):
+            if view is not None and (argument.role != "in" or is_wait):
+                self._written(view, Version(site.site, number, "after"), launch.expressions[number], launch,
+                              statement, in_flight)  # fmt: skip
+        facts = []
+        shared = views[launch.view_of] if launch.view_of is not None and launch.view_of < given else None
+        for number, name in enumerate(launch.bound, given):
+            if shared is not None:
+                self.names[name] = _View(shared.storage, f"{name}, a view")
+                facts.append(replace(site.arguments[number], storage=shared.storage.name))
+                continue
+            view = self.names[name] = _View(_Storage(name, "written"))
+            expression = ast.parse(name, mode="eval").body
+            self._written(view, Version(site.site, number, "after"), expression, launch, statement, in_flight)
+            facts.append(replace(site.arguments[number], storage=name))
+        return facts
+
+    def _written(
+        self, view: _View, row: Version, expression: ast.expr, launch: Launch, statement: ast.stmt, in_flight: bool
+    ) -> None:
+        storage = view.storage
+        storage.rows.clear()
+        if storage.parts is not None:
+            storage.parts.add(view.extent, anew=storage.is_fresh)
+        storage.is_fresh = False
+        storage.held = None if in_flight else "written"
+        if not in_flight and self.wanted(launch.site, launch.site.arguments[row.argument]):
+            self._read(row, expression, storage, statement, "after")
+            storage.rows[view.extent] = row
+
+    # Reading.
+
+    def _read(
+        self,
+        row: Version,
+        expression: ast.expr,
+        storage: _Storage,
+        statement: ast.stmt,
+        place: Literal["before", "after"],
+    ) -> None:
+        if isinstance(expression, ast.Constant):  # an expression that must not be evaluated twice
+            return
+        names = variables(expression)
+        has_symbols = len(names) != 1
+        is_fixed, is_checked = storage.is_fixed and not has_symbols, storage.is_checked and not has_symbols
+        read = Read(row.site, row.argument, row.moment, expression, is_fixed, is_checked)
+        if self.deferred and len(self.pending) >= MOST_AT_ONCE:
+            self._flush(statement, place)
+        self.pending.append((read, storage))
+        if not self.deferred:
+            self._flush(statement, place)
+
+    def _read_at_entry(self, row: Version, expression: ast.expr, storage: _Storage, statement: ast.stmt) -> None:
+        """An input holds the same from the begin of the call to its first use: read there, with the others, it makes
+        no reading come early when it is let go of."""
+        names = variables(expression)
+        if self.entry is None or not names <= self.given or isinstance(expression, ast.Constant):
+            self._read(row, expression, storage, statement, "before")
+            return
+        read = Read(row.site, row.argument, row.moment, expression, False, names <= self.checked)
+        last = self.inputs[-1] if self.inputs else None
+        if last is None or len(last) >= MOST_AT_ONCE:
+            self.inputs.append([read])
+        else:
+            last.append(read)
+
+    def _flush(self, statement: ast.stmt, place: Literal["before", "after"]) -> None:
+        """Read what waits, at this place."""
+        reads = tuple(read for read, _ in self.pending)
+        self.pending.clear()
+        last = self.result.points[-1] if self.result.points else None
+        if reads and last is not None and last.statement is statement and last.place == place:
+            self.result.points[-1] = ReadPoint(statement, place, last.reads + reads)
+        elif reads:
+            self.result.points.append(ReadPoint(statement, place, reads))

@@ -1,0 +1,162 @@
+"""CUDA graphs: what was not captured and why, and what was recorded more than once."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.ingest.torch_trace.compile_facts import CUDAGRAPHS, METRICS_EVENTS, SKIP_REASON
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_NODES = (
+    re.compile(r"incompatible op\w* (?P<node>[\w.:]+)"),
+    re.compile(r"cpu device \((?P<node>[^)]+)\)"),
+)
+_FOUND_FROM = re.compile(r"\.?\s*Found from\s*:?\s*")
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?')
+_RECORDED = "CUDAGraphNode.record"
+_MOST_COMPILES = 12
+Place = tuple[str, str | None, int | None]
+_SKIPS = f"""
+    SELECT m.text, r.log, r.compile_id, r.record, r.event, c.frame
+    FROM metrics m JOIN records r ON r.record = m.record
+    LEFT JOIN compiles c ON c.log = r.log AND c.compile_id = r.compile_id
+    WHERE m.name = '{SKIP_REASON}' AND m.text IS NOT NULL ORDER BY r.record
+"""
+_RECORDINGS = f"""
+    SELECT s.log, s.compile_id, max(c.frame), count(*), sum(s.duration_ns)::BIGINT, max(s.duration_ns)
+    FROM spans s LEFT JOIN compiles c ON c.log = s.log AND c.compile_id = s.compile_id
+    WHERE s.name = '{_RECORDED}' GROUP BY s.log, s.compile_id ORDER BY 4 DESC, 5 DESC LIMIT 500
+"""
+
+
+@dataclass(frozen=True)
+class SkippedCompile:
+    log: int
+    compile_id: str | None
+    frame: str | None
+    phase: str
+    record: int
+
+
+@dataclass(frozen=True)
+class CudaGraphSkip:
+    """One reason, for one node and line."""
+
+    reason: str
+    node: str | None
+    """The first node that cannot be captured: an operator, or an input on the CPU."""
+    source: SourceLine | None
+    text: str
+    compiles: list[SkippedCompile]
+    """The first of them."""
+    count: int
+
+
+@dataclass(frozen=True)
+class CudaGraphRecordings:
+    """Captures of one compile: more than one means that it was recorded again."""
+
+    log: int
+    compile_id: str | None
+    frame: str | None
+    recordings: int
+    duration_ns: int
+    longest_ns: int
+
+
+@dataclass(frozen=True)
+class CudaGraphs:
+    skips: list[CudaGraphSkip]
+    recordings: list[CudaGraphRecordings]
+    metrics: int
+    """Records of compilation metrics."""
+    asked_for: int | None
+    """How many of these say that the setting was on; None: none says anything."""
+    says_skips: int
+    """How many have the field for the reason of a skip."""
+    cudagraphify_ns: int | None
+    """Time that metrics say was spent on capturing."""
+    cannot_say: list[str]
+    """What a log of this kind cannot show."""
+
+
+def cuda_graphs(trace: Trace) -> CudaGraphs:
+    asked, told, captured = (
+        sql.row(trace, f"SELECT count(*), sum(number) FROM metrics WHERE name = '{name}'") or (0, None)
+        for name in (CUDAGRAPHS, SKIP_REASON, "runtime_cudagraphify_time_us")
+    )
+    events = ", ".join(f"'{event}'" for event in METRICS_EVENTS)
+    metrics = sql.number(trace, f"SELECT count(*) FROM records WHERE event IN ({events})")
+    recordings = [CudaGraphRecordings(*row) for row in sql.rows(trace, _RECORDINGS)]
+    return CudaGraphs(
+        skips=_skips(sql.rows(trace, _SKIPS)),
+        recordings=recordings,
+        metrics=metrics,
+        asked_for=int(asked[1]) if asked[0] else None,
+        says_skips=told[0],
+        cudagraphify_ns=round(captured[1] * 1000) if captured[1] is not None else None,
+        cannot_say=_cannot_say(metrics, told[0], asked[0], bool(recordings)),
+    )
+
+
+def _cannot_say(metrics: int, told: int, asked: int, recorded: bool) -> list[str]:
+    said = []
+    if not metrics:
+        said.append("No record of compilation metrics is in this log: why a CUDA graph was skipped stands there.")
+    elif not told:
+        said.append(
+            f"Why CUDA graphs were skipped: the metrics of this version of PyTorch have no field {SKIP_REASON}."
+        )
+    if metrics and not asked:
+        said.append("Whether CUDA graphs were asked for: the metrics do not hold the setting triton.cudagraphs.")
+    if not recorded:
+        said.append(
+            f"Recordings: no span {_RECORDED} is in this log. Either nothing was captured, or this version of PyTorch"
+            " does not tell."
+        )
+    said.append(
+        "Why a graph was recorded again, how often it was replayed, and what was skipped only when it ran (inputs that"
+        " are mutated): PyTorch keeps that to its own log, TORCH_LOGS=cudagraphs."
+    )
+    return said
+
+
+def _skips(rows: list[sql.Row]) -> list[CudaGraphSkip]:
+    groups: defaultdict[Place, list[sql.Row]] = defaultdict(list)
+    parts: dict[Place, tuple[str, str | None, SourceLine | None]] = {}
+    for row in rows:
+        reason, node, source = _parsed(row[0])
+        key = (reason, source.file if source else None, source.line if source else None)
+        groups[key].append(row)
+        parts.setdefault(key, (reason, node, source))
+    skips = [
+        CudaGraphSkip(
+            reason=parts[key][0],
+            node=parts[key][1],
+            source=parts[key][2],
+            text=group[0][0],
+            compiles=[
+                SkippedCompile(log, compile_id, frame, "backward" if "b" in event.split("_")[0] else "forward", record)
+                for _, log, compile_id, record, event, frame in group[:_MOST_COMPILES]
+            ],
+            count=len(group),
+        )
+        for key, group in groups.items()
+    ]
+    return sorted(skips, key=lambda skip: -skip.count)
+
+
+def _parsed(text: str) -> tuple[str, str | None, SourceLine | None]:
+    """What comes before the stack, the node it names, and the innermost line of the stack."""
+    parts = _FOUND_FROM.split(text, maxsplit=1)
+    reason = parts[0].strip()
+    node = next((found["node"] for found in (pattern.search(reason) for pattern in _NODES) if found), None)
+    frames = _FRAME.findall(parts[1]) if len(parts) > 1 else []
+    if not frames:
+        return reason, node, None
+    file, line, function, code = frames[-1]
+    return reason, node, SourceLine(file, int(line), function, code)

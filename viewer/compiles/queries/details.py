@@ -1,0 +1,161 @@
+"""What one compile decided: symbols of shapes and their specialisations, cache lookups, guards that failed later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.viewer.compiles.rows import CompileDetail
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame, caller_of
+from stepscope.viewer.records.queries.artifacts import header_json
+from stepscope.viewer.records.queries.record_view import strings_of
+from stepscope.viewer.records.rows import RecordRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+MOST_SHAPES = 400
+_SHAPES = {
+    "create_symbol": ("symbol", "symbol", "val", "vr"),
+    "create_unbacked_symbol": ("unbacked symbol", "symbol", "", "vr"),
+    "symbolic_shape_specialization": ("specialised", "symbol", "value", ""),
+    "guard_added_fast": ("guard", "expr", "", ""),
+    "guard_added": ("guard", "expr", "", ""),
+    "guard_on_data_dependent_error": ("data-dependent", "expr", "", ""),
+    "propagate_real_tensors": ("real value", "expr", "result", ""),
+}
+"""Event -> what it is, and the fields that hold its subject, its value and the range of values."""
+_FAILED = re.compile(r"((?:r\d+:)?!?\d+(?:/\d+)+): (.*)", re.DOTALL)
+_COMMENT = re.compile(r"\s{2,}# ")
+_OF_TENSOR = re.compile(r"tensor '(.+?)' ")
+
+
+@dataclass(frozen=True)
+class ShapeFact:
+    """Something about the symbolic shapes of a compile."""
+
+    kind: str
+    subject: str
+    """A symbol, or the expression of a guard."""
+    source: str
+    """What of the program it stands for: ``L['x'].size()[0]``."""
+    value: str
+    value_range: str
+    reason: str
+    where: SourceLine | None
+    record: int
+
+
+@dataclass(frozen=True)
+class CacheLookup:
+    record: int
+    cache: str
+    state: str
+    detail: str | None
+    key: str | None
+    reason: str | None
+    time_saved_ns: int | None
+    components: int | None
+
+
+@dataclass(frozen=True)
+class FailedGuard:
+    """A guard of one compile that did not hold at a later call, which was then compiled anew."""
+
+    of: str
+    """Compile id whose guard it is."""
+    by: str
+    """Compile id that was made because of it."""
+    code: str
+    text: str
+    """All that PyTorch said."""
+
+    def is_at(self, guard: str) -> bool:
+        """Whether `guard`, the code of a leaf of the tree, is the one that failed."""
+        if self.code == guard:
+            return True
+        tensor = _OF_TENSOR.match(self.code)
+        names = (tensor[1], f"L['{tensor[1]}']") if tensor else ()
+        return any(guard.startswith(f"check_tensor({name},") for name in names)
+
+
+def shape_facts(trace: Trace, rows: Sequence[RecordRow]) -> tuple[list[ShapeFact], int]:
+    """Symbols, specialisations and shape guards among the records of a compile, at most `MOST_SHAPES`, and how many
+    there are."""
+    wanted = [row for row in rows if row.event in _SHAPES]
+    shown = wanted[:MOST_SHAPES]
+    headers = trace.headers([row.record for row in shown])
+    values = [(row, header_json(headers[row.record]).get(row.event)) for row in shown]
+    found = [(row, value) for row, value in values if isinstance(value, dict)]
+    files = {frame["filename"] for _, value in found for frame in _frames(value) if type(frame.get("filename")) is int}
+    names = strings_of(trace, shown[0].log, {file for file in files if 0 <= file < 1 << 62}) if files else {}
+    return [_shape(row, value, names) for row, value in found], len(wanted)
+
+
+def _frames(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """The stack of the program, else all of it, outermost first."""
+    stack = value.get("user_stack") or value.get("stack")
+    return [frame for frame in (stack if isinstance(stack, list) else ()) if isinstance(frame, dict)]
+
+
+def _shape(row: RecordRow, value: dict[str, Any], names: Mapping[int, str]) -> ShapeFact:
+    kind, subject, held, value_range = _SHAPES[row.event]
+
+    def text(name: str) -> str:
+        item = value.get(name)
+        return ", ".join(map(str, item)) if isinstance(item, list) else "" if item is None else str(item)
+
+    source = text("source") or text("sources")
+    caller = caller_of([_frame(frame, names) for frame in _frames(value)])
+    where = SourceLine(caller.file, caller.line, caller.function, caller.code) if caller else None
+    return ShapeFact(kind, text(subject), source, text(held), text(value_range), text("reason"), where, row.record)
+
+
+def _frame(frame: dict[str, Any], names: Mapping[int, str]) -> UserFrame:
+    file, line = frame.get("filename"), frame.get("line")
+    name = names.get(file, f"<file {file}>") if isinstance(file, int) else str(file)
+    return UserFrame(
+        name, line if isinstance(line, int) else 0, str(frame.get("name") or ""), str(frame.get("loc") or "")
+    )
+
+
+def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CacheLookup]:
+    """In the order of the log."""
+    found = sql.rows(
+        trace,
+        "SELECT record, cache, state, detail, key, reason, time_saved_ns, components FROM cache_lookups"
+        " WHERE log = ? AND compile_id = ? ORDER BY record",
+        [log, compile_id],
+    )
+    return [CacheLookup(*row) for row in found]
+
+
+def failed_guards(trace: Trace, detail: CompileDetail) -> list[FailedGuard]:
+    """Guards of this compile that failed later, and those of earlier ones whose failure led to this compile."""
+    here = detail.row.compile_id
+    found = sql.rows(
+        trace,
+        "SELECT compile_id, text FROM compile_events"
+        " WHERE log = ? AND kind = 'recompile' AND starts_with(compile_id, ?) ORDER BY record",
+        [detail.row.log, here.rsplit("/", 1)[0] + "/"],
+    )
+    return [
+        failed for compile_id, text in found for failed in _failures(compile_id, text) if here in (failed.of, failed.by)
+    ]
+
+
+def _failures(compile_id: str, text: str) -> Iterator[FailedGuard]:
+    """Each reason begins with the compile id whose guard failed; lines that do not are part of the one before."""
+    parts: list[str] = []
+    for line in text.split("\n"):
+        if _FAILED.fullmatch(line) or not parts:
+            parts.append(line)
+        else:
+            parts[-1] += f"\n{line}"
+    for part in parts:
+        named = _FAILED.fullmatch(part)
+        if named:
+            code = _COMMENT.split(named[2].split("\n", 1)[0], maxsplit=1)[0].strip()
+            yield FailedGuard(named[1], compile_id, code, named[2])

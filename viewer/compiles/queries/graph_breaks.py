@@ -1,0 +1,241 @@
+"""Graph breaks of a whole run by their cause: where, how often, and what each cost."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.records.views.dynamo_views import user_frames
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_EXPLANATION = re.compile(r"^\s*Explanation:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\Z)", re.M | re.S)
+_HINT = re.compile(r"^\s*Hint:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\n\s*\n|\Z)", re.M | re.S)
+_CONTEXT = re.compile(r"^\s*Developer debug context:\s*(.*?)(?=\n\s*\n|\Z)", re.M | re.S)
+_URL = re.compile(r"For more details about this graph break, please visit:\s*(https?://[^\s\"'<>]+)")
+_RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)$")
+_FRAME = "regexp_replace(e.compile_id, '/[^/]*$', '')"
+_MOST_COMPILES = 12
+_MOST_PLACES = 40
+
+_CAUSES = f"""
+    SELECT e.cause, count(*), count(DISTINCT (e.log, e.compile_id)), count(DISTINCT (e.log, {_FRAME})),
+           min(e.record), arg_min(e.text, e.record)
+    FROM compile_events e WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log)
+    GROUP BY e.cause ORDER BY 2 DESC, 5 LIMIT $limit OFFSET $offset
+"""
+_EVENTS = f"""
+    SELECT e.cause, e.log, e.compile_id, {_FRAME}, e.record, coalesce(e.file, c.file), coalesce(e.line, c.line),
+           coalesce(e.function, c.function), e.code, c.frame, c.attempts, c.duration_ns, c.status
+    FROM compile_events e JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
+    WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log) AND list_contains($causes, e.cause)
+    ORDER BY e.log, e.record
+"""
+_BEFORE_RESTART = """
+    SELECT r.log, r.compile_id, max(CASE m.name WHEN 'dynamo_compile_time_before_restart_us' THEN m.number * 1e3
+                                                ELSE m.number * 1e9 END)
+    FROM metrics m JOIN records r ON r.record = m.record
+    WHERE m.name IN ('dynamo_compile_time_before_restart_us', 'dynamo_time_before_restart_s')
+    GROUP BY r.log, r.compile_id
+"""
+
+
+@dataclass(frozen=True)
+class BreakCompile:
+    """One break: the compile it ended a graph of, and the record that says so."""
+
+    log: int
+    compile_id: str
+    record: int
+
+
+@dataclass(frozen=True)
+class BreakPlace:
+    source: SourceLine | None
+    stack: list[SourceLine]
+    """The program's frames at the first break, outermost first; as far as the record names them."""
+    breaks: int
+    frames: list[str]
+    compiles: list[BreakCompile]
+    """The first of them."""
+    resume_functions: int
+    """Compiles of what Python went on with after the break."""
+    resume_ns: int | None
+
+
+@dataclass(frozen=True)
+class BreakCost:
+    """What the compiles that broke there lost, and what was compiled because of it."""
+
+    restarts: int
+    before_restart_ns: int | None
+    """Of compile time, thrown away at restarts for any reason."""
+    compile_ns: int | None
+    """Of the compiles that broke, all of it."""
+    resume_functions: int
+    resume_ns: int | None
+    fallbacks: int
+    """Compiles after which the whole function ran in Python."""
+
+
+@dataclass(frozen=True)
+class BreakCause:
+    cause: str
+    breaks: int
+    compiles: int
+    frames: int
+    explanation: str | None
+    hints: list[str]
+    context: str | None
+    url: str | None
+    first_record: int
+    cost: BreakCost
+    places: list[BreakPlace]
+    places_left: int
+
+
+@dataclass(frozen=True)
+class GraphBreaks:
+    causes: list[BreakCause]
+    """The most frequent first."""
+    total_causes: int
+    total_breaks: int
+    total_compiles: int
+    offset: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class _Event:
+    cause: str
+    log: int
+    compile_id: str
+    frame_id: str
+    record: int
+    file: str | None
+    line: int | None
+    function: str | None
+    code: str | None
+    frame: str | None
+    attempts: int
+    duration_ns: int | None
+    status: str
+
+
+Compiles = dict[tuple[int, str], float]
+Resumes = dict[tuple[int, str | None, str, int], tuple[int, int | None]]
+
+
+def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> GraphBreaks:
+    """A page of the causes."""
+    match = {"log": log}
+    found = sql.rows_named(trace, _CAUSES, {**match, "limit": limit, "offset": offset})
+    totals = sql.rows_named(
+        trace,
+        "SELECT count(DISTINCT cause), count(*), count(DISTINCT (log, compile_id)) FROM compile_events"
+        " WHERE kind = 'graph_break' AND ($log IS NULL OR log = $log)",
+        match,
+    )[0]
+    causes = [row[0] for row in found]
+    events: defaultdict[str, list[_Event]] = defaultdict(list)
+    for row in sql.rows_named(trace, _EVENTS, {**match, "causes": causes}) if causes else ():
+        events[row[0]].append(_Event(*row))
+    thrown = {(one, of): ns for one, of, ns in sql.rows(trace, _BEFORE_RESTART)} if causes else {}
+    resumes = _resumes(trace)
+    places = {cause: _places(events[cause], resumes) for cause in causes}
+    shown = [place.compiles[0].record for of in places.values() for place in of[:_MOST_PLACES]]
+    texts = {
+        record: payload.decode("utf-8", "replace")
+        for record, payload in trace.payloads(sorted({*shown, *(row[4] for row in found)})).items()
+    }
+    rows = []
+    for cause, breaks, compiles, frames, first, text in found:
+        raw = texts.get(first, "").split("\nUser code traceback:", 1)[0] or text
+        rows.append(
+            BreakCause(
+                cause=cause,
+                breaks=breaks,
+                compiles=compiles,
+                frames=frames,
+                explanation=_first(_EXPLANATION, raw),
+                hints=[hint.strip() for hint in _HINT.findall(raw)],
+                context=_first(_CONTEXT, raw),
+                url=_first(_URL, raw),
+                first_record=first,
+                cost=_cost(events[cause], places[cause], thrown),
+                places=[
+                    replace(place, stack=user_frames(texts.get(place.compiles[0].record, "")))
+                    for place in places[cause][:_MOST_PLACES]
+                ],
+                places_left=max(0, len(places[cause]) - _MOST_PLACES),
+            )
+        )
+    return GraphBreaks(rows, totals[0], totals[1], totals[2], offset, limit)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.search(text)
+    return found[1].strip() if found else None
+
+
+def _resumes(trace: Trace) -> Resumes:
+    """(log, file, function, line) of a break -> compiles of the functions that go on after it, and their time."""
+    rows = sql.rows(
+        trace,
+        "SELECT log, file, function, count(*), sum(duration_ns)::BIGINT FROM compiles"
+        " WHERE starts_with(function, 'torch_dynamo_resume_in_') GROUP BY ALL",
+    )
+    found: Resumes = {}
+    for log, file, function, count, total in rows:
+        match = _RESUME.match(function)
+        if match:
+            found[log, file, match[1], int(match[2])] = count, total
+    return found
+
+
+def _places(events: list[_Event], resumes: Resumes) -> list[BreakPlace]:
+    by_place: defaultdict[tuple[str | None, int | None], list[_Event]] = defaultdict(list)
+    for event in events:
+        by_place[event.file, event.line].append(event)
+    places = [_place(file, line, group, resumes) for (file, line), group in by_place.items()]
+    return sorted(places, key=lambda place: -place.breaks)
+
+
+def _place(file: str | None, line: int | None, group: list[_Event], resumes: Resumes) -> BreakPlace:
+    first = group[0]
+    source, function = None, (first.function or "").rsplit(".", 1)[-1]
+    resumed = _RESUME.match(function)
+    if file and line is not None:
+        source = SourceLine(file, line, first.function or "", next((one.code for one in group if one.code), None) or "")
+    found = [
+        resumes[key]
+        for key in ((log, file, resumed[1] if resumed else function, line or 0) for log in {one.log for one in group})
+        if key in resumes
+    ]
+    times = [total for _, total in found if total is not None]
+    return BreakPlace(
+        source=source,
+        stack=[],
+        breaks=len(group),
+        frames=list(dict.fromkeys(one.frame or f"frame {one.frame_id}" for one in group)),
+        compiles=[BreakCompile(one.log, one.compile_id, one.record) for one in group[:_MOST_COMPILES]],
+        resume_functions=sum(count for count, _ in found),
+        resume_ns=sum(times) if times else None,
+    )
+
+
+def _cost(events: list[_Event], places: list[BreakPlace], thrown: Compiles) -> BreakCost:
+    compiles = {(event.log, event.compile_id): event for event in events}
+    lost = [thrown[key] for key in compiles if thrown.get(key) is not None]
+    spent = [event.duration_ns for event in compiles.values() if event.duration_ns is not None]
+    resumed = [place.resume_ns for place in places if place.resume_ns is not None]
+    return BreakCost(
+        restarts=sum(event.attempts - 1 for event in compiles.values()),
+        before_restart_ns=round(sum(lost)) if lost else None,
+        compile_ns=sum(spent) if spent else None,
+        resume_functions=sum(place.resume_functions for place in places),
+        resume_ns=sum(resumed) if resumed else None,
+        fallbacks=sum(event.status == "fallback" for event in compiles.values()),
+    )

@@ -1,0 +1,215 @@
+"""Recompiles of a run by frame: the guards that failed, the values they saw, what became dynamic, what gave up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards, same_source
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_FRAME_ID = "regexp_replace(compile_id, '/[^/]*$', '')"
+_MOST_RECOMPILES = 200
+_FRAMES = f"""
+    SELECT log, {_FRAME_ID} AS frame_id, count(*) FILTER (kind = 'recompile') AS recompiles
+    FROM compile_events WHERE kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR log = $log)
+    GROUP BY log, frame_id ORDER BY recompiles DESC, min(record) LIMIT $limit OFFSET $offset
+"""
+_TOTALS = f"""
+    WITH events AS (
+        SELECT e.log, e.kind, {_FRAME_ID.replace("compile_id", "e.compile_id")} AS frame_id, c.duration_ns,
+               bool_or(e.kind = 'recompile_limit') OVER (PARTITION BY e.log, e.compile_id) AS refused
+        FROM compile_events e JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
+        WHERE e.kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR e.log = $log)
+    )
+    SELECT count(DISTINCT (log, frame_id)), count(*) FILTER (kind = 'recompile' AND NOT refused),
+           (sum(duration_ns) FILTER (kind = 'recompile' AND NOT refused))::BIGINT,
+           count(DISTINCT (log, frame_id)) FILTER (kind = 'recompile_limit')
+    FROM events
+"""
+_OF_FRAMES = f"""
+    SELECT f.log, f.frame_id, {{columns}} FROM {{table}} t
+    JOIN (SELECT unnest($logs) AS log, unnest($frames) AS frame_id) f
+    ON f.log = t.log AND f.frame_id = {_FRAME_ID.replace("compile_id", "t.compile_id")}
+"""
+_COMPILES = _OF_FRAMES.format(
+    table="compiles",
+    columns="t.compile_id, t.frame, t.file, t.line, t.function, t.start_unix_ns, t.duration_ns, t.status",
+)
+_EVENTS = _OF_FRAMES.format(table="compile_events", columns="t.compile_id, t.kind, t.record, t.cause, t.text")
+_SYMBOLS = _OF_FRAMES.format(table="symbols", columns="t.compile_id, t.symbol, t.source")
+
+
+@dataclass(frozen=True)
+class GuardHistory:
+    """What one thing that guards look at was, compile after compile."""
+
+    source: str
+    values: list[tuple[str, str]]
+    """(compile id, the value it was made for), in order."""
+    failures: int
+    dynamic_since: str | None
+    """The first compile with a symbol for it."""
+    is_dynamic: bool | None
+    """None: this log has no records of symbols."""
+    code: str | None
+    hint: str | None
+
+
+@dataclass(frozen=True)
+class Recompile:
+    compile_id: str
+    record: int
+    guards: list[FailedGuard]
+    made_dynamic: list[str]
+    """Sources that this compile has a symbol for and the one before had none."""
+    came: str | None
+    """The value that the guard compared with, as far as this or a later reason names it."""
+    duration_ns: int | None
+    status: str
+
+
+@dataclass(frozen=True)
+class FellBack:
+    compile_id: str
+    record: int
+    text: str
+    raised: bool
+    """The call got an error, as with `fullgraph=True`."""
+
+
+@dataclass(frozen=True)
+class RecompiledFrame:
+    log: int
+    frame_id: str
+    name: str
+    source: SourceLine | None
+    recompiles: int
+    """Without those that the limit refused."""
+    recompile_ns: int | None
+    first_ns: int | None
+    """The compile before all of them."""
+    fell_back: FellBack | None
+    refused: int
+    """Compiles that the limit refused."""
+    guards: list[GuardHistory]
+    rows: list[Recompile]
+
+
+@dataclass(frozen=True)
+class Recompiles:
+    frames: list[RecompiledFrame]
+    total_frames: int
+    total_recompiles: int
+    total_ns: int | None
+    fell_back: int
+    """Frames."""
+    offset: int
+    limit: int
+
+
+@dataclass
+class _Frame:
+    compiles: list[sql.Row]
+    events: list[sql.Row]
+    symbols: defaultdict[str, dict[str, str]]
+
+
+def recompiles(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> Recompiles:
+    """A page of the frames, that with the most recompiles first."""
+    found = sql.rows_named(trace, _FRAMES, {"log": log, "limit": limit, "offset": offset})
+    totals = sql.rows_named(trace, _TOTALS, {"log": log})[0]
+    has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
+    frames = _read(trace, [row[0] for row in found], [row[1] for row in found]) if found else {}
+    rows = [_frame(number, frame_id, frames[number, frame_id], has_symbols) for number, frame_id, _ in found]
+    return Recompiles(rows, totals[0], totals[1], totals[2], totals[3], offset, limit)
+
+
+def _read(trace: Trace, logs: list[int], frame_ids: list[str]) -> dict[tuple[int, str], _Frame]:
+    asked = {"logs": logs, "frames": frame_ids}
+    frames = {key: _Frame([], [], defaultdict(dict)) for key in zip(logs, frame_ids, strict=True)}
+    for log, frame_id, *rest in sql.rows_named(trace, f"{_COMPILES} ORDER BY t.start_unix_ns, t.compile", asked):
+        frames[log, frame_id].compiles.append(tuple(rest))
+    events = f"{_EVENTS} WHERE t.kind IN ('recompile', 'recompile_limit') ORDER BY t.record"
+    for log, frame_id, *rest in sql.rows_named(trace, events, asked):
+        frames[log, frame_id].events.append(tuple(rest))
+    for log, frame_id, compile_id, symbol, source in sql.rows_named(trace, _SYMBOLS, asked):
+        if source and symbol:
+            frames[log, frame_id].symbols[compile_id][same_source(source)] = symbol
+    return frames
+
+
+def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> RecompiledFrame:
+    compiles = {row[0]: row for row in frame.compiles}
+    limits = [event for event in frame.events if event[1] == "recompile_limit"]
+    refused = {event[0] for event in limits}
+    rows, before = [], set(frame.symbols.get(frame.compiles[0][0], ()))
+    for compile_id, kind, record, _, text in frame.events[:_MOST_RECOMPILES]:
+        if kind != "recompile":
+            continue
+        symbols = frame.symbols.get(compile_id, {})
+        row = compiles.get(compile_id)
+        rows.append(
+            Recompile(
+                compile_id=compile_id,
+                record=record,
+                guards=failed_guards(text),
+                made_dynamic=[source for source in symbols if source not in before],
+                came=None,
+                duration_ns=row[6] if row else None,
+                status=row[7] if row else "ok",
+            )
+        )
+        before |= set(symbols)
+    histories = _histories(rows, [row[0] for row in frame.compiles], frame, has_symbols)
+    known = {history.source: dict(history.values) for history in histories}
+    rows = [replace(row, came=known[row.guards[0].source].get(row.compile_id)) for row in rows]
+    times = [row.duration_ns for row in rows if row.duration_ns is not None and row.compile_id not in refused]
+    first = frame.compiles[0]
+    return RecompiledFrame(
+        log=log,
+        frame_id=frame_id,
+        name=next((row[1] for row in frame.compiles if row[1]), None) or f"frame {frame_id}",
+        source=next(
+            (SourceLine(row[2], row[3], row[4] or "", "") for row in frame.compiles if row[2] and row[3]), None
+        ),
+        recompiles=sum(event[1] == "recompile" and event[0] not in refused for event in frame.events),
+        recompile_ns=sum(times) if times else None,
+        first_ns=first[6],
+        fell_back=_fell_back(limits[0], compiles) if limits else None,
+        refused=len(refused),
+        guards=histories,
+        rows=rows,
+    )
+
+
+def _fell_back(event: sql.Row, compiles: dict[str, sql.Row]) -> FellBack:
+    compile_id, _, record, cause, text = event
+    row = compiles.get(compile_id)
+    return FellBack(compile_id, record, text or cause, row is not None and row[7] == "failed")
+
+
+def _histories(rows: list[Recompile], order: list[str], frame: _Frame, has_symbols: bool) -> list[GuardHistory]:
+    """Each compile's value of a source: what its own guard expects, or what came when it was made."""
+    values: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    examples: dict[str, FailedGuard] = {}
+    failures: defaultdict[str, int] = defaultdict(int)
+    for row in rows:
+        for index, guard in enumerate(row.guards):
+            failures[guard.source] += index == 0
+            if guard.source not in examples or (examples[guard.source].code is None and guard.code):
+                examples[guard.source] = guard
+            if guard.against and guard.expected is not None:
+                values[guard.source][guard.against] = guard.expected
+            if guard.actual is not None:
+                values[guard.source][row.compile_id] = guard.actual
+    place = {compile_id: index for index, compile_id in enumerate(order)}
+    histories = []
+    for source, example in examples.items():
+        since = next((compile_id for compile_id in order if source in frame.symbols.get(compile_id, ())), None)
+        seen = sorted(values[source].items(), key=lambda item: place.get(item[0], len(place)))
+        is_dynamic = None if not has_symbols else since is not None
+        histories.append(GuardHistory(source, seen, failures[source], since, is_dynamic, example.code, example.hint))
+    return sorted(histories, key=lambda history: -history.failures)

@@ -1,0 +1,249 @@
+"""One compile, attempt by attempt: which records belong to which attempt, and the graphs at every stage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from stepscope.viewer.compiles.rows import CompileDetail
+from stepscope.viewer.graphs.rows import GraphRow
+from stepscope.viewer.records.rows import RecordRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+TITLES = {
+    "dynamo": "Dynamo",
+    "pre_grad": "Pre-grad",
+    "joint": "Joint",
+    "forward": "Forward",
+    "backward": "Backward",
+    "post_grad": "Post-grad",
+    "code": "Output code",
+}
+"""Stages in the order in which a compile goes through them."""
+_STAGES: Mapping[str, tuple[str, str]] = {
+    "dynamo_output_graph": ("dynamo", ""),
+    "compiled_autograd_graph": ("dynamo", "compiled autograd"),
+    "optimize_ddp_split_graph": ("dynamo", "split for DDP"),
+    "optimize_ddp_split_child": ("dynamo", "part for DDP"),
+    "inductor_pre_grad_graph": ("pre_grad", ""),
+    "before_pre_grad_graph": ("pre_grad", "before the passes"),
+    "after_pre_grad_graph": ("pre_grad", "after the passes"),
+    "aot_joint_graph": ("joint", ""),
+    "before_joint_graph": ("joint", "before the passes"),
+    "after_joint_graph": ("joint", "after the passes"),
+    "aot_forward_graph": ("forward", ""),
+    "aot_inference_graph": ("forward", "inference"),
+    "aot_backward_graph": ("backward", ""),
+    "before_post_grad_graph": ("post_grad", "before the passes"),
+    "inductor_post_grad_graph": ("post_grad", "after the passes"),
+    "after_post_grad_graph": ("post_grad", "after the passes"),
+    "inductor_output_code": ("code", ""),
+    "inductor_aot_wrapper_code": ("code", "AOTInductor's wrapper"),
+    "inductor_aot_kernel_code": ("code", "AOTInductor's kernels"),
+}
+"""Event, or name of an artifact -> its stage, and what is to be said of it."""
+_OPENS_UNIT = ("fx_graph_runnable", "before_post_grad_graph", "inductor_post_grad_graph", "after_post_grad_graph")
+CODE = ("inductor_output_code", "inductor_aot_wrapper_code")
+_OF_UNIT = frozenset(
+    [
+        *_OPENS_UNIT,
+        *CODE,
+        "inductor_post_to_pre_grad_nodes",
+        "inductor_triton_kernel_to_post_grad_nodes",
+        "inductor_provenance_tracking_node_mappings",
+        "inductor_provenance_tracking_kernel_stack_traces",
+    ]
+)
+"""Records of one run of Inductor, which compiles a forward, a backward or an inference graph."""
+_FROM_CACHE = ("codecache.py", "aot_autograd_result.py")
+"""Modules of PyTorch that log again what a cache holds."""
+LINES_OF_THE_COMPILE = (
+    "It came from a compile cache: the lines of the program in it are those that the graph was compiled from. Where"
+    " they are now, and what has changed, is said beside the kernels."
+)
+
+
+def is_from_cache(source: str) -> bool:
+    """`source`: the line of PyTorch that wrote a record."""
+    return source.split(":")[0].endswith(_FROM_CACHE)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Dynamo begins anew after some graph breaks: each time is an attempt."""
+
+    number: int
+    """In the order of the log."""
+    attempt: int
+    """As PyTorch counts, from 0."""
+    first_record: int
+    records: int
+    time_unix_ns: int | None
+    reason: str | None = None
+    """Why it was given up and the next begun."""
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    record: int
+    label: str
+    attempt: int
+    from_cache: bool
+    payload_bytes: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    title: str
+    graphs: list[StageGraph]
+    missing: str | None
+    """Why there is none; None when there are some."""
+
+
+@dataclass
+class Unit:
+    """What one run of Inductor logged: kind of record -> the record."""
+
+    attempt: int
+    phase: str = ""
+    aot_id: str | None = None
+    records: dict[str, RecordRow] = field(default_factory=dict)
+    pre_grad: RecordRow | None = None
+
+    @property
+    def label(self) -> str:
+        return self.phase or "graph"
+
+
+def kind_of(row: RecordRow) -> str:
+    return row.name or row.event if row.event in ("artifact", "graph_dump") else row.event
+
+
+def attempts_of(trace: Trace, detail: CompileDetail) -> tuple[list[Attempt], dict[int, int]]:
+    """The attempts of a compile, and the attempt that each record belongs to, by record."""
+    attempts: list[Attempt] = []
+    of_record: dict[int, int] = {}
+    for row in detail.records:
+        if not attempts or (row.attempt is not None and row.attempt > attempts[-1].attempt):
+            attempts.append(Attempt(len(attempts), row.attempt or 0, row.record, 0, row.time_unix_ns))
+        attempts[-1] = replace(attempts[-1], records=attempts[-1].records + 1)
+        of_record[row.record] = attempts[-1].number
+    return _with_reasons(trace, detail, attempts, of_record), of_record
+
+
+def _with_reasons(
+    trace: Trace, detail: CompileDetail, attempts: list[Attempt], of_record: Mapping[int, int]
+) -> list[Attempt]:
+    found = sql.rows(
+        trace,
+        "SELECT record, cause FROM compile_events WHERE log = ? AND compile_id = ? AND kind = 'graph_break'",
+        [detail.row.log, detail.row.compile_id],
+    )
+    causes: dict[int, list[str]] = {}
+    for record, cause in found:
+        causes.setdefault(of_record.get(record, -1), []).append(cause)
+    said = (detail.metrics or {}).get("restart_reasons")
+    others = [reason for reason in said if isinstance(reason, str)] if isinstance(said, list) else []
+    out = []
+    for attempt in attempts:
+        reasons = causes.get(attempt.number) or others if attempt is not attempts[-1] else []
+        out.append(replace(attempt, reason="\n".join(dict.fromkeys(reasons)) or None))
+    return out
+
+
+def units_of(rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: Mapping[int, int]) -> list[Unit]:
+    """The runs of Inductor among the records of a compile, each with its phase."""
+    known = {graph.output_code: graph for graph in graphs}
+    units: list[Unit] = []
+    pre_grad: tuple[int, RecordRow] | None = None
+    for row in rows:
+        kind, attempt = kind_of(row), of_record[row.record]
+        if row.payload_bytes is None:
+            continue
+        if kind in ("before_pre_grad_graph", "inductor_pre_grad_graph"):
+            pre_grad = (attempt, row)
+        if kind not in _OF_UNIT:
+            continue
+        here = units[-1].records if units else {}
+        is_done = any(code in here for code in CODE) and kind in (*_OPENS_UNIT, *CODE)
+        if not units or units[-1].attempt != attempt or is_done or (kind in here and kind in _OPENS_UNIT):
+            units.append(Unit(attempt, pre_grad=pre_grad[1] if pre_grad and pre_grad[0] == attempt else None))
+        units[-1].records.setdefault(kind, row)
+        if kind == "inductor_output_code" and row.record in known:
+            units[-1].phase, units[-1].aot_id = known[row.record].phase or "", known[row.record].aot_id
+    _name_phases(units, {kind_of(row) for row in rows})
+    return units
+
+
+def _name_phases(units: Sequence[Unit], kinds: set[str]) -> None:
+    """A unit whose code does not say its phase: a backward graph comes after its forward graph."""
+    for before, unit in zip([None, *units], units, strict=False):
+        if unit.phase:
+            continue
+        if "aot_inference_graph" in kinds:
+            unit.phase = "inference"
+        elif "aot_forward_graph" in kinds or "aot_backward_graph" in kinds:
+            unit.phase = "backward" if before and before.phase == "forward" else "forward"
+
+
+def stages_of(
+    detail: CompileDetail, units: Sequence[Unit], of_record: Mapping[int, int], attempt: int | None = None
+) -> list[Stage]:
+    """All stages, with the graphs of one attempt or of all; a stage without any says why."""
+    unit_of = {row.record: unit for unit in units for row in unit.records.values()}
+    found: dict[str, list[StageGraph]] = {name: [] for name in TITLES}
+    for row in detail.records:
+        stage, said = _STAGES.get(kind_of(row), ("", ""))
+        if not stage or row.payload_bytes is None or attempt not in (None, of_record[row.record]):
+            continue
+        unit = unit_of.get(row.record)
+        label = ", ".join(part for part in (unit.label if unit else "", said) if part)
+        cached = is_from_cache(row.source)
+        found[stage].append(StageGraph(row.record, label, of_record[row.record], cached, row.payload_bytes))
+    rows = [row for row in detail.records if attempt in (None, of_record[row.record])]
+    return [
+        Stage(name, title, _told_apart(found[name]), None if found[name] else _missing(name, detail, rows, found))
+        for name, title in TITLES.items()
+    ]
+
+
+def _told_apart(graphs: list[StageGraph]) -> list[StageGraph]:
+    """Graphs of one attempt and one label get numbers."""
+    total = Counter((graph.attempt, graph.label) for graph in graphs)
+    seen: Counter[tuple[int, str]] = Counter()
+    out = []
+    for graph in graphs:
+        key = (graph.attempt, graph.label)
+        seen[key] += 1
+        out.append(replace(graph, label=f"{graph.label or 'graph'} {seen[key]}") if total[key] > 1 else graph)
+    return out
+
+
+def _missing(name: str, detail: CompileDetail, rows: Sequence[RecordRow], found: Mapping[str, list[StageGraph]]) -> str:
+    """Why a stage has no graph, from what the log says of this compile."""
+    row, kinds = detail.row, {kind_of(record) for record in rows}
+    if row.failure and not any(found[later] for later in list(TITLES)[list(TITLES).index(name) :]):
+        return f"The compile failed before this stage was logged: {row.failure}"
+    if name == "dynamo":
+        if row.status in ("skipped", "empty"):
+            return "Dynamo found nothing to compile in this frame."
+        return "Dynamo logged no graph: the compile ended before one was complete, or it was not begun by Dynamo."
+    if not found["dynamo"] and not any(found.values()):
+        return "Dynamo handed no graph on, so this stage was never reached."
+    if "aotautograd_cache_hit" in kinds and name in ("pre_grad", "joint"):
+        return "AOTAutograd's cache had the result (hit), so this stage did not run."
+    if name in ("joint", "backward") and "aot_inference_graph" in kinds:
+        return "No gradient is asked for: AOTAutograd traced an inference graph, which stands under Forward."
+    if name == "post_grad" and "fx_graph_cache_hit" in kinds:
+        return (
+            "The FX graph cache had the code (hit), so the post-grad passes did not run; this version of PyTorch "
+            "does not log the graph that was stored with the code."
+        )
+    if name == "code" and found["post_grad"]:
+        return "The passes ran, but no code is in the log: Inductor failed after them, or its backend logs none."
+    if name == "pre_grad":
+        return "No pre-grad graph is in this log: older versions of PyTorch write none, and other backends have none."
+    return "No record of this stage is in the log: the backend is not Inductor, or it logs none."

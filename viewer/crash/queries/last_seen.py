@@ -1,0 +1,79 @@
+"""Where a process stood at last: by its log, or by what its launch ring names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import launch_text
+
+_COUNTS = """
+    SELECT (SELECT max(time_unix_ns) FROM records WHERE log = $1), (SELECT max(step) FROM steps WHERE log = $1),
+           (SELECT count(*) FROM launches WHERE log = $1)
+"""
+_LAUNCH = """
+    SELECT l.step, l.launch, l.returned, s.kernel, s.graph, l.site,
+           1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step),
+           (SELECT count(*) FROM launches o WHERE o.log = l.log AND o.step = l.step),
+           EXISTS (FROM steps t WHERE t.log = l.log AND t.step = l.step AND t.end_ns IS NOT NULL)
+    FROM launches l LEFT JOIN sites s ON s.site = l.site
+    WHERE l.log = $1 AND ($2 IS NULL OR l.launch = $2)
+    ORDER BY l.step DESC, l.returned, l.launch DESC LIMIT 1
+"""
+_BEFORE = """
+    SELECT l.launch, l.step, s.kernel, l.returned,
+           1 + l.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = l.log AND o.step = l.step)
+    FROM launches l LEFT JOIN sites s ON s.site = l.site
+    WHERE l.log = $1 AND l.launch <= $2 AND l.launch <> $4
+          AND l.thread = (SELECT thread FROM launches WHERE launch = $2)
+    ORDER BY l.launch DESC LIMIT $3
+"""
+
+
+@dataclass(frozen=True)
+class LastSeen:
+    """Of the last step the launch that did not return, else the last one; or a launch that was named."""
+
+    time_unix_ns: int | None
+    launches: int
+    step: int | None
+    launch: int | None
+    returned: bool | None
+    kernel: str | None
+    graph: int | None
+    site: int | None = None
+    ordinal: int | None = None
+    """Position in its step, from 1."""
+    of: int | None = None
+    """How many launches of the step were seen."""
+    step_ended: bool = False
+
+    @property
+    def text(self) -> str:
+        """``launch 61 (4th of 29 in step 2)``."""
+        return launch_text(self.launch, self.ordinal, self.of, self.step)
+
+
+@dataclass(frozen=True)
+class Before:
+    """A launch that the same thread made earlier."""
+
+    launch: int
+    step: int
+    kernel: str | None
+    returned: bool
+    ordinal: int
+    """Position in its step, from 1."""
+
+
+def last_seen(trace: Trace, log: int, launch: int | None = None) -> LastSeen:
+    """What the log tells last, or of `launch`."""
+    time_unix_ns, step, launches = sql.row(trace, _COUNTS, [log]) or (None, None, 0)
+    row = sql.row(trace, _LAUNCH, [log, launch]) or (step, None, None, None, None)
+    return LastSeen(time_unix_ns, launches, *row)
+
+
+def ran_before(trace: Trace, log: int, launch: int, most: int, but: int | None) -> list[Before]:
+    """What the thread of `launch` launched up to it, without `but`; the last one first."""
+    return [Before(*row) for row in sql.rows(trace, _BEFORE, [log, launch, most, -1 if but is None else but])]

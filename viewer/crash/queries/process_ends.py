@@ -1,0 +1,197 @@
+"""How processes ended: what waited for them saw, the exceptions that ended them, what their launch rings say."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+from stepscope.tracer.schema.records import CALL_RAISED, FAILED_CALL
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.overview.rows import ToolErrorRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_ENDS = """
+    SELECT log, pid, exit_code, signal, timed_out, duration_ns, error_tail, run, purpose, environment, level, kernels,
+           tool, tool_errors
+    FROM process_ends ORDER BY log
+"""
+_RING = """
+    SELECT r.role, r.thread, r.launch, r.graph, r.call, r.site, r.step, s.kernel, r.returned, r.device, r.stream,
+           l.start_ns,
+           1 + r.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = r.log AND o.step = r.step)
+    FROM ring_launches r LEFT JOIN sites s ON s.site = r.site LEFT JOIN launches l ON l.launch = r.launch
+    WHERE r.log = ? ORDER BY r.role, l.start_ns, r.launch
+"""
+_DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP)(?: driver)? error|Triton Error \[(?:CUDA|HIP)\]): *([^\n]*)")
+_ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(\S[^\n]*)", re.MULTILINE)
+_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_CALLED = re.compile(r"\w+")
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+_SHELL_SIGNALS = 128
+
+
+@dataclass(frozen=True)
+class ProcessEndRow:
+    """How a command ended. A log that one of its child processes wrote has it too, with another pid than its own."""
+
+    log: int
+    pid: int
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    duration_ns: int | None
+    """None: nobody waited for it, and only its launch ring says by which signal it was asked to leave."""
+    error_tail: str | None
+    run: int | None
+    """Of --crash, from 1."""
+    purpose: str | None
+    environment: dict[str, str]
+    level: str | None
+    kernels: list[str]
+    tool: list[str]
+    tool_errors: list[ToolErrorRow]
+
+    @property
+    def signal_name(self) -> str | None:
+        """``SIGSEGV``, also where a shell says it by its exit code."""
+        number = self.signal
+        if number is None and self.exit_code is not None and self.exit_code > _SHELL_SIGNALS:
+            number = self.exit_code - _SHELL_SIGNALS
+        try:
+            return signal.Signals(number).name if number is not None else None
+        except ValueError:
+            return f"signal {number}" if self.signal is not None else None
+
+
+@dataclass(frozen=True)
+class ExceptionRow:
+    """An exception that nothing caught."""
+
+    log: int
+    time_unix_ns: int | None
+    type: str
+    text: str
+    frames: list[SourceLine]
+
+    @property
+    def title(self) -> str:
+        """The type and what was said, in one line."""
+        said = headline(self.text)
+        return f"{self.type}: {said}" if said else self.type
+
+    @property
+    def device_error(self) -> str | None:
+        """What a device reported, by whatever statement came next: it says nothing about where."""
+        return device_error(self.text)
+
+
+@dataclass(frozen=True)
+class RingLaunch:
+    """A launch that the ring names; ids are those of the index."""
+
+    role: str
+    thread: int | None
+    launch: int | None
+    graph: int | None
+    call: int | None
+    site: int | None
+    step: int | None
+    kernel: str | None
+    returned: bool | None
+    device: int | None
+    stream: int | None
+    start_ns: int | None
+    ordinal: int | None
+    """Position in its step, from 1."""
+
+
+def process_ends(trace: Trace) -> dict[int, ProcessEndRow]:
+    """By log."""
+    return {row[0]: _end(row) for row in sql.rows(trace, _ENDS)}
+
+
+def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
+    """By log."""
+    found = sql.rows(trace, "SELECT log, time_unix_ns, type, text, frames FROM uncaught_exceptions ORDER BY log")
+    return {
+        log: ExceptionRow(log, at, kind, text, [SourceLine(**frame) for frame in sql.json_value(frames)])
+        for log, at, kind, text, frames in found
+    }
+
+
+def ring_launches(trace: Trace, log: int) -> list[RingLaunch]:
+    """What the ring beside a log says; empty without one."""
+    return [RingLaunch(*row) for row in sql.rows(trace, _RING, [log])]
+
+
+def within_a_launch(trace: Trace) -> set[int]:
+    """Logs whose rings know of a launch that has not returned."""
+    found = sql.rows(trace, "SELECT DISTINCT log FROM ring_launches WHERE role = 'in_flight' AND NOT returned")
+    return {log for (log,) in found}
+
+
+def device_errors(trace: Trace) -> dict[int, str]:
+    """By log: the error in which a device was when the recording ended."""
+    return dict(sql.rows(trace, "SELECT log, text FROM device_errors"))
+
+
+def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None:
+    """Of what a process died: equal texts are one symptom. None: not known, or it did not die."""
+    if end is not None and end.timed_out:
+        return None
+    if error is None and end is not None and end.duration_ns is None:
+        return None
+    if error is not None:  # a signal that comes behind it is of the shutdown: what a device holds cannot be freed
+        return _seen_by_tool(end, one_symptom(error.type, error.text))
+    if end is not None and end.signal_name is not None:
+        return end.signal_name
+    told = raised(end.error_tail) if end is not None and end.exit_code and end.error_tail else None
+    return _seen_by_tool(end, one_symptom(*told)) if told else None
+
+
+def _seen_by_tool(end: ProcessEndRow | None, known: str) -> str:
+    """compute-sanitizer stops an illegal access in its own way, so that the device reports another error."""
+    found = end is not None and any(one.text.startswith("Invalid") for one in end.tool_errors)
+    return _ILLEGAL_ACCESS if found and device_error(known) else known
+
+
+def raised(errors: str) -> tuple[str, str] | None:
+    """Type and text of the exception of the last traceback on standard error; None: there is none."""
+    tracebacks = list(_TRACEBACK.finditer(_ESCAPES.sub("", errors.replace("\r\n", "\n"))))
+    found = _RAISED.match(tracebacks[-1][1]) if tracebacks else None
+    return (found[1], found[2] or "") if found else None
+
+
+def one_symptom(kind: str, text: str) -> str:
+    """The exception without what differs from run to run; a device's error by its own name, whoever came to say it."""
+    error = device_error(text)
+    if error is not None:
+        return error
+    first = _ADDRESS.sub("0x…", headline(text))
+    return f"{kind}: {first}" if first else kind
+
+
+def headline(text: str) -> str:
+    """The first line of an exception's text; where a call of generated C++ code failed, what the call raised."""
+    first, _, rest = text.strip().partition("\n")
+    call, failed, _ = first.partition(FAILED_CALL)
+    raised_in = _CALLED.match(call)
+    if not failed or not rest.startswith(CALL_RAISED) or raised_in is None:
+        return first
+    said = rest[len(CALL_RAISED) :].partition("\n")[0].strip()
+    return f"{said}, raised in {raised_in[0]}"
+
+
+def device_error(text: str) -> str | None:
+    found = _DEVICE_ERROR.search(text)
+    return f"CUDA error: {found[1].strip()}" if found else None
+
+
+def _end(row: sql.Row) -> ProcessEndRow:
+    environment, kernels, tool, errors = (sql.json_value(row[column]) for column in (9, 11, 12, 13))
+    found = [ToolErrorRow(**error) for error in errors or []]
+    return ProcessEndRow(*[*row[:9], environment or {}, row[10], kernels or [], tool or [], found])

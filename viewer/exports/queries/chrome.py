@@ -1,0 +1,219 @@
+"""What a Chrome trace shows of a log, as streams of rows: nothing here is as long as the log in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stepscope.viewer.graphs.queries.graphs import graph_label
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_FETCHED = 10_000
+_FIRST_MONOTONIC = """
+    SELECT log, min(ns) FROM (
+        SELECT log, start_ns AS ns FROM calls UNION ALL SELECT log, start_ns FROM launches
+        UNION ALL SELECT log, start_ns FROM steps UNION ALL SELECT log, ns FROM live_bytes
+    ) GROUP BY log
+"""
+_EVENTS = """
+    SELECT e.log, r.time_unix_ns, e.kind, e.compile_id, e.cause, e.file, e.line, e.record
+    FROM compile_events e JOIN records r ON r.record = e.record JOIN logs l ON l.log = e.log
+    WHERE l.utc_offset_s IS NOT NULL AND r.time_unix_ns IS NOT NULL
+"""
+_FIRST_UNIX = f"""
+    SELECT log, min(ns) FROM (
+        SELECT log, start_unix_ns AS ns FROM spans UNION ALL SELECT log, time_unix_ns FROM ({_EVENTS})
+    ) GROUP BY log
+"""
+# HUGEINT: times of a broken log may be so large that their sums are no BIGINT.
+_STEPS = """
+    WITH seen AS (
+        SELECT step, max(ns) AS last_ns FROM (
+            SELECT step, start_ns::HUGEINT + greatest(duration_ns, 0) AS ns FROM calls WHERE log = $1
+            UNION ALL SELECT step, start_ns::HUGEINT + coalesce(duration_ns, 0) FROM launches WHERE log = $1
+        ) GROUP BY step
+    )
+    SELECT s.step, s.kind, s.start_ns, coalesce(s.end_ns, greatest(n.last_ns, s.start_ns), s.start_ns)::HUGEINT,
+           s.end_ns IS NOT NULL
+    FROM steps s LEFT JOIN seen n ON n.step = s.step
+    WHERE s.log = $1 AND s.start_ns IS NOT NULL ORDER BY s.start_ns, s.step
+"""
+_SPANS = """
+    SELECT thread, name, compile_id, start_unix_ns, duration_ns FROM spans WHERE log = $1
+    ORDER BY thread, start_unix_ns, depth, duration_ns DESC, name, compile_id
+"""
+# What has no times is left out. All launches of a replayed CUDA graph carry the times of the whole replay: on a host
+# thread its call says them once.
+_HOST = """
+    SELECT * EXCLUDE (depth) FROM (
+        SELECT c.thread, c.start_ns, nullif(greatest(c.duration_ns, -1), -1) AS duration_ns, c.call, NULL AS launch,
+               NULL AS site, c.step, c.graph, g.compile_id, g.phase, c.function, c.state, c.launches, c.depth
+        FROM calls c LEFT JOIN graphs g ON g.graph = c.graph WHERE c.log = $1
+          AND c.state <> 'printed'
+        UNION ALL
+        SELECT l.thread, l.start_ns, l.duration_ns, l.call, l.launch, l.site, l.step, c.graph, NULL, NULL, NULL,
+               c.state, NULL, c.depth
+        FROM launches l JOIN calls c ON c.call = l.call WHERE l.log = $1 AND c.state <> 'replayed'
+          AND (l.duration_ns IS NOT NULL OR NOT l.returned)
+    ) ORDER BY thread, start_ns, duration_ns DESC NULLS LAST, depth, launch NULLS FIRST, call
+"""
+_DEVICE = """
+    SELECT thread, start_ns, device_duration_ns, launch, site, step FROM launches
+    WHERE log = $1 AND device_duration_ns IS NOT NULL ORDER BY thread, start_ns, launch
+"""
+_LIVE = "SELECT device, ns, live_bytes FROM live_bytes WHERE log = $1 ORDER BY device, ns, rowid"
+_THREADS = {
+    "steps": "SELECT 0 FROM steps WHERE log = ? AND start_ns IS NOT NULL LIMIT 1",
+    "spans": "SELECT DISTINCT thread FROM spans WHERE log = ? ORDER BY 1",
+    "calls": "SELECT thread FROM calls WHERE log = ? GROUP BY 1 ORDER BY min(start_ns), 1",
+    "device": "SELECT thread FROM launches WHERE log = ? AND device_duration_ns IS NOT NULL"
+    " GROUP BY 1 ORDER BY min(start_ns), 1",
+}
+
+
+class LogClock(NamedTuple):
+    log: int
+    rank: int | None
+    pid: int | None
+    path: str
+    offset_ns: int
+    """What to add to monotonic times for unix ns."""
+    is_known: bool
+    """False: the log does not say; its first moment is put at the time of its first record."""
+    first_unix_ns: int | None
+    """Of anything that is shown of it."""
+
+
+class StepSpan(NamedTuple):
+    step: int
+    kind: str | None
+    start_ns: int
+    end_ns: int
+    """Of a step that never ended the last thing seen in it."""
+    has_end: bool
+
+
+class CompileSpan(NamedTuple):
+    thread: int
+    name: str
+    compile_id: str | None
+    start_unix_ns: int
+    duration_ns: int
+
+
+class CompileInstant(NamedTuple):
+    time_unix_ns: int
+    kind: str
+    compile_id: str | None
+    cause: str | None
+    file: str | None
+    line: int | None
+    record: int
+
+
+class HostSpan(NamedTuple):
+    """A graph call, or a launch of one."""
+
+    thread: int
+    start_ns: int
+    duration_ns: int | None
+    """None: it did not return."""
+    call: int
+    launch: int | None
+    site: int | None
+    step: int
+    graph: int
+    label: str | None
+    state: str
+    launches: int | None
+
+
+class DeviceSpan(NamedTuple):
+    thread: int
+    host_start_ns: int
+    duration_ns: int
+    launch: int
+    site: int
+    step: int
+
+
+class SiteName(NamedTuple):
+    kernel: str
+    kind: str
+    source: str | None
+    """``/src/model.py:12``, the innermost line of model source."""
+
+
+def log_clocks(trace: Trace) -> list[LogClock]:
+    """Each log with its place in time."""
+    monotonic: dict[int, int] = dict(sql.rows(trace, _FIRST_MONOTONIC))
+    unix: dict[int, int] = dict(sql.rows(trace, _FIRST_UNIX))
+    found = sql.rows(
+        trace,
+        "SELECT log, rank, pid, path, monotonic_ns, unix_ns, start_unix_ns FROM logs ORDER BY log",
+    )
+    clocks = []
+    for log, rank, pid, path, monotonic_ns, unix_ns, start_unix_ns in found:
+        first, has_clock = monotonic.get(log), monotonic_ns is not None and unix_ns is not None
+        offset = unix_ns - monotonic_ns if has_clock else (unix.get(log) or start_unix_ns or 0) - (first or 0)
+        firsts = [ns for ns in (unix.get(log), None if first is None else first + offset) if ns is not None]
+        known = has_clock or first is None
+        clocks.append(LogClock(log, rank, pid, path, offset, known, min(firsts, default=None)))
+    return clocks
+
+
+def threads(trace: Trace, log: int) -> dict[str, list[int]]:
+    """`steps` (of thread 0), `spans`, `calls`, `device` -> the threads that have such rows."""
+    return {what: [thread for (thread,) in sql.rows(trace, query, [log])] for what, query in _THREADS.items()}
+
+
+def steps(trace: Trace, log: int) -> Iterator[StepSpan]:
+    yield from (StepSpan(*row) for row in _stream(trace, _STEPS, log))
+
+
+def compile_spans(trace: Trace, log: int) -> Iterator[CompileSpan]:
+    yield from (CompileSpan(*row) for row in _stream(trace, _SPANS, log))
+
+
+def compile_instants(trace: Trace, log: int) -> Iterator[CompileInstant]:
+    """What happened to compiles, where the log's time of day can be placed."""
+    query = f"SELECT * EXCLUDE (log) FROM ({_EVENTS}) WHERE log = $1 ORDER BY record, kind"
+    yield from (CompileInstant(*row) for row in _stream(trace, query, log))
+
+
+def host_spans(trace: Trace, log: int) -> Iterator[HostSpan]:
+    """Calls and launches by thread and start; what encloses comes before what it holds."""
+    for row in _stream(trace, _HOST, log):
+        thread, start_ns, duration_ns, call, launch, site, step, graph, compile_id, phase, function, state, count = row
+        label = None
+        if function is not None:
+            label = graph_label(graph, compile_id, phase)
+            label = label if function == "call" else f"{label} · {function}"
+        yield HostSpan(thread, start_ns, duration_ns, call, launch, site, step, graph, label, state, count)
+
+
+def device_spans(trace: Trace, log: int) -> Iterator[DeviceSpan]:
+    yield from (DeviceSpan(*row) for row in _stream(trace, _DEVICE, log))
+
+
+def live_bytes(trace: Trace, log: int) -> Iterator[tuple[str, int, int]]:
+    """(device, monotonic ns, bytes)."""
+    yield from ((device, ns, size) for device, ns, size in _stream(trace, _LIVE, log))
+
+
+def site_names(trace: Trace, log: int) -> dict[int, SiteName]:
+    found = _stream(trace, "SELECT site, kernel, kind, stacks FROM sites WHERE log = $1", log)
+    return {site: SiteName(kernel, kind, _source(stacks)) for site, kernel, kind, stacks in found}
+
+
+def _source(stacks: str | None) -> str | None:
+    frames = next((stack for stack in sql.json_value(stacks) or [] if stack), None)
+    return SourceLine(**frames[-1]).place if frames else None
+
+
+def _stream(trace: Trace, query: str, log: int) -> Iterator[sql.Row]:
+    cursor = trace.cursor().execute(query, [log])
+    while rows := cursor.fetchmany(_FETCHED):
+        yield from rows

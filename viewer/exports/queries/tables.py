@@ -1,0 +1,123 @@
+"""Tables of the index for other programs: as files, and the storages with where they come from."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+import duckdb
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+STORAGES = "storages"
+"""Not a table of the index: there calls that run alike share a layout."""
+_STORAGES = """
+    SELECT m.log, m.call, s.storage, m.step, l.graph, l.function, s.name, s.kind, s.storage_bytes,
+           coalesce(s.device, 'unknown') AS device,
+           CASE WHEN s.kind = 'input' THEN c.start_ns ELSE coalesce(b.start_ns, c.start_ns + greatest(c.duration_ns, 0))
+                END AS born_ns,
+           s.born AS born_position, b.launch AS born_launch,
+           CASE WHEN s.dead IS NULL THEN v.died_ns
+                ELSE greatest(coalesce(d.start_ns, c.start_ns + greatest(c.duration_ns, 0)), born_ns) END AS died_ns,
+           CASE WHEN s.dead IS NULL THEN v.died_call ELSE m.call END AS died_call,
+           coalesce(s.dead, v.died_position) AS died_position, s.site
+    FROM measured_calls m JOIN layouts l ON l.layout = m.layout JOIN calls c ON c.call = m.call
+    JOIN layout_storages s ON s.layout = m.layout AND s.met_as IS NULL
+    LEFT JOIN places b ON b.call = m.call AND b.position = s.born
+    LEFT JOIN places d ON d.call = m.call AND d.position = s.dead
+    LEFT JOIN survivors v ON v.call = m.call AND v.storage = s.storage
+"""
+_PLACES = """
+    WITH places AS (
+        SELECT call, launch, start_ns, row_number() OVER (PARTITION BY call ORDER BY launch) - 1 AS position
+        FROM launches
+    )
+"""
+_ORDERED = f"{_PLACES} {_STORAGES} ORDER BY m.log, born_ns, m.call, s.storage"
+_OPTIONS = {"csv": "FORMAT csv, HEADER", "parquet": "FORMAT parquet"}
+
+
+class StorageRow(NamedTuple):
+    log: int
+    call: int
+    storage: int
+    step: int
+    graph: int
+    function: str
+    name: str
+    kind: str
+    storage_bytes: int
+    device: str
+    born_ns: int
+    born_position: int
+    born_launch: int | None
+    died_ns: int | None
+    died_call: int | None
+    died_position: int | None
+    site: int | None
+
+
+def tables(trace: Trace) -> list[str]:
+    """What can be exported, by name."""
+    found = sql.rows(trace, "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'trace'")
+    return sorted([*(name for (name,) in found), STORAGES])
+
+
+def storages_columns(trace: Trace) -> list[tuple[str, str]]:
+    """(name, type) of the columns of `STORAGES`."""
+    return [(name, kind) for name, kind, *_ in sql.rows(trace, f"DESCRIBE {_ORDERED}")]
+
+
+def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parquet"]) -> int:
+    """Write a table of `tables` to a file; returns how many rows. Raises OSError where it cannot be written.
+
+    The connection of the trace can write no file, so another one reads the index.
+    """
+    query = _ORDERED if table == STORAGES else f'SELECT * FROM "{table}"'
+    with trace.unlocked() as connection:
+        try:
+            done = connection.execute(f"COPY ({query}) TO {_quoted(out)} ({_OPTIONS[form]})").fetchone()
+        except duckdb.IOException as error:
+            raise OSError(str(error)) from None
+    return int(done[0]) if done else 0
+
+
+def table_file(trace: Trace, table: str, form: Literal["csv", "parquet"]) -> tuple[IO[bytes], int]:
+    """Like `write_table`, to a file that goes away when it is closed, for what can only be written in order."""
+    with tempfile.TemporaryDirectory(prefix="stepscope-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "table")
+        count = write_table(trace, table, path, form)
+        return path.open("rb"), count
+
+
+def payload_size(trace: Trace, record: int) -> tuple[int | None, int | None]:
+    """(bytes of the payload of `record` in the log, the last record there is); None where there is none."""
+    return (
+        sql.number(trace, "SELECT payload_bytes FROM records WHERE record = ?", [record]),
+        sql.number(trace, "SELECT max(record) FROM records"),
+    )
+
+
+def storages(trace: Trace) -> Iterator[StorageRow]:
+    """Every storage, in the order of birth within its log."""
+    cursor = trace.cursor().execute(_ORDERED)
+    while rows := cursor.fetchmany(10_000):
+        yield from (StorageRow(*row) for row in rows)
+
+
+def clocks(trace: Trace) -> dict[int, int]:
+    """log -> what to add to its monotonic times for unix ns; 0 where it is not known."""
+    found = sql.rows(trace, "SELECT log, coalesce(unix_ns - monotonic_ns, 0) FROM logs")
+    return dict(found)
+
+
+def stacks(trace: Trace) -> dict[int, str]:
+    """site -> JSON list of its stacks of model source."""
+    return dict(sql.rows(trace, "SELECT site, stacks FROM sites"))
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,42 @@
+"""A compile could not use the FX graph cache or the AOTAutograd cache, and says why: it is compiled anew by every
+process. One finding per reason, or pair of reasons where a compile bypassed both."""
+
+from __future__ import annotations
+
+from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    compile_page,
+    grouped,
+    rule_of,
+)
+from stepscope.viewer.overview.rows import Finding
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per set of reasons over the run."""
+    compiles = grouped(evidence.compile_events("cache_bypass"), lambda event: (event.log, event.compile_id))
+    return [_finding(same) for same in grouped(compiles, lambda events: frozenset(event.cause for event in events))]
+
+
+def _finding(compiles: list[list[CompileEvent]]) -> Timed:
+    events = compiles[0]
+    first = events[0]
+    more = f" and {len(compiles) - 1:,} more" if len(compiles) > 1 else ""
+    return first.time_ns, Finding(
+        kind="cache_bypass",
+        severity="info",
+        title=f"Compile cache bypassed for {first.name}{more}: {events[-1].cause}",
+        rule=rule_of(__doc__),
+        evidence={
+            "compiles": len(compiles),
+            "compile_ids": [same[0].compile_id for same in compiles[:MOST_EXAMPLES]],
+            "reasons": list(dict.fromkeys(event.cause for event in events)),
+        },
+        page=compile_page(first.log, first.compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )

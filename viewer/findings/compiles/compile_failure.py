@@ -1,0 +1,58 @@
+"""A compile ended with an error that was not the recompile limit. It is critical when the program ended by that error,
+or the log of a process that died ends with it: no end record, and no launch or other compile after it. It is info when
+the program went on, since it caught the error or ran the code without compiling it: another compile, a launch or the
+end of the program came after it. A warning: a log that PyTorch alone wrote, or that still goes on, ends with it, or
+while something is compiled, because the process was killed or still goes on."""
+
+from __future__ import annotations
+
+from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fate, Fates
+from stepscope.viewer.findings.evidence import (
+    Evidence,
+    Timed,
+    alike_in_logs,
+    compile_page,
+    grouped,
+    in_logs,
+    logs_of,
+    rule_of,
+    times,
+)
+from stepscope.viewer.overview.rows import Finding
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per frame and cause, over all logs in which it is the same."""
+    recorded = {run.log for run in evidence.runs if run.format_version is not None}
+    events = [
+        event
+        for event in evidence.compile_events("compile_failure")
+        if event.status != "skipped" and not (event.status == "unfinished" and event.log in recorded)
+    ]
+    if not events:
+        return []
+    fates = Fates(evidence)
+    groups = grouped(events, lambda event: (event.log, event.frame_id, event.cause))
+    by_fate = grouped(groups, lambda group: fates.of(group[-1]))
+    return [_finding(same[0], fates.of(same[0][-1]), len(same)) for some in by_fate for same in alike_in_logs(some)]
+
+
+def _finding(group: list[CompileEvent], fate: Fate, logs: int) -> Timed:
+    first = group[0]
+    title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"
+    if fate == "went on":
+        title += "; the program went on"
+    if first.status == "unfinished":
+        title = f"{first.name} was not compiled to its end{in_logs(logs)}: {first.cause}"
+    return first.time_ns, Finding(
+        kind="compile_failure",
+        severity=SEVERITIES[fate],
+        title=title,
+        rule=rule_of(__doc__),
+        evidence={"failures": len(group), **logs_of(logs), "compile_id": first.compile_id, "error": first.text[:2000]},
+        page=compile_page(first.log, first.compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )

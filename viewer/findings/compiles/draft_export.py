@@ -1,0 +1,41 @@
+"""torch.export.draft_export met what a sound export would have refused: the exported program may not hold for other
+inputs. One finding per kind of failure; guards that tracing added only narrow the inputs."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from stepscope.viewer.compiles.queries.draft_export import ExportFailure, draft_export
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, rule_of
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.records.queries.artifacts import record_time
+from stepscope.viewer.text.formats import plural
+
+_HARMLESS = "guard added"
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per kind of failure."""
+    counts = draft_export(evidence.trace, limit=0).counts
+    return [_finding(evidence, kind, count) for kind, count in counts.items()]
+
+
+def _finding(evidence: Evidence, kind: str, count: int) -> Timed:
+    rows = draft_export(evidence.trace, kind, limit=MOST_EXAMPLES).rows
+    first, noun = rows[0], "added guard" if kind == _HARMLESS else kind
+    return record_time(evidence.trace, first.record) or 0, Finding(
+        kind="draft_export",
+        severity="info" if kind == _HARMLESS else "warning",
+        title=f"Draft export: {plural(count, noun)}, first {_said(first)}",
+        rule=rule_of(__doc__),
+        evidence={"failures": count, "subjects": list(dict.fromkeys(row.subject for row in rows if row.subject))},
+        page=f"/draft-export?{urlencode({'kind': kind})}",
+        rank=next((run.rank for run in evidence.runs if run.log == first.log), None),
+        source=first.stack[-1] if first.stack else None,
+        log=first.log,
+    )
+
+
+def _said(failure: ExportFailure) -> str:
+    subject = failure.subject or "without a name"
+    return subject if failure.result is None else f"{subject}, taken to be {failure.result}"

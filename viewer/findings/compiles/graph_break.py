@@ -1,0 +1,110 @@
+"""Dynamo ended a graph before the end of its function and ran a piece of it in Python, or all of it where it could not
+go on after that piece. One finding per cause and place over the whole run. What the graph made and the rest of the
+function took as input is held by the frame until that returns: where launches ran there after the last use of such a
+tensor, its bytes are named (without tensors that a backward or a later call met, and without those never freed; one
+that the function returns besides is not told apart). Beside such tensors those are named that the rest of the function
+was the first to meet and that are no smaller: made by the code after the graph, or arguments that the caller holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    compile_page,
+    grouped,
+    rule_of,
+    times,
+)
+from stepscope.viewer.memory.queries.graphs import has_lifetimes
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import format_bytes
+
+if TYPE_CHECKING:
+    from stepscope.viewer.memory.queries.graph_breaks import HeldBuffer
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per cause and line of source."""
+    events = evidence.compile_events("graph_break")
+    held = None
+    if events and has_lifetimes(evidence.trace):
+        from stepscope.viewer.memory.queries.graph_breaks import held_across_breaks  # takes time to import
+
+        held = held_across_breaks(evidence.trace)
+    return [_finding(group, held) for group in grouped(events, _cause)]
+
+
+def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
+    source = event.source
+    return event.cause, source.file if source else None, source.line if source else None
+
+
+def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Timed:
+    first = group[0]
+    compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
+    held = [one for one in all_held or () if (one.log, one.compile_id) in compiles]
+    whole = "; the whole function ran in Python" if first.status == "fallback" else ""
+    return first.time_ns, Finding(
+        kind="graph_break",
+        severity="info",
+        title=f"Graph break in {first.name}{times(len(compiles))}: {first.cause}{whole}{_holds(held)}",
+        rule=rule_of(__doc__),
+        evidence={
+            "breaks": len(compiles),
+            "compile_ids": list(dict.fromkeys(compile_id for _, compile_id in compiles))[:MOST_EXAMPLES],
+            "explanation": first.text[:2000],
+            "held_bytes": None if all_held is None else _bytes(_made(held)),
+            "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
+            "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
+        },
+        page=compile_page(first.log, first.compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )
+
+
+def _holds(held: list[HeldBuffer]) -> str:
+    made = _made(held)
+    if not made:
+        return ""
+    text = f"; it keeps {format_bytes(_bytes(made))} alive after the last use ({_names(made)})"
+    least = min(one.storage_bytes for one in made)
+    others = [one for one in _came_in(held) if one.storage_bytes >= least]
+    if not others:
+        return text
+    return f"{text}, and {format_bytes(_bytes(others))} made after it, or the caller's ({_names(others)})"
+
+
+def _made(held: list[HeldBuffer]) -> list[HeldBuffer]:
+    return [one for one in held if one.made_by == "compiled region"]
+
+
+def _came_in(held: list[HeldBuffer]) -> list[HeldBuffer]:
+    return [one for one in held if one.made_by != "compiled region"]
+
+
+def _bytes(held: list[HeldBuffer]) -> int:
+    return sum(one.storage_bytes for one in held)
+
+
+def _names(held: list[HeldBuffer]) -> str:
+    return ", ".join(one.buffer for one in held[:3]) + (", …" if len(held) > 3 else "")
+
+
+def _held(one: HeldBuffer) -> dict[str, Any]:
+    return {
+        "buffer": one.buffer,
+        "held_as": one.held_as,
+        "storage_bytes": one.storage_bytes,
+        "made_by": one.made_by,
+        "made_by_graph": one.graph,
+        "held_in_graph": one.into_graph,
+        "last_kernel": one.last_kernel,
+        "launches_after": one.launches_after,
+        "line": f"{one.source.file}:{one.source.line}" if one.source else None,
+    }

@@ -1,0 +1,58 @@
+"""A frame was to be compiled more often than torch._dynamo.config.recompile_limit (or cache_size_limit) allows:
+since then it runs without being compiled, or with `fullgraph=True` the call raises, which is info when the program
+caught that and went on, and critical when it ended by it. One finding for all logs in which it was so."""
+
+from __future__ import annotations
+
+import re
+
+from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fates
+from stepscope.viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    alike_in_logs,
+    compile_page,
+    grouped,
+    in_logs,
+    logs_of,
+    rule_of,
+)
+from stepscope.viewer.overview.rows import Finding
+
+_LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per frame, over all logs in which it is the same."""
+    reasons = {(event.log, event.compile_id): event.cause for event in evidence.compile_events("recompile")}
+    frames = grouped(evidence.compile_events("recompile_limit"), lambda event: (event.log, event.frame_id))
+    if not frames:
+        return []
+    fates = Fates(evidence)
+    return [_finding(same[0], reasons, len(same), fates) for same in alike_in_logs(frames)]
+
+
+def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], logs: int, fates: Fates) -> Timed:
+    first = group[0]
+    limit = _LIMIT.search(first.text)
+    last = [reasons[event.log, event.compile_id] for event in group if (event.log, event.compile_id) in reasons]
+    reached = f" ({limit[1]})" if limit else ""
+    then = "the call raised at" if first.status == "failed" else "it runs uncompiled since"
+    return first.time_ns, Finding(
+        kind="recompile_limit",
+        severity=SEVERITIES[fates.of(group[-1])] if first.status == "failed" else "warning",
+        title=f"{first.name} reached the recompile limit{reached}{in_logs(logs)}: {then} {first.compile_id}",
+        rule=rule_of(__doc__),
+        evidence={
+            "limit": int(limit[1]) if limit else None,
+            "refused_compiles": len(group),
+            **logs_of(logs),
+            "last_reasons": last[:MOST_EXAMPLES],
+        },
+        page=compile_page(first.log, first.compile_id),
+        rank=first.rank,
+        source=first.source,
+        log=first.log,
+    )

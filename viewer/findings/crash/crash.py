@@ -1,0 +1,188 @@
+"""A recorded process died. It has no end record and does not run on this machine any more (a worker of a process
+that ended well may have been ended by it: that is told of as not_recorded); or an exception left a launch, or a device
+reported an error; or a signal came after the recording had ended. One that SIGTERM or SIGHUP asked to stop, and one
+that ended without a word when another process of the same parent had failed, as launchers end the others, are no
+crashes of their own: they are info. Launch and device stand as the launch ring
+beside the log says: a launch is in flight on a device until a mark behind it is reached, so that several may be,
+and the first of them is named. Without a ring the launch named is the last one that did not return, else the last
+one in the log; where the log ends within a compile and no launch is to blame, the compile is named. How far a kernel
+reaches is read from its generated source, its masks taken as they are. Runs of one program by `stepscope run --crash`
+that died of the same are one finding, told by the run that knows most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.crash.queries.last_seen import LastSeen, ran_before
+from stepscope.viewer.crash.queries.process_ends import RingLaunch
+from stepscope.viewer.findings.crash import suspects
+from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, failed_beside, same
+from stepscope.viewer.findings.crash.suspects import Suspect
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.values.describe import source_line
+from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.store.trace import Trace
+
+MOST_BEFORE = 6
+MOST_IN_FLIGHT = 24
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per process that died; one for all runs of --crash that died of the same."""
+    all_deaths = deaths(evidence.trace)
+    died = [death for death in all_deaths if death.kind != "exception"]
+    compiling = {
+        event.log: event for event in evidence.compile_events("compile_failure") if event.status == "unfinished"
+    }
+    return [_finding(evidence.trace, group, all_deaths, compiling) for group in grouped(died, same)]
+
+
+def _finding(
+    trace: Trace, group: Sequence[Death], all_deaths: Sequence[Death], compiling: Mapping[int, CompileEvent]
+) -> Timed:
+    """`compiling`: of each log the compile within which it ends."""
+    found = [suspects.suspect(trace, death.blamed) if death.blamed is not None else None for death in group]
+    death, known = max(zip(group, found, strict=True), key=lambda pair: _knows(*pair))
+    at = death.at
+    source = source_line(known.detail.site) if known else None
+    beside = failed_beside(death, all_deaths)
+    within = compiling.get(death.run.log) if known is None else None
+    title = title_of(death) + (f", while it was compiling {within.name}" if within else "")
+    return at.time_unix_ns or 0, Finding(
+        kind="crash",
+        severity="info" if beside else _severity(death),
+        title=title + (f"; process {beside.run.pid}, of the same parent, had failed" if beside else ""),
+        rule=rule_of(__doc__),
+        evidence=_evidence(trace, death, known)
+        | {"compute_sanitizer": _tool_errors(group)}
+        | cpp_facts(group)
+        | ({"compile_id": within.compile_id} if within else {})
+        | _runs(group),
+        page=page_of(death.run.log, at.step, at.launch),
+        rank=death.run.rank,
+        step=at.step,
+        graph=at.graph,
+        launch=death.blamed,
+        kernel=at.kernel if death.blamed is not None else None,
+        source=source,
+        log=death.run.log,
+    )
+
+
+def _knows(death: Death, known: Suspect | None) -> tuple[int, ...]:
+    """The run that names a launch, exactly, with what its arguments held then or earlier; of several the first."""
+    held = [one.values_seen.in_call for one in known.arguments if one.values_seen is not None] if known else []
+    return known is not None, -max(len(death.on_device), 1), sum(held), len(held), -death.run.log
+
+
+def _severity(death: Death) -> Severity:
+    if death.was_asked:
+        return "info"
+    if death.kind == "after_end" or (death.end is not None and death.end.timed_out):
+        return "warning"
+    return "critical"
+
+
+def title_of(death: Death) -> str:
+    """How it died and where, in a sentence."""
+    at, pid = death.at, death.run.pid
+    if death.kind == "no_end" and death.end is None and not death.ring:
+        where = "" if at.step is None else f" in step {at.step}"
+        if at.launch is not None:
+            where = f" {'after' if at.returned else 'in'} {at.text}, {at.kernel}"
+        return f"The log has no end record: process {pid} ended{where}"
+    if death.kind == "device":
+        return f"{death.device_error}{_where(at, 'at' if death.on_device else None)}{_flight(death.on_device)}"
+    if death.kind == "launch":
+        return f"{death.error.title if death.error else 'An exception'}{_where(at)}"
+    if death.kind == "after_end":
+        behind = "" if at.step is None else f", behind step {at.step}"
+        return f"Process {pid} {death.how} after its recording had ended{behind}"
+    return f"Process {pid} {death.how}{_where(at)}"
+
+
+def _where(at: LastSeen, word: str | None = None) -> str:
+    if at.step is None:
+        return " before any recorded launch"
+    if at.launch is None:
+        return f" in step {at.step}"
+    if at.returned and at.step_ended and word is None:
+        return f" after step {at.step}, in no launch"
+    return f" {word or ('after' if at.returned else 'in')} {at.text}, {at.kernel}"
+
+
+def _flight(rows: Sequence[RingLaunch]) -> str:
+    if len(rows) < 2:
+        return ", in flight on the device" if rows else ""
+    last = rows[-1]
+    return f", the first of {len(rows):,} in flight on the device, up to launch {last.launch}, {last.kernel}"
+
+
+def page_of(log: int, step: int | None, launch: int | None) -> str:
+    if step is None:
+        return f"/records?log={log}"
+    return f"/steps/{step}?log={log}" + ("" if launch is None else f"&launch={launch}")
+
+
+def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, Any]:
+    at, end = death.at, death.end
+    before = ran_before(trace, death.run.log, at.launch, MOST_BEFORE, death.blamed) if at.launch is not None else []
+    return {
+        "in": suspects.argument_sentences(known, written=False) if known else [],
+        "out": suspects.argument_sentences(known, written=True) if known else [],
+        "with": suspects.scalar_sentences(known) if known else [],
+        "inside": suspects.reach_sentence(known) if known else None,
+        "pid": death.run.pid,
+        "symptom": death.symptom,
+        "signal": end.signal_name if end else None,
+        "exit_code": end.exit_code if end else None,
+        "exception": death.error.title if death.error else None,
+        "device_error": death.device_error,
+        "last_record_unix_ns": at.time_unix_ns,
+        "last_step": at.step,
+        "launches": at.launches,
+        "launch_in_step": at.ordinal,
+        "launch_returned": at.returned,
+        "has_ring": bool(death.ring),
+        "last_finished": [_ring_facts(row) for row in death.last_finished],
+        "in_flight": [_ring_facts(row) for row in death.on_device[:MOST_IN_FLIGHT]],
+        "in_flight_count": len(death.on_device) or None,
+        "other_threads": [_ring_facts(row) for row in death.threads if row.launch != at.launch and not row.returned],
+        "ran_before": [
+            {"launch": row.launch, "step": row.step, "launch_in_step": row.ordinal, "kernel": row.kernel}
+            for row in before
+        ],
+        "arguments": suspects.argument_facts(known) if known else [],
+        "scalars": suspects.scalar_facts(known) if known else [],
+        "index_ranges": suspects.reach_facts(known) if known else [],
+    }
+
+
+def _ring_facts(row: RingLaunch) -> dict[str, Any]:
+    names = ("launch", "step", "kernel", "thread", "returned", "device", "stream")
+    return {name: getattr(row, name) for name in names} | {"launch_in_step": row.ordinal}
+
+
+def _tool_errors(group: Sequence[Death]) -> list[str]:
+    """What compute-sanitizer found in the run under it."""
+    errors = [error for death in group if death.end is not None for error in death.end.tool_errors]
+    return [f"{error.title}: {' '.join(error.details)}" for error in errors]
+
+
+def _runs(group: Sequence[Death]) -> dict[str, Any]:
+    """The other runs of --crash that died of the same."""
+    if len(group) < 2:
+        return {}
+    return {
+        "crash_runs": [
+            {
+                "run": death.end.run, "purpose": death.end.purpose, "step": death.at.step, "launch": death.blamed,
+                "kernel": None if death.blamed is None else death.at.kernel,
+                "in_flight": len(death.on_device) or None,
+            }
+            for death in group
+            if death.end is not None
+        ]
+    }  # fmt: skip

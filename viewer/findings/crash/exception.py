@@ -1,0 +1,43 @@
+"""An exception that nothing caught ended a recorded program, and it came neither from a launch of generated code nor
+from a device. Ctrl-C and `sys.exit` are no such exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepscope.viewer.findings.crash.crash import page_of
+from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, same
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.overview.rows import Finding
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per process; one for all runs of --crash that ended by the same."""
+    died = [death for death in deaths(evidence.trace) if death.kind == "exception"]
+    return [(group[0].at.time_unix_ns or 0, _finding(group)) for group in grouped(died, same)]
+
+
+def _finding(group: Sequence[Death]) -> Finding:
+    death = group[0]
+    error, at = death.error, death.at
+    assert error is not None
+    where = f"after step {at.step}" if at.step is not None else "before any recorded launch"
+    return Finding(
+        kind="exception",
+        severity="warning",
+        title=f"The program ended by {error.title}, {where}",
+        rule=rule_of(__doc__),
+        evidence={
+            "pid": death.run.pid,
+            "exception": error.title,
+            "last_step": at.step,
+            "launches": at.launches,
+            "exit_code": death.end.exit_code if death.end else None,
+            **cpp_facts(group),
+        },
+        page=page_of(death.run.log, at.step, None),
+        rank=death.run.rank,
+        step=at.step,
+        log=death.run.log,
+        source=error.frames[-1] if error.frames else None,
+    )

@@ -1,0 +1,63 @@
+"""The recorder met something that it could not record, and said so in the log; or a process left with exit code 0, or
+a worker of one that ended well ended, in no launch, without ending its log, as pools end their workers: what it did
+last may be missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of
+its memory is said on its pages only, as is what is missing because a device failed, which is a finding of its own; and
+launches of a C++ wrapper that printed them are not missing."""
+
+from __future__ import annotations
+
+from stepscope.tracer.schema.records import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
+from stepscope.viewer.crash.queries.process_ends import process_ends, within_a_launch
+from stepscope.viewer.findings.crash.processes import is_printed, may_have_left, recorded_nothing, unfinished
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
+from stepscope.viewer.overview.queries.damage import not_recorded
+from stepscope.viewer.overview.rows import Finding, NotRecorded, RunRow
+
+_LAST = 2**63
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per thing and reason over the run; they have no time and come last."""
+    printed = {run.pid for run in evidence.runs if is_printed(run)}
+    seen = {run.log for run in evidence.runs if run.pid in printed}
+    rows = [
+        row
+        for row in not_recorded(evidence.trace)
+        if row.what != CACHED_ESTIMATE
+        and not row.why.startswith(DEVICE_FAILED)
+        and not (row.why == CPP_WRAPPER and row.log in seen)
+    ]
+    said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
+    ends = process_ends(evidence.trace)
+    within = within_a_launch(evidence.trace)
+    left = [run for run in unfinished(evidence.runs, ends) if may_have_left(run, evidence.runs, ends, within)]
+    return said + [(_LAST, _child(run)) for run in left if not recorded_nothing(run)]
+
+
+def _finding(group: list[NotRecorded]) -> Finding:
+    first, count = group[0], sum(row.count for row in group)
+    graphs = list(dict.fromkeys(row.graph for row in group if row.graph is not None))
+    return Finding(
+        kind="not_recorded",
+        severity="info",
+        title=f"Not recorded{times(count)}: {first.what} ({first.why})",
+        rule=rule_of(__doc__),
+        evidence={"times": count, "graphs": graphs[:MOST_EXAMPLES]},
+        page=f"/graphs/{graphs[0]}" if graphs else "/problems",
+        graph=graphs[0] if graphs else None,
+        log=first.log,
+    )
+
+
+def _child(run: RunRow) -> Finding:
+    forked = "forked " if run.forked else ""
+    return Finding(
+        kind="not_recorded",
+        severity="info",
+        title=f"Not recorded: the end of {forked}process {run.pid} (it ended without saying so)",
+        rule=rule_of(__doc__),
+        evidence={"pid": run.pid, "parent_pid": run.parent_pid},
+        page=f"/records?log={run.log}",
+        rank=run.rank,
+        log=run.log,
+    )

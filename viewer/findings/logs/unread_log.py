@@ -1,0 +1,35 @@
+"""A log of the trace was left out, because it is of a newer format or could not be opened: what happened in its process
+is in none of the other findings. Or the run record of a log is damaged or missing, so that nothing says what ran, when,
+and with which settings; all of its other records were read. One finding per log."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.overview.rows import Finding, RunRow
+
+_FIRST = 0
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """They stand before the other warnings, which are about less than a log."""
+    runs = {run.log: run for run in evidence.runs}
+    return [(_FIRST, _finding(runs[log], reason, text)) for log, reason, text in evidence.unread_logs]
+
+
+def _finding(run: RunRow, reason: str, text: str) -> Finding:
+    name = PurePath(run.path).name
+    title = f"{name} was not read: {text}"
+    if reason == "no_run_record":
+        title = f"{name} is a stepscope log whose run record is damaged or missing: {text}"
+    return Finding(
+        kind="unread_log",
+        severity="warning",
+        title=title,
+        rule=rule_of(__doc__),
+        evidence={"reason": reason, "format_version": run.format_version},
+        page="/problems",
+        rank=run.rank,
+        log=run.log,
+    )

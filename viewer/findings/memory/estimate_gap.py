@@ -1,0 +1,65 @@
+"""The measured peak of a graph is over the scheduler's estimate by more than 25 % and 1 MiB. Both are of what the graph
+makes and of the inputs that it may free; weights and other inputs are in neither. Of a graph with dynamic shapes the
+estimate was made for one set of sizes: a call of other sizes, and sizes that depend on data, are not compared. One
+finding per graph: it says which buffers the estimate did not have there."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, rule_of
+from stepscope.viewer.memory.queries.compare import estimate_gaps
+from stepscope.viewer.memory.queries.graph_index import moment_of
+from stepscope.viewer.memory.rows import EstimateGap
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_bytes
+
+LEAST_SHARE, LEAST_BYTES = 0.25, 1 << 20
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per graph, at the call with the highest measured peak."""
+    gaps = estimate_gaps(evidence.trace, LEAST_SHARE, LEAST_BYTES)
+    return [_finding(evidence.trace, gap) for gap in gaps]
+
+
+def _finding(trace: Trace, gap: EstimateGap) -> Timed:
+    moment, largest = moment_of(trace, gap.call), gap.buffers[0] if gap.buffers else None
+    share = 100 * gap.gap_bytes / gap.estimated.peak_bytes if gap.estimated.peak_bytes else None
+    over = f"{share:.0f} % " if share is not None else ""
+    by = f"; most of it {largest.name}: {largest.why}" if largest else ""
+    return moment.time_unix_ns, Finding(
+        kind="estimate_gap",
+        severity="info",
+        title=(
+            f"{gap.label} takes {format_bytes(gap.measured.peak_bytes)} at its peak, {over}over the scheduler's "
+            f"estimate of {format_bytes(gap.estimated.peak_bytes)}{by}"
+        ),
+        rule=rule_of(__doc__),
+        evidence={
+            "measured_peak_bytes": gap.measured.peak_bytes,
+            "estimated_peak_bytes": gap.estimated.peak_bytes,
+            "gap_bytes": gap.gap_bytes,
+            "measured_snode": gap.measured.snode,
+            "measured_index": gap.measured.snode_index,
+            "measured_kernel": gap.measured.kernel,
+            "estimated_snode": gap.estimated.snode,
+            "estimated_index": gap.estimated.snode_index,
+            "buffers": [
+                {
+                    "buffer": buffer.name,
+                    "measured_bytes": buffer.measured_bytes,
+                    "expected_bytes": buffer.expected_bytes,
+                    "why": buffer.why,
+                }
+                for buffer in gap.buffers[:MOST_EXAMPLES]
+            ],
+        },
+        page=f"/graphs/{gap.graph}/memory?call={gap.call}",
+        rank=moment.rank,
+        step=gap.step,
+        graph=gap.graph,
+        kernel=gap.measured.kernel,
+        buffer=largest.name if largest else None,
+        source=largest.source if largest and largest.source else gap.measured.source,
+        log=gap.log,
+    )

@@ -1,0 +1,114 @@
+"""Memory grows from step to step: the same buffer of the same graph was left behind by each of the last three or more
+steps in which the graph ran, and was alive when the recording ended, or when the log of a killed process broke off (who
+holds it is not known then). No growth: what only earlier steps left (caches that settle, warm-up, optimizer state), and
+a window of the last few, where earlier ones had been freed after as many steps. One finding for all that the same
+holders keep; buffers of which no holder is known stand alone. It is a warning from 1 MiB per step on, or from 64 KiB
+that are 1 % of the peak of the run; less is info, and under 4 KiB, as losses and metrics in a list, nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from stepscope.viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    buffers_table,
+    grouped,
+    names_text,
+    rule_of,
+)
+from stepscope.viewer.memory.queries.graph_index import label_of
+from stepscope.viewer.memory.queries.mismatches import growth
+from stepscope.viewer.memory.queries.run import run_peaks
+from stepscope.viewer.memory.rows import GrowthRow
+from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_bytes
+
+_LAST = 2**62
+LEAST_BYTES, WARNED_BYTES, MUCH_BYTES, WARNED_SHARE = 4 << 10, 64 << 10, 1 << 20, 0.01
+"""Per step, by all that the same holders keep."""
+_COLLECTED = {
+    True: "; a garbage collection frees it: a cycle of references holds it",
+    False: "; a garbage collection does not free it",
+    None: "",
+}
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per leak, most bytes per step first."""
+    ranks = {run.log: run.rank for run in evidence.runs}
+    leaks = [rows for rows in grouped(growth(evidence.trace) or (), _leak) if _per_step(rows) >= LEAST_BYTES]
+    leaks.sort(key=lambda rows: -_per_step(rows))
+    peaks: defaultdict[int, int] = defaultdict(int)
+    for peak in run_peaks(evidence.trace) if leaks else ():
+        peaks[peak.log] = max(peaks[peak.log], peak.live_bytes)
+    return [
+        (_LAST + i, _finding(evidence.trace, rows, ranks.get(rows[0].log), peaks[rows[0].log]))
+        for i, rows in enumerate(leaks)
+    ]
+
+
+def _leak(row: GrowthRow) -> object:
+    if row.holders:
+        return row.log, tuple(sorted(row.holders)), row.freed_by_collection
+    return row.log, row.graph, row.function, row.buffer, row.kind
+
+
+def _per_step(rows: Sequence[GrowthRow]) -> int:
+    return sum(row.bytes_per_step for row in rows)
+
+
+def _severity(bytes_per_step: int, peak_bytes: int) -> Severity:
+    is_much = bytes_per_step >= MUCH_BYTES
+    is_share = bytes_per_step >= WARNED_BYTES and bytes_per_step >= WARNED_SHARE * peak_bytes
+    return "warning" if is_much or is_share else "info"
+
+
+def _names(trace: Trace, rows: Sequence[GrowthRow]) -> str:
+    """``buf2, buf0 of 0/0 forward``; of several graphs each with its own."""
+    labels = {row.graph: label_of(trace, row.graph) for row in rows}
+    if len(labels) == 1:
+        return f"{names_text([row.buffer for row in rows])} of {labels[rows[0].graph]}"
+    return names_text([f"{row.buffer} of {labels[row.graph]}" for row in rows])
+
+
+def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_bytes: int) -> Finding:
+    row = rows[0]
+    held = f"; held by {row.holders[0]}" if row.holders else ""
+    verb = "are" if len(rows) > 1 else "is"
+    grows = _per_step(rows)
+    steps = min(len(one.steps) for one in rows)
+    return Finding(
+        kind="growth",
+        severity=_severity(grows, peak_bytes),
+        title=(
+            f"Memory grows by {format_bytes(grows)} per step: {_names(trace, rows)} {verb} still alive from each of "
+            f"the last {steps} steps{held}"
+            f"{_COLLECTED[row.freed_by_collection]}"
+        ),
+        rule=rule_of(__doc__),
+        evidence={
+            "bytes_per_step": grows,
+            "peak_bytes": peak_bytes or None,
+            "storage_bytes": sum(row.storage_bytes for row in rows),
+            "storages": sum(row.storages for row in rows),
+            "steps": steps,
+            "first_step": row.steps[0],
+            "last_step": row.steps[-1],
+            "holders": row.holders[:MOST_EXAMPLES],
+            "freed_by_collection": row.freed_by_collection,
+            "buffers": buffers_table(rows, "buffer", "storages", "storage_bytes", "bytes_per_step"),
+        },
+        page=f"/graphs/{row.graph}/memory",
+        rank=rank,
+        step=row.steps[-1],
+        graph=row.graph,
+        launch=row.launch,
+        kernel=row.kernel,
+        buffer=row.buffer,
+        source=row.source,
+        log=row.log,
+    )

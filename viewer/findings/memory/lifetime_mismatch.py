@@ -1,0 +1,235 @@
+"""A storage did not live as the scheduler or the statements of the generated wrapper expect: it was freed later or
+earlier, allocated though nothing expects it, or not at all; or a check in the code (`check_memory_step`) found that it
+did not live as the check was told. One finding per graph (or file of checks that belong to no graph), buffer and kind;
+buffers that the same holders keep and one line of the model made share one.
+An input that a graph may free counts where nobody else held it when a call began, in the first calls of the graph: what
+its caller or autograd holds is theirs to free.
+A storage that is freed early and that a later launch of the same call still reads is critical; every other one, and all
+that only a check found, is a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, TypeAlias, TypeVar
+
+from stepscope.viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    buffers_table,
+    grouped,
+    names_text,
+    one_leak,
+    rule_of,
+    times,
+)
+from stepscope.viewer.memory.queries.graph_index import label_of, moment_of
+from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
+from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
+from stepscope.viewer.memory.queries.read_after_free import readers_after
+from stepscope.viewer.memory.rows import LifetimeMismatchRow
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_bytes, nth
+
+Row: TypeAlias = LifetimeMismatchRow | CheckMismatchRow
+T = TypeVar("T")
+Leak: TypeAlias = list[list[T]]
+"""Of each buffer what was found of it."""
+
+_TEXTS = {
+    "missing_death": "was not freed",
+    "unexpected_death": "was freed early",
+    "missing_allocation": "was not allocated",
+    "unexpected_allocation": "was allocated, which nothing expects",
+}
+_TOLD = {
+    "missing_death": "expects it dead",
+    "unexpected_death": "expects it alive",
+    "missing_allocation": "expects it made",
+    "unexpected_allocation": "does not name it",
+}
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per leak, whether lifetimes that were followed show it, a check, or both."""
+    trace, found = evidence.trace, []
+    checks = {_key(group[0]): group for group in grouped(check_mismatches(trace), _key)}
+    for leak in grouped(grouped(lifetime_mismatches(trace), _key), _leak):
+        also = [row for group in leak for row in checks.pop(_key(group[0]), [])]
+        found.append(_finding(trace, leak, also))
+    return [*found, *(_of_check(evidence, leak) for leak in grouped(checks.values(), _leak))]
+
+
+def _where(row: Row) -> tuple[object, ...]:
+    return (row.log, row.file) if isinstance(row, CheckMismatchRow) and row.graph is None else (row.graph,)
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    buffer = row.storage if isinstance(row, CheckMismatchRow) else row.buffer
+    return *_where(row), buffer, row.kind
+
+
+def _leak(group: Sequence[Row]) -> Hashable:
+    first = group[0]
+    return one_leak(_where(first), first.kind, first.holders, first.source, first.buffer)
+
+
+def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[CheckMismatchRow]) -> Timed:
+    firsts = [group[0] for group in leak]
+    first = firsts[0]
+    calls = max([*(sum(row.calls for row in group) for group in leak), *(row.times for row in checks)])
+    moment, readers = moment_of(trace, first.call), _readers(trace, first)
+    proof: dict[str, Any] = {
+        "kind": first.kind,
+        "storage_bytes": _size(firsts),
+        "calls": calls,
+        "expected": first.expected,
+        "expected_snode": first.expected_snode,
+        "expected_kernel": first.expected_kernel,
+        "actual": first.actual,
+        "actual_snode": first.actual_snode,
+        "actual_kernel": first.actual_kernel,
+        "expected_by": first.expected_by,
+        "holders": first.holders,
+        "read_after": readers,
+        "checked_at": _lines(checks),
+        "buffers": buffers_table(firsts, "buffer", "storage_bytes", "expected_kernel", "actual_kernel"),
+    }
+    return moment.time_unix_ns, Finding(
+        kind="lifetime_mismatch",
+        severity="critical" if readers else "warning",
+        title=(
+            f"{_buffers(firsts)} of {label_of(trace, first.graph)} {_what(firsts)}{times(calls)}: "
+            f"{_places(firsts)}{_holders(first)}{_read(readers)}"
+        ),
+        rule=rule_of(__doc__),
+        evidence=proof,
+        page=_page(first),
+        rank=moment.rank,
+        step=moment.step,
+        graph=first.graph,
+        launch=first.actual_launch,
+        kernel=first.actual_kernel or first.expected_kernel,
+        buffer=first.buffer,
+        source=first.source,
+        log=first.log,
+    )
+
+
+def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
+    trace, firsts = evidence.trace, [group[0] for group in leak]
+    first, rows = firsts[0], [row for group in leak for row in group]
+    often = max(row.times for row in rows)
+    moment = moment_of(trace, first.call)
+    if first.call is None:
+        moment = replace(moment, rank=evidence.runs[first.log].rank)
+    graph = f" of {label_of(trace, first.graph)}" if first.graph is not None else ""
+    call = f"?call={first.call}" if first.call is not None else ""
+    return moment.time_unix_ns, Finding(
+        kind="lifetime_mismatch",
+        severity="warning",
+        title=f"{_buffers(firsts)}{graph} {_what(firsts)}{times(often)}: {_told(firsts)}{_holders(first)}",
+        rule=rule_of(__doc__),
+        evidence={
+            "kind": first.kind,
+            "storage_bytes": _size(firsts),
+            "calls": often,
+            "checks": len(rows),
+            "kernel": first.kernel,
+            "checked_at": _lines(rows),
+            "is_final_step": first.is_final_step,
+            "expected_by": "check",
+            "holders": first.holders,
+            "buffers": buffers_table(firsts, "buffer", "storage_bytes", "file", "line"),
+        },
+        page=f"/graphs/{first.graph}/memory{call}" if first.graph is not None else f"/memory?log={first.log}",
+        rank=moment.rank,
+        step=moment.step,
+        graph=first.graph,
+        kernel=first.kernel,
+        buffer=first.buffer,
+        source=first.source,
+        log=first.log,
+    )
+
+
+def _size(rows: Sequence[Row]) -> int | None:
+    known = [row.storage_bytes for row in rows if row.storage_bytes is not None]
+    return sum(known) if known else None
+
+
+def _buffers(rows: Sequence[Row]) -> str:
+    size = _size(rows)
+    return names_text([row.buffer for row in rows]) + (f" ({format_bytes(size)})" if size is not None else "")
+
+
+def _what(rows: Sequence[Row]) -> str:
+    text = _TEXTS.get(rows[0].kind, rows[0].kind)
+    return text.replace("was ", "were ", 1) if len(rows) > 1 else text
+
+
+def _places(rows: Sequence[LifetimeMismatchRow]) -> str:
+    """What was expected and what came, as far as it is the same for all."""
+    both = ({_expected(row) for row in rows}, {_actual(row) for row in rows})
+    return ", ".join(texts.pop() for texts in both if len(texts) == 1) or "each at another place"
+
+
+def _told(rows: Sequence[CheckMismatchRow]) -> str:
+    places = [f"{PurePath(row.file).name}:{row.line}" for row in rows]
+    if len(rows) > 1:
+        return f"found by checks at {names_text(list(dict.fromkeys(places)))}"
+    final = ", of the final step," if rows[0].is_final_step else ""
+    after = f" after {rows[0].kernel}" if rows[0].kernel is not None else ""
+    return f"the check at {places[0]}{after}{final} {_TOLD.get(rows[0].kind, '')}"
+
+
+def _lines(checks: Sequence[CheckMismatchRow]) -> list[str]:
+    return list(dict.fromkeys(f"{row.file}:{row.line}" for row in checks))[:MOST_EXAMPLES]
+
+
+def _readers(trace: Trace, row: LifetimeMismatchRow) -> list[str]:
+    if row.kind != "unexpected_death" or row.call is None or row.actual is None:
+        return []
+    return readers_after(trace, row.graph, row.call, row.buffer, max(row.actual, 0))
+
+
+def _expected(row: LifetimeMismatchRow) -> str:
+    verb = "to die" if row.kind.endswith("death") else "to be made"
+    if row.expected is None:
+        return "expected to outlive the call" if row.kind.endswith("death") else "not expected"
+    return f"expected {verb} {_place(row.kind, row.expected, row.expected_kernel, row.expected_snode)}"
+
+
+def _actual(row: LifetimeMismatchRow) -> str:
+    if row.actual is None:
+        return "alive after the call" if row.kind.endswith("death") else "never made"
+    verb = "died" if row.kind.endswith("death") else "made"
+    return f"{verb} {_place(row.kind, row.actual, row.actual_kernel, row.actual_snode)}"
+
+
+def _place(kind: str, position: int, kernel: str | None, snode: str | None) -> str:
+    word = "after" if kind.endswith("death") else "before"
+    if kernel is None and word == "after" and position == 0:
+        word, kernel = "before", "the 1st launch of the call"
+    name = kernel or f"the {nth(position if word == 'after' else position + 1)} launch of the call"
+    return f"{word} {name}" + (f" ({snode})" if snode else "")
+
+
+def _holders(row: Row) -> str:
+    if not row.holders:
+        return ""
+    return f"; {'its holder was' if row.holders[0].startswith('not found') else 'held by'} {row.holders[0]}"
+
+
+def _read(readers: list[str]) -> str:
+    return f"; {readers[0]} reads it afterwards" if readers else ""
+
+
+def _page(row: LifetimeMismatchRow) -> str:
+    call = f"&call={row.call}" if row.call is not None else ""
+    snode = f"&snode={row.snode_indices[0]}" if row.snode_indices else ""
+    query = (call + snode).replace("&", "?", 1)
+    return f"/graphs/{row.graph}/memory{query}"

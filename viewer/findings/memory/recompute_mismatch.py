@@ -1,0 +1,92 @@
+"""A reordering pass of the scheduler carried other memory figures along than a full recomputation gives after a swap.
+One finding per pass of each compiled graph. Where only the peak differs and it is within what the peak budget allows,
+that explains it: info; otherwise the pass decides by wrong figures: a warning."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, names_text, rule_of, times
+from stepscope.viewer.memory.queries.graph_index import label_of
+from stepscope.viewer.memory.queries.mismatches import recompute_mismatches
+from stepscope.viewer.memory.recompute_rows import RecomputeRow
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_bytes
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per pass of a graph, those that the budget explains apart."""
+    groups = grouped(
+        recompute_mismatches(evidence.trace),
+        lambda row: (row.log, row.compile_id, row.graph, row.subgraph, row.pass_name, row.is_explained),
+    )
+    return [_finding(evidence.trace, group) for group in groups]
+
+
+def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
+    first = group[0]
+    explained = ", within the allowed peak budget: no error" if first.is_explained else ""
+    return first.time_unix_ns or 0, Finding(
+        kind="recompute_mismatch",
+        severity="info" if first.is_explained else "warning",
+        title=(
+            f"{first.pass_name}{_where(trace, first)} carried wrong memory figures along{times(len(group))}: "
+            f"{_moving(first)}; {_differing(first.reasons)}; {_peak(first)}{explained}"
+        ),
+        rule=rule_of(__doc__),
+        evidence={
+            "mismatches": len(group),
+            "swap": first.swap,
+            "candidate": first.candidate,
+            "group": first.group[:MOST_EXAMPLES],
+            "reasons": first.reasons,
+            "reason_snodes": first.reason_snodes,
+            "peak_before_bytes": first.peak_before_bytes,
+            "peak_after_bytes": first.peak_after_bytes,
+            "allowed_peak_bytes": first.allowed_peak_bytes,
+            "is_explained": first.is_explained,
+            "peak_snode": first.peak_snode,
+            "peak_index": first.peak_snodes[0] if first.peak_snodes else None,
+            "peak_snodes": first.peak_snodes[:MOST_EXAMPLES],
+            "snodes": first.snodes,
+            "swapped": [node.words for node in first.swapped[:MOST_EXAMPLES]],
+            "compile_id": first.compile_id,
+            "subgraph": first.subgraph,
+            "found_by": first.found_by,
+        },
+        page=f"/recompute/{first.recompute}",
+        rank=first.rank,
+        graph=first.graph,
+        log=first.log,
+    )
+
+
+def _where(trace: Trace, row: RecomputeRow) -> str:
+    label = label_of(trace, row.graph) if row.graph is not None else row.compile_id
+    part = f" ({row.subgraph})" if row.subgraph is not None else ""
+    return f" of {label}{part}" if label is not None else part
+
+
+def _moving(row: RecomputeRow) -> str:
+    """``moving op14 (aten.mm) past op13``."""
+    operators = {node.name: node.operators for node in row.swapped}
+    named = [name + _in_brackets(operators.get(name, [])) for name in (row.candidate, *row.group)]
+    past = f" past {names_text(named[1:])}" if row.group else ""
+    return f"moving {named[0]}{past}"
+
+
+def _differing(reasons: list[str]) -> str:
+    """``peak and candidate differ``."""
+    names = " and ".join(part for part in (", ".join(reasons[:-1]), *reasons[-1:]) if part)
+    return f"{names or 'figures'} {'differs' if len(reasons) == 1 else 'differ'}"
+
+
+def _in_brackets(operators: list[str]) -> str:
+    return f" ({names_text([name.removesuffix('.default') for name in operators])})" if operators else ""
+
+
+def _peak(row: RecomputeRow) -> str:
+    """``peak 131.1 kB (+16.4 kB) at op14, 13 of 16``; places are counted from 0, as everywhere."""
+    change = row.peak_after_bytes - row.peak_before_bytes
+    place = f" at {row.peak_snode}, {row.peak_snodes[0]} of {row.snodes}" if row.peak_snodes else ""
+    sign = "-" if change < 0 else "+"
+    return f"peak {format_bytes(row.peak_after_bytes)} ({sign}{format_bytes(abs(change))}){place}"

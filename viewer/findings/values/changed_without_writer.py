@@ -1,0 +1,59 @@
+"""The statistics of a buffer before a launch differ from those of what was last written to it in the same call, and no
+launch in between wrote it: somebody else did (a stray write, another stream, memory that is still in use)."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.values.describe import describe, source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.changed_values import Changed, changed_values
+from stepscope.viewer.values.queries.nonfinite import launch_place
+from stepscope.viewer.values.queries.values import has_values
+
+MOST_FINDINGS = 10
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per buffer of a graph: its first change."""
+    if not has_values(evidence.trace):
+        return []
+    first: dict[tuple[int, str], Changed] = {}
+    for change in changed_values(evidence.trace):
+        first.setdefault((change.graph, change.buffer or change.name), change)
+    return [_finding(evidence.trace, change) for change in list(first.values())[:MOST_FINDINGS]]
+
+
+def _finding(trace: Trace, change: Changed) -> Timed:
+    row, written = change.before, change.written
+    sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
+    where = launch_place(trace, row.launch)
+    verb = "written by" if written.moment == "after" else "read at"
+    return where.time_unix_ns, Finding(
+        kind="changed_without_writer",
+        severity="critical",
+        title=(f"{change.name} changed without a launch that writes it, before {where.text}: {sites[row.site].kernel}"),
+        rule=rule_of(__doc__),
+        evidence={
+            "step": change.step,
+            "launch": row.launch,
+            "launch_in_step": where.ordinal,
+            "of": where.of,
+            "was": f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
+            "is": describe(change.name, row),
+            "before": {name: getattr(written, name) for name in ("min", "max", "mean", "std", "zero", "nan")},
+            "now": {name: getattr(row, name) for name in ("min", "max", "mean", "std", "zero", "nan")},
+            "times": change.times,
+        },
+        page=f"/steps/{change.step}?log={change.log}&launch={row.launch}",
+        rank=where.rank,
+        step=change.step,
+        graph=change.graph,
+        launch=row.launch,
+        kernel=sites[row.site].kernel,
+        buffer=change.buffer,
+        argument=change.name,
+        source=source_line(sites[row.site]),
+        log=change.log,
+    )

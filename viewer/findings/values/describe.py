@@ -1,0 +1,206 @@
+"""Words about values: what a row holds, what a launch read and wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+from stepscope.viewer.values.queries.flow import Argument
+from stepscope.viewer.values.queries.values import LIMITS
+from stepscope.viewer.values.rows import ValueRow
+
+MOST_SHOWN = 6
+_MOST_OPERATORS = 12
+_FUSED = ("cpp", "triton")
+_RISKY = {
+    "softmax": ("softmax", "cross_entropy"),
+    "div": ("/", "div", "mean", "normalize"),
+    "log": ("log", "cross_entropy"),
+    "exp": ("exp", "softmax", "sigmoid", "silu"),
+    "sqrt": ("sqrt", "norm"),
+    "norm": ("norm",),
+    "pow": ("**", "pow", "square"),
+    "reciprocal": ("reciprocal", "/"),
+    "acos": ("acos",),
+    "asin": ("asin",),
+}
+"""Operators in the names of kernels, and how they are written in model source."""
+
+
+def is_nan(row: ValueRow) -> bool:
+    return bool(row.nan)
+
+
+def is_infinite(row: ValueRow) -> bool:
+    return bool(row.positive_infinity or row.negative_infinity)
+
+
+def is_bad(row: ValueRow) -> bool:
+    return is_nan(row) or is_infinite(row)
+
+
+def _badness(row: ValueRow) -> int:
+    return 0 if is_nan(row) else 1 if is_infinite(row) else 2
+
+
+def label(argument: Argument) -> str:
+    """The name of an argument; of an expression the buffer that it looks at."""
+    return argument.name if argument.name.isidentifier() else argument.buffer
+
+
+def what(rows: Sequence[ValueRow]) -> str:
+    """``NaN``, ``+inf``, ``-inf``, ``+inf and -inf``."""
+    if any(row.nan for row in rows):
+        return "NaN"
+    signs = [
+        sign
+        for sign, is_there in (
+            ("+inf", any(row.positive_infinity for row in rows)),
+            ("-inf", any(row.negative_infinity for row in rows)),
+        )
+        if is_there
+    ]
+    return " and ".join(signs) or "finite"
+
+
+def number(value: float | int | None) -> str:
+    """At most six digits, whole numbers whole."""
+    if value is None:
+        return "unknown"
+    if float(value).is_integer() and abs(value) < 10**7:
+        return f"{int(value):,}"
+    return f"{value:.6g}"
+
+
+def limit_of(dtype: str) -> float | None:
+    return LIMITS.get(dtype)
+
+
+def describe(name: str, row: ValueRow) -> str:
+    """``buf17 NaN 4,992 of 8,192, first at [0, 0, 3, 17]``; ``buf16 finite, largest 65,504 (float16 limit 65,504)``."""
+    return f"{_named(name, row)} {_content(row)}"
+
+
+def _named(name: str, row: ValueRow) -> str:
+    part = f" ({row.part})" if row.part else ""
+    item = f"[{row.item}]" if row.item is not None else ""
+    return f"{name}{item}{part}"
+
+
+def _content(row: ValueRow) -> str:
+    if row.skipped is not None or row.nan is None:
+        return f"not read ({row.skipped or 'no statistics'})"
+    if row.numel == 0:
+        return "is empty"
+    is_sample = row.looked_at < row.numel
+    of = f"the sample of {row.looked_at:,} (of {row.numel:,})" if is_sample else f"{row.numel:,}"
+    least = "at least " if row.at_least else ""
+    counts = [
+        f"{word} {least}{count:,} of {of}"
+        for word, count in (("NaN", row.nan), ("+inf", row.positive_infinity), ("-inf", row.negative_infinity))
+        if count
+    ]
+    if not counts:
+        zeros = f", {row.zero:,} of {of} zero" if row.zero else ""
+        return f"finite{' in ' + of if is_sample and not zeros else ''}{zeros}{_largest(row)}"
+    first = row.first_bad_index if row.first_bad_index is not None else row.first_bad
+    where = f", first at {first}" if first is not None else ""
+    return ", ".join(counts) + where + (_largest(row, "; else largest ") if row.largest is not None else "")
+
+
+def _largest(row: ValueRow, before: str = ", largest ") -> str:
+    if row.largest is None:
+        return ""
+    limit = LIMITS.get(row.dtype)
+    shown = f" ({row.dtype} limit {number(limit)})" if limit is not None else f" ({row.dtype})"
+    return f"{before}{number(row.largest)}{shown}"
+
+
+def read(arguments: Sequence[Argument]) -> list[str]:
+    """What a launch read, one line per input, those that are not finite first."""
+    lines = []
+    for argument in sorted(arguments, key=lambda one: min(map(_badness, one.before), default=2)):
+        if argument.before:
+            lines += [describe(label(argument), row) for row in argument.before]
+        elif argument.held == "uninitialised":
+            if argument.role == "in":
+                lines.append(f"{label(argument)} uninitialised: nobody wrote it")
+        else:
+            lines.append(f"{label(argument)} not read")
+    return _some(lines)
+
+
+def written(arguments: Sequence[Argument]) -> list[str]:
+    """What a launch wrote, those that are not finite first."""
+    rows = [(label(argument), row) for argument in arguments for row in argument.after]
+    rows.sort(key=lambda pair: _badness(pair[1]))
+    return _some([describe(name, row) for name, row in rows])
+
+
+def elements(arguments: Sequence[Argument], *, written: bool) -> list[dict[str, Any]]:
+    """All elements of those tensors that were kept whole, of what a launch read or wrote; for programs."""
+    held = [(label(one), row) for one in arguments for row in (one.after if written else one.before)]
+    held.sort(key=lambda pair: _badness(pair[1]))
+    found = [elements_of(name, row, written=written) for name, row in held if row.elements is not None]
+    return found[:MOST_SHOWN]
+
+
+def elements_of(name: str, row: ValueRow, *, written: bool) -> dict[str, Any]:
+    side = "out" if written else "in"
+    return {"side": side, "argument": _named(name, row), "dtype": row.dtype, "elements": row.elements}
+
+
+def _some(lines: list[str]) -> list[str]:
+    rest = len(lines) - MOST_SHOWN
+    return lines if rest <= 0 else [*lines[:MOST_SHOWN], f"and {rest:,} more"]
+
+
+def is_certain(arguments: Sequence[Argument]) -> bool:
+    """Every input was read, and whole."""
+    return all(
+        (argument.before and all(row.nan is not None and row.looked_at == row.numel for row in argument.before))
+        or (argument.held == "uninitialised" and argument.role != "in")
+        for argument in arguments
+    )
+
+
+def operators(site: SiteRow) -> list[str]:
+    """What a launch computes, by its operators, else by its FX nodes."""
+    return list(dict.fromkeys(site.aten or site.fx_nodes or site.source_nodes))
+
+
+def inside(site: SiteRow) -> str | None:
+    """What cannot be seen of a fused kernel; None for a kernel of one operator."""
+    names = operators(site)
+    if site.kind not in _FUSED or len(names) < 2:
+        return None
+    rest = f", and {len(names) - _MOST_OPERATORS:,} more" if len(names) > _MOST_OPERATORS else ""
+    listed = ", ".join(names[:_MOST_OPERATORS])
+    return f"one kernel computes {len(names)} operators ({listed}{rest}): nothing inside it can be seen"
+
+
+def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
+    """The line of model source that a launch computes; of several the one with what most often makes NaN.
+
+    With `infinite`: or an infinity, which softmax never does.
+    """
+    lines = [stack[-1] for stack in site.stacks if stack]
+    return max(lines, key=lambda line: _risk(line.code, site.kernel, infinite), default=None)
+
+
+def lines(site: SiteRow) -> list[str]:
+    """Every line of model source that a fused kernel computes, without repeats."""
+    found = [stack[-1] for stack in site.stacks if stack]
+    return list(dict.fromkeys(line.place for line in found))
+
+
+def _risk(code: str, kernel: str, infinite: bool) -> int:
+    """How many operators of the kernel that can make NaN or infinities stand in a line."""
+    code = code.partition("#")[0]
+    risky = {name: signs for name, signs in _RISKY.items() if not (infinite and name == "softmax")}
+    return sum(name in kernel and any(sign in code for sign in signs) for name, signs in risky.items())
+
+
+def place(source: SourceLine | None) -> str | None:
+    return source.place if source else None

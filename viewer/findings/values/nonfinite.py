@@ -1,0 +1,308 @@
+"""Of the tensors that were read, the first launch that wrote a NaN although all of its inputs were read and none holds
+one made it; an infinity among its inputs is what it grew from. A NaN in what a graph was given is followed to an
+earlier tensor of that log with the same statistics, through graphs, backward passes and steps; without one it came in.
+Where an input was not read, or only a sample of it, the NaN was first seen there, and whether it was made there is not
+known; one that shows after another of the same log counts as its effect. An infinity that no NaN grew from counts only
+when all inputs that were read are finite, and -inf only by a launch without masking operators (where, masked_fill,
+full, triu, ...) or without -inf in its kernel. It is critical when the graph's call leaves it behind, else a
+warning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.values import describe as text
+from stepscope.viewer.findings.values.origins import Hop, How, Origin, Tracer, bad_inputs, nan_rows
+from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.flow import Flow
+from stepscope.viewer.values.queries.nonfinite import (
+    Event,
+    infinity_made,
+    launch_place,
+    nan_came_in,
+    nan_made,
+    value_row,
+)
+from stepscope.viewer.values.queries.values import has_values
+from stepscope.viewer.values.rows import ValueRow
+
+MOST_FINDINGS = 5
+"""Of one log."""
+_MOST_EVENTS = 100
+_MOST_FOLLOWED = 30
+_MOST_LINKS = 12
+_INTENDED = ("log", "div", "reciprocal", "rsqrt")
+
+
+@dataclass
+class Case:
+    """One origin with everything that it explains."""
+
+    hop: Hop
+    """The launch that made it, that first used what came in, or at which it was first seen."""
+    how: How
+    is_nan: bool
+    grown_from: Origin | None = None
+    launches: int = 1
+    steps: int = 1
+    leaves: bool = False
+    explains: list[int] = field(default_factory=list)
+    """Launches, elsewhere, to which it was followed."""
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per origin, at most a handful of each log."""
+    trace = evidence.trace
+    if not has_values(trace):
+        return []
+    tracer = Tracer(trace)
+    cases = _Cases(tracer)
+    cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
+    cases.infinities(infinity_made(trace, _MOST_EVENTS, positive=True))
+    cases.infinities(infinity_made(trace, _MOST_EVENTS))
+    return [
+        _finding(trace, tracer, case, len(found) - MOST_FINDINGS)
+        for found in cases.by_log().values()
+        for case in found[:MOST_FINDINGS]
+    ]
+
+
+class _Cases:
+    """Origins by what tells one from another."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.cases: dict[Any, Case] = {}
+        self._infinities: set[int] = set()
+        """Launch sites whose infinity a NaN grew from."""
+
+    def by_log(self) -> dict[int, list[Case]]:
+        logs: dict[int, list[Case]] = {}
+        for case in sorted(self.cases.values(), key=lambda case: (not case.is_nan, case.hop.row.value)):
+            logs.setdefault(case.hop.flow.log, []).append(case)
+        return logs
+
+    def follow(self, made: list[Event], came_in: list[Event]) -> None:
+        """NaN, in order of time."""
+        events = sorted(
+            [(event.value, True, event) for event in made] + [(event.value, False, event) for event in came_in]
+        )
+        for followed, (_, is_made, event) in enumerate(events):
+            if followed >= _MOST_FOLLOWED and self._of_log(event.log):
+                continue
+            row = value_row(self.tracer.trace, event.value)
+            origin = self.tracer.origin(row, text.is_nan)
+            self._add(origin, event, is_made)
+
+    def _add(self, origin: Origin, event: Event, is_made: bool) -> None:
+        first = origin.first
+        grown = self.tracer.grown_from(first.flow) if first.row.moment == "after" else None
+        key = self._key(first, origin.how, grown)
+        known = self.cases.get(key)
+        if known is None and not origin.is_made and self._explains(event, first, text.is_nan):
+            return
+        if known is None:
+            self.cases[key] = known = Case(first, origin.how, True, grown, event.launches, event.steps)
+            known.leaves = self._leaves(first.flow, text.is_nan)
+        elif is_made:
+            known.launches += event.launches
+            known.leaves |= self._leaves(first.flow, text.is_nan)
+        if first.flow.call != self._call(origin):
+            known.leaves = True
+        if event.launch != known.hop.flow.launch:
+            known.explains.append(event.launch)
+
+    def _explains(self, event: Event, first: Hop, is_one: Callable[[ValueRow], bool]) -> bool:
+        """An earlier case of the log does: nothing tells where it was in between, e.g. in an optimizer."""
+        earlier = self._of_log(event.log)
+        if not earlier:
+            return False
+        if event.launch != earlier[0].hop.flow.launch:
+            earlier[0].explains.append(event.launch)
+        earlier[0].leaves |= self._leaves(first.flow, is_one)
+        return True
+
+    def _key(self, first: Hop, how: How, grown: Origin | None) -> tuple[Any, ...]:
+        log = first.flow.log
+        if grown is not None and grown.how != "came in":
+            self._infinities.add(grown.first.flow.site)
+            return log, "infinity", grown.first.flow.site
+        written = first.row.moment == "after"
+        return (log, how, first.flow.site) if written else (log, how, first.flow.site, first.argument.argument)
+
+    def _of_log(self, log: int) -> list[Case]:
+        return [case for case in self.cases.values() if case.hop.flow.log == log]
+
+    def _call(self, origin: Origin) -> int:
+        return origin.hops[-1].flow.call
+
+    def _leaves(self, flow: Flow, is_one: Callable[[ValueRow], bool]) -> bool:
+        return self.tracer.flows.leaves(flow.call, is_one)
+
+    def infinities(self, made: list[Event]) -> None:
+        """Infinities that no NaN grew from."""
+        for event in made:
+            key = (event.log, "only infinity", event.site)
+            row = value_row(self.tracer.trace, event.value)
+            if event.site in self._infinities or key in self.cases or self.tracer.makes_masks(event.site, row):
+                continue
+            origin = self.tracer.origin(row, text.is_infinite)
+            if self.tracer.is_mask(origin) or origin.first.flow.site != event.site:
+                continue
+            if not origin.is_made and self._explains(event, origin.first, text.is_infinite):
+                continue
+            case = Case(origin.first, origin.how, False, None, event.launches, event.steps)
+            case.leaves = self._leaves(origin.first.flow, text.is_infinite)
+            self.cases[key] = case
+
+
+def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
+    flow, argument = case.hop.flow, case.hop.argument
+    site, where = tracer.site(flow.site), launch_place(trace, flow.launch)
+    graph = graph_row(trace, site.graph)
+    label = graph_label(site.graph, graph.compile_id, graph.phase) if graph else f"graph {site.graph}"
+    label = label if label.startswith("graph ") else f"graph {label}"
+    written, is_used = case.hop.row.moment == "after", argument.argument >= 0
+    name, left_out = text.label(argument), tracer.left_out(site)
+    proof: dict[str, Any] = {
+        "step": flow.step,
+        "launch": flow.launch,
+        "launch_in_step": where.ordinal,
+        "of": where.of,
+        "origin": case.how,
+        "in": text.read(flow.inputs) if written else [text.describe(name, case.hop.row)],
+        "out": text.written(flow.outputs),
+        "elements": _elements(case.hop),
+        "not_read": [left_out] if left_out and written else [],
+        "certain": case.how != "not known",
+        "finite": "finite as far as was read",
+        "chain": _chain(trace, tracer, case),
+        "leaves_the_graph": case.leaves,
+        "launches": case.launches,
+        "steps": case.steps,
+        "explains_launches": list(dict.fromkeys(case.explains))[:_MOST_LINKS],
+        "fx_nodes": site.fx_nodes[:50],
+        "aten": site.aten[:50],
+        "stack": [asdict(line) for line in (site.stacks[0] if site.stacks else [])],
+        "lines": text.lines(site),
+        "inside": text.inside(site),
+    }
+    if proof["certain"]:
+        del proof["finite"], proof["not_read"]
+    if more > 0:
+        proof["other_origins"] = more
+    return where.time_unix_ns, Finding(
+        kind="nonfinite",
+        severity=_severity(tracer, case),
+        title=_title(tracer, case, where.text, label),
+        rule=rule_of(__doc__),
+        evidence=proof,
+        page=f"/steps/{flow.step}?log={flow.log}&launch={flow.launch}",
+        rank=where.rank,
+        step=flow.step,
+        graph=site.graph,
+        launch=flow.launch,
+        kernel=site.kernel if is_used else None,
+        buffer=argument.buffer or None,
+        argument=argument.name,
+        source=text.source_line(site, infinite=not case.is_nan),
+        log=flow.log,
+    )
+
+
+def _title(tracer: Tracer, case: Case, place: str, graph: str) -> str:
+    hop = case.hop
+    name, kernel, written = text.label(hop.argument), tracer.site(hop.flow.site).kernel, hop.row.moment == "after"
+    words = text.what(nan_rows(hop.flow)) if case.is_nan and written else text.what([hop.row])
+    if case.how == "made":
+        return f"{words} made in {place}: {kernel}, output {name}{_grown(tracer, case)}"
+    if case.how == "not known" and written:
+        return f"{words} first seen in {place}: {kernel}, output {name}{_grown(tracer, case)}"
+    if case.how == "not known":
+        return f"{words} first seen in {place}: {kernel}, input {name}"
+    if hop.argument.argument < 0:
+        return f"{words} came in with {_given(name)} {name} of {graph}: no launch that was recorded names it"
+    return f"{words} came in with {_given(name)} {name} of {graph}: first used in {place}, {kernel}"
+
+
+def _severity(tracer: Tracer, case: Case) -> Any:
+    """Some infinities may be meant: log(0), a division by 0, a mask that was not read."""
+    if not case.leaves:
+        return "warning"
+    if case.is_nan:
+        return "critical"
+    if case.how == "not known" and not case.hop.row.positive_infinity:
+        return "warning"
+    names = text.operators(tracer.site(case.hop.flow.site))
+    return "warning" if any(name.split(".")[-1].startswith(_INTENDED) for name in names) else "critical"
+
+
+def _given(name: str) -> str:
+    """What the name of a graph's input says about it."""
+    if name.startswith("tangents"):
+        return "the gradient"
+    return "argument (a parameter or an input)" if name.startswith("primals") else "argument"
+
+
+def _grown(tracer: Tracer, case: Case) -> str:
+    if case.grown_from is None:
+        return ""
+    first = case.grown_from.first
+    words, name = text.what([first.row]), text.label(first.argument)
+    kernel, launch = tracer.site(first.flow.site).kernel, first.flow.launch
+    if case.how == "not known":
+        return f"; the {words} in {name} was there before, in launch {launch}: {kernel}"
+    if case.grown_from.how == "came in":
+        return f", from the {words} that came in with {name}"
+    if first.row.moment == "before":
+        return f", from the {words} that launch {launch} read: {kernel}, input {name}"
+    return f", from the {words} of launch {launch}: {kernel}, output {name}"
+
+
+def _elements(hop: Hop) -> list[dict[str, Any]]:
+    """Of small tensors that the finding speaks of, where they are in the log."""
+    if hop.row.moment == "after":
+        read = text.elements(hop.flow.inputs, written=False)
+    else:
+        has_them = hop.row.elements is not None
+        read = [text.elements_of(text.label(hop.argument), hop.row, written=False)] if has_them else []
+    return [*read, *text.elements(hop.flow.outputs, written=True)]
+
+
+def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
+    """From the origin to the NaN: each launch that wrote it, or handed it on."""
+    hops = [*(case.grown_from.hops if case.grown_from else []), case.hop]
+    if len(hops) > _MOST_LINKS:
+        hops = [*hops[: _MOST_LINKS // 2], *hops[-_MOST_LINKS // 2 :]]
+    return [_link(trace, tracer, hop) for hop in hops]
+
+
+def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
+    site, was_read = tracer.site(hop.flow.site), hop.row.moment == "before"
+    came_in = was_read and hop.argument.held == "input"
+    link: dict[str, Any] = {
+        "step": hop.flow.step,
+        "launch": hop.flow.launch,
+        "ordinal": launch_place(trace, hop.flow.launch).ordinal,
+        "kernel": site.kernel,
+        "buffer": hop.argument.buffer,
+        "argument": hop.argument.name,
+        "what": text.what([hop.row]) + (" came in" if came_in else ""),
+        "source": text.place(text.source_line(site)),
+        "out": text.describe(text.label(hop.argument), hop.row),
+    }
+    if not was_read:
+        largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]
+        link |= {
+            "in": text.read(hop.flow.inputs),
+            "largest": max(largest, default=None),
+            "dtype": hop.row.dtype,
+            "limit": text.limit_of(hop.row.dtype),
+            "inputs_finite": not bad_inputs(hop.flow, text.is_bad),
+        }
+    return link | {"elements": hop.row.elements}

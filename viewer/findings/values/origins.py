@@ -1,0 +1,171 @@
+"""Follows a NaN or an infinity back to the launch that made it, or to where it came in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stepscope.viewer.findings.values.describe import is_certain, is_infinite, is_nan, label
+from stepscope.viewer.graphs.queries.graphs import graph_row, operands_left_out, site_rows, wrapper_code
+from stepscope.viewer.graphs.rows import SiteRow
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.flow import Argument, Flow, Flows
+from stepscope.viewer.values.queries.nonfinite import same_before, same_within
+from stepscope.viewer.values.queries.printed_code import sites_that_name_all
+from stepscope.viewer.values.rows import ValueRow
+
+Is = Callable[[ValueRow], bool]
+_MOST_HOPS = 5000
+_MOST_INPUTS = 4
+_MASK_MAKERS = re.compile(
+    r"(?:^|[._:/])(?:where|masked_fill|masked_scatter|masked|full|full_like|new_full|scalar_tensor|fill|triu|tril"
+    r"|constant_pad|constant_pad_nd|pad|\w*attention\w*|max_pool\w*)_?"
+    r"(?:$|[._\d])"
+)
+_LEAVES_MEMORY = re.compile(r"(?:^|[._:/])(?:empty|empty_like|empty_strided|new_empty)(?:$|[._\d])")
+_MINUS_INFINITY = re.compile(r"-\s*(?:std::numeric_limits<[^<>]*>::infinity\(\)|INFINITY|inf\b)|float\(['\"]-inf")
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One launch on the way."""
+
+    flow: Flow
+    argument: Argument
+    row: ValueRow
+    """What was written, or what came in."""
+
+
+How = Literal["made", "came in", "not known"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where something bad began; `hops` from there on."""
+
+    hops: list[Hop]
+    how: How
+    """``not known``: it was first seen here, and something that it may have come from was not read."""
+
+    @property
+    def is_made(self) -> bool:
+        return self.how == "made"
+
+    @property
+    def first(self) -> Hop:
+        return self.hops[0]
+
+
+class Tracer:
+    """Follows rows of one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.flows = Flows(trace)
+        self._sites: dict[int, SiteRow] = {}
+        self._left_out: dict[int, tuple[str | None, set[int]]] = {}
+
+    def site(self, site: int) -> SiteRow:
+        if site not in self._sites:
+            (self._sites[site],) = site_rows(self.trace, [site])
+        return self._sites[site]
+
+    def origin(self, row: ValueRow, is_one: Is) -> Origin:
+        """Where what makes `is_one` true of `row` began."""
+        hops: list[Hop] = []
+        seen: set[int] = set()
+        while True:
+            seen.add(row.value)
+            flow = self.flows.of_launch(row.launch)
+            hops.append(Hop(flow, self._argument(flow, row), row))
+            before = self._before(flow, row, is_one)
+            if before is None or before.value in seen or len(hops) >= _MOST_HOPS:
+                return Origin(hops[::-1], self._how(hops[-1]))
+            row = before
+
+    def _how(self, first: Hop) -> How:
+        if first.row.moment == "after":
+            return "not known" if self.unread(first.flow) else "made"
+        return "came in" if first.argument.held == "input" else "not known"
+
+    def unread(self, flow: Flow) -> list[str]:
+        """Tensors that a launch may have read a NaN or an infinity from, and that were not read, or not whole."""
+        site = self.site(flow.site)
+        exact = {one.argument for one in site.arguments if one.tensors and not any(map(_may_be_bad, one.tensors))}
+        names = [label(one) for one in flow.inputs if one.argument not in exact and not is_certain([one])]
+        if operands_left_out(self.trace, site.graph) is not None:  # what a launch only writes is a conclusion there
+            names += [label(one) for one in flow.arguments if one.role == "out" and one.held != "uninitialised"]
+        left_out = self.left_out(site)
+        return [*names, *([left_out] if left_out else [])]
+
+    def left_out(self, site: SiteRow) -> str | None:
+        """Tensors that a launch may read and that the record does not name."""
+        if site.graph not in self._left_out:
+            what = operands_left_out(self.trace, site.graph)
+            self._left_out[site.graph] = what, sites_that_name_all(self.trace, site.graph) if what else set()
+        what, complete = self._left_out[site.graph]
+        return None if site.site in complete else what
+
+    def _argument(self, flow: Flow, row: ValueRow) -> Argument:
+        known = flow.arguments if row.argument >= 0 else self.flows.of_call(flow.call).inputs
+        found = next((one for one in known if one.argument == row.argument), None)
+        return found or Argument(row.argument, f"argument {row.argument}", "inout", "", "", None, [], [], [])
+
+    def _before(self, flow: Flow, row: ValueRow, is_one: Is) -> ValueRow | None:
+        """The row that `row` was carried on from."""
+        if row.moment == "before":
+            source = [one for one in self._argument(flow, row).source if is_one(one)]
+            return source[0] if source else same_before(self.trace, row.value)
+        if self.site(flow.site).kind == "subgraph":
+            inner = self.flows.inner_calls(flow.launch)
+            found = same_within(self.trace, row.value, inner) if inner else None
+            if found is not None:
+                return found
+        return next((one for one in bad_inputs(flow, is_one)), None)
+
+    def grown_from(self, flow: Flow) -> Origin | None:
+        """The infinity that a launch without NaN among its inputs read: rather one that was made than a mask."""
+        found = [self.origin(row, is_infinite) for row in bad_inputs(flow, is_infinite)[:_MOST_INPUTS]]
+        return min(found, key=lambda one: (self.is_mask(one), not one.is_made), default=None)
+
+    def is_mask(self, origin: Origin) -> bool:
+        """An infinity that was put there on purpose, or handed in."""
+        return origin.how == "came in" or self.makes_masks(origin.first.flow.site, origin.first.row)
+
+    def makes_masks(self, site: int, written: ValueRow) -> bool:
+        """A launch computes operators that write -inf on purpose, and `written` holds no other infinity; or it leaves
+        memory as it is."""
+        row = self.site(site)
+        names = [*row.aten, *row.source_nodes, *row.fx_nodes, row.operator or "", row.kernel]
+        if any(_LEAVES_MEMORY.search(name) for name in names):
+            return True
+        if written.positive_infinity or not any(_MASK_MAKERS.search(name) for name in names):
+            return False
+        source = self._kernel_source(row)
+        return source is None or bool(_MINUS_INFINITY.search(source))
+
+    def _kernel_source(self, site: SiteRow) -> str | None:
+        """Of a kernel that Inductor made, from the wrapper; None where the log does not hold it."""
+        graph = graph_row(self.trace, site.graph)
+        code = wrapper_code(self.trace, graph) if graph else None
+        begin = re.search(rf"^{re.escape(site.kernel)} = async_compile\..*?'''", code or "", re.MULTILINE | re.DOTALL)
+        if code is None or begin is None:
+            return None
+        return code[begin.end() :].partition("'''")[0]
+
+
+def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:
+    """Rows of inputs for which `is_one` holds, the earliest version first."""
+    found = [row for argument in flow.inputs for row in argument.before if is_one(row)]
+    return sorted(found, key=lambda row: row.value)
+
+
+def _may_be_bad(tensor: Mapping[str, Any]) -> bool:
+    """Integers hold no NaN and no infinity."""
+    return str(tensor["dtype"]).startswith(("float", "bfloat", "complex"))
+
+
+def nan_rows(flow: Flow) -> list[ValueRow]:
+    return [row for argument in flow.outputs for row in argument.after if is_nan(row)]

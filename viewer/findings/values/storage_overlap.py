@@ -1,0 +1,171 @@
+"""An argument that a launch writes shares memory with one that it reads, and the kernel reads elements that it has
+overwritten: by the index expressions and the loops of the generated kernel's source, which are evaluated until one
+element is found that an iteration writes and a later one reads. For operators called by name: an `out` that overlaps
+an input. Nothing is said where a use of one of the two in the kernel is not understood, stands under a mask, or depends
+on data. Kernels written by the user and collectives are not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.values.describe import source_line
+from stepscope.viewer.findings.values.overlap import do_overlap
+from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, shared_memory
+from stepscope.viewer.graphs.queries.graphs import graph_row, site_rows, wrapper_code
+from stepscope.viewer.graphs.queries.kernel_code import cut
+from stepscope.viewer.kernel_source.access_bounds import item_bytes
+from stepscope.viewer.kernel_source.index_overlaps import Place, meeting
+from stepscope.viewer.kernel_source.kernel_access import Accesses, accesses
+from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.nonfinite import launch_place
+
+_GENERATED = ("cpp", "triton")
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    pair: SharedMemory
+    severity: Severity
+    why: str
+    read_at: list[str]
+    written_at: list[str]
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per kernel of a graph."""
+    kernels = _Kernels(evidence.trace)
+    verdicts = [found for pairs in shared_memory(evidence.trace) if (found := _judge(pairs, kernels))]
+    groups = grouped(verdicts, lambda verdict: (verdict.pair.graph, verdict.pair.kernel))
+    return [_finding(evidence.trace, group) for group in groups]
+
+
+class _Kernels:
+    """Accesses of kernels, each read once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._codes: dict[int, str | None] = {}
+        self._kernels: dict[tuple[int, str], Accesses | None] = {}
+
+    def accesses(self, graph: int, kernel: str, kind: str) -> Accesses | None:
+        """None when the log does not hold the kernel's source."""
+        if graph not in self._codes:
+            row = graph_row(self.trace, graph)
+            self._codes[graph] = wrapper_code(self.trace, row) if row is not None else None
+        code = self._codes[graph]
+        if code is None:
+            return None
+        if (graph, kernel) not in self._kernels:
+            part = cut(code, kernel, kind, None)
+            self._kernels[graph, kernel] = accesses(part.text) if part is not None else None
+        return self._kernels[graph, kernel]
+
+
+def _judge(pairs: list[SharedMemory], kernels: _Kernels) -> _Verdict | None:
+    """The worst of the pairs of one launch site."""
+    found = [verdict for pair in pairs if (verdict := _judge_pair(pair, kernels))]
+    return min(found, key=lambda verdict: verdict.severity != "critical", default=None)
+
+
+def _judge_pair(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
+    is_same = pair.read.argument == pair.written.argument
+    if not is_same and not do_overlap(pair.read, pair.written):
+        return None
+    if pair.kind in _GENERATED:
+        return _judge_kernel(pair, kernels)
+    if pair.written.parameter == "out" and pair.written.role == "out":
+        return _Verdict(pair, "critical", "the output of an operator overlaps its input", [], [])
+    if pair.written.role == "inout" and pair.read.form != pair.written.form:
+        return _Verdict(pair, "warning", "an operator writes an argument that overlaps another one", [], [])
+    return None
+
+
+def _judge_kernel(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
+    found = kernels.accesses(pair.graph, pair.kernel, pair.kind)
+    pointers = {pair.read.parameter, pair.written.parameter}
+    shift = _shift(pair)
+    if found is None or None in pointers or pointers & found.unread or shift is None:
+        return None
+    for nest in found.nests:
+        places = [place for place in nest.places if place.pointer in pointers]
+        reads, writes = ([one for one in places if one.is_write is is_write] for is_write in (False, True))
+        met = [read for read in reads if any(_meets(read, write, pair, shift) for write in writes)]
+        if met:
+            why = "one loop nest reads what it overwrites"
+            return _Verdict(pair, "critical", why, _texts(met), _texts(writes))
+    return None
+
+
+def _meets(read: Place, write: Place, pair: SharedMemory, shift: int) -> bool:
+    begins = {pair.read.parameter: shift, pair.written.parameter: 0}
+    return meeting(read, write, begins[read.pointer] - begins[write.pointer]) == "meet"
+
+
+def _shift(pair: SharedMemory) -> int | None:
+    """How many elements behind the argument that is written the one that is read begins; None: not known."""
+    a, b = pair.read, pair.written
+    if a.argument == b.argument or (a.offset is None and b.offset is None):
+        return 0
+    if a.offset is None or b.offset is None or a.dtype is None or b.dtype is None:
+        return None
+    return a.offset - b.offset if item_bytes(a.dtype) == item_bytes(b.dtype) else None
+
+
+def _texts(places: Iterable[Place]) -> list[str]:
+    return sorted({place.text for place in places})
+
+
+def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
+    verdict = min(group, key=lambda one: one.severity != "critical")
+    pair = verdict.pair
+    (site,), where = site_rows(trace, [pair.site]), launch_place(trace, pair.launch)
+    same = pair.read.argument == pair.written.argument
+    who = (
+        f"{pair.written.name} is read and written"
+        if same
+        else f"output {pair.written.name} shares memory with input {pair.read.name}"
+    )
+    verb = "overwrites what it reads" if verdict.severity == "critical" else "may overwrite what it reads"
+    proof: dict[str, Any] = {
+        "why": verdict.why,
+        "step": pair.step,
+        "launch": pair.launch,
+        "launch_in_step": where.ordinal,
+        "of": where.of,
+        "written": _argument(pair, "written"),
+        "read": _argument(pair, "read"),
+        "read_at": verdict.read_at[:8],
+        "written_at": verdict.written_at[:8],
+        "launches": sum(one.pair.launches for one in group),
+        "fx_nodes": site.fx_nodes[:50],
+        "aten": site.aten[:50],
+    }
+    return where.time_unix_ns, Finding(
+        kind="storage_overlap",
+        severity=verdict.severity,
+        title=f"{pair.kernel} {verb}: {who}",
+        rule=rule_of(__doc__),
+        evidence=proof,
+        page=f"/steps/{pair.step}?log={pair.log}&launch={pair.launch}",
+        rank=where.rank,
+        step=pair.step,
+        graph=pair.graph,
+        launch=pair.launch,
+        kernel=pair.kernel,
+        buffer=pair.written.name,
+        argument=pair.written.name,
+        source=source_line(site),
+        log=pair.log,
+    )
+
+
+def _argument(pair: SharedMemory, which: str) -> dict[str, Any]:
+    view = pair.written if which == "written" else pair.read
+    return {
+        "argument": view.argument, "name": view.name, "parameter": view.parameter, "dtype": view.dtype,
+        "size": view.size, "stride": view.stride, "offset": view.offset,
+    }  # fmt: skip

@@ -1,0 +1,53 @@
+"""A launch reads memory that nobody had written: it was allocated in the graph's call, and no launch wrote to it
+before. What it held was chance, and so is everything computed from it: critical."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.values.describe import source_line
+from stepscope.viewer.graphs.queries.argument_facts import UninitialisedRead, uninitialised_reads
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.nonfinite import launch_place
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """One finding per buffer of a graph."""
+    found = [read for read in uninitialised_reads(evidence.trace) if not read.is_empty]
+    return [
+        _finding(evidence.trace, group) for group in grouped(found, lambda read: (read.graph, read.buffer or read.name))
+    ]
+
+
+def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
+    first = group[0]
+    (site,), where = site_rows(trace, [first.site]), launch_place(trace, first.launch)
+    return where.time_unix_ns, Finding(
+        kind="uninitialised_read",
+        severity="critical",
+        title=f"Memory that nothing wrote is read in {where.text}: {site.kernel}, input {first.name}",
+        rule=rule_of(__doc__),
+        evidence={
+            "step": first.step,
+            "launch": first.launch,
+            "launch_in_step": where.ordinal,
+            "of": where.of,
+            "role": "in",
+            "held": "uninitialised",
+            "launches": sum(read.launches for read in group),
+            "sites": len({read.site for read in group}),
+            "fx_nodes": site.fx_nodes[:50],
+            "aten": site.aten[:50],
+        },
+        page=f"/steps/{first.step}?log={first.log}&launch={first.launch}",
+        rank=where.rank,
+        step=first.step,
+        graph=first.graph,
+        launch=first.launch,
+        kernel=site.kernel,
+        buffer=first.buffer,
+        argument=first.name,
+        source=source_line(site),
+        log=first.log,
+    )

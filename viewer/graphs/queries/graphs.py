@@ -1,0 +1,195 @@
+"""Graphs: the list, and one graph with its launch sites, memory statements and generated code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from stepscope.tracer.schema.records import UNRECORDED
+from stepscope.viewer.graphs.queries.scalars import scalars_of
+from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls
+from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
+from stepscope.viewer.graphs.rows import (
+    ArgumentRow,
+    GraphDetail,
+    GraphRow,
+    MemoryStatementRow,
+    SiteRow,
+    SourceLine,
+)
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_GRAPHS = """
+    WITH ran AS (
+        SELECT c.graph, count(*) FILTER (p.graph IS DISTINCT FROM c.graph) AS calls, sum(c.launches) AS launches,
+               sum(c.duration_ns) FILTER (p.graph IS DISTINCT FROM c.graph) AS duration_ns
+        FROM calls c LEFT JOIN calls p ON p.call = c.parent GROUP BY c.graph
+    )
+    SELECT g.graph, g.log, g.local_graph, g.wrapper_key, g.compile_id, g.aot_id, g.phase, g.cached, g.dynamic,
+           g.launch_sites,
+           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.calls, 0) ELSE ran.calls END,
+           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.launches, 0) ELSE ran.launches END,
+           ran.duration_ns, g.not_recorded, g.output_code
+    FROM graphs g LEFT JOIN ran ON ran.graph = g.graph
+"""
+_SITES = """
+    SELECT s.site, s.graph, s.local_site, s.function, s.line, s.kernel, s.kind, s.operator, s.handle,
+           s.snodes, s.outputs, s.source_nodes, s.aten, s.fx_nodes, s.stacks, ran.launches, ran.duration_ns
+    FROM sites s LEFT JOIN (
+        SELECT site, count(*) AS launches, sum(duration_ns) AS duration_ns
+        FROM launches WHERE list_contains($1, site) GROUP BY site
+    ) ran ON ran.site = s.site
+    WHERE list_contains($1, s.site) ORDER BY s.site
+"""
+_TENSORS = f"""
+    WITH held AS (
+        SELECT t.* FROM {IN_FORCE} t
+        WHERE list_contains($1, t.site)
+          AND ($2 IS NULL OR t.local_call <= (SELECT local_call FROM calls WHERE call = $2))
+        QUALIFY rank() OVER (PARTITION BY t.site, t.argument ORDER BY t.local_call DESC, t.place DESC) = 1
+    )
+    SELECT h.site, h.argument, h.item, h.dtype, h.size, h.stride, h.device, h.storage_offset, h.storage_bytes,
+           h.storage_address, c.call, c.step
+    FROM held h LEFT JOIN calls c ON c.log = h.log AND c.local_call = h.seen_call
+    ORDER BY h.site, h.argument, h.item
+"""
+_TOO_MANY = "not recorded: the launch site has had too many sizes"
+
+
+def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
+    """All graphs, or the first ones, in the order in which they were loaded."""
+    return _rows(trace, sql.rows(trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most]))
+
+
+def graph_row(trace: Trace, graph: int) -> GraphRow | None:
+    return next(iter(_rows(trace, sql.rows(trace, f"{_GRAPHS} WHERE g.graph = ?", [graph]))), None)
+
+
+def graphs_of_compile(trace: Trace, log: int, compile_id: str) -> list[GraphRow]:
+    found = sql.rows(trace, f"{_GRAPHS} WHERE g.log = ? AND g.compile_id = ? ORDER BY g.graph", [log, compile_id])
+    return _rows(trace, found)
+
+
+def _rows(trace: Trace, found: Sequence[sql.Row]) -> list[GraphRow]:
+    calls = subgraph_calls(trace).of_graph
+    return [_kernels_apart(GraphRow(*row), calls[row[0]]) for row in found]
+
+
+def _kernels_apart(row: GraphRow, calls: int) -> GraphRow:
+    return replace(row, launches=(row.launches or 0) - calls, subgraph_calls=calls) if calls else row
+
+
+def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
+    """One graph; None when there is none of that id."""
+    row = graph_row(trace, graph)
+    if row is None:
+        return None
+    sites = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE graph = ?", [graph])]
+    return GraphDetail(row, site_rows(trace, sites), memory_statements(trace, graph), wrapper_code(trace, row))
+
+
+def has_graphs(trace: Trace) -> bool:
+    """Inductor compiled something, or loaded it from a cache, in a Python process."""
+    return bool(sql.number(trace, "SELECT count(*) FROM graphs JOIN logs USING (log) WHERE torch_version IS NOT NULL"))
+
+
+def names_packages(trace: Trace) -> bool:
+    """A record is about AOTInductor."""
+    return bool(sql.number(trace, "SELECT count(*) FROM records WHERE event ILIKE '%aoti%' OR name ILIKE '%aoti%'"))
+
+
+def graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
+    """``0/0 forward``."""
+    return " ".join(part for part in (compile_id or f"graph {graph}", phase) if part)
+
+
+def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
+    """The generated wrapper's source; None when no log holds it. A forked child has its parent's."""
+    code = graph.output_code
+    if code is None and graph.wrapper_key is not None:
+        code = sql.number(trace, "SELECT min(output_code) FROM graphs WHERE wrapper_key = ?", [graph.wrapper_key])
+    return None if code is None else trace.payload(int(code)).decode("utf-8", "replace")
+
+
+def operands_left_out(trace: Trace, graph: int) -> str | None:
+    """Which tensors the launches of a graph may read that their arguments do not name."""
+    found = sql.row(trace, "SELECT operands_left_out FROM graphs WHERE graph = ?", [graph])
+    return found[0] if found else None
+
+
+def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
+    found = sql.rows(
+        trace,
+        "SELECT event, buffer, function, line, of_buffer FROM memory_statements WHERE graph = ? ORDER BY line",
+        [graph],
+    )
+    return [MemoryStatementRow(*row) for row in found]
+
+
+def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> list[SiteRow]:
+    """Launch sites with their arguments. Tensors are those seen last, or those in force at `call`."""
+    found = sql.rows(trace, _SITES, [list(sites)])
+    arguments, scalars = _arguments(trace, sites, call), scalars_of(trace, sites)
+    return [
+        SiteRow(
+            *[
+                *[*row[:9], *map(sql.json_value, row[9:13]), _once(row[13]), _stacks(row[14])],
+                *[arguments[row[0]], *row[15:], scalars[row[0]]],
+            ]
+        )
+        for row in found
+    ]
+
+
+def before_return(site: SiteRow) -> SiteRow:
+    """A launch site whose launch did not return: what it would have bound is not there yet."""
+    bound = len(site.arguments) - len(site.outputs)
+    arguments = [
+        row if place < bound else replace(row, tensors=[], unseen="not made yet: the launch did not return")
+        for place, row in enumerate(site.arguments)
+    ]
+    return replace(site, arguments=arguments)
+
+
+def _once(text: str) -> list[Any]:
+    """A JSON list without what it has already named."""
+    return list(dict.fromkeys(sql.json_value(text) or []))
+
+
+def _stacks(text: str) -> list[list[SourceLine]]:
+    return [[SourceLine(**frame) for frame in stack] for stack in sql.json_value(text)]
+
+
+def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultdict[int, list[ArgumentRow]]:
+    tensors = _tensors(trace, sites, call)
+    found = sql.rows(
+        trace,
+        "SELECT site, argument, name, role, buffer, parameter, storage, held FROM arguments"
+        " WHERE list_contains($1, site) ORDER BY site, argument",
+        [list(sites)],
+    )
+    rows: defaultdict[int, list[ArgumentRow]] = defaultdict(list)
+    for site, argument, *rest in found:
+        seen = [tensor for tensor in tensors[site, argument] if tensor["dtype"] != UNRECORDED]
+        unseen = _TOO_MANY if tensors[site, argument] and not seen else None
+        rows[site].append(ArgumentRow(*[argument, *rest[:4], seen, *rest[4:], unseen]))
+    return rows
+
+
+def _tensors(
+    trace: Trace, sites: Sequence[int], call: int | None
+) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
+    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them."""
+    rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    for site, argument, item, dtype, size, stride, *where in sql.rows(trace, _TENSORS, [list(sites), call]):
+        device, offset, storage_bytes, address, seen_call, seen_step = where
+        tensor = {
+            "item": item, "dtype": dtype, "size": sql.json_value(size), "stride": sql.json_value(stride),
+            "device": device, "offset": offset, "storage_bytes": storage_bytes, "storage": address,
+            "call": seen_call, "step": seen_step,
+        }  # fmt: skip
+        rows[site, argument].append(tensor)
+    return rows

@@ -1,0 +1,171 @@
+"""One launch: its place, its arguments, who wrote and who reads its buffers, its generated code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stepscope.viewer.graphs.queries.graphs import before_return, graph_row, memory_statements, site_rows, wrapper_code
+from stepscope.viewer.graphs.queries.kernel_code import cut
+from stepscope.viewer.graphs.queries.kernel_configs import config_of
+from stepscope.viewer.graphs.queries.scalars import in_call, symbols_at
+from stepscope.viewer.graphs.rows import MemoryStatementRow
+from stepscope.viewer.steps.rows import LaunchDetail
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.values import call_tree, has_values, launch_values
+
+_LAUNCH = """
+    SELECT l.launch, l.log, g.rank, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns,
+           l.device_duration_ns, first.launch, first.launches, s.start_ns, l.returned
+    FROM launches l JOIN calls c ON c.call = l.call JOIN logs g ON g.log = l.log
+    JOIN (SELECT min(launch) AS launch, count(*) AS launches FROM launches
+          WHERE log = (SELECT log FROM launches WHERE launch = $1)
+            AND step = (SELECT step FROM launches WHERE launch = $1)) first ON true
+    LEFT JOIN steps s ON s.log = l.log AND s.step = l.step
+    WHERE l.launch = $1
+"""
+_SHARED_SCOPE = ("call", "partition_")
+_SAME_STORAGE = ("reuse", "alias")
+
+
+def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
+    """One launch; None when there is none of that id."""
+    found = sql.row(trace, _LAUNCH, [launch])
+    if found is None:
+        return None
+    *row, returned = found
+    (_, log, rank, step, thread, call, graph_id, site_id, start_ns, duration_ns, device_ns, first, of, step_ns) = row
+    graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
+    assert graph is not None
+    symbols = symbols_at(trace, call, launch)
+    if returned is False:
+        site = before_return(site)
+    flow = _Flow(trace, graph_id, call, first, first + of - 1)
+    code = wrapper_code(trace, graph)
+    part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
+    return LaunchDetail(
+        launch=launch,
+        log=log,
+        rank=rank,
+        step=step,
+        ordinal=launch - first + 1,
+        of=of,
+        thread=thread,
+        call=call,
+        graph=graph,
+        site=in_call(site, symbols),
+        start_ns=start_ns,
+        step_offset_ns=start_ns - step_ns,
+        returned=returned,
+        duration_ns=duration_ns,
+        device_duration_ns=device_ns,
+        previous=launch - 1 if launch > first else None,
+        next=launch + 1 if launch < first + of - 1 else None,
+        written_by=flow.written_by(launch),
+        read_by=flow.read_by(launch),
+        config=config_of(trace, graph_id, site.kernel),
+        code=part.text if part else None,
+        code_first_line=part.first_line if part else None,
+        values=launch_values(trace, launch, call, site_id, site.arguments) if has_values(trace) else [],
+        symbols=symbols,
+    )
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One launch of a call tree with the buffers it touches."""
+
+    launch: int
+    arguments: dict[int, tuple[str, str]]
+    """argument -> (role, buffer)."""
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+
+
+class _Flow:
+    """Which launches of a call, and of the calls inside it, write and read which buffers.
+
+    Buffers are names of one function; the partitions of a graph share the names of `call`. A name that reuses or
+    aliases another stands for the same storage. `first` and `last` are the launches of the step.
+    """
+
+    def __init__(self, trace: Trace, graph: int, call: int, first: int, last: int) -> None:
+        self._storage = _storages(memory_statements(trace, graph))
+        functions = call_tree(trace, call)
+        launches = sql.rows(
+            trace,
+            "SELECT launch, call, site FROM launches WHERE launch BETWEEN ? AND ? AND list_contains(?, call)"
+            " ORDER BY launch",
+            [first, last, list(functions)],
+        )
+        arguments = _arguments_of(trace, sorted({site for _, _, site in launches}))
+        self._uses = [
+            self._use(launch, "" if functions[at].startswith(_SHARED_SCOPE) else f"{at}:", arguments[site])
+            for launch, at, site in launches
+        ]
+
+    def _use(self, launch: int, scope: str, arguments: Sequence[tuple[int, str, str]]) -> _Use:
+        use = _Use(launch, {})
+        for argument, role, buffer in arguments:
+            name = scope + self._storage.get(buffer, buffer)
+            use.arguments[argument] = role, name
+            if role != "out":
+                use.reads.add(name)
+            if role != "in":
+                use.writes.add(name)
+        return use
+
+    def written_by(self, launch: int) -> dict[int, int | None]:
+        """argument that is read -> the launch before this one that wrote its buffer last."""
+        found: dict[int, int | None] = {}
+        for argument, (role, name) in self._of(launch).arguments.items():
+            if role != "out":
+                writers = (use.launch for use in reversed(self._uses) if use.launch < launch and name in use.writes)
+                found[argument] = next(writers, None)
+        return found
+
+    def read_by(self, launch: int) -> dict[int, list[int]]:
+        """argument that is written -> the launches that read its buffer before it is written again."""
+        found: dict[int, list[int]] = {}
+        for argument, (role, name) in self._of(launch).arguments.items():
+            if role != "in":
+                found[argument] = self._readers(launch, name)
+        return found
+
+    def _readers(self, launch: int, name: str) -> list[int]:
+        readers: list[int] = []
+        for use in self._uses:
+            if use.launch > launch:
+                if name in use.reads:
+                    readers.append(use.launch)
+                if name in use.writes:
+                    break
+        return readers
+
+    def _of(self, launch: int) -> _Use:
+        return next(use for use in self._uses if use.launch == launch)
+
+
+def _storages(statements: Sequence[MemoryStatementRow]) -> dict[str, str]:
+    """name -> the first name of its storage."""
+    storage: dict[str, str] = {}
+    for statement in statements:
+        if statement.event in _SAME_STORAGE and statement.of is not None:
+            storage.setdefault(statement.buffer, storage.get(statement.of, statement.of))
+    return storage
+
+
+def _arguments_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[tuple[int, str, str]]]:
+    """site -> (argument, role, buffer) of every argument behind which a buffer stands, also of those it binds."""
+    found = sql.rows(
+        trace,
+        "SELECT site, argument, role, buffer FROM arguments WHERE buffer IS NOT NULL AND list_contains($1, site)"
+        " ORDER BY site, argument",
+        [list(sites)],
+    )
+    arguments: defaultdict[int, list[tuple[int, str, str]]] = defaultdict(list)
+    for site, argument, role, buffer in found:
+        arguments[site].append((argument, role, buffer))
+    return arguments

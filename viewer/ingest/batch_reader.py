@@ -1,0 +1,143 @@
+"""Where the records of a piece of a log stand, and their payloads' text, found for all of them at once.
+
+Nearly every record is whole: it begins with a time in microseconds, each line of its payload has its tab, and all its
+lines end alike. numpy finds those in a tenth of the time that a look at each line takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.tracer.schema.log_format import RETURN, TAB
+from stepscope.viewer.ingest.clock import STAMP_BYTES
+from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, UNKNOWN
+
+_POINT_AT = FRACTION_END - 7
+_NEWLINE, _LEVEL, _POINT, _ZERO = 0x0A, 0x56, 0x2E, 0x30
+_NS = 10 ** np.arange(8, 2, -1)
+MARKS = (0xFF, 0x00, 0x01, 0xC0)
+"""Bytes that texts do not hold."""
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of a piece, each a row of all columns; offsets in bytes of the piece unless said otherwise."""
+
+    start: Ints
+    header_end: Ints
+    """Without its line break."""
+    end: Ints
+    has_payload: Bools
+    text: bytes
+    """The piece without the tabs before and the returns behind its lines."""
+    text_start: Ints
+    text_end: Ints
+    """Of the payload in `text`."""
+    is_whole: Bools
+    """Of one that is not, nothing is said of its time and payload."""
+    columns: dict[str, Ints]
+    """Some of the table `records`, with bytes and lines of the log."""
+    line_breaks: int
+    _data: Bytes
+    _fraction_ns: Ints
+
+    def payloads(self) -> list[bytes | None]:
+        text = self.text
+        bounds = zip(self.has_payload.tolist(), self.text_start.tolist(), self.text_end.tolist(), strict=True)
+        return [text[first:last] if has_payload else None for has_payload, first, last in bounds]
+
+    def keys(self, piece: bytes) -> list[bytes]:
+        """What stands in each header between its time and its md5."""
+        begins, ends = self.start + FRACTION_END, self.header_end - TAIL_BYTES
+        return [piece[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+
+    def digests(self) -> str:
+        """What stands where the md5 of each record does, `DIGEST_BYTES` for each."""
+        return _bytes_at(self._data, self.header_end - TAIL_BYTES, DIGEST_BYTES).tobytes().decode("latin-1")
+
+    def time_ns(self, second_ns: Callable[[bytes], int | None]) -> Ints:
+        """Times of the records; `UNKNOWN` of those that are not whole, and where `second_ns` knows none of a stamp."""
+        which = np.flatnonzero(self.is_whole)
+        stamps = _bytes_at(self._data, self.start[which] + 1, STAMP_BYTES)
+        is_new = np.append(True, (stamps[1:] != stamps[:-1]).any(axis=1))[: len(which)]
+        seconds = [second_ns(stamp.tobytes()) for stamp in stamps[is_new]]
+        known = np.array([UNKNOWN if second is None else second for second in seconds], dtype=np.int64)
+        of_each = known[np.cumsum(is_new) - 1]
+        times = np.full(len(self.start), UNKNOWN)
+        times[which] = np.where(of_each == UNKNOWN, UNKNOWN, of_each + self._fraction_ns[which])
+        return times
+
+
+def records_of(piece: bytes, line: int, byte: int) -> Records:
+    """The records of `piece`, which begins at that line and byte of its log: each begins with a ``V`` at the begin of
+    a line, and so does one that is not whole before the first of them."""
+    data = np.frombuffer(piece, np.uint8)
+    ends = np.flatnonzero(data == _NEWLINE)
+    line_breaks, is_closed = len(ends), piece.endswith(b"\n")
+    if not is_closed:
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    first = data[starts]
+    tabbed, returned = first == TAB, (data[ends - 1] == RETURN) & (ends > starts)
+    is_head = first == _LEVEL
+    is_head[0] = True
+    heads = np.flatnonzero(is_head)
+    after = np.append(heads[1:], len(starts))
+    lines, returns = after - heads, np.add.reduceat(returned, heads, dtype=np.int64)
+    has_payload, crlf = lines > 1, returns == lines
+    start, end = starts[heads], np.append(starts[heads[1:]], len(data))
+    header_end, payload_byte = ends[heads] - crlf, ends[heads] + 1
+    fraction_ns, whole = _fractions(data, start)
+    whole &= (first[heads] == _LEVEL) & (header_end - start >= FRACTION_END + TAIL_BYTES)
+    whole &= (np.add.reduceat(tabbed, heads, dtype=np.int64) == lines - 1) & (crlf | (returns == 0))
+    whole[-1] &= is_closed
+    text, text_starts = _without_tabs(piece, data, starts, ends, tabbed, returned)
+    columns = {
+        "line": heads + line, "byte": start + byte, "header_bytes": header_end - start,
+        "payload_byte": np.where(has_payload, payload_byte + byte, UNKNOWN),
+        "payload_bytes": np.where(has_payload, end - payload_byte, UNKNOWN), "crlf": crlf & has_payload,
+    }  # fmt: skip
+    return Records(
+        start, header_end, end, has_payload, text, text_starts[heads + 1], text_starts[after] - 1, whole, columns,
+        line_breaks, data, fraction_ns,
+    )  # fmt: skip
+
+
+def _fractions(data: Bytes, start: Ints) -> tuple[Ints, Bools]:
+    """Nanoseconds of each record's fraction of a second, and whether it is one."""
+    fraction = _bytes_at(data, start + _POINT_AT, FRACTION_END - _POINT_AT)
+    digits = fraction[:, 1:] - np.uint8(_ZERO)
+    return digits @ _NS, (fraction[:, 0] == _POINT) & (digits <= 9).all(axis=1)
+
+
+def _bytes_at(data: Bytes, places: Ints, count: int) -> Bytes:
+    """`count` bytes from each place on; what is not in the data is any byte."""
+    found: Bytes = data[np.clip(places[:, None] + np.arange(count), 0, len(data) - 1)]
+    return found
+
+
+def _without_tabs(
+    piece: bytes, data: Bytes, starts: Ints, ends: Ints, tabbed: Bools, returned: Bools
+) -> tuple[bytes, Ints]:
+    """The text without those tabs and returns, and where its lines begin, with its end."""
+    removed = np.cumsum(tabbed.astype(np.int64) + returned)
+    text_starts = np.append(starts, len(data)) - np.concatenate([[0], removed])
+    # A byte that is nowhere in the data stands for what goes: bytes of one value are taken out in half of the time.
+    mark = next((mark for mark in MARKS if mark not in piece), None)
+    if mark is None:
+        keep = np.ones(len(data), dtype=bool)
+        keep[starts[tabbed]] = False
+        keep[ends[returned] - 1] = False
+        return data[keep].tobytes(), text_starts
+    marked = data.copy()
+    marked[starts[tabbed]] = mark
+    marked[ends[returned] - 1] = mark
+    return marked.tobytes().replace(bytes([mark]), b""), text_starts

@@ -1,0 +1,116 @@
+"""Collects batches of launches: compact, and without numpy, which a log without launches has no need of."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepscope.tracer.schema.records import DeviceTimes, Launches, StepMarks, Steps
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.lenient_json import INT64
+from stepscope.viewer.ingest.rows import Rows
+
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.recorder.launch_columns import Places
+
+CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
+LAUNCH_COLUMNS = ("site", "start_ns", "end_ns")
+
+
+class EndedStep(NamedTuple):
+    kind: str | None
+    by: str | None
+    start_ns: int
+    end_ns: int | None
+    """None: it was not seen to end."""
+    who: str | None = None
+    """Class names of the optimizers that ended it."""
+    compile_ns: int | None = None
+    """That the compiles took which it has triggered; None: not known."""
+    compiling_ns: int = 0
+    """Of the time from its start to its end."""
+
+    @property
+    def duration_ns(self) -> int | None:
+        """Without compiles. Where its end alone was seen, of a step that called nothing, nobody knows it."""
+        if self.end_ns is None or self.end_ns == self.start_ns:
+            return None
+        return min(max(self.end_ns - self.start_ns - self.compiling_ns, INT64[0]), INT64[-1])
+
+
+class StepMark(NamedTuple):
+    """One row of `StepMarks`."""
+
+    what: str
+    who: int
+    name: str | None
+    thread: int
+    ns: int
+
+
+def step_marks(batch: StepMarks) -> list[StepMark]:
+    """Raises BadPayload when its columns are not of one length."""
+    columns = (batch.what, batch.who, batch.name, batch.thread, batch.ns)
+    if any(len(column) != len(batch.ns) for column in columns):
+        raise BadPayload("StepMarks has columns of unequal length")
+    return [StepMark(*row) for row in zip(*columns, strict=True)]
+
+
+def ended_steps(batch: Steps) -> dict[int, EndedStep]:
+    """The steps of a batch by number. Raises BadPayload when its columns are not of one length."""
+    ends = [end_ns if end_ns >= 0 else None for end_ns in batch.end_ns]
+    columns = (batch.kind, batch.by, batch.start_ns, ends)
+    if any(len(column) != len(batch.step) for column in columns):
+        raise BadPayload("Steps has columns of unequal length")
+    return dict(zip(batch.step, map(EndedStep, *columns), strict=True))
+
+
+def function_name(functions: Sequence[str], index: int) -> str:
+    return functions[index] if 0 <= index < len(functions) else f"function {index}"
+
+
+class LaunchBatches:
+    """Collects the batches of one log."""
+
+    def __init__(self) -> None:
+        self.calls = {name: array("q") for name in CALL_COLUMNS}
+        self.parents: list[int | None] = []
+        self.states: list[str] = []
+        self.launches = {name: array("q") for name in LAUNCH_COLUMNS}
+
+    def add(self, batch: Launches) -> None:
+        """Take in a batch. Raises BadPayload when its columns do not fit together."""
+        calls, count, rows = batch.calls, len(batch.calls.call), len(batch.site)
+        if any(len(getattr(calls, name)) != count for name in (*CALL_COLUMNS, "parent", "state")):
+            raise BadPayload("Launches.calls has columns of unequal length")
+        if not len(batch.start_ns) == len(batch.end_ns) == rows:
+            raise BadPayload("Launches has columns of unequal length")
+        if sum(calls.launches) != rows or min(calls.launches, default=0) < 0:
+            raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
+        for name, column in self.calls.items():
+            column.extend(getattr(calls, name))
+        self.parents += calls.parent
+        self.states += calls.state
+        for name, values in zip(LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.end_ns), strict=True):
+            self.launches[name].extend(values)
+
+    def finish(
+        self,
+        rows: Rows,
+        log: int,
+        steps: Mapping[int, EndedStep],
+        functions: Mapping[int, list[str]],
+        graph_id: Callable[[int], int],
+        site_id: Callable[[int, int], int],
+        times: Sequence[DeviceTimes] = (),
+    ) -> tuple[Places | None, int]:
+        """Add calls and launches, each sorted by step and start, and the steps they belong to.
+
+        Returns where they are, and how many of the `times` on the device belong to no launch.
+        """
+        if not steps and not self.parents:
+            return None, sum(len(batch.call) for batch in times)
+        from stepscope.viewer.ingest.recorder.launch_columns import add_launches
+
+        return add_launches(self, rows, log, steps, functions, graph_id, site_id, times)

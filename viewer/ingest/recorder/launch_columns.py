@@ -1,0 +1,241 @@
+"""Batches of launches -> sorted columns of calls, launches and steps."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.tracer.schema.records import DeviceTimes
+from stepscope.tracer.schema.ring_format import UNFINISHED
+from stepscope.viewer.ingest.columns import Column, as_column
+from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, function_name
+from stepscope.viewer.ingest.rows import Rows
+
+Ints = npt.NDArray[np.int64]
+_DEEPEST = 256
+NOT_RETURNED = -1
+UNTIMED = "printed"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where launches are: the calls of a log by position, and its launches in the order in which they were sent."""
+
+    position: dict[int, int]
+    """Number of a call in the log -> its position."""
+    graph: Ints
+    """Of each call, as the log numbers graphs."""
+    first: Ints
+    """The first launch of each call."""
+    count: Ints
+    """How many launches each call has."""
+    call_id: Ints
+    call_step: Ints
+    call_start_ns: Ints
+    call_end_ns: Ints
+    has_ended: npt.NDArray[np.bool_]
+    """Of each call; what was read before a launch of a call that has not ended may be all there is of the launch."""
+    parent: Ints
+    """Position of the call that each one runs inside, -1 without one."""
+    launch_start_ns: Ints
+    launch_owner: Ints
+    """Position of its call."""
+    launch_local_site: Ints
+    launch_id: Ints
+    launch_call: Ints
+    launch_step: Ints
+    launch_site: Ints
+
+    @cached_property
+    def _by_site(self) -> tuple[Ints, Ints, int]:
+        """Keys of call and site in order, the launch of each, and what the site is multiplied with."""
+        sites = int(self.launch_local_site.max(initial=0)) + 1
+        key = self.launch_owner * sites + self.launch_local_site
+        order = np.argsort(key, kind="stable")
+        return key[order], order, sites
+
+    def launches(self, call: Ints, site: Ints, occurrence: Ints) -> Ints:
+        """The launch of each call (a position), local site and occurrence; -1 where there is none."""
+        keys, order, sites = self._by_site
+        if not len(keys):
+            return np.full(len(call), -1, dtype=np.int64)
+        fits = (call >= 0) & (site >= 0) & (site < sites)
+        key = np.where(fits, call * sites + np.where(fits, site, 0), -1)
+        at = np.searchsorted(keys, key) + occurrence
+        inside = np.minimum(at, len(keys) - 1)
+        return np.where((at < len(keys)) & (keys[inside] == key), order[inside], -1)
+
+
+def add_launches(
+    batches: LaunchBatches,
+    rows: Rows,
+    log: int,
+    steps: Mapping[int, EndedStep],
+    functions: Mapping[int, list[str]],
+    graph_id: Callable[[int], int],
+    site_id: Callable[[int, int], int],
+    times: Sequence[DeviceTimes] = (),
+) -> tuple[Places | None, int]:
+    """Add calls and launches of one log, each sorted by step and start, and its steps.
+
+    Returns where they are, and how many of the `times` on the device belong to no launch.
+    """
+    calls = {name: _ints(column) for name, column in batches.calls.items()}
+    count = len(calls["call"])
+    places, lost = None, sum(len(batch.call) for batch in times)
+    if count:
+        order = np.lexsort((calls["start_ns"], calls["step"]))
+        rank = np.empty(count, dtype=np.int64)
+        rank[order] = np.arange(count)
+        ids = rank + rows.new_id("calls", count)
+        columns = _call_columns(batches, log, calls, ids, functions, graph_id)
+        rows.add_columns("calls", {name: column[order] for name, column in columns.items()})
+        places, lost = _add_launches(batches, rows, log, calls, ids, site_id, times)
+    _add_steps(rows, log, steps, calls)
+    return places, lost
+
+
+def _call_columns(
+    batches: LaunchBatches,
+    log: int,
+    calls: dict[str, Ints],
+    ids: Ints,
+    functions: Mapping[int, list[str]],
+    graph_id: Callable[[int], int],
+) -> dict[str, Column]:
+    parent = _parent_positions(calls["call"], batches.parents)
+    names = [
+        function_name(functions.get(graph, []), function)
+        for graph, function in zip(calls["graph"].tolist(), calls["function"].tolist(), strict=True)
+    ]
+    return {
+        "call": ids, "log": np.full(len(ids), log), "local_call": calls["call"],
+        "graph": _map(calls["graph"], graph_id), "function": as_column(names), "step": calls["step"],
+        "thread": calls["thread"], "parent": np.ma.array(ids[np.maximum(parent, 0)], mask=parent < 0),
+        "depth": _depths(parent), "start_ns": calls["start_ns"],
+        "duration_ns": np.ma.array(calls["duration_ns"], mask=[state == UNTIMED for state in batches.states]),
+        "launches": calls["launches"], "state": as_column(batches.states),
+    }  # fmt: skip
+
+
+def _add_launches(
+    batches: LaunchBatches,
+    rows: Rows,
+    log: int,
+    calls: dict[str, Ints],
+    call_ids: Ints,
+    site_id: Callable[[int, int], int],
+    times: Sequence[DeviceTimes],
+) -> tuple[Places, int]:
+    sites, starts, ends = (_ints(column) for column in batches.launches.values())
+    owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
+    step = calls["step"][owner]
+    order = np.lexsort((starts, step))
+    ids = np.empty(len(sites), dtype=np.int64)
+    ids[order] = np.arange(len(sites)) + rows.new_id("launches", len(sites))
+    places = Places(
+        position={number: i for i, number in enumerate(calls["call"].tolist())},
+        graph=calls["graph"],
+        first=np.cumsum(calls["launches"]) - calls["launches"],
+        count=calls["launches"],
+        call_id=call_ids,
+        call_step=calls["step"],
+        call_start_ns=calls["start_ns"],
+        call_end_ns=calls["start_ns"] + np.maximum(calls["duration_ns"], 0),
+        has_ended=np.array([state != UNFINISHED for state in batches.states], dtype=bool),
+        parent=_parent_positions(calls["call"], batches.parents),
+        launch_start_ns=starts,
+        launch_owner=owner,
+        launch_local_site=sites,
+        launch_id=ids,
+        launch_call=call_ids[owner],
+        launch_step=step,
+        launch_site=_map_pairs(calls["graph"][owner], sites, site_id),
+    )
+    device, lost = _device_times(places, times)
+    columns = {
+        "launch": ids, "log": np.full(len(sites), log), "call": places.launch_call, "site": places.launch_site,
+        "step": step, "thread": calls["thread"][owner], "start_ns": starts,
+        "duration_ns": np.ma.array(ends - starts, mask=ends < 0),
+        "returned": ends != NOT_RETURNED, "device_duration_ns": np.ma.array(device, mask=device < 0),
+    }  # fmt: skip
+    if len(sites):
+        rows.add_columns("launches", {name: column[order] for name, column in columns.items()})
+    return places, lost
+
+
+def _device_times(places: Places, times: Sequence[DeviceTimes]) -> tuple[Ints, int]:
+    """Time on the device of each launch, -1 where it was not measured, and how many times are of no launch."""
+    device = np.full(len(places.launch_id), -1, dtype=np.int64)
+    lost = 0
+    for batch in times:
+        call = np.array([places.position.get(call, -1) for call in batch.call], dtype=np.int64)
+        launch, duration = (np.array(column, dtype=np.int64) for column in (batch.launch, batch.duration_ns))
+        fits = (call >= 0) & (launch >= 0) & (launch < places.count[call]) & (duration >= 0)
+        device[places.first[call[fits]] + launch[fits]] = duration[fits]
+        lost += int((~fits).sum())
+    return device, lost
+
+
+def _parent_positions(call: Ints, parents: Sequence[int | None]) -> Ints:
+    """For each call the position of its parent, -1 without one."""
+    position = {number: i for i, number in enumerate(call.tolist())}
+    found = [-1 if parent is None else position.get(parent, -1) for parent in parents]
+    return np.array(found, dtype=np.int64)
+
+
+def _add_steps(rows: Rows, log: int, steps: Mapping[int, EndedStep], calls: dict[str, Ints]) -> None:
+    """Steps that have ended, and those that are known by their calls alone: they start with the first one."""
+    numbers, where, per_step = np.unique(calls["step"], return_inverse=True, return_counts=True)
+    launches = np.bincount(where, weights=calls["launches"], minlength=len(numbers)).astype(np.int64)
+    first = np.full(len(numbers), np.iinfo(np.int64).max)
+    np.minimum.at(first, where, calls["start_ns"])
+    seen = {
+        number: (start_ns, launched, called)
+        for number, start_ns, launched, called in zip(
+            numbers.tolist(), first.tolist(), launches.tolist(), per_step.tolist(), strict=True
+        )
+    }
+    for number in sorted(steps.keys() | seen.keys()):
+        first_ns, launched, called = seen.get(number, (None, 0, 0))
+        step = steps.get(number) or EndedStep(None, None, first_ns or 0, None)
+        rows.add(
+            "steps", log, number, step.kind, step.by, step.who, step.start_ns, step.end_ns, step.duration_ns,
+            step.compile_ns, launched, called,
+        )  # fmt: skip
+
+
+def _ints(values: array[int]) -> Ints:
+    return np.frombuffer(values, dtype=np.int64) if values else np.empty(0, dtype=np.int64)
+
+
+def _map(values: Ints, to: Callable[[int], int]) -> Ints:
+    unique, where = np.unique(values, return_inverse=True)
+    return np.array([to(value) for value in unique.tolist()], dtype=np.int64)[where]
+
+
+def _map_pairs(left: Ints, right: Ints, to: Callable[[int, int], int]) -> Ints:
+    lefts, where_left = np.unique(left, return_inverse=True)
+    rights, where_right = np.unique(right, return_inverse=True)
+    return _map(
+        where_left * len(rights) + where_right,
+        lambda pair: to(int(lefts[pair // len(rights)]), int(rights[pair % len(rights)])),
+    )
+
+
+def _depths(parent: Ints) -> Ints:
+    """How many calls each call lies in."""
+    depth = np.zeros(len(parent), dtype=np.int64)
+    above = parent
+    for _ in range(_DEEPEST):
+        inside = above >= 0
+        if not inside.any():
+            break
+        depth += inside
+        above = np.where(inside, parent[np.maximum(above, 0)], -1)
+    return depth

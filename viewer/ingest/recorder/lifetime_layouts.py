@@ -1,0 +1,243 @@
+"""Layouts of lifetimes end to end, the calls that followed them, and what one call of each layout had at its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.tracer.schema.records import LifetimeLayout
+from stepscope.viewer.ingest.columns import Column
+from stepscope.viewer.ingest.recorder.inner_calls import InnerBytes
+from stepscope.viewer.ingest.recorder.launch_columns import Places
+from stepscope.viewer.ingest.rows import Rows
+
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+UNKNOWN = np.iinfo(np.int64).min
+_NO_DEVICE = "unknown"
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """All layouts of a log end to end: columns of storages, and of deaths. `UNKNOWN` stands for None."""
+
+    chosen: list[LifetimeLayout]
+    number: dict[int, int]
+    """Number in the log -> position."""
+    graph: Ints
+    length: Ints
+    start: Ints
+    """The first storage of each layout."""
+    dead_length: Ints
+    dead_start: Ints
+    ints: dict[str, Ints]
+    is_input: Flags
+    device: Ints
+    """Index into `devices`; the last one where a call before this one has said."""
+    devices: list[str]
+
+    def deaths(self, never: int) -> Ints:
+        """Position at which each storage dies in its layout, for the first time."""
+        dead = np.full(int(self.length.sum()), never, dtype=np.int64)
+        at = np.repeat(self.start, self.dead_length) + self.ints["dead"]
+        dead[at[::-1]] = self.ints["dead_at"][::-1]
+        return dead
+
+    def storages(self, layout: int) -> slice:
+        return slice(int(self.start[layout]), int(self.start[layout] + self.length[layout]))
+
+
+def layouts_of(batches: MemoryBatches) -> Layouts:
+    chosen = list(batches.layouts.values())
+    length, dead_length = (_lengths(chosen, name) for name in ("name", "dead"))
+    devices = list(dict.fromkeys(d for layout in chosen for d in layout.device if d is not None))
+    index = {name: i for i, name in enumerate([*devices, None])}
+    columns = ("storage_bytes", "born", "site", "calls_back", "met_in", "met_as", "dead", "dead_at")
+    return Layouts(
+        chosen=chosen,
+        number={number: i for i, number in enumerate(batches.layouts)},
+        graph=np.array([layout.graph for layout in chosen], dtype=np.int64),
+        length=length,
+        start=np.cumsum(length) - length,
+        dead_length=dead_length,
+        dead_start=np.cumsum(dead_length) - dead_length,
+        ints={name: _flat([getattr(layout, name) for layout in chosen]) for name in columns},
+        is_input=_flat([[kind == "input" for kind in layout.kind] for layout in chosen]).astype(bool),
+        device=_flat([[index[d] for d in layout.device] for layout in chosen]),
+        devices=[*devices, _NO_DEVICE],
+    )
+
+
+def _lengths(layouts: Sequence[LifetimeLayout], name: str) -> Ints:
+    return np.array([len(getattr(layout, name)) for layout in layouts], dtype=np.int64)
+
+
+def _flat(columns: Sequence[Sequence[int | None]]) -> Ints:
+    parts = [np.array([UNKNOWN if n is None else n for n in column], dtype=np.int64) for column in columns]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class MeasuredCalls:
+    """Calls whose storages were followed, in the order of their numbers in the log."""
+
+    local: Ints
+    at: Ints
+    """Position among the calls of the log."""
+    layout: Ints
+    """Position of the layout."""
+
+    def find(self, local: Ints) -> Ints:
+        """Position of each call here, -1 for one that was not followed."""
+        if not len(self.local):
+            return np.full(len(local), -1, dtype=np.int64)
+        found = np.minimum(np.searchsorted(self.local, local), len(self.local) - 1)
+        return np.where(self.local[found] == local, found, -1)
+
+
+def measured_calls(batches: MemoryBatches, layouts: Layouts, places: Places | None) -> MeasuredCalls:
+    """Calls that are in the log and have a layout of their own graph, each once; all others are counted."""
+    local, number = (np.array(batches.calls[name], dtype=np.int64) for name in ("call", "layout"))
+    position = {} if places is None else places.position
+    at = np.array([position.get(call, -1) for call in local.tolist()], dtype=np.int64)
+    layout = np.array([layouts.number.get(n, -1) for n in number.tolist()], dtype=np.int64)
+    problem = _counter(batches)
+    problem(at < 0, "unknown_launch", "lifetimes of calls that are not in the log")
+    use = (at >= 0) & (layout >= 0)
+    if use.any() and places is not None:
+        fits = np.ones(len(use), dtype=bool)
+        fits[use] = places.graph[at[use]] == layouts.graph[layout[use]]
+        problem(~fits, "broken_lifetimes", "calls have the lifetime layout of another graph")
+        use &= fits
+    local, at, layout = local[use], at[use], layout[use]
+    _, first = np.unique(local, return_index=True)
+    twice = np.ones(len(local), dtype=bool)
+    twice[first] = False
+    problem(twice, "broken_lifetimes", "calls have lifetimes twice; the first are kept")
+    return MeasuredCalls(local[first], at[first], layout[first])
+
+
+def _counter(batches: MemoryBatches) -> Callable[[Flags, str, str], None]:
+    def count(wrong: Flags, reason: str, text: str) -> None:
+        if wrong.any():
+            batches.damage.add(reason, f"{int(wrong.sum()):,} {text}")
+
+    return count
+
+
+@dataclass(frozen=True)
+class _Peak:
+    peak_bytes: int
+    position: int
+    base_bytes: int
+
+
+def add_layouts(
+    batches: MemoryBatches,
+    rows: Rows,
+    log: int,
+    layouts: Layouts,
+    calls: MeasuredCalls,
+    places: Places | None,
+    ids: Ids,
+    inner: InnerBytes | None,
+) -> Ints:
+    """Add layouts and their storages; returns the id of each layout."""
+    count = len(layouts.chosen)
+    first_id = rows.new_id("layouts", count)
+    owned = _owned(batches, layouts, ids)
+    first_call = np.full(count, -1, dtype=np.int64)
+    first_call[calls.layout[::-1]] = np.arange(len(calls.at))[::-1]
+    followed = np.bincount(calls.layout, minlength=count)
+    late = 0
+    for i, layout in enumerate(layouts.chosen):
+        call = int(calls.at[first_call[i]]) if first_call[i] >= 0 else None
+        launches = 0 if call is None or places is None else int(places.count[call])
+        late += call is not None and max((*layout.born, *layout.dead_at), default=0) > launches
+        inside = inner.of(int(first_call[i])) if inner is not None else None
+        peak = _peak(layouts, i, owned[layouts.storages(i)], launches, inside)
+        site = None
+        if call is not None and places is not None and peak.position < launches:
+            site = int(places.launch_site[places.first[call] + peak.position])
+        met_first = int((layouts.ints["met_as"][layouts.storages(i)] == UNKNOWN).sum())
+        rows.add(
+            "layouts", first_id + i, log, ids.graph(layout.graph), ids.function(layout.graph, layout.function),
+            len(layout.name), met_first + len(layout.dead), int(followed[i]), launches, peak.peak_bytes, peak.position,
+            site, peak.base_bytes, None if call is None or places is None else int(places.call_id[call]),
+        )  # fmt: skip
+    if late:
+        batches.damage.add("broken_lifetimes", f"{late:,} layouts have positions behind the end of their calls")
+    layout_ids = np.arange(first_id, first_id + count)
+    if int(layouts.length.sum()):
+        rows.add_columns("layout_storages", _storage_columns(layouts, layout_ids, owned, ids))
+    return layout_ids
+
+
+def _owned(batches: MemoryBatches, layouts: Layouts, ids: Ids) -> Flags:
+    """Storages that belong to the measured series: made by the call, or inputs that the schedule may free."""
+    owned = ~layouts.is_input
+    for i, layout in enumerate(layouts.chosen):
+        memory = batches.schedule_of(layout.graph, ids.function(layout.graph, layout.function))
+        if memory is None:
+            continue
+        roles = zip(memory.buffers.name, memory.buffers.role, strict=True)
+        freeable = {name for name, role in roles if role == "input"}
+        if freeable:
+            owned[layouts.storages(i)] |= np.array([name in freeable for name in layout.name], dtype=bool)
+    return owned
+
+
+def _peak(layouts: Layouts, layout: int, owned: Flags, launches: int, inside: tuple[Ints, Ints] | None) -> _Peak:
+    """The highest point at a launch, or behind the last one; `inside`: what calls behind launches add at positions."""
+    part = layouts.storages(layout)
+    size, born = layouts.ints["storage_bytes"][part], np.minimum(layouts.ints["born"][part], launches)
+    deaths = slice(layouts.dead_start[layout], layouts.dead_start[layout] + layouts.dead_length[layout])
+    dead, dead_at = (layouts.ints[name][deaths] for name in ("dead", "dead_at"))
+    change = np.zeros(launches + 1, dtype=np.int64)
+    np.add.at(change, born[owned], size[owned])
+    mine = owned[dead]
+    dead, dead_at = dead[mine], np.minimum(dead_at[mine], launches)
+    np.subtract.at(change, np.maximum(dead_at, born[dead]), size[dead])
+    live = np.cumsum(change)
+    if inside is not None:
+        live[inside[0]] += inside[1]
+    position = int(live.argmax())
+    return _Peak(int(live[position]), position, int(size[~owned].sum()))
+
+
+def _storage_columns(layouts: Layouts, layout_ids: Ints, owned: Flags, ids: Ids) -> dict[str, Column]:
+    count = int(layouts.length.sum())
+    of = np.repeat(np.arange(len(layouts.chosen)), layouts.length)
+    sites = [
+        ids.known_site(layout.graph, site) if site is not None else None
+        for layout in layouts.chosen
+        for site in layout.site
+    ]
+    device = np.array([*layouts.devices[:-1], None], dtype=object)[layouts.device]
+    return {
+        "layout": layout_ids[of], "storage": np.arange(count) - layouts.start[of],
+        "name": _objects([name for layout in layouts.chosen for name in layout.name]),
+        "kind": _objects([kind for layout in layouts.chosen for kind in layout.kind]),
+        "storage_bytes": layouts.ints["storage_bytes"], "device": device, "born": layouts.ints["born"],
+        "site": masked(_flat([sites])),
+        **{name: masked(layouts.ints[name]) for name in ("calls_back", "met_in", "met_as")},
+        "dead": masked(layouts.deaths(UNKNOWN)), "is_owned": owned,
+    }  # fmt: skip
+
+
+def _objects(values: Sequence[object]) -> Column:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def masked(column: Ints) -> Column:
+    """With what is unknown as NULL."""
+    return np.ma.array(column, mask=column == UNKNOWN)

@@ -1,0 +1,62 @@
+"""Births and deaths of storages -> live bytes over time, with levels of detail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
+from stepscope.viewer.ingest.rows import Rows
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Storages:
+    """Births and deaths of the storages of one device."""
+
+    born_ns: Ints
+    size: Ints
+    made: npt.NDArray[np.bool_]
+    """By a compiled call; the others came in from outside."""
+    died_ns: Ints
+    """Beside `died`."""
+    died: Ints
+    """Which storages died."""
+
+
+def add_curve(rows: Rows, log: int, device: str, storages: Storages) -> None:
+    """Add the curve of a device: a row for each moment at which something is born or dies, and the levels above."""
+    if not len(storages.born_ns):
+        return
+    ns, live, made = _moments(storages)
+    _add(rows, "live_bytes", log, device, {"ns": ns, "live_bytes": live, "made_bytes": made})
+    at = int(live.argmax())
+    rows.add("live_peaks", log, device, int(ns[0]), int(ns[-1]), int(ns[at]), int(live[at]), int(made[at]))
+    low, level = live, 1
+    while len(ns) > PER_LEVEL:
+        starts = np.arange(0, len(ns), PER_LEVEL)
+        ns, low = ns[starts], np.minimum.reduceat(low, starts)
+        live, made = (np.maximum.reduceat(column, starts) for column in (live, made))
+        columns = {"level": np.full(len(ns), level), "ns": ns, "low_bytes": low, "high_bytes": live}
+        _add(rows, "live_levels", log, device, {**columns, "made_bytes": made})
+        level += 1
+
+
+def _moments(storages: Storages) -> tuple[Ints, Ints, Ints]:
+    """Moments in order, and live and made bytes after everything that happened in each."""
+    ns = np.concatenate([storages.born_ns, storages.died_ns])
+    change = np.concatenate([storages.size, -storages.size[storages.died]])
+    made = np.concatenate([storages.made, storages.made[storages.died]])
+    order = np.argsort(ns, kind="stable")
+    ns, change, made = ns[order], change[order], made[order]
+    last = np.flatnonzero(np.append(ns[1:] != ns[:-1], True))
+    return ns[last], np.cumsum(change)[last], np.cumsum(change * made)[last]
+
+
+def _add(rows: Rows, table: str, log: int, device: str, columns: dict[str, Ints]) -> None:
+    count = len(columns["ns"])
+    name = np.full(count, device, dtype=object)
+    rows.add_columns(table, {"log": np.full(count, log), "device": name, **columns})

@@ -1,0 +1,244 @@
+"""Collects what one log says about memory: schedules, lifetimes of storages, mismatches, growth.
+
+Without numpy until the first lifetimes: a log without them has no need of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from stepscope.tracer.schema.records import (
+    Growth,
+    LifetimeLayout,
+    LifetimeMismatch,
+    Lifetimes,
+    MemoryStepMismatch,
+    RecomputeMismatch,
+    ScheduledBuffers,
+    SchedulerMemory,
+)
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.recorder.value_batches import Place
+from stepscope.viewer.ingest.rows import Rows
+
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.recorder.launch_columns import Places
+
+MOST_BYTES = 1 << 46
+"""More than any machine has; sums of such numbers fit 64 bits."""
+MOST_TIMES = 1 << 40
+"""More often than a check can find anything."""
+MemoryRecord = SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | MemoryStepMismatch | Growth
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Numbers of the log -> ids of the index."""
+
+    graph: Callable[[int], int]
+    known_site: Callable[[int, int], int | None]
+    """None for a site that the graph does not have."""
+    function: Callable[[int, int], str]
+    phase: Callable[[int], str | None]
+
+
+class MemoryBatches:
+    """Takes in records in the order of the log; `finish` turns them into rows."""
+
+    def __init__(self, damage: Damage) -> None:
+        self.damage = damage
+        self.schedules: dict[tuple[int, str | None], SchedulerMemory] = {}
+        self.layouts: dict[int, LifetimeLayout] = {}
+        self.calls = {name: array("q") for name in ("call", "layout")}
+        self.deaths = {name: array("q") for name in ("dead_call", "dead_index", "dead_ns")}
+        self.allocator = {name: array("q") for name in _ALLOCATOR}
+        self.mismatches: list[LifetimeMismatch] = []
+        self.step_mismatches: list[MemoryStepMismatch] = []
+        self.growth: list[Growth] | None = None
+        self.recomputes: list[tuple[LogRecord, RecomputeMismatch]] = []
+        self.saw_lifetimes = False
+
+    def take(self, value: MemoryRecord, place: Place) -> None:
+        """Raises BadPayload for a record that does not fit together."""
+        match value:
+            case SchedulerMemory():
+                _check_schedule(value)
+                self._keep_first(self.schedules, (value.graph, value.subgraph), value, "a schedule", place)
+            case LifetimeLayout():
+                check_layout(value)
+                self._keep_first(self.layouts, value.layout, value, "a lifetime layout", place)
+            case Lifetimes():
+                self._add(value, place)
+            case LifetimeMismatch():
+                _check_columns(value, "kind", without=("graph", "layout", "call"))
+                self.mismatches.append(value)
+            case MemoryStepMismatch():
+                check_step_mismatch(value)
+                self.step_mismatches.append(value)
+            case Growth():
+                _check_columns(value, "call")
+                self.growth = [*(self.growth or []), value]
+        self.saw_lifetimes |= isinstance(value, LifetimeLayout | Lifetimes)
+
+    def take_recompute(self, value: RecomputeMismatch, record: LogRecord) -> None:
+        """Its figures stay in the log; its compile id is one of this log. Raises BadPayload when it does not fit."""
+        check_recompute(value)
+        self.recomputes.append((record, value))
+
+    def _keep_first(self, known: dict, key: object, value: MemoryRecord, what: str, place: Place) -> None:  # type: ignore[type-arg]
+        if known.setdefault(key, value) != value:
+            self.damage.add("broken_lifetimes", f"{what} is there twice; the first is kept", place.line, place.byte)
+
+    def _add(self, batch: Lifetimes, place: Place) -> None:
+        if len(batch.call) != len(batch.layout):
+            raise BadPayload("Lifetimes has columns of unequal length")
+        if not len(batch.dead_call) == len(batch.dead_index) == len(batch.dead_ns):
+            raise BadPayload("Lifetimes has columns of unequal length")
+        _check_columns(batch.allocator, "call")
+        for layout in sorted(set(batch.layout) - self.layouts.keys()):
+            text = f"lifetimes of layout {layout}, which does not stand before them"
+            self.damage.add("unknown_layout", text, place.line, place.byte)
+        for into, source in ((self.calls, batch), (self.deaths, batch), (self.allocator, batch.allocator)):
+            for name, column in into.items():
+                column.extend(getattr(source, name))
+
+    def schedule_of(self, graph: int, function: str) -> SchedulerMemory | None:
+        """Of a subgraph that is its function; everything else belongs to the graph itself."""
+        return self.schedules.get((graph, function)) or self.schedules.get((graph, None))
+
+    def finish(self, rows: Rows, log: int, places: Places | None, ids: Ids) -> None:
+        """Add all rows. What belongs to no call of the log is counted."""
+        self._add_schedules(rows, log, ids)
+        for record, value in self.recomputes:
+            _add_recompute(rows, log, record, value, ids)
+        for mismatch in self.step_mismatches:
+            _add_step_mismatch(rows, log, mismatch, places, ids)
+        if not (self.saw_lifetimes or self.mismatches or self.growth is not None):
+            return
+        from stepscope.viewer.ingest.recorder.lifetime_columns import add_lifetimes
+
+        add_lifetimes(self, rows, log, places, ids)
+
+    def _add_schedules(self, rows: Rows, log: int, ids: Ids) -> None:
+        for memory in self.schedules.values():
+            schedule, buffers = rows.new_id("schedules"), memory.buffers
+            rows.add(
+                "schedules", schedule, log, ids.graph(memory.graph), memory.subgraph, memory.peak_bytes,
+                dumps([i for i in memory.peak_snodes if 0 <= i < len(memory.snode)]), sum(memory.base_bytes),
+            )  # fmt: skip
+            nodes = zip(
+                memory.snode, map(dumps, memory.members), memory.node_kind, memory.alloc_bytes, memory.free_bytes,
+                memory.after_alloc_bytes, memory.after_free_bytes, strict=True,
+            )  # fmt: skip
+            rows.extend("schedule_nodes", ((schedule, i, *node) for i, node in enumerate(nodes)))
+            columns = zip(*(getattr(buffers, f.name) for f in fields(buffers)), strict=True)
+            rows.extend("scheduled_buffers", ((schedule, *buffer) for buffer in columns))
+            base = zip(memory.base_name, memory.base_bytes, strict=True)
+            rows.extend("scheduled_buffers", ((schedule, name, size, size, 0, -1, "base") for name, size in base))
+
+
+_ALLOCATOR = ("call", "position", "allocated_bytes", "reserved_bytes")
+
+
+def _check_columns(value: object, first: str, without: tuple[str, ...] = ()) -> None:
+    count = len(getattr(value, first))
+    names = [f.name for f in fields(value) if f.name not in without]  # type: ignore[arg-type]
+    if any(len(getattr(value, name)) != count for name in names):
+        raise BadPayload(f"{type(value).__name__} has columns of unequal length")
+
+
+def _check_bytes(columns: dict[str, list[int]]) -> None:
+    for name, column in columns.items():
+        if column and not 0 <= min(column) <= max(column) <= MOST_BYTES:
+            raise BadPayload(f"{name} holds a number of bytes that cannot be")
+
+
+def _check_schedule(memory: SchedulerMemory) -> None:
+    names = ("members", "node_kind", "alloc_bytes", "free_bytes", "after_alloc_bytes", "after_free_bytes")
+    if any(len(getattr(memory, name)) != len(memory.snode) for name in names):
+        raise BadPayload("SchedulerMemory has columns of unequal length")
+    if len(memory.base_name) != len(memory.base_bytes):
+        raise BadPayload("SchedulerMemory has columns of unequal length")
+    _check_columns(memory.buffers, "name")
+    _check_bytes(
+        {f"SchedulerMemory.{name}": getattr(memory, name) for name in (*names[2:4], "base_bytes")}
+        | _bytes_of(memory.buffers)
+        | {"SchedulerMemory.peak_bytes": [memory.peak_bytes]}
+    )
+    for name in names[4:]:  # a schedule that frees more than it allocates may go below 0
+        if any(abs(size) > MOST_BYTES for size in getattr(memory, name)):
+            raise BadPayload(f"SchedulerMemory.{name} holds a number of bytes that cannot be")
+
+
+def _bytes_of(buffers: ScheduledBuffers) -> dict[str, list[int]]:
+    return {f"ScheduledBuffers.{name}": getattr(buffers, name) for name in ("alloc_bytes", "free_bytes")}
+
+
+def check_layout(layout: LifetimeLayout) -> None:
+    """Raises BadPayload when its columns do not fit together."""
+    _check_columns(layout, "name", without=("layout", "graph", "function", "dead", "dead_at"))
+    if len(layout.dead) != len(layout.dead_at):
+        raise BadPayload("LifetimeLayout has columns of unequal length")
+    _check_bytes({"LifetimeLayout.storage_bytes": layout.storage_bytes})
+    if layout.dead and not 0 <= min(layout.dead) <= max(layout.dead) < len(layout.name):
+        raise BadPayload("LifetimeLayout.dead names a storage that is not there")
+    if min(layout.born, default=0) < 0 or min(layout.dead_at, default=0) < 0:
+        raise BadPayload("LifetimeLayout has a position before the call")
+
+
+def check_step_mismatch(value: MemoryStepMismatch) -> None:
+    """Raises BadPayload when its columns do not fit together; older logs lack the last ones."""
+    newer = [name for name in ("storage", "times") if not getattr(value, name)]
+    _check_columns(value, "kind", without=("graph", "call", "file", "line", "is_final_step", "site", *newer))
+    if any(not 0 < times <= MOST_TIMES for times in value.times):
+        raise BadPayload("MemoryStepMismatch.times holds a number that cannot be")
+
+
+def check_recompute(value: RecomputeMismatch) -> None:
+    """Raises BadPayload when its columns do not fit together."""
+    names = [f.name for f in fields(value) if f.name.startswith(("carried_", "recomputed_", "before_"))]
+    for name in names:
+        known = {len(value.snode)} if "_after_" in name else {0, len(value.snode)}
+        if len(getattr(value, name)) not in known:
+            raise BadPayload("RecomputeMismatch has columns of unequal length")
+    if not len(value.last_use_buffer) == len(value.last_use_before) == len(value.last_use_after):
+        raise BadPayload("RecomputeMismatch has columns of unequal length")
+    if len(value.reasons) != len(value.reason_snode):
+        raise BadPayload("RecomputeMismatch has columns of unequal length")
+    _check_columns(value.buffers, "name")
+
+
+def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: Places | None, ids: Ids) -> None:
+    at = None if places is None or value.call is None else places.position.get(value.call)
+    call = None if at is None or places is None else int(places.call_id[at])
+    graph = None if value.graph is None else ids.graph(value.graph)
+    site = None if value.graph is None or value.site is None else ids.known_site(value.graph, value.site)
+    columns = zip(
+        value.kind, value.buffer, value.storage_bytes, value.holders, value.storage or value.buffer,
+        value.times or [1] * len(value.kind), strict=True,
+    )  # fmt: skip
+    for kind, buffer, size, holders, storage, times in columns:
+        rows.add(
+            "memory_step_mismatches", rows.new_id("memory_step_mismatches"), log, graph, call, value.file, value.line,
+            value.is_final_step, kind, buffer, size if size is None or size >= 0 else None, dumps(holders),
+            site, storage, times,
+        )  # fmt: skip
+
+
+def _add_recompute(rows: Rows, log: int, record: LogRecord, value: RecomputeMismatch, ids: Ids) -> None:
+    graph = None if value.graph is None else ids.graph(value.graph)
+    peaks = [i for i in value.peak_snodes if 0 <= i < len(value.snode)]
+    rows.add(
+        "recompute_mismatches", rows.new_id("recompute_mismatches"), log, record.record, record.time_ns,
+        value.compile_id, graph, value.subgraph, value.pass_name,
+        value.swap, value.candidate, dumps(value.group), dumps(value.reasons), dumps(value.reason_snode),
+        value.peak_before_bytes, value.peak_after_bytes, value.allowed_peak_bytes, value.is_explained,
+        dumps(peaks), value.snode[peaks[0]] if peaks else None, len(value.snode), value.found_by,
+        dumps([asdict(node) for node in value.swapped]),
+    )  # fmt: skip

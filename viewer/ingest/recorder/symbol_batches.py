@@ -1,0 +1,79 @@
+"""Collects what the symbols of graphs were in the calls of one log: records of the log, and what the launch ring
+beside it holds of calls that had not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from stepscope.tracer.schema.records import Assignment, CallSymbols
+from stepscope.tracer.schema.ring_format import RingSymbols
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.rows import Rows
+
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.recorder.launch_columns import Places
+
+_NO_NUMBERS = ("inf", "-inf", "nan")
+
+
+class SymbolBatches:
+    def __init__(self) -> None:
+        self._batches: list[CallSymbols] = []
+        self._ids: dict[tuple[object, ...], int] = {}
+
+    def take(self, batch: CallSymbols) -> None:
+        """Raises BadPayload for a record that does not fit together."""
+        if len(batch.call) != len(batch.assigned):
+            raise BadPayload("CallSymbols has columns of unequal length")
+        if any(not 0 <= number < len(batch.assignments) for number in batch.assigned):
+            raise BadPayload("CallSymbols names an assignment that it does not have")
+        for one in batch.assignments:
+            if not len(one.symbol) == len(one.launches) == len(one.value):
+                raise BadPayload("Assignment has columns of unequal length")
+        self._batches.append(batch)
+
+    def take_ring(self, found: Sequence[RingSymbols]) -> None:
+        """Of calls that the log itself does not tell of."""
+        known = {call for batch in self._batches for call in batch.call}
+        new = {one.call: one for one in found if one.call not in known}
+        if new:
+            assignments = [Assignment(list(one.symbols), list(one.launches), list(one.values)) for one in new.values()]
+            self._batches.append(CallSymbols(list(new), list(range(len(new))), assignments))
+
+    def finish(self, rows: Rows, log: int, places: Places | None, symbols: Mapping[int, Sequence[str]]) -> int:
+        """Add the rows. Returns how many calls are told of that are not in the log. `symbols`: names of each graph's,
+        as the log numbers graphs."""
+        lost = 0
+        for batch in self._batches:
+            for call, number in zip(batch.call, batch.assigned, strict=True):
+                position = places.position.get(call) if places is not None else None
+                if places is None or position is None:
+                    lost += 1
+                    continue
+                graph = int(places.graph[position])
+                assignment = self._id(rows, log, graph, batch.assignments[number], symbols.get(graph, ()))
+                rows.add("call_symbols", int(places.call_id[position]), assignment)
+        return lost
+
+    def _id(self, rows: Rows, log: int, graph: int, found: Assignment, names: Sequence[str]) -> int:
+        values = [_text(value) for value in found.value]
+        key = (graph, *found.symbol, *found.launches, *values)
+        if key not in self._ids:
+            self._ids[key] = number = rows.new_id("symbol_values")
+            rows.extend(
+                "symbol_values",
+                (
+                    (number, log, names[symbol], launches, value)
+                    for symbol, launches, value in zip(found.symbol, found.launches, values, strict=True)
+                    if 0 <= symbol < len(names)
+                ),
+            )
+        return self._ids[key]
+
+
+def _text(value: object) -> str | None:
+    """As Python writes it."""
+    if isinstance(value, (bool, int, float)):
+        return repr(value)
+    return value if isinstance(value, str) and value in _NO_NUMBERS else None

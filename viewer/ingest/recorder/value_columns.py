@@ -1,0 +1,389 @@
+"""Batches of values -> columns, each row with its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.tracer.schema.records import OF_THE_CALL, Elements, SavedTensor, Sparse, ValueLayout, Values
+from stepscope.viewer.ingest.columns import Column
+from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.recorder.launch_columns import Places
+from stepscope.viewer.ingest.rows import Rows
+
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.recorder.value_batches import Place, ValueBatches
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+COUNTS = ("nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal")
+_FLOATS = ("min", "max", "mean", "std")
+_LONGEST_EXACT = 48
+_UNKNOWN = -1
+_NO_NUMBERS = ["nan", "inf", "-inf"]
+_NONE = np.array([None], dtype=object)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One record of values. Unknown is NaN among floats, -1 in `first_bad`."""
+
+    place: Place
+    call: Ints
+    layout: Ints
+    floats: dict[str, Floats]
+    ints: dict[str, Ints]
+    exact: tuple[Ints, list[str | None], list[str | None]]
+    at_least: Ints | None
+    """Rows that have so many NaN and infinities at least; None: everything was counted."""
+    elements: tuple[Ints, list[list[Any]]]
+    """Rows whose elements were kept, and these."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.floats["min"])
+
+
+def batch_of(values: Values, place: Place, damage: Damage) -> Batch:
+    """Raises BadPayload when the columns do not fit together; single values that cannot be are counted."""
+    count = len(values.min)
+    floats = {name: _floats(getattr(values, name), f"Values.{name}") for name in _FLOATS}
+    if len(values.call) != len(values.layout) or any(len(column) != count for column in floats.values()):
+        raise BadPayload("Values has columns of unequal length")
+    ints = {name: _dense(getattr(values, name), count, 0, f"Values.{name}") for name in COUNTS}
+    ints["first_bad"] = _dense(values.first_bad, count, _UNKNOWN, "Values.first_bad")
+    if (floats["std"] < 0).any():
+        damage.add("absurd_value", "Values.std is negative", place.line, place.byte)
+        floats["std"] = np.where(floats["std"] < 0, np.nan, floats["std"])
+    call, layout = (np.array(column, dtype=np.int64) for column in (values.call, values.layout))
+    exact = values.exact
+    if not len(exact.row) == len(exact.min) == len(exact.max):
+        raise BadPayload("Values.exact has columns of unequal length")
+    at = _positions(exact.row, count, "Values.exact")
+    least = None if values.at_least is None else _positions(values.at_least, count, "Values.at_least")
+    kept = (
+        (np.empty(0, dtype=np.int64), list[list[Any]]()) if values.elements is None else _kept(values.elements, count)
+    )
+    return Batch(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least, kept)
+
+
+def _kept(elements: Elements, count: int) -> tuple[Ints, list[list[Any]]]:
+    if len(elements.row) != len(elements.value):
+        raise BadPayload("Values.elements has columns of unequal length")
+    return _positions(elements.row, count, "Values.elements"), elements.value
+
+
+def _floats(values: list[float | None], path: str) -> Floats:
+    try:
+        return np.array(values, dtype=np.float64)  # None becomes NaN
+    except OverflowError:
+        raise BadPayload(f"{path} holds a number that is too large") from None
+
+
+def _dense(column: Sparse, count: int, otherwise: int, path: str) -> Ints:
+    if len(column.row) != len(column.value):
+        raise BadPayload(f"{path} has columns of unequal length")
+    dense = np.full(count, otherwise, dtype=np.int64)
+    dense[_positions(column.row, count, path)] = column.value
+    return dense
+
+
+def _positions(rows: list[int], count: int, path: str) -> Ints:
+    at = np.array(rows, dtype=np.int64)
+    if len(at) and (at.min() < 0 or at.max() >= count):
+        raise BadPayload(f"{path} names a row that is not there")
+    return at
+
+
+def _texts(values: list[Any]) -> list[str | None]:
+    """Exact numbers as texts; what is no number is unknown."""
+    return [
+        text if type(value) in (int, float, str) and len(text := str(value)) <= _LONGEST_EXACT and _is_number(text)
+        else None
+        for value in values
+    ]  # fmt: skip
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except (ValueError, OverflowError):
+        return False
+
+
+class _Layouts:
+    """All layouts of a log end to end, and which launch of its site within a call each row belongs to."""
+
+    def __init__(self, layouts: dict[int, ValueLayout], inputs: Mapping[int, list[str]]) -> None:
+        chosen = list(layouts.values())
+        self.number = {number: i for i, number in enumerate(layouts)}
+        self.graph = np.array([layout.graph for layout in chosen], dtype=np.int64)
+        self.length = np.array([len(layout.site) for layout in chosen], dtype=np.int64)
+        self.first = [layout.first for layout in chosen]
+        self.start = np.concatenate([[0], np.cumsum(self.length)])
+        self.ints = {
+            name: _joined(chosen, name, lambda column: np.array(column, dtype=np.int64))
+            for name in ("site", "argument", "numel", "looked_at")
+        }
+        self.ints["occurrence"] = np.concatenate([_occurrences(layout) for layout in chosen] or [np.empty(0, np.int64)])
+        self.item = _joined(chosen, "item", lambda column: np.array([_UNKNOWN if i is None else i for i in column]))
+        self.texts = {name: _joined(chosen, name, _objects) for name in ("moment", "part", "dtype", "skipped")}
+        names = [_input_names(layout, inputs.get(layout.graph, [])) for layout in chosen if layout.site]
+        self.texts["input"] = np.concatenate([_objects(one) for one in names]) if names else np.empty(0, np.object_)
+
+
+def _joined(layouts: Sequence[ValueLayout], name: str, convert: Callable[[list[Any]], Column]) -> Column:
+    parts = [convert(getattr(layout, name)) for layout in layouts if layout.site]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _objects(values: list[str | None]) -> Column:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def _input_names(layout: ValueLayout, names: list[str]) -> list[str | None]:
+    """Of each row that is about an input of the call the name."""
+    return [
+        None if site != OF_THE_CALL else names[position] if 0 <= position < len(names) else f"input {position}"
+        for site, position in zip(layout.site, layout.argument, strict=True)
+    ]
+
+
+def _occurrences(layout: ValueLayout) -> Ints:
+    """For each row how many rows about the same thing stand before it: a launch in a loop runs several times."""
+    seen: dict[tuple[Any, ...], int] = {}
+    result = np.empty(len(layout.site), dtype=np.int64)
+    keys = zip(layout.site, layout.argument, layout.moment, layout.item, layout.part, strict=True)
+    for i, key in enumerate(keys):
+        result[i] = seen[key] = seen.get(key, -1) + 1
+    return result
+
+
+def add_values(
+    batches: ValueBatches, rows: Rows, log: int, places: Places | None, inputs: Mapping[int, list[str]]
+) -> None:
+    """Add the rows of all batches in the order of their launches.
+
+    `inputs`: of each graph, the names of those that no launch site names.
+    """
+    layouts = _Layouts(batches.layouts, inputs)
+    seen: dict[int, int] = {}
+    parts = [part for batch in batches.batches if (part := _placed(batch, layouts, places, seen, batches.damage))]
+    if not parts:
+        return
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    names = columns.pop("input")
+    is_input = np.not_equal(names, _NONE).astype(bool)
+    order = np.lexsort((columns["moment"] == "after", ~is_input, columns["launch"]))
+    columns = {name: column[order] for name, column in columns.items()}
+    value = rows.new_id("value_rows", len(order)) + np.arange(len(order))
+    found = {"value": value, "log": np.full(len(order), log), **_finished(columns)}
+    is_input, names = is_input[order], names[order]
+    rows.add_columns("value_rows", {name: column[~is_input] for name, column in found.items()})
+    if is_input.any():
+        given = {name: column[is_input] for name, column in {**found, "name": names}.items()}
+        rows.add_columns("input_rows", given)
+
+
+def _placed(
+    batch: Batch, layouts: _Layouts, places: Places | None, seen: dict[int, int], damage: Damage
+) -> dict[str, Column] | None:
+    """The rows of a batch, with those of no known launch left out."""
+
+    def problem(reason: str, text: str) -> None:
+        damage.add(reason, text, batch.place.line, batch.place.byte)
+
+    number = np.array([layouts.number.get(layout, -1) for layout in batch.layout.tolist()], dtype=np.int64)
+    if (number < 0).any():  # counted when the batch was read; without the lengths its rows cannot be told apart
+        return None
+    length = layouts.length[number]
+    if int(length.sum()) != batch.rows:
+        problem("broken_values", f"{batch.rows} rows of values, where their layouts have {int(length.sum())}")
+        return None
+    if not batch.rows:
+        return None
+    owner = np.repeat(np.arange(len(number)), length)
+    within = np.arange(batch.rows) - np.repeat(np.cumsum(length) - length, length)
+    at = layouts.start[number][owner] + within
+    call, use = _calls(batch, number, layouts, places, seen, problem)
+    launch = np.full(batch.rows, _UNKNOWN, dtype=np.int64)
+    if places is not None:
+        launch = _launches(places, call[owner], layouts.ints["site"][at], layouts.ints["occurrence"][at])
+    keep = (launch >= 0) & use[owner]
+    may_be_missing = np.zeros(batch.rows, dtype=bool)
+    if places is not None:
+        position = call[owner]
+        before = layouts.texts["moment"][at] == "before"
+        may_be_missing = before & (position >= 0) & ~places.has_ended[position]
+    lost = int((use[owner] & ~keep & ~may_be_missing).sum())
+    if lost:
+        problem("unknown_launch", f"{lost:,} rows of values of launches that are not in the log")
+    if not keep.any() or places is None:
+        return None
+    return _columns(batch, layouts, places, at, launch, keep, problem)
+
+
+def _launches(places: Places, call: Ints, site: Ints, occurrence: Ints) -> Ints:
+    """The launch of each row, -1 where there is none; of an input of a call the first one of the call."""
+    launch = places.launches(call, site, occurrence)
+    is_input = (site == OF_THE_CALL) & (call >= 0)
+    if is_input.any():
+        of = call[is_input]
+        launch[is_input] = np.where(places.count[of] > 0, places.first[of], _UNKNOWN)
+    return launch
+
+
+def _calls(
+    batch: Batch,
+    number: Ints,
+    layouts: _Layouts,
+    places: Places | None,
+    seen: dict[int, int],
+    problem: Callable[[str, str], None],
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Position of each call of the batch, -1 for one that is not known, and which calls are to be used.
+
+    `seen`: how many rows of each call have been met.
+    """
+    use = np.ones(len(number), dtype=bool)
+    position = np.full(len(number), _UNKNOWN, dtype=np.int64)
+    for i, call in enumerate(batch.call.tolist()):
+        first = layouts.first[number[i]]
+        if first < seen.get(call, 0):
+            problem("broken_values", f"values of call {call} are there twice; the first are kept")
+            use[i] = False
+            continue
+        seen[call] = first + int(layouts.length[number[i]])
+        known = None if places is None else places.position.get(call)
+        if known is not None and places is not None:
+            if places.graph[known] != layouts.graph[number[i]]:
+                problem("broken_values", f"values of call {call} have the layout of another graph")
+                use[i] = False
+            position[i] = known
+    return position, use
+
+
+def _columns(
+    batch: Batch,
+    layouts: _Layouts,
+    places: Places,
+    at: Ints,
+    launch: Ints,
+    keep: npt.NDArray[np.bool_],
+    problem: Callable[[str, str], None],
+) -> dict[str, Column]:
+    exact_min, exact_max = (np.full(batch.rows, None, dtype=object) for _ in range(2))
+    rows, lows, highs = batch.exact
+    exact_min[rows], exact_max[rows] = lows, highs
+    counted, at_least = np.full(batch.rows, batch.at_least is None), np.zeros(batch.rows, dtype=bool)
+    at_least[batch.at_least if batch.at_least is not None else []] = True
+    at_all, at, row = at, at[keep], launch[keep]
+    is_input = layouts.ints["site"][at] == OF_THE_CALL
+    columns: dict[str, Column] = {
+        "launch": places.launch_id[row], "call": places.launch_call[row], "step": places.launch_step[row],
+        "site": places.launch_site[row],
+        "argument": np.where(is_input, -1 - layouts.ints["argument"][at], layouts.ints["argument"][at]),
+        "item": layouts.item[at],
+        **{name: layouts.texts[name][at] for name in ("part", "moment", "dtype", "input")},
+        "numel": layouts.ints["numel"][at], "looked_at": layouts.ints["looked_at"][at],
+        "skipped": layouts.texts["skipped"][at],
+        **{name: column[keep] for name, column in (*batch.ints.items(), *batch.floats.items())},
+        "exact_min": exact_min[keep], "exact_max": exact_max[keep], "counted": counted[keep],
+        "at_least": at_least[keep], "elements": _elements(batch, layouts.ints["numel"][at_all])[keep],
+    }  # fmt: skip
+    looked, numel = columns["looked_at"], columns["numel"]
+    absurd = (looked < 0) | (looked > numel) | (columns["first_bad"] >= np.maximum(numel, 0))
+    for name in COUNTS:
+        absurd |= (columns[name] < 0) | (columns[name] > looked)
+    if absurd.any():
+        problem("absurd_value", f"{int(absurd.sum()):,} rows of values count what cannot be")
+        columns["skipped"] = np.where(absurd, "its counts cannot be", columns["skipped"])
+    return columns
+
+
+def _elements(batch: Batch, numel: Ints) -> Column:
+    """As JSON; a list that is not as long as its tensor, or holds what is no element, is unknown."""
+    found = np.full(batch.rows, None, dtype=object)
+    for row, numbers in zip(*batch.elements, strict=True):
+        if len(numbers) == numel[row] and all(map(_is_element, numbers)):
+            found[row] = dumps(numbers)
+    return found
+
+
+def _is_element(value: Any) -> bool:
+    return type(value) in (int, float, bool) or value in _NO_NUMBERS
+
+
+def _finished(columns: dict[str, Column]) -> dict[str, Column]:
+    """The columns of the index: unknown masked, norm and largest magnitude added."""
+    no_statistics = np.not_equal(columns["skipped"], _NONE).astype(bool)
+    finite = columns["looked_at"] - sum(columns[name] for name in COUNTS[:3])
+    known = {name: columns[name].copy() for name in ("min", "max")}
+    for name, values in known.items():
+        texts = columns[f"exact_{name}"]
+        has = np.not_equal(texts, _NONE).astype(bool)
+        values[has] = [float(text) for text in texts[has]]
+        texts[no_statistics] = None
+
+    def masked(column: Column, unknown: Column) -> Column:
+        return np.ma.array(column, mask=unknown | no_statistics)
+
+    mean, std = columns["mean"], np.where(finite == 1, 0.0, columns["std"])
+    with np.errstate(over="ignore", invalid="ignore"):
+        n = np.maximum(finite, 0).astype(np.float64)
+        l2 = np.hypot(np.sqrt(n) * mean, np.sqrt(np.maximum(n - 1, 0)) * std)
+        largest = np.maximum(np.abs(known["min"]), np.abs(known["max"]))
+    floats = {**known, "mean": mean, "std": columns["std"], "l2": l2, "largest": largest}
+    result: dict[str, Column] = {
+        name: columns[name] for name in ("launch", "call", "step", "site", "argument")
+    }  # fmt: skip
+    result["item"] = np.ma.array(columns["item"], mask=columns["item"] == _UNKNOWN)
+    result |= {name: columns[name] for name in ("part", "moment", "dtype", "numel", "looked_at", "skipped")}
+    bad, others = COUNTS[:3], COUNTS[3:]
+    result |= {name: masked(columns[name], np.zeros(len(finite), dtype=bool)) for name in bad}
+    result |= {name: masked(columns[name], ~columns["counted"]) for name in others}
+    numbers = {name: masked(column, ~np.isfinite(column)) for name, column in floats.items()}
+    result |= {"min": numbers["min"], "max": numbers["max"]}
+    result |= {"exact_min": columns["exact_min"], "exact_max": columns["exact_max"]}
+    result |= {name: numbers[name] for name in ("mean", "std", "l2", "largest")}
+    result |= {"first_bad": masked(columns["first_bad"], columns["first_bad"] == _UNKNOWN)}
+    return result | {"at_least": columns["at_least"], "elements": columns["elements"]}
+
+
+def add_saved(
+    saved: Sequence[tuple[SavedTensor, Place]], rows: Rows, log: int, places: Places | None, damage: Damage
+) -> None:
+    """Add the saved tensors whose launch is known."""
+    seen: dict[tuple[Any, ...], int] = {}
+    for tensor, place in saved:
+        key = tensor.call, tensor.site, tensor.argument, tensor.item, tensor.moment
+        occurrence = seen[key] = seen.get(key, -1) + 1
+        row = -1
+        if places is not None and tensor.call in places.position:
+            at = [np.array([n]) for n in (places.position[tensor.call], tensor.site, occurrence)]
+            row = int(places.launches(*at)[0])
+        if row < 0 and places is not None and _had_not_begun(tensor, places):
+            continue
+        if row < 0 or places is None:
+            text = f"a saved tensor of a launch that is not in the log: {tensor.file}"
+            damage.add("unknown_launch", text, place.line, place.byte)
+            continue
+        rows.add(
+            "saved_tensors", rows.new_id("saved_tensors"), log, int(places.launch_id[row]),
+            int(places.launch_site[row]), tensor.argument, tensor.item, tensor.moment, tensor.file, tensor.dtype,
+            dumps(tensor.size), tensor.tensor_bytes, tensor.sha256,
+        )  # fmt: skip
+
+
+def _had_not_begun(tensor: SavedTensor, places: Places) -> bool:
+    """The launch of a tensor that is not in the log may not have begun when its call was cut short."""
+    position = places.position.get(tensor.call)
+    return tensor.moment == "before" and position is not None and not places.has_ended[position]

@@ -1,0 +1,82 @@
+"""Which step triggered which compile. What a step took is told without them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from stepscope.tracer.schema.records import Graph
+from stepscope.viewer.ingest.lenient_json import INT64
+from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches
+
+
+class Compiling(NamedTuple):
+    """A time in which the process compiled."""
+
+    start_ns: int
+    end_ns: int
+    compile_id: str | None
+    """Of the outermost compile."""
+
+
+def on_clock_of(clocks: tuple[int, int] | None, spans: Iterable[Compiling]) -> list[Compiling]:
+    """Spans in unix ns -> times on the clock of the calls, one behind the other; none where the log does not say how
+    the `clocks`, monotonic and unix, go together."""
+    if clocks is None:
+        return []
+    since = clocks[0] - clocks[1]
+    found: list[Compiling] = []
+    moved = (Compiling(start_ns + since, end_ns + since, compile_id) for start_ns, end_ns, compile_id in spans)
+    possible = (one for one in moved if one.start_ns in INT64 and one.end_ns in INT64)
+    for one in sorted(possible, key=lambda one: (one.start_ns, -one.end_ns)):
+        if found and one.start_ns <= found[-1].end_ns:
+            found[-1] = found[-1]._replace(end_ns=max(found[-1].end_ns, one.end_ns))
+        else:
+            found.append(one)
+    return found
+
+
+def book(
+    compiles: Sequence[Compiling], batches: LaunchBatches, graphs: Mapping[int, Graph]
+) -> dict[int, list[Compiling]]:
+    """By step. A compile belongs to the next call of what was compiled, else to the next call, else to the last."""
+    calls = batches.calls
+    starts = sorted(zip(calls["start_ns"], calls["step"], calls["graph"], strict=True))
+    of_compile: defaultdict[str | None, list[tuple[int, int]]] = defaultdict(list)
+    for start_ns, number, graph in starts:
+        known = graphs.get(graph)
+        if known is not None:
+            of_compile[known.compile_id].append((start_ns, number))
+    every = [(start_ns, number) for start_ns, number, _ in starts]
+    found: defaultdict[int, list[Compiling]] = defaultdict(list)
+    for one in compiles:
+        following = [*_first(of_compile.get(one.compile_id, []), one.end_ns), *_first(every, one.end_ns), *every[-1:]]
+        if following:
+            found[following[0][1]].append(one)
+    return found
+
+
+def _first(calls: Sequence[tuple[int, int]], since_ns: int) -> Sequence[tuple[int, int]]:
+    at = bisect_left(calls, (since_ns,))
+    return calls[at : at + 1]
+
+
+def with_compiles(
+    steps: Mapping[int, EndedStep], compiles: Sequence[Compiling], booked: Mapping[int, Sequence[Compiling]]
+) -> dict[int, EndedStep]:
+    """Each step with what its compiles took, and how much of its own time any compile took. A step that lies whole in
+    a compile which it has not triggered ran on another thread, and lost nothing to it."""
+    starts = [one.start_ns for one in compiles]
+    found = {}
+    for number, step in steps.items():
+        inside, mine = 0, booked.get(number, ())
+        if step.end_ns is not None:
+            first = max(bisect_right(starts, step.start_ns) - 1, 0)
+            for one in compiles[first : bisect_left(starts, step.end_ns)]:
+                if one in mine or one.start_ns > step.start_ns or one.end_ns < step.end_ns:
+                    inside += max(0, min(one.end_ns, step.end_ns) - max(one.start_ns, step.start_ns))
+        own = min(sum(one.end_ns - one.start_ns for one in mine), INT64[-1])
+        found[number] = step._replace(compile_ns=own if compiles else None, compiling_ns=inside)
+    return found

@@ -1,0 +1,245 @@
+"""Calls and marks of one thread -> iterations of the program.
+
+Marks end iterations (`step_rounds` says which of them do). Between two of them stands what an iteration usually calls,
+learned from what most of them have called: what runs before the first call of the usual ones is not a part of it, as
+an evaluation between two epochs; what runs after the optimizer and was not there before the first one belongs to the
+iteration that the optimizer has ended, as a metric does. A loop beside the training loop that runs backward and has no
+optimizer, as one that looks for the gradients of its inputs, has the iterations that it would have alone. Where nothing
+marks an end, an iteration ends where a function is called again that was called in it already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from stepscope.viewer.ingest.steps.optimizer_cycles import ends_of_rounds
+from stepscope.viewer.ingest.steps.outermost_calls import By, Found, Key, Mark, Unit, runs_of
+
+MOST_UPDATES = 4096
+"""Of one rollout."""
+_SEARCHES = "LBFGS"
+"""An optimizer that calls the model several times in each of its steps."""
+
+
+@dataclass
+class Segment:
+    """What ran up to the mark that ends an iteration, since the one before."""
+
+    units: list[Unit]
+    marks: list[Mark]
+    """Those of the optimizers that have stepped in it; the last one ends it. None: it is the rest."""
+
+
+def split(units: Sequence[Unit], marks: Sequence[Mark], backwards: Sequence[Mark]) -> Iterator[Found]:
+    """The iterations of one thread, in order: `marks` of its optimizers, and of the ends of its backward passes."""
+    yield from _iterations(units, marks, "optimizer", backwards)
+
+
+def split_by_backward(units: Sequence[Unit], ends: Sequence[Mark]) -> Iterator[Found]:
+    """The iterations of a loop without an optimizer. What follows its backward pass, as an update by hand, is a part of
+    the iteration."""
+    if not ends:
+        yield from split_calls(units)
+        return
+    for found in _iterations(units, ends, "call", ()):
+        found.end_ns = None
+        yield found
+
+
+def split_calls(units: Sequence[Unit]) -> Iterator[Found]:
+    """Iterations of calls alone."""
+    for group in _rounds_of_calls(units) or _until_called_again(units):
+        yield Found(list(group), "generate" if any(unit.generates for unit in group) else "call")
+
+
+def _segments(units: Sequence[Unit], marks: Sequence[Mark]) -> Iterator[Segment]:
+    ends, at, first = ends_of_rounds([mark.who for mark in marks]), 0, 0
+    for end in ends:
+        since = at
+        while at < len(units) and units[at].start_ns <= marks[end].ns:
+            at += 1
+        yield Segment(list(units[since:at]), list(marks[first : end + 1]))
+        first = end + 1
+    yield Segment(list(units[at:]), [])
+
+
+def _only_round_joined(segments: list[Segment]) -> list[Segment]:
+    """Of a program that was stopped in its second iteration each optimizer has stepped once."""
+    whole, rest = segments[:-1], segments[-1]
+    stepped = [mark for segment in whole for mark in segment.marks]
+    forms = [[unit.key for unit in segment.units] for segment in whole]
+    if len({mark.who for mark in stepped}) < len(stepped) or any(form == forms[0] for form in forms[1:]):
+        return segments
+    return [_joined(whole), rest]
+
+
+def _joined(segments: Sequence[Segment]) -> Segment:
+    units = [unit for segment in segments for unit in segment.units]
+    return Segment(units, [mark for segment in segments for mark in segment.marks])
+
+
+def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
+    """Where each round begins with a rollout and goes on with several updates, the round is the iteration.
+
+    An evaluation between epochs looks much the same; but a rollout comes before the first update too, and has more
+    calls than updates follow it.
+    """
+    whole, rest = segments[:-1], segments[-1]
+    rollouts = [_leading_inference(segment.units) for segment in whole]
+    begins = [at for at, calls in enumerate(rollouts) if calls]
+    if len(begins) < 2 or begins[0] != 0:
+        return segments
+    gaps = {after - before for before, after in pairwise([*begins, len(whole)])}
+    updates = max(gaps)
+    if len(gaps) > 1 or updates < 2 or updates > MOST_UPDATES or min(rollouts[at] for at in begins) <= updates:
+        return segments
+    joined = [whole[at : at + updates] for at in begins]
+    return [*map(_joined, joined), rest]
+
+
+def _leading_inference(units: Sequence[Unit]) -> int:
+    return next((at for at, unit in enumerate(units) if unit.trains), 0)
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """What an iteration calls."""
+
+    before: frozenset[Key]
+    """Up to its end."""
+    after: frozenset[Key]
+    """After the optimizer."""
+    leader: Key | None
+    """What it calls first."""
+    leaders: int | None
+    """How often it calls that; None: now so, now so."""
+    marks: int = 0
+    """How often optimizers step in it."""
+
+    def begins(self, unit: Unit) -> bool:
+        return unit.trains or unit.key in self.before
+
+
+def _usual(segments: Sequence[Segment]) -> _Usual:
+    forms = [[key for key, _ in runs_of(segment.units)] for segment in segments if segment.units]
+    if not forms:
+        return _Usual(frozenset(), frozenset(), None, None)
+    later = Counter(tuple(form) for form in forms[1:]) or Counter([tuple(forms[0])])
+    usual = list(later.most_common(1)[0][0])
+    shared = _common_end(forms[0], usual)
+    cut = len(usual) - shared if shared else 0
+    before = frozenset(usual[cut:])
+    counts = Counter(sum(unit.key == usual[cut] for unit in segment.units) for segment in segments)
+    counts.pop(0, None)
+    often, times = counts.most_common(1)[0]
+    steady = 2 * times > sum(counts.values()) and all(mark.name != _SEARCHES for s in segments for mark in s.marks)
+    marks = Counter(len(segment.marks) for segment in segments).most_common(1)[0][0]
+    return _Usual(before, frozenset(usual[:cut]) - before, usual[cut], often if steady else None, marks)
+
+
+def _common_end(a: Sequence[Key], b: Sequence[Key]) -> int:
+    unlike = (n for n, (x, y) in enumerate(zip(reversed(a), reversed(b), strict=False)) if x != y)
+    return next(unlike, min(len(a), len(b)))
+
+
+def _iterations(units: Sequence[Unit], marks: Sequence[Mark], by: By, backwards: Sequence[Mark]) -> Iterator[Found]:
+    segments = _rollouts_joined(_only_round_joined(list(_segments(units, marks))))
+    usual = _usual(segments[:-1])
+    found: list[Found] = []
+    for segment in segments:
+        left: Sequence[Unit] = segment.units
+        if found and found[-1].end_ns is not None:
+            left = _given_to(found[-1], left, usual)
+        outside = next((at for at, unit in enumerate(left) if usual.begins(unit)), 0 if segment.marks else len(left))
+        found += split_calls(left[:outside])
+        loop, own, rest = _with_loops_beside(left[outside:], usual, backwards, has_ended=bool(segment.marks))
+        found += loop
+        found += _own(own, segment.marks, usual, by, found[-1].end_ns if found else None)
+        found += rest
+    yield from found
+
+
+def _with_loops_beside(
+    units: Sequence[Unit], usual: _Usual, backwards: Sequence[Mark], has_ended: bool
+) -> tuple[list[Found], Sequence[Unit], list[Found]]:
+    """What is of the training loop, between the iterations of loops without an optimizer. A function that is called
+    once before it is no loop; neither is one behind which nothing usual follows before the optimizer."""
+    if not backwards:
+        return [], units, []
+    foreign = [at for at, unit in enumerate(units) if unit.trains and unit.key not in usual.before]
+    first = next((at for at, unit in enumerate(units) if unit.key in usual.before), len(units))
+    loop = _of_a_loop(units[:first], backwards) if first < len(units) or not has_ended else []
+    first = first if len(loop) > 1 else 0
+    last = len(units) if has_ended else next((at for at in foreign if at >= first), len(units))
+    return loop if first else [], units[first:last], _of_a_loop(units[last:], backwards)
+
+
+def _of_a_loop(units: Sequence[Unit], backwards: Sequence[Mark]) -> list[Found]:
+    if not units:
+        return []
+    until_ns = max(unit.end_ns for unit in units)
+    return list(split_by_backward(units, [mark for mark in backwards if units[0].start_ns <= mark.ns <= until_ns]))
+
+
+def _given_to(before: Found, units: Sequence[Unit], usual: _Usual) -> Sequence[Unit]:
+    """What an iteration calls after its optimizer is given to it."""
+    count = next((at for at, unit in enumerate(units) if unit.key not in usual.after), len(units))
+    before.units += units[:count]
+    return units[count:]
+
+
+def _own(units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, since_ns: int | None) -> Iterator[Found]:
+    """An iteration; several where an optimizer did not step in some of them, as a gradient scaler has it."""
+    starts = [at for at, unit in enumerate(units) if unit.key == usual.leader]
+    each = usual.leaders
+    if each and len(marks) <= usual.marks and len(starts) > each and len(starts) % each == 0 and starts[0] == 0:
+        cuts = starts[each::each]
+        for first, last in pairwise([0, *cuts]):
+            yield Found(list(units[first:last]), "call")
+        units = units[cuts[-1] :]
+    if marks:
+        names = ", ".join(dict.fromkeys(mark.name for mark in marks if mark.name)) or None
+        yield Found(list(units), by, marks[-1].ns, since_ns, names, trains=True)
+    elif units:
+        yield Found(list(units), "call")
+
+
+def _rounds_of_calls(units: Sequence[Unit]) -> list[Sequence[Unit]] | None:
+    """Rounds that begin with the same function and are alike; None: there are none.
+
+    Blocks that are compiled one by one run several times in a row; so does the decoding of a text, for which another
+    function has prepared: that one alone begins a round, and rounds may differ in length.
+    """
+    forms = runs_of(units)
+    if len(forms) < 4 or any(unit.generates for unit in units):
+        return None
+    leader = forms[0][0]
+    starts = [at for at, (key, _) in enumerate(forms) if key == leader]
+    rounds = [forms[first:last] for first, last in pairwise([*starts, len(forms)])]
+    order = [key for key, _ in rounds[0]]
+    alike = all([key for key, _ in one] == order[: len(one)] for one in rounds[1:])
+    if len(rounds) < 2 or not alike or len(set(order)) < len(order) or any(len(r) < len(order) for r in rounds[:-1]):
+        return None
+    steady = all(one == rounds[0] for one in rounds[:-1]) and rounds[-1][-1][1] <= rounds[0][len(rounds[-1]) - 1][1]
+    decodes = all(one[0][1] == 1 for one in rounds) and any(count > 1 for one in rounds for _, count in one)
+    if not steady and not decodes:
+        return None
+    lengths = [sum(count for _, count in one) for one in rounds]
+    ends = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
+    return [units[first:last] for first, last in pairwise(ends)]
+
+
+def _until_called_again(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    group: list[Unit] = []
+    called: set[object] = set()
+    for unit in units:
+        if group and (unit.generates or group[-1].generates or unit.key[0] in called):
+            yield group
+            group, called = [], set()
+        group.append(unit)
+        called.add(unit.key[0])
+    if group:
+        yield group

@@ -1,0 +1,215 @@
+"""What is known of one compile while its log is read, and the rows it becomes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepscope.viewer.ingest.bounds import whole_number
+from stepscope.viewer.ingest.lenient_json import dumps, text
+from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.torch_trace.torch_text import Cause, UserFrame, failure, guard_place, is_of_torch
+
+_LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
+_LIMIT_KIND = re.compile(r"(?:Recompile|Cache)Limit(?:Hit|Exceeded)$")
+_LIMIT_RAISES = "FailOn"
+"""Begins the name of what is raised at the limit with `fullgraph=True`."""
+_CACHE_ORDER = ("bypass", "miss", "hit")
+
+_KEPT = frozenset(
+    [
+        "co_name",
+        "co_filename",
+        "co_firstlineno",
+        "fail_type",
+        "has_guarded_code",
+        "config_suppress_errors",
+        "start_time_us",
+    ]
+)
+Stack = list[UserFrame]
+RawFrame = tuple[object, int | None, str, str]
+"""(file name or its id in the string table, line, function, code)."""
+Frame = tuple[str, str, int | None]
+"""(function, file, line) of a compiled function."""
+
+
+@dataclass(slots=True)
+class Compile:
+    """One compile id of a log; several attempts are one row."""
+
+    log: int
+    compile_id: str
+    first_time_ns: int | None
+    first_record: int
+    stack: list[RawFrame] = field(default_factory=list)
+    """Outermost first."""
+    last_attempt: int = 0
+    started: bool = False
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """`_KEPT` of them."""
+    metrics_records: list[int] = field(default_factory=list)
+    metrics_duration_ns: int | None = None
+    span_start_ns: int | None = None
+    span_duration_ns: int | None = None
+    graph_cache: set[str] = field(default_factory=set)
+    autograd_cache: set[str] = field(default_factory=set)
+    events: list[tuple[str, int, Cause]] = field(default_factory=list)
+    """(kind, record, cause)."""
+    error: Cause | None = None
+    error_record: int = -1
+    restart_reasons: list[str] = field(default_factory=list)
+    has_raised: bool = False
+    raised: list[Cause] = field(default_factory=list)
+    """Of compiles without an id, as the recorder saw them; the metrics of some will say so too."""
+    in_flight: str | None = None
+    """The innermost span that is open where the log ends."""
+
+    def start(self, stack: list[RawFrame]) -> None:
+        self.started = True
+        self.stack = stack or self.stack
+
+    def has_ended(self) -> bool:
+        return bool(self.metrics_records) or self.span_duration_ns is not None
+
+    def add_metrics(self, metrics: dict[str, Any], record: int) -> None:
+        """Metrics of a forward (which name the frame) or of a backward compile."""
+        self.metrics_records.append(record)
+        if "fail_type" in metrics and (metrics.get("co_name") or metrics.get("fail_type") or not self.metrics):
+            self.metrics = {name: value for name, value in metrics.items() if name in _KEPT}
+        reasons = metrics.get("restart_reasons")
+        self.restart_reasons += [r for r in reasons if isinstance(r, str)] if isinstance(reasons, list) else []
+        duration_ns = duration_of(metrics)
+        if duration_ns is not None:
+            self.metrics_duration_ns = (self.metrics_duration_ns or 0) + duration_ns
+        kind, reason = text(metrics.get("fail_type")), text(metrics.get("fail_reason")) or ""
+        if kind:
+            self.fail(kind, reason, metrics, record)
+
+    def fail(self, kind: str, reason: str, metrics: dict[str, Any], record: int) -> None:
+        file, line = (
+            text(metrics.get("fail_user_frame_filename")),
+            whole_number(metrics.get("fail_user_frame_lineno")),
+        )
+        frame = self.error.frame if self.error else None
+        if frame is None and file and line is not None:
+            frame = UserFrame(file, line, text(metrics.get("co_name")) or "", "")
+        limit = bool(_LIMIT.search(reason) or _LIMIT_KIND.search(kind))
+        cause = failure(kind, reason, frame)
+        told = next((one for one in self.raised if one.text in cause.text or cause.text in one.text), None)
+        if told is not None:
+            self.raised.remove(told)
+        else:
+            self.events.append(("recompile_limit" if limit else "compile_failure", record, cause))
+
+    def fail_without_id(self, kind: str, reason: str, record: int) -> None:
+        """An exception left a compile that has no id."""
+        cause = failure(kind, reason, None)
+        self.has_raised = True
+        self.raised.append(cause)
+        self.events.append(("compile_failure", record, cause))
+
+    def frame(self) -> Frame | None:
+        """The compiled function, where the metrics name it."""
+        function, file = text(self.metrics.get("co_name")), text(self.metrics.get("co_filename"))
+        return (function, file, whole_number(self.metrics.get("co_firstlineno"))) if function and file else None
+
+    def reasons(self, kind: str) -> list[Cause]:
+        return [cause for event, _, cause in self.events if event == kind]
+
+    def skipped_at_a_break(self) -> bool:
+        """Dynamo could not go on after a graph break and left the whole function to Python; with `fullgraph` it
+        raises instead, and logs no graph break."""
+        return self.metrics.get("fail_type") == "Unsupported" and bool(self.reasons("graph_break"))
+
+    def is_unfinished(self) -> bool:
+        return self.in_flight is not None and self.error is None and not self.metrics_records
+
+    def status(self) -> str:
+        if self.skipped_at_a_break():
+            return "fallback"
+        if self.reasons("recompile_limit"):
+            raises = (text(self.metrics.get("fail_type")) or "").startswith(_LIMIT_RAISES)
+            return "failed" if raises else "fallback"
+        if self.is_unfinished():
+            return "unfinished"
+        kind = text(self.metrics.get("fail_type")) or ""
+        if not kind and self.error is None and not self.has_raised:
+            no_graph = self.metrics.get("has_guarded_code") is False
+            return "skipped" if no_graph else "ok"
+        if "Skip" in kind:
+            return "skipped"
+        return "fallback" if self.metrics.get("config_suppress_errors") is True else "failed"
+
+    def cache(self) -> str | None:
+        states = self.graph_cache or self.autograd_cache
+        return next((state for state in _CACHE_ORDER if state in states), None)
+
+    def start_unix_ns(self) -> int | None:
+        stamps = [whole_number(self.metrics.get("start_time_us")), self.span_start_ns, self.first_time_ns]
+        if stamps[0] is not None and stamps[0] < 2**53:
+            return stamps[0] * 1000
+        return stamps[1] if stamps[1] is not None else stamps[2]
+
+
+def duration_of(metrics: dict[str, Any]) -> int | None:
+    """How long a compile took, in ns."""
+    micros = whole_number(metrics.get("duration_us"))
+    if micros is not None and 0 <= micros < 2**53:
+        return micros * 1000
+    seconds = metrics.get("entire_frame_compile_time_s")
+    return int(seconds * 1e9) if isinstance(seconds, (int, float)) and 0 <= seconds < 2**32 else None
+
+
+def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None, caller: UserFrame | None) -> None:
+    """The rows of `compile`, of the function `frame`, which the line `caller` of the program called."""
+    if compile.error is not None and not compile.reasons("compile_failure"):
+        compile.events.append(("compile_failure", compile.error_record, compile.error))
+    if compile.is_unfinished():
+        cause = Cause(f"the log ends within it, in {compile.in_flight}", "", None)
+        compile.events.append(("compile_failure", compile.first_record, cause))
+    if compile.skipped_at_a_break():
+        compile.events = [event for event in compile.events if event[0] != "compile_failure"]
+    function, file, line = frame or (None, None, None)
+    recompiles, breaks = compile.reasons("recompile"), compile.reasons("graph_break")
+    failures = compile.reasons("recompile_limit") + compile.reasons("compile_failure")
+    duration_ns = compile.metrics_duration_ns
+    rows.add(
+        "compiles",
+        rows.new_id("compiles"), compile.log, compile.compile_id, frame_label(frame),
+        file, line, function, compile.status(), compile.last_attempt + 1,
+        compile.start_unix_ns(), compile.span_duration_ns if duration_ns is None else duration_ns, compile.cache(),
+        "\n".join(cause.cause for cause in recompiles) or None,
+        "\n".join(dict.fromkeys(cause.cause for cause in breaks)) or None,
+        failures[0].cause if failures else None,
+        dumps(stack), dumps(compile.metrics_records) if compile.metrics_records else None,
+    )  # fmt: skip
+    for kind, record, cause in compile.events:
+        place = cause.frame
+        if kind == "recompile" and place is None and file is not None:
+            place = guard_place(cause.text, file)
+        place = _place(kind, place, file, caller)
+        rows.add(
+            "compile_events",
+            compile.log, compile.compile_id, kind, record, cause.cause, cause.text,
+            place.file if place else None, place.line if place else None,
+            place.function if place else None, place.code if place else None,
+        )  # fmt: skip
+
+
+def _place(kind: str, place: UserFrame | None, file: str | None, caller: UserFrame | None) -> UserFrame | None:
+    """Where the program is, of an event in torch's own code; a break in a function of torch that is compiled itself is
+    there, where that is gone on with."""
+    here = place.file if place else file
+    if here is None or not is_of_torch(here) or (kind == "graph_break" and here == file):
+        return place
+    return caller or place
+
+
+def frame_label(frame: Frame | None) -> str | None:
+    if frame is None:
+        return None
+    function, file, line = frame
+    name = re.split(r"[/\\]", file)[-1]
+    return f"{function} ({name}:{line})" if line is not None else f"{function} ({name})"

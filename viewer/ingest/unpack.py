@@ -1,0 +1,266 @@
+"""Plain bytes of logs that are packed or come on standard input, kept as files in the user's cache folder."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from stat import S_ISDIR
+from typing import IO, BinaryIO, NamedTuple, cast
+
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.line_prefixes import without
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_PIECE_BYTES = 1 << 16
+_MOST_BYTES = 1 << 20
+_GZIP = 16 + zlib.MAX_WBITS
+PACKED_ERRORS = (OSError, EOFError, zlib.error, zstd.ZstdError)
+Problems = list[tuple[str, str]]
+
+
+class PackedForm(NamedTuple):
+    open: Callable[[Path], BinaryIO]
+    unpack: Callable[[Iterator[bytes], IO[bytes]], str | None]
+    """Writes what the pieces hold, also when they are cut or broken; says what was wrong with them."""
+
+
+def cache_dir() -> Path:
+    """Where indexes and spools go. Made when missing; a folder that others can look into, or own, is not used."""
+    for place in (_user_caches, _temporary):
+        try:
+            folder = place()
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_private(folder) and os.access(folder, os.W_OK):
+                return folder
+        except (OSError, RuntimeError):  # a user without a home
+            continue
+    raise StepscopeError("No folder to keep an index in: set XDG_CACHE_HOME to a folder you can write to.")
+
+
+def _user_caches() -> Path:
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "stepscope"
+
+
+def _temporary() -> Path:
+    return Path(tempfile.gettempdir()) / f"stepscope-{_user()}"
+
+
+def packed_form(path: Path) -> PackedForm | None:
+    """How the file is packed, by its first bytes; None for a plain one."""
+    with path.open("rb") as file:
+        return _form_of(file.read(4))
+
+
+def spool_packed(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
+    """The plain bytes of a packed file; a cut or broken one gives what it still holds."""
+    spool = _spool_of(path, stat)
+    if not _is_there(spool):
+        with path.open("rb") as file, _Part(spool.parent) as part:
+            problem = _unpack(_pieces(file), part.file)
+            _keep(part, spool, problem)
+    return spool, _problems(spool)
+
+
+def spool_stream(stream: BinaryIO) -> tuple[Path, Problems]:
+    """The plain bytes of a stream, packed or not. The same bytes find the same spool, and so its index, again."""
+    digest = hashlib.sha256()
+
+    def seen(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            digest.update(piece)
+            yield piece
+
+    with _Part(_spool_folder()) as part:
+        problem = _unpack(seen(_pieces(stream)), part.file)
+        spool = _spool_folder() / f"stdin_{digest.hexdigest()[:32]}.log"
+        if not _is_there(spool):
+            _keep(part, spool, problem)
+    return spool, _problems(spool)
+
+
+def spool_without(prefix: re.Pattern[bytes], path: Path, stat: os.stat_result) -> Path:
+    """The lines of a plain file without what a launcher wrote before them."""
+    spool = _spool_of(path, stat, "lines")
+    if not _is_there(spool):
+        with path.open("rb") as file, _Part(spool.parent) as part:
+            part.file.writelines(without(prefix, file))
+            _keep(part, spool, None)
+    return spool
+
+
+def spools() -> list[Path]:
+    """All that are kept; each was used last when it was read last (`st_atime_ns`)."""
+    return [*_spool_folder().glob("*.log")]
+
+
+def remove_spool(spool: Path) -> None:
+    """Raises OSError."""
+    spool.unlink()
+    _broken(spool).unlink(missing_ok=True)
+
+
+def unpack(stream: BinaryIO, out: IO[bytes]) -> str | None:
+    """Write the plain bytes of a stream, packed or not; says what was wrong with a cut or broken one."""
+    return _unpack(_pieces(stream), out)
+
+
+def is_packed(head: bytes) -> bool:
+    """Whether the first bytes of a file say that it is packed."""
+    return _form_of(head) is not None
+
+
+class _Part:
+    """A file that is written; it goes away unless it is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        descriptor, name = tempfile.mkstemp(dir=folder, suffix=".part")
+        self.file, self.path = os.fdopen(descriptor, "wb"), Path(name)
+
+    def __enter__(self) -> _Part:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self.file.close()
+        finally:
+            self.path.unlink(missing_ok=True)
+
+
+def _keep(part: _Part, spool: Path, problem: str | None) -> None:
+    part.file.close()
+    if problem:
+        _broken(spool).write_text(problem, "utf-8")
+    os.replace(part.path, spool)
+
+
+def _is_there(spool: Path) -> bool:
+    """Whether there is the spool, which is used now. When it was written stays: that is a part of an index' key."""
+    try:
+        os.utime(spool, ns=(time.time_ns(), spool.stat().st_mtime_ns))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _problems(spool: Path) -> Problems:
+    broken = _broken(spool)
+    return [("truncated", broken.read_text("utf-8"))] if broken.exists() else []
+
+
+def _broken(spool: Path) -> Path:
+    return spool.with_suffix(".broken")
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(_PIECE_BYTES):
+        yield piece
+
+
+def _unpack(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
+    first = next(pieces, b"")
+    form = _form_of(first)
+    rest = _chained(first, pieces)
+    if form is not None:
+        return form.unpack(rest, out)
+    out.writelines(rest)
+    return None
+
+
+def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _unpack_gz(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
+    stream = zlib.decompressobj(_GZIP)
+    for piece in pieces:
+        while piece.strip(b"\0") if stream.eof else piece:  # zeros may pad what is behind the end
+            if stream.eof:
+                stream = zlib.decompressobj(_GZIP)
+            try:
+                out.write(stream.decompress(piece, _MOST_BYTES))
+            except zlib.error as error:
+                return f"the .gz is broken: {error}"
+            piece = stream.unconsumed_tail or stream.unused_data
+    return None if stream.eof else "the .gz ends too early"
+
+
+def _unpack_zst(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
+    """Frames follow one another; those that a reader skips, as `pzstd` writes them, give nothing."""
+    stream = zstd.ZstdDecompressor()
+    for piece in pieces:
+        while piece or not (stream.eof or stream.needs_input):
+            if stream.eof:
+                stream = zstd.ZstdDecompressor()
+            try:
+                out.write(stream.decompress(piece, _MOST_BYTES))
+            except zstd.ZstdError as error:
+                return f"the .zst is broken: {error}"
+            piece = stream.unused_data if stream.eof else b""
+    return None if stream.eof else "the .zst ends too early"
+
+
+def _open_gz(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.GzipFile(path, "rb"))
+
+
+def _open_zst(path: Path) -> BinaryIO:
+    return cast(BinaryIO, zstd.ZstdFile(path, "rb"))
+
+
+_GZ, _ZST = PackedForm(_open_gz, _unpack_gz), PackedForm(_open_zst, _unpack_zst)
+
+
+def _form_of(head: bytes) -> PackedForm | None:
+    if head[:2] == b"\x1f\x8b":
+        return _GZ
+    is_frame = head[:4] == b"\x28\xb5\x2f\xfd"
+    is_skipped = head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
+    return _ZST if is_frame or is_skipped else None
+
+
+def _spool_of(path: Path, stat: os.stat_result, what: str = "") -> Path:
+    key = hashlib.sha256(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}{what}".encode("utf-8", "surrogateescape"))
+    return _spool_folder() / f"{key.hexdigest()[:32]}.log"
+
+
+def _spool_folder() -> Path:
+    folder = cache_dir() / "spool"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether only this user can look into the folder, which is seen to."""
+    if not hasattr(os, "getuid"):
+        return True
+    stat = folder.lstat()
+    if not S_ISDIR(folder.stat().st_mode) or folder.stat().st_uid != os.getuid() or stat.st_uid != os.getuid():
+        return False
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+    return True
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")

@@ -1,0 +1,288 @@
+"""Which storages were alive at a place of a call, or at a moment of the run, and where they come from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.memory.queries.graph_index import (
+    GraphPlaces,
+    MeasuredCall,
+    graph_places,
+    launches_of,
+    measured_call,
+    schedule_of,
+    subgraph_of,
+)
+from stepscope.viewer.memory.rows import ALIVE_KINDS, Alive, AliveGroup, AliveKind, AliveRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+MOST_ROWS = 2000
+_MOST_NAMES = 8
+_OF_CALL = """
+    WITH here AS (
+        SELECT s.storage, s.name, s.kind, s.storage_bytes, s.device, s.born, s.dead, s.site, s.is_owned,
+               CASE WHEN s.met_as IS NULL THEN $local
+                    WHEN s.calls_back IS NOT NULL THEN $local - s.calls_back ELSE s.met_in END AS by_call,
+               coalesce(s.met_as, s.storage) AS by_storage
+        FROM layout_storages s
+        WHERE s.layout = $layout AND least(s.born, $last) <= $position
+          AND (s.dead IS NULL OR least(s.dead, $last) > $position)
+    )
+    SELECT coalesce(m.call, $call), CASE WHEN r.storage IS NULL THEN h.storage ELSE h.by_storage END, h.name,
+           h.storage_bytes, coalesce(h.device, r.device, 'unknown'), h.born, h.dead, h.is_owned,
+           coalesce(r.name, h.name), CASE WHEN r.storage IS NULL THEN h.site ELSE r.site END, h.kind,
+           coalesce(r.kind, h.kind), coalesce(l.graph, $graph), coalesce(m.step, $step), g.phase, v.last_step,
+           v.met_by_backward, v.born_ns, v.died_ns
+    FROM here h LEFT JOIN measured_calls m ON m.log = $log AND m.local_call = h.by_call
+    LEFT JOIN layout_storages r ON r.layout = m.layout AND r.storage = h.by_storage
+    LEFT JOIN layouts l ON l.layout = m.layout LEFT JOIN graphs g ON g.graph = l.graph
+    LEFT JOIN survivors v ON v.call = m.call AND v.storage = h.by_storage
+    ORDER BY h.storage_bytes DESC, h.storage
+"""
+_SURVIVORS = """
+    SELECT v.call, v.storage, s.name, v.storage_bytes, v.device, v.made, s.site, l.graph, g.phase, m.step, v.last_step,
+           v.met_by_backward, v.born_ns, v.died_ns
+    FROM survivors v JOIN measured_calls m ON m.call = v.call JOIN layouts l ON l.layout = v.layout
+    JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage LEFT JOIN graphs g ON g.graph = l.graph
+    WHERE v.log = $log AND v.born_ns <= $ns AND (v.died_ns IS NULL OR v.died_ns > $ns)
+      AND ($calls IS NULL OR (v.made AND list_contains($calls, v.call)))
+"""
+_INSIDE = """
+    WITH RECURSIVE inside AS (
+        SELECT call FROM calls WHERE parent = ?
+        UNION SELECT c.call FROM calls c JOIN inside i ON c.parent = i.call
+    )
+    SELECT i.call FROM inside i JOIN measured_calls m ON m.call = i.call ORDER BY i.call
+"""
+_RUNNING = """
+    SELECT m.call FROM calls c JOIN measured_calls m ON m.call = c.call
+    WHERE c.log = $log AND c.start_ns <= $ns AND c.start_ns + c.duration_ns >= $ns ORDER BY c.depth, c.start_ns
+"""
+_TEMPORARIES = """
+    SELECT storage, name, storage_bytes, coalesce(device, 'unknown'), born, dead, site FROM layout_storages
+    WHERE layout = $layout AND met_as IS NULL AND dead IS NOT NULL AND born <= $position AND dead > $position
+"""
+
+
+def alive_in_call(
+    trace: Trace, call: int, position: int | None = None, snode_index: int | None = None, limit: int = MOST_ROWS
+) -> Alive | None:
+    """What the call had while launch `position` ran, or while the launches of a scheduler node ran; without both at
+    the call's measured peak. None when the call was not followed."""
+    measured = measured_call(trace, call)
+    if measured is None:
+        return None
+    launches, where = launches_of(trace, call), _Where(trace)
+    schedule = schedule_of(trace, measured.graph, subgraph_of(measured.function))
+    sites = where.places(measured.graph).sites
+    if position is None and snode_index is not None and schedule is not None:
+        own = (i for i, (_, site, _) in enumerate(launches) if snode_index in schedule.nodes_of(sites.get(site)))
+        position = next(own, None)
+    position = measured.peak_position if position is None else position
+    position = min(max(position, 0), len(launches))
+    starts = [*(start_ns for _, _, start_ns in launches), measured.end_ns]
+    values = {
+        "call": call, "log": measured.log, "local": measured.local_call, "layout": measured.layout,
+        "graph": measured.graph, "step": measured.step, "position": position, "last": len(launches),
+    }  # fmt: skip
+    found = [_Found(*row) for row in sql.rows_named(trace, _OF_CALL, values)]
+    nodes = []
+    if schedule is not None and position < len(launches):
+        nodes = schedule.nodes_of(sites.get(launches[position][1]))
+    at = snode_index if snode_index in nodes else next(iter(nodes), None)
+    rows = [_row_of_call(where, measured, one, starts) for one in found]
+    at_ns = sql.number(trace, "SELECT ns FROM inner_bytes WHERE call = ? AND position = ?", [call, position])
+    if at_ns is not None:
+        rows = _with_inside(where, measured, rows, at_ns)
+    return _alive(
+        rows,
+        limit,
+        Alive(
+            log=measured.log,
+            call=call,
+            position=position,
+            ns=starts[position],
+            snode=schedule.snode[at] if schedule and at is not None else None,
+            snode_index=at,
+            rows=[],
+            groups=[],
+            by_kind={},
+            storages=0,
+            storage_bytes=0,
+            base_bytes=0,
+        ),
+    )
+
+
+def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: int) -> list[AliveRow]:
+    """What calls inside `call` have made is told as it was at `ns`."""
+    inside = {number: measured_call(where.trace, number) for (number,) in sql.rows(where.trace, _INSIDE, [call.call])}
+    rows = [row for row in rows if row.call not in inside]
+    at = {"log": call.log, "ns": ns, "calls": list(inside)}
+    rows += [_survivor(where, row) for row in sql.rows_named(where.trace, _SURVIVORS, at)]
+    for one in inside.values():
+        if one is not None and one.start_ns <= ns <= one.end_ns:
+            rows += _temporaries(where, one, ns)[0]
+    return sorted(rows, key=lambda row: -row.storage_bytes)
+
+
+class _Found(NamedTuple):
+    """A storage of a call, as that call and as the one that met it first know it."""
+
+    call: int
+    storage: int
+    name: str
+    storage_bytes: int
+    device: str
+    born: int
+    dead: int | None
+    is_owned: bool
+    first_name: str
+    site: int | None
+    kind: str
+    first_kind: str
+    graph: int
+    step: int
+    phase: str | None
+    last_step: int | None
+    met_by_backward: bool | None
+    born_ns: int | None
+    died_ns: int | None
+
+
+@dataclass
+class _Where:
+    """Places of the graphs that storages come from."""
+
+    trace: Trace
+
+    def __post_init__(self) -> None:
+        self._known: dict[int, GraphPlaces] = {}
+
+    def places(self, graph: int) -> GraphPlaces:
+        if graph not in self._known:
+            self._known[graph] = graph_places(self.trace, graph)
+        return self._known[graph]
+
+
+def _row_of_call(where: _Where, call: MeasuredCall, one: _Found, starts: Sequence[int]) -> AliveRow:
+    made = one.first_kind != "input"
+    places = where.places(one.graph)
+    site = places.writer(one.first_name, one.site) if made else None
+    died_ns = one.died_ns
+    if died_ns is None and one.dead is not None:
+        died_ns = starts[min(one.dead, len(starts) - 1)]
+    return AliveRow(
+        call=one.call,
+        storage=one.storage,
+        name=one.name,
+        other_names=where.places(call.graph).other_names(one.name),
+        storage_bytes=one.storage_bytes,
+        device=one.device,
+        kind=_kind_in_call(call, one, made),
+        graph=one.graph,
+        step=one.step,
+        site=site,
+        kernel=places.kernel(site),
+        source=places.source(site),
+        born_ns=starts[min(one.born, len(starts) - 1)] if one.born_ns is None else one.born_ns,
+        died_ns=died_ns,
+        is_base=not one.is_owned,
+    )
+
+
+def _kind_in_call(call: MeasuredCall, one: _Found, made: bool) -> AliveKind:
+    if one.kind == "input":
+        if not made:
+            last = max(one.last_step or one.step, call.step)
+            return "parameter" if last > one.step else "input"
+        return "saved" if call.phase == "backward" and one.phase == "forward" else "input"
+    if one.dead is not None:
+        return "temporary"
+    return "saved" if one.met_by_backward and one.phase == "forward" else "output"
+
+
+def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive | None:
+    """Every storage that compiled calls have met and that was alive at `ns` (monotonic): also those that no running
+    call knows. None when the log has no lifetimes."""
+    if not sql.number(trace, "SELECT count(*) FROM lifetime_logs WHERE log = ?", [log]):
+        return None
+    where, at = _Where(trace), {"log": log, "ns": ns}
+    rows = [_survivor(where, row) for row in sql.rows_named(trace, _SURVIVORS, {**at, "calls": None})]
+    call = position = None
+    for (call,) in sql.rows_named(trace, _RUNNING, at):
+        measured = measured_call(trace, call)
+        if measured is None:
+            continue
+        found, position = _temporaries(where, measured, ns)
+        rows += found
+    rows.sort(key=lambda row: -row.storage_bytes)
+    place = Alive(log, call, None if position is None else max(position, 0), ns, None, None, [], [], {}, 0, 0, 0)
+    return _alive(rows, limit, place)
+
+
+def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> tuple[list[AliveRow], int]:
+    """What dies in `call` and is alive at `ns`, and the position that this is."""
+    starts = [*(start_ns for _, _, start_ns in launches_of(where.trace, call.call)), call.end_ns]
+    position = sum(start_ns <= ns for start_ns in starts[:-1]) - 1
+    found = sql.rows_named(where.trace, _TEMPORARIES, {"layout": call.layout, "position": position})
+    places, rows = where.places(call.graph), []
+    for storage, name, size, device, born, dead, site in found:
+        writer = places.writer(name, site)
+        born_ns, died_ns = (starts[min(p, len(starts) - 1)] for p in (born, dead))
+        rows.append(
+            AliveRow(
+                call.call, storage, name, places.other_names(name), size, device, "temporary", call.graph, call.step,
+                writer, places.kernel(writer), places.source(writer), born_ns, died_ns, is_base=False,
+            )
+        )  # fmt: skip
+    return rows, position
+
+
+def _survivor(where: _Where, row: sql.Row) -> AliveRow:
+    call, storage, name, size, device, made, site, graph, phase, step, last_step, backward, born_ns, died_ns = row
+    places = where.places(graph)
+    writer = places.writer(name, site) if made else None
+    kind: AliveKind = "parameter" if last_step > step else "input"
+    if made:
+        kind = "saved" if backward and phase == "forward" else "output"
+    return AliveRow(
+        call, storage, name, places.other_names(name), size, device, kind, graph, step, writer, places.kernel(writer),
+        places.source(writer), born_ns, died_ns, is_base=not made,
+    )  # fmt: skip
+
+
+def _alive(rows: Sequence[AliveRow], limit: int, place: Alive) -> Alive:
+    by_kind = _sums((row.kind, row.storage_bytes) for row in rows)
+    return replace(
+        place,
+        rows=list(rows[:limit]),
+        groups=_groups(rows),
+        by_kind={kind: by_kind[kind] for kind in ALIVE_KINDS if kind in by_kind},
+        storages=len(rows),
+        storage_bytes=sum(row.storage_bytes for row in rows),
+        base_bytes=sum(row.storage_bytes for row in rows if row.is_base),
+    )
+
+
+def _sums(pairs: Iterable[tuple[AliveKind, int]]) -> Mapping[AliveKind, int]:
+    sums: defaultdict[AliveKind, int] = defaultdict(int)
+    for kind, size in pairs:
+        sums[kind] += size
+    return sums
+
+
+def _groups(rows: Sequence[AliveRow]) -> list[AliveGroup]:
+    groups: defaultdict[tuple[AliveKind, SourceLine | None], list[AliveRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.kind, row.source].append(row)
+    result = [
+        AliveGroup(kind, source, len(of), sum(row.storage_bytes for row in of), [row.name for row in of[:_MOST_NAMES]])
+        for (kind, source), of in groups.items()
+    ]
+    return sorted(result, key=lambda group: -group.storage_bytes)

@@ -1,0 +1,175 @@
+"""Memory of two graphs, or of one graph in two calls, side by side; estimates against what was measured."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from stepscope.viewer.graphs.queries.graphs import graph_row, wrapper_code
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.memory.queries.alive import alive_in_call
+from stepscope.viewer.memory.queries.graph import graph_memory
+from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places, schedule_of
+from stepscope.viewer.memory.queries.nodes import scheduled_alive
+from stepscope.viewer.memory.rows import (
+    Alive,
+    AliveRow,
+    Difference,
+    EstimateGap,
+    GapBuffer,
+    GraphMemory,
+    MemoryComparison,
+    ScheduledBufferRow,
+)
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+MOST_BUFFERS = 100
+_EVERYTHING = 1 << 62
+_WRAPPERS = "SELECT count(DISTINCT wrapper_key) = 1 AND count(wrapper_key) = count(*) FROM graphs WHERE graph IN (?, ?)"
+_BOTH = """
+    SELECT s.graph, s.peak_bytes, max(l.peak_bytes) FROM schedules s JOIN layouts l ON l.graph = s.graph
+    WHERE s.subgraph IS NULL AND l.calls > 0 AND (l.function = 'call' OR starts_with(l.function, 'partition_'))
+    GROUP BY s.graph, s.peak_bytes
+    HAVING max(l.peak_bytes) - s.peak_bytes >= $least AND max(l.peak_bytes) > s.peak_bytes * (1 + $share)
+    ORDER BY max(l.peak_bytes) - s.peak_bytes DESC, s.graph
+"""
+_GIVEN = """
+    SELECT s.storage_bytes, b.alloc_bytes FROM measured_calls m JOIN layout_storages s ON s.layout = m.layout
+    JOIN schedules p ON p.graph = ? AND p.subgraph IS NULL
+    JOIN scheduled_buffers b ON b.schedule = p.schedule AND b.name = s.name
+    WHERE m.call = ? AND s.kind = 'input' AND b.role IN ('base', 'input') AND b.alloc_bytes > 0
+"""
+_SYMBOL = re.compile(r"^[ \t]+([a-z]+)\d+ = ", re.MULTILINE)
+"""A size that the wrapper takes from its arguments (``s33 = arg2_1``), or from data (``u0 = …``)."""
+_SIZES, _SIZES_OF_DATA = {"s", "ks"}, {"u"}
+K = TypeVar("K", bound=Hashable)
+
+
+def compare_memory(
+    trace: Trace, left: int, right: int, left_call: int | None = None, right_call: int | None = None
+) -> MemoryComparison | None:
+    """Graphs `left` and `right` (may be one graph), each at the measured peak of its call; without a call that of the
+    highest peak. None when one of them has nothing about memory."""
+    sides = graph_memory(trace, left, left_call), graph_memory(trace, right, right_call)
+    if sides[0] is None or sides[1] is None:
+        return None
+    same = left == right or bool(sql.number(trace, _WRAPPERS, [left, right]))
+    alive = [_at_peak(trace, side) for side in sides if side is not None]
+    names = [_sums((row.name, row.storage_bytes) for row in one) for one in alive]
+    lines = [_sums((row.source, row.storage_bytes) for row in one) for one in alive]
+    calls = sides[0].call, sides[1].call
+    both = calls[0] is not None and calls[1] is not None
+    return MemoryComparison(
+        left=sides[0],
+        right=sides[1],
+        same_graph=same,
+        by_buffer=[Difference(name, None, *row) for name, row in _differences(*names)] if same and both else [],
+        by_source=[Difference(_line(source), source, *row) for source, row in _differences(*lines)] if both else [],
+        peak_delta_bytes=calls[1].peak_bytes - calls[0].peak_bytes if calls[0] and calls[1] else None,
+        base_delta_bytes=calls[1].base_bytes - calls[0].base_bytes if calls[0] and calls[1] else None,
+    )
+
+
+def _at_peak(trace: Trace, side: GraphMemory) -> list[AliveRow]:
+    alive = alive_in_call(trace, side.call.call, limit=_EVERYTHING) if side.call else None
+    return alive.rows if alive else []
+
+
+def _sums(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
+    sums: defaultdict[K, int] = defaultdict(int)
+    for key, size in pairs:
+        sums[key] += size
+    return dict(sums)
+
+
+def _differences(left: Mapping[K, int], right: Mapping[K, int]) -> list[tuple[K, tuple[int | None, int | None, int]]]:
+    """The largest differences first; what is the same comes last, and of many only the first."""
+    rows = [
+        (key, (left.get(key), right.get(key), right.get(key, 0) - left.get(key, 0)))
+        for key in dict.fromkeys([*left, *right])
+    ]
+    return sorted(rows, key=lambda row: (-abs(row[1][2]), -(row[1][0] or 0)))[:MOST_BUFFERS]
+
+
+def _line(source: SourceLine | None) -> str:
+    return source.place if source else "no line of the model"
+
+
+def estimate_gaps(trace: Trace, least_share: float = 0.0, least_bytes: int = 1) -> list[EstimateGap]:
+    """Graphs whose measured peak is over the estimated one by more than a share and at least so many bytes, the
+    largest gap first, with what makes it. An estimate is made for one set of sizes: a call of other ones is not
+    compared with it."""
+    found = sql.rows_named(trace, _BOTH, {"share": least_share, "least": least_bytes})
+    gaps = (_gap(trace, graph) for graph, _, _ in found)
+    return [gap for gap in gaps if gap is not None]
+
+
+def _gap(trace: Trace, graph: int) -> EstimateGap | None:
+    memory = graph_memory(trace, graph)
+    if memory is None or memory.call is None or memory.measured_peak is None or memory.estimated_peak is None:
+        return None
+    if not _is_of_its_sizes(trace, graph, memory.call.call):
+        return None
+    measured, estimated = memory.measured_peak, memory.estimated_peak
+    alive = alive_in_call(trace, memory.call.call, limit=_EVERYTHING)
+    node = measured.snode_index
+    return EstimateGap(
+        graph=graph,
+        log=memory.log,
+        label=memory.label,
+        call=memory.call.call,
+        step=memory.call.step,
+        estimated=estimated,
+        measured=measured,
+        gap_bytes=measured.peak_bytes - estimated.peak_bytes,
+        buffers=_gap_buffers(trace, graph, alive, node if node is not None else estimated.snode_index),
+    )
+
+
+def _is_of_its_sizes(trace: Trace, graph: int, call: int) -> bool:
+    """The inputs of a call are as large as those that the estimate was made for, and no size depends on data; of a
+    graph whose sizes do not vary all calls are so."""
+    row = graph_row(trace, graph)
+    symbols = set(_SYMBOL.findall((wrapper_code(trace, row) if row is not None else None) or ""))
+    if row is None or not (row.dynamic or symbols & (_SIZES | _SIZES_OF_DATA)):
+        return True
+    given = sql.rows(trace, _GIVEN, [graph, call])
+    return not symbols & _SIZES_OF_DATA and bool(given) and all(size == hint for size, hint in given)
+
+
+def _gap_buffers(trace: Trace, graph: int, alive: Alive | None, node: int | None) -> list[GapBuffer]:
+    """Storages at the measured peak that are larger than what the schedule has of them at that node."""
+    schedule, places = schedule_of(trace, graph, None), graph_places(trace, graph)
+    if schedule is None or alive is None:
+        return []
+    scheduled = scheduled_alive(trace, schedule.schedule, node) if node is not None else []
+    expected = {buffer.name: buffer for buffer in scheduled}
+    everything = {name for (name,) in sql.rows(trace, _NAMES, [schedule.schedule])}
+    gaps = [_gap_buffer(places, row, expected, everything) for row in alive.rows if not row.is_base]
+    larger = [gap for gap in gaps if gap.measured_bytes > gap.expected_bytes]
+    return sorted(larger, key=lambda gap: gap.expected_bytes - gap.measured_bytes)[:MOST_BUFFERS]
+
+
+_NAMES = "SELECT name FROM scheduled_buffers WHERE schedule = ?"
+
+
+def _gap_buffer(
+    places: GraphPlaces, row: AliveRow, expected: Mapping[str, ScheduledBufferRow], everything: set[str]
+) -> GapBuffer:
+    names = [row.name, *row.other_names]
+    size = sum(expected[name].alloc_bytes for name in names if name in expected)
+    reused = [name for name in row.other_names if name in places.reused and name not in expected]
+    if size:
+        why = "its storage is larger than the schedule's buffer"
+    elif not everything.intersection(names):
+        why = "the schedule does not know it"
+    elif row.kind in ("input", "parameter", "saved"):
+        why = "by the schedule the graph has freed this input here; its caller, or autograd, still holds it"
+    elif reused:
+        why = f"by the schedule it is free here; the wrapper keeps it for {', '.join(reused[:4])}"
+    else:
+        why = "by the schedule it is not alive here"
+    return GapBuffer(row.name, row.other_names, row.storage_bytes, size, why, row.source)

@@ -1,0 +1,194 @@
+"""Tensors that a graph break keeps alive: what the resumed function had used up and its frame still held.
+
+What a compiled region before the break made is certain. What the resumed function is the first to meet was made by
+the code between the regions, or is an argument that the caller holds: nothing in a log tells these apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places, launches_of
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+MadeBy = Literal["compiled region", "between the regions, or the caller's"]
+_HELD = """
+    SELECT a.log, ga.compile_id, gb.compile_id, ca.function, cb.function, al.graph, b.graph, b.first_call, a.call,
+           r.storage, r.name, s.name, s.storage_bytes, s.dead, r.site,
+           m.step, a.local_call, m.local_call, s.storage
+    FROM layouts b JOIN measured_calls m ON m.call = b.first_call
+    JOIN layout_storages s ON s.layout = b.layout AND s.kind = 'input' AND s.calls_back > 0
+    JOIN measured_calls a ON a.log = m.log AND a.local_call = m.local_call - s.calls_back
+    JOIN layouts al ON al.layout = a.layout
+    JOIN layout_storages r ON r.layout = a.layout AND r.storage = s.met_as AND r.kind <> 'input'
+    JOIN survivors v ON v.call = a.call AND v.storage = r.storage AND NOT v.met_by_backward AND v.died_ns IS NOT NULL
+    JOIN graphs ga ON ga.graph = al.graph JOIN graphs gb ON gb.graph = b.graph
+    JOIN compiles ca ON ca.log = ga.log AND ca.compile_id = ga.compile_id
+    JOIN compiles cb ON cb.log = gb.log AND cb.compile_id = gb.compile_id
+    WHERE starts_with(cb.function, 'torch_dynamo_resume_in_') AND ga.compile_id <> gb.compile_id
+    ORDER BY m.local_call
+"""
+_CAME_IN = """
+    SELECT m.log, gb.compile_id, cb.function, b.graph, m.call, m.local_call, m.step, c.thread, s.storage, s.name,
+           s.storage_bytes
+    FROM layouts b JOIN measured_calls m ON m.call = b.first_call JOIN calls c ON c.call = m.call
+    JOIN layout_storages s ON s.layout = b.layout AND s.kind = 'input' AND s.met_as IS NULL AND s.storage_bytes > 0
+    JOIN survivors v ON v.call = m.call AND v.storage = s.storage AND NOT v.met_by_backward AND v.last_step = m.step
+      AND v.died_ns IS NOT NULL AND v.died_call IS NULL
+    JOIN graphs gb ON gb.graph = b.graph JOIN compiles cb ON cb.log = gb.log AND cb.compile_id = gb.compile_id
+    WHERE starts_with(cb.function, 'torch_dynamo_resume_in_') AND gb.phase IS DISTINCT FROM 'backward'
+    ORDER BY m.local_call, s.storage
+"""
+_BEFORE = """
+    SELECT g.compile_id FROM measured_calls m JOIN calls c ON c.call = m.call
+    JOIN graphs g ON g.graph = c.graph JOIN compiles f ON f.log = g.log AND f.compile_id = g.compile_id
+    WHERE m.log = ? AND m.step = ? AND m.local_call < ? AND c.thread IS NOT DISTINCT FROM ?
+      AND g.phase IS DISTINCT FROM 'backward' AND g.compile_id <> ?
+      AND regexp_replace(f.function, '^torch_dynamo_resume_in_(.*)_at_[0-9]+$', '\\1') = ?
+    ORDER BY m.local_call DESC LIMIT 1
+"""
+_MET_LATER = """
+    SELECT 1 FROM measured_calls m JOIN layout_storages s ON s.layout = m.layout
+    WHERE m.log = ? AND m.step = ? AND m.local_call > ? AND m.local_call - s.calls_back = ? AND s.met_as = ? LIMIT 1
+"""
+_RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)(.*)_at_\d+$")
+
+
+@dataclass(frozen=True)
+class HeldBuffer:
+    """A storage that is there before the function is resumed and lives on behind its last use after that."""
+
+    log: int
+    compile_id: str
+    """Of the region that the break ended; where that made it, it is the one that did."""
+    into_compile_id: str
+    buffer: str
+    held_as: str
+    """Its name in the region that uses it last."""
+    storage_bytes: int
+    made_by: MadeBy
+    graph: int | None
+    """That made it; None: no compiled one."""
+    into_graph: int
+    last_kernel: str
+    """Its last use there."""
+    launches_after: int
+    """So many launches ran there while it was held for nothing."""
+    source: SourceLine | None
+
+
+def held_across_breaks(trace: Trace) -> list[HeldBuffer]:
+    """One for each storage of each pair of regions, as their first calls met it."""
+    places: dict[int, GraphPlaces] = {}
+    held: dict[tuple[int, int], HeldBuffer | None] = {}
+    for row in sql.rows(trace, _HELD):
+        made_by, call, storage = row[8], row[7], row[9]
+        if _origin(row[3]) != _origin(row[4]):
+            continue
+        for graph in row[5:7]:
+            places.setdefault(graph, graph_places(trace, graph))
+        held[made_by, storage] = _held(trace, row, call, places)
+    by_pair: dict[tuple[object, ...], HeldBuffer] = {}
+    for found in held.values():
+        if found is not None:
+            by_pair.setdefault((found.graph, found.into_graph, found.buffer, found.held_as), found)
+    for found in _came_in(trace):
+        by_pair.setdefault((found.compile_id, found.into_graph, found.held_as), found)
+    return sorted(by_pair.values(), key=lambda one: -one.storage_bytes)
+
+
+def _origin(function: str | None) -> str | None:
+    """The function that a resumed one is the rest of."""
+    match = _RESUMED.match(function or "")
+    return match[1] if match else function
+
+
+def _held(trace: Trace, row: sql.Row, call: int, places: dict[int, GraphPlaces]) -> HeldBuffer | None:
+    log, compile_id, into_compile_id, _, _, graph, into_graph, *_ = row
+    made_as, buffer, held_as, size, dead, site, step, made_in, met_in, met_as = row[9:]
+    last = _last_use(trace, call, into_graph, held_as)
+    if last is None or (dead is not None and dead <= last.position + 1):
+        return None
+    if _met_later(trace, log, step, met_in, [(made_in, made_as), (met_in, met_as)]):
+        return None
+    return HeldBuffer(
+        log=log,
+        compile_id=compile_id,
+        into_compile_id=into_compile_id,
+        buffer=buffer,
+        held_as=held_as,
+        storage_bytes=size,
+        made_by="compiled region",
+        graph=graph,
+        into_graph=into_graph,
+        last_kernel=last.kernel,
+        launches_after=last.launches_after,
+        source=places[graph].source(places[graph].writer(buffer, site)),
+    )
+
+
+def _came_in(trace: Trace) -> list[HeldBuffer]:
+    """What no call before the resumed function's had met."""
+    found = []
+    for row in sql.rows(trace, _CAME_IN):
+        log, into_compile_id, function, graph, call, local_call, step, thread, storage, name, size = row
+        last = _last_use(trace, call, graph, name)
+        if last is None or _met_later(trace, log, step, local_call, [(local_call, storage)]):
+            continue
+        broken = sql.row(trace, _BEFORE, [log, step, local_call, thread, into_compile_id, _origin(function)])
+        if broken is None:
+            continue
+        held = HeldBuffer(
+            log=log,
+            compile_id=broken[0],
+            into_compile_id=into_compile_id,
+            buffer=name,
+            held_as=name,
+            storage_bytes=size,
+            made_by="between the regions, or the caller's",
+            graph=None,
+            into_graph=graph,
+            last_kernel=last.kernel,
+            launches_after=last.launches_after,
+            source=None,
+        )
+        found.append(held)
+    return found
+
+
+def _met_later(trace: Trace, log: int, step: int, after: int, known: list[tuple[int, int]]) -> bool:
+    """A later call of the step meets the storage, which is known as (call, number there)."""
+    return any(sql.row(trace, _MET_LATER, [log, step, after, *one]) for one in known)
+
+
+class _LastUse(NamedTuple):
+    position: int
+    kernel: str
+    launches_after: int
+
+
+def _last_use(trace: Trace, call: int, graph: int, name: str) -> _LastUse | None:
+    """Of an input of a call; None: nothing used it, or no launch came after that."""
+    launches, places = launches_of(trace, call), graph_places(trace, graph)
+    users = _users(trace, graph, name, places)
+    uses = [position for position, (_, user, _) in enumerate(launches) if user in users]
+    if not uses or uses[-1] >= len(launches) - 1:
+        return None
+    kernel = places.kernel(launches[uses[-1]][1])
+    return _LastUse(uses[-1], kernel or "", len(launches) - 1 - uses[-1])
+
+
+def _users(trace: Trace, graph: int, name: str, places: GraphPlaces) -> set[int]:
+    """Launch sites that take the memory of `name`."""
+    names = [name, *places.other_names(name)]
+    found = sql.rows(
+        trace,
+        "SELECT DISTINCT a.site FROM arguments a JOIN sites s ON s.site = a.site WHERE s.graph = $1"
+        " AND (list_contains($2, a.storage) OR list_contains($2, a.buffer))",
+        [graph, names],
+    )
+    return {site for (site,) in found}

@@ -1,0 +1,281 @@
+"""What joins memory to the rest of a graph: launch sites, scheduler nodes, lines of the model, names of one memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stepscope.viewer.graphs.queries.graphs import graph_label
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+KEPT = 16
+"""Answers of each kind about an open trace that stay in memory."""
+_LONG_KEPT = 2
+"""Calls of an open trace whose launches stay in memory: those of one page."""
+_SAME_MEMORY = ("reuse", "alias", "pool_member")
+_MAIN = ("call", "partition_")
+"""Functions of a wrapper whose schedule is that of the graph itself."""
+
+
+class SiteFacts(NamedTuple):
+    """As the index holds them: of a graph with many thousands of sites only a few are looked at closely."""
+
+    kernel: str
+    snodes: str | None
+    stacks: str | None
+
+
+@dataclass
+class GraphPlaces:
+    """The launch sites of one graph, and who writes which memory. Read once for an open trace; not to be changed."""
+
+    sites: dict[int, SiteFacts] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+    """name -> the first name of its memory."""
+    names: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """The first name of a memory -> the others, in the order of the code."""
+    reused: set[str] = field(default_factory=set)
+    """Names that took over the memory of another buffer."""
+    writers: dict[str, int] = field(default_factory=dict)
+    """First name of a memory, and name of what a launch returns -> the first site that writes it."""
+    _sources: dict[str | None, SourceLine | None] = field(default_factory=dict)
+
+    def kernel(self, site: int | None) -> str | None:
+        facts = self.sites.get(site) if site is not None else None
+        return facts.kernel if facts else None
+
+    def source(self, site: int | None) -> SourceLine | None:
+        facts = self.sites.get(site) if site is not None else None
+        if facts is None:
+            return None
+        if facts.stacks not in self._sources:
+            self._sources[facts.stacks] = innermost(facts.stacks)
+        return self._sources[facts.stacks]
+
+    def writer(self, name: str, site: int | None = None) -> int | None:
+        """The site that writes the memory of `name` first; `site` where it is known already."""
+        if site is not None:
+            return site
+        whole = name.partition("[")[0]
+        found = (self.writers.get(key) for key in (name, self.same.get(name, name), whole))
+        return next((writer for writer in found if writer is not None), None)
+
+    def other_names(self, name: str) -> list[str]:
+        first = self.same.get(name, name)
+        return [other for other in (first, *self.names.get(first, ())) if other != name]
+
+
+def graph_places(trace: Trace, graph: int) -> GraphPlaces:
+    return trace.once(_read_places, graph, most=KEPT)
+
+
+def _read_places(trace: Trace, graph: int) -> GraphPlaces:
+    places = GraphPlaces()
+    found = sql.rows(
+        trace, "SELECT site, kernel, snodes, stacks, outputs FROM sites WHERE graph = ? ORDER BY local_site", [graph]
+    )
+    statements = sql.rows(
+        trace, "SELECT event, buffer, of_buffer FROM memory_statements WHERE graph = ? ORDER BY line", [graph]
+    )
+    event: str
+    buffer: str
+    of: str | None
+    for event, buffer, of in statements:
+        if event in _SAME_MEMORY and of is not None and buffer not in places.same:
+            first = places.same[buffer] = places.same.get(of, of)
+            places.names[first].append(buffer)
+            if event == "reuse":
+                places.reused.add(buffer)
+    written = sql.rows(
+        trace,
+        "SELECT a.site, coalesce(a.storage, a.buffer) FROM arguments a JOIN sites s ON s.site = a.site"
+        " WHERE s.graph = ? AND a.role <> 'in' AND coalesce(a.storage, a.buffer) IS NOT NULL ORDER BY s.local_site",
+        [graph],
+    )
+    site: int
+    name: str
+    for site, name in written:
+        places.writers.setdefault(places.same.get(name, name), site)
+    for site, kernel, snodes, stacks, outputs in found:
+        places.sites[site] = SiteFacts(kernel, snodes, stacks)
+        for name in sql.json_value(outputs) if outputs != "[]" else ():
+            places.writers.setdefault(places.same.get(name, name), site)
+    return places
+
+
+def innermost(stacks: str | None) -> SourceLine | None:
+    """The line of model source that a site's first stack ends in."""
+    lines = [SourceLine(**stack[-1]) for stack in sql.json_value(stacks) or () if stack]
+    return lines[0] if lines else None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Scheduler nodes of a graph or subgraph."""
+
+    schedule: int
+    peak_bytes: int
+    peak_snodes: list[int]
+    base_bytes: int
+    snode: list[str]
+    index: dict[str, int]
+    """Name of a node, or of one of its members -> index of the node."""
+    kind: list[str]
+    alloc_bytes: list[int]
+    free_bytes: list[int]
+    after_alloc_bytes: list[int]
+    after_free_bytes: list[int]
+    _nodes: dict[str, list[int]] = field(default_factory=dict)
+    _by_site: dict[int, list[int]] = field(default_factory=dict)
+
+    def nodes_by_site(self, places: GraphPlaces) -> dict[int, list[int]]:
+        """`nodes_of` every site of the graph."""
+        if len(self._by_site) != len(places.sites):
+            self._by_site.update({site: self.nodes_of(facts) for site, facts in places.sites.items()})
+        return self._by_site
+
+    def nodes_of(self, facts: SiteFacts | None) -> list[int]:
+        """Nodes that a launch site computes, in order."""
+        if facts is None or facts.snodes is None:
+            return []
+        found = self._nodes.get(facts.snodes)
+        if found is None:
+            names = sql.json_value(facts.snodes)
+            found = self._nodes[facts.snodes] = sorted({self.index[name] for name in names if name in self.index})
+        return found
+
+
+def schedule_of(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
+    """Of a graph, or of one of its subgraphs; None: it was not recorded."""
+    return trace.once(_read_schedule, graph, subgraph, most=KEPT)
+
+
+def _read_schedule(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
+    row = sql.row(
+        trace,
+        "SELECT schedule, peak_bytes, peak_snodes, base_bytes FROM schedules"
+        " WHERE graph = ? AND subgraph IS NOT DISTINCT FROM ?",
+        [graph, subgraph],
+    )
+    if row is None:
+        return None
+    schedule, peak_bytes, peak_snodes, base_bytes = row
+    nodes = sql.rows(
+        trace,
+        "SELECT snode, CASE WHEN members <> '[\"' || snode || '\"]' THEN members END, kind, alloc_bytes, free_bytes,"
+        " after_alloc_bytes, after_free_bytes FROM schedule_nodes WHERE schedule = ? ORDER BY snode_index",
+        [schedule],
+    )
+    index: dict[str, int] = {}
+    columns = [list(column) for column in zip(*nodes, strict=True)] or [[] for _ in range(7)]
+    for i, (snode, members) in enumerate(zip(columns[0], columns[1], strict=True)):
+        for name in (snode, *(sql.json_value(members) or ())):
+            index.setdefault(name, i)
+    peaks = sql.json_value(peak_snodes)
+    return Schedule(*[schedule, peak_bytes, peaks, base_bytes, columns[0], index, *columns[2:]])
+
+
+def is_main(function: str) -> bool:
+    return function.startswith(_MAIN)
+
+
+def subgraph_of(function: str) -> str | None:
+    """Name of the subgraph whose schedule is that of a function; None: that of the graph itself."""
+    return None if is_main(function) else function
+
+
+@dataclass(frozen=True)
+class MeasuredCall:
+    """A call whose storages were followed."""
+
+    call: int
+    log: int
+    local_call: int
+    step: int
+    layout: int
+    graph: int
+    function: str
+    phase: str | None
+    start_ns: int
+    end_ns: int
+    peak_bytes: int
+    peak_position: int
+    base_bytes: int
+
+
+_CALL = """
+    SELECT m.call, m.log, m.local_call, m.step, m.layout, l.graph, l.function, g.phase, c.start_ns,
+           c.start_ns + greatest(c.duration_ns, 0), l.peak_bytes, l.peak_position, l.base_bytes
+    FROM measured_calls m JOIN layouts l ON l.layout = m.layout JOIN calls c ON c.call = m.call
+    LEFT JOIN graphs g ON g.graph = l.graph WHERE m.call = ?
+"""
+
+
+def measured_call(trace: Trace, call: int) -> MeasuredCall | None:
+    return trace.once(_read_call, call, most=KEPT)
+
+
+def _read_call(trace: Trace, call: int) -> MeasuredCall | None:
+    row = sql.row(trace, _CALL, [call])
+    return MeasuredCall(*row) if row else None
+
+
+def measured_functions(trace: Trace, graph: int) -> dict[str, int]:
+    """Functions of a graph with measured calls, and how many."""
+    return dict(
+        sql.rows(
+            trace,
+            "SELECT function, sum(calls)::BIGINT FROM layouts WHERE graph = ? AND calls > 0 GROUP BY function"
+            " ORDER BY min(layout)",
+            [graph],
+        )
+    )
+
+
+def highest_call(trace: Trace, graph: int, functions: Sequence[str]) -> int | None:
+    """The first call of these functions with the highest measured peak; one of a partition, which has the launches."""
+    found: int | None = sql.number(
+        trace,
+        "SELECT first_call FROM layouts WHERE graph = ? AND calls > 0 AND list_contains(?, function)"
+        " ORDER BY starts_with(function, 'partition_') DESC, peak_bytes DESC, first_call LIMIT 1",
+        [graph, list(functions)],
+    )
+    return found
+
+
+def launches_of(trace: Trace, call: int) -> list[tuple[int, int, int]]:
+    """(launch, site, start) of a call's own launches: the index is the position. Not to be changed."""
+    return trace.once(_read_launches, call, most=_LONG_KEPT)
+
+
+def _read_launches(trace: Trace, call: int) -> list[tuple[int, int, int]]:
+    return sql.rows(trace, "SELECT launch, site, start_ns FROM launches WHERE call = ? ORDER BY launch", [call])
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When and where a call ran."""
+
+    rank: int | None
+    step: int | None
+    time_unix_ns: int
+
+
+def moment_of(trace: Trace, call: int | None) -> Moment:
+    row = sql.row(
+        trace,
+        "SELECT l.rank, c.step, coalesce(c.start_ns - l.monotonic_ns + l.unix_ns, 0)"
+        " FROM calls c JOIN logs l ON l.log = c.log WHERE c.call = ?",
+        [call],
+    )
+    return Moment(*row) if row else Moment(None, None, 0)
+
+
+def label_of(trace: Trace, graph: int) -> str:
+    """E.g. ``0/0 forward``."""
+    row = sql.row(trace, "SELECT compile_id, phase FROM graphs WHERE graph = ?", [graph])
+    return graph_label(graph, *(row or (None, None)))

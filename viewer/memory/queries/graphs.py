@@ -1,0 +1,38 @@
+"""What there is about memory: graphs, the one with the highest peak first, and lifetimes of storages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_PEAKS = """
+    WITH measured AS (SELECT graph, max(peak_bytes) AS peak FROM layouts WHERE calls > 0 GROUP BY graph),
+    estimated AS (SELECT graph, max(peak_bytes) AS peak FROM schedules GROUP BY graph)
+    SELECT coalesce(m.graph, e.graph) AS graph, e.peak, m.peak
+    FROM measured m FULL JOIN estimated e ON e.graph = m.graph
+    ORDER BY coalesce(m.peak, e.peak) DESC, graph
+"""
+
+
+@dataclass(frozen=True)
+class GraphPeaks:
+    graph: int
+    estimated_bytes: int | None
+    """Of the graph or one of its subgraphs."""
+    measured_bytes: int | None
+
+
+def graphs_by_peak(trace: Trace) -> list[GraphPeaks]:
+    return [GraphPeaks(*row) for row in sql.rows(trace, _PEAKS)]
+
+
+def has_lifetimes(trace: Trace) -> bool:
+    return bool(sql.number(trace, "SELECT count(*) FROM lifetime_logs"))
+
+
+def lifetime_events(trace: Trace) -> int | None:
+    """Births and deaths of storages that are known; None when no log followed them."""
+    found: int | None = sql.number(trace, "SELECT sum(events)::BIGINT FROM lifetime_logs")
+    return found

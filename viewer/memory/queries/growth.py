@@ -1,0 +1,163 @@
+"""Storages that steps have left behind, and which of them come again with every step."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+
+from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places, launches_of
+from stepscope.viewer.memory.rows import GrowthRow, LeftBehindRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+LEAST_STEPS = 3
+"""So many steps in a row have to leave the same buffer behind."""
+_MOST_HOLDERS = 8
+_MOST_ALIVE = 10_000
+"""Storages of a log that breaks off: those of its last steps."""
+_LEFT = """
+    SELECT b.log, b.call, b.storage, c.step, l.graph, l.function, s.name, s.kind, s.storage_bytes, s.device, s.site,
+           b.holders, b.freed_by_collection
+    FROM left_behind b JOIN layouts l ON l.layout = b.layout JOIN measured_calls c ON c.call = b.call
+    JOIN layout_storages s ON s.layout = b.layout AND s.storage = b.storage
+    WHERE $1 IS NULL OR b.log = $1 ORDER BY s.storage_bytes DESC, b.call, b.storage
+"""
+_BROKEN_OFF = """
+    SELECT f.log FROM lifetime_logs f JOIN logs l ON l.log = f.log
+    WHERE NOT f.looked_for_growth AND NOT l.complete AND ($1 IS NULL OR f.log = $1)
+"""
+_ALIVE = """
+    WITH alive AS (
+        SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name, s.kind, s.storage_bytes, s.device, s.site
+        FROM survivors v JOIN layouts l ON l.layout = v.layout JOIN measured_calls m ON m.call = v.call
+        JOIN calls c ON c.call = v.call AND c.state <> 'captured'
+        JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
+        WHERE v.died_ns IS NULL AND v.made AND list_contains($1, v.log)
+          AND m.step < (SELECT max(step) FROM measured_calls WHERE log = v.log)
+        QUALIFY count(DISTINCT m.step) OVER (PARTITION BY v.log, l.function, s.name, s.kind) >= $2
+    )
+    SELECT *, '[]', NULL FROM alive QUALIFY row_number() OVER (PARTITION BY log ORDER BY step DESC) <= $3
+    ORDER BY storage_bytes DESC, call, storage
+"""
+_STEPS = """
+    SELECT DISTINCT m.step FROM measured_calls m JOIN layouts l ON l.layout = m.layout
+    WHERE list_contains(?, l.graph) AND l.function = ? ORDER BY m.step
+"""
+_DIED = """
+    SELECT c.step, v.died_ns FROM survivors v JOIN measured_calls c ON c.call = v.call
+    JOIN layouts l ON l.layout = v.layout JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
+    WHERE list_contains(?, l.graph) AND l.function = ? AND s.name = ? AND v.died_ns IS NOT NULL
+"""
+
+
+def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | None:
+    """Storages of earlier steps that were alive at the end, largest first; None when nobody looked.
+
+    A process that was killed has not looked: there they are those of at least `LEAST_STEPS` steps that were not seen
+    to die before the log breaks off, and nothing is known of who holds them.
+    """
+    broken_off = [number for (number,) in sql.rows(trace, _BROKEN_OFF, [log])]
+    looked = sql.number(
+        trace, "SELECT bool_or(looked_for_growth) FROM lifetime_logs WHERE $1 IS NULL OR log = $1", [log]
+    )
+    if not looked and not broken_off:
+        return None
+    found = sql.rows(trace, _LEFT, [log])
+    if broken_off:
+        found += sql.rows(trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE])
+    places: dict[int, GraphPlaces] = {}
+    result = []
+    for row in found:
+        graph, name, site = row[4], row[6], row[10]
+        if graph not in places:
+            places[graph] = graph_places(trace, graph)
+        writer = places[graph].writer(name, site)
+        source = places[graph].source(writer)
+        result.append(LeftBehindRow(*[*row[:10], writer, sql.json_value(row[11]), row[12], source]))
+    return sorted(result, key=lambda row: -row.storage_bytes)
+
+
+def growth(trace: Trace) -> list[GrowthRow] | None:
+    """Buffers that each of the last steps has left behind, most bytes per step first; None when nobody looked.
+
+    At least `LEAST_STEPS` of the last steps in which the graph ran, one after the other, have left it; where earlier
+    ones were freed after as many steps, it is a window of the last few and no growth. Graphs of one frame are one:
+    a list that keeps results may be what its guards look at, and then each step compiles the frame anew.
+    """
+    found = left_behind(trace)
+    if found is None:
+        return None
+    rows = []
+    frames = _frames(trace)
+    for group in _grouped(found, frames):
+        alike = [graph for graph, frame in frames.items() if frame == frames[group[0].graph]]
+        steps = _last_steps(trace, group[0], alike, {row.step for row in group})
+        if len(steps) >= LEAST_STEPS and steps[-1] - steps[0] + 1 > _longest_kept(trace, group[0], alike):
+            rows.append(_growth(trace, [row for row in group if row.step in set(steps)], steps))
+    return sorted(rows, key=lambda row: -row.bytes_per_step)
+
+
+def _frames(trace: Trace) -> dict[int, Hashable]:
+    """For each graph what is the same for those that one frame was compiled to."""
+    graphs = sql.rows(trace, "SELECT graph, log, compile_id, phase FROM graphs")
+    return {
+        graph: (log, compile_id.rpartition("/")[0], phase) if compile_id else graph
+        for graph, log, compile_id, phase in graphs
+    }
+
+
+def _grouped(rows: Sequence[LeftBehindRow], frames: Mapping[int, Hashable]) -> list[list[LeftBehindRow]]:
+    groups: defaultdict[Hashable, list[LeftBehindRow]] = defaultdict(list)
+    for row in rows:
+        if row.kind != "input":
+            groups[row.log, frames[row.graph], row.function, row.buffer, row.kind].append(row)
+    return list(groups.values())
+
+
+def _last_steps(trace: Trace, of: LeftBehindRow, graphs: list[int], left: set[int]) -> list[int]:
+    """The last steps in which the graph was followed and that left the buffer, without a gap. What the last step made
+    is no earlier step's, unless another one had begun."""
+    ran = [step for (step,) in sql.rows(trace, _STEPS, [graphs, of.function])]
+    if ran and ran[-1] not in left:
+        ran.pop()
+    steps: list[int] = []
+    while ran and ran[-1] in left:
+        steps.append(ran.pop())
+    return steps[::-1]
+
+
+def _longest_kept(trace: Trace, of: LeftBehindRow, graphs: list[int]) -> int:
+    """For how many steps one that was freed had been kept."""
+    died = sql.rows(trace, _DIED, [graphs, of.function, of.buffer])
+    starts = sql.rows(trace, "SELECT start_ns, step FROM steps WHERE log = ? ORDER BY start_ns", [of.log])
+    if not died or not starts:
+        return 0
+    begins = [start_ns for start_ns, _ in starts]
+    kept = [starts[max(bisect_right(begins, died_ns) - 1, 0)][1] - made for made, died_ns in died]
+    return int(max(kept))
+
+
+def _growth(trace: Trace, rows: Sequence[LeftBehindRow], steps: list[int]) -> GrowthRow:
+    last = max(rows, key=lambda row: (row.step, row.call))
+    size = sum(row.storage_bytes for row in rows)
+    freed = {row.freed_by_collection for row in rows}
+    launches = launches_of(trace, last.call)
+    places = graph_places(trace, last.graph)
+    return GrowthRow(
+        log=last.log,
+        graph=last.graph,
+        function=last.function,
+        buffer=last.buffer,
+        kind=last.kind,
+        steps=steps,
+        storages=len(rows),
+        storage_bytes=size,
+        bytes_per_step=size // len(steps),
+        holders=list(dict.fromkeys(holder for row in rows for holder in row.holders))[:_MOST_HOLDERS],
+        freed_by_collection=None if None in freed else all(freed),
+        source=last.source,
+        kernel=places.kernel(last.site),
+        site=last.site,
+        launch=next((launch for launch, site, _ in launches if site == last.site), None),
+    )

@@ -1,0 +1,58 @@
+"""What checks in generated code (`stepscope.check_memory_step`) found wrong with lifetimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.memory.queries.graph_index import graph_places
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_CHECKS = """
+    SELECT log, graph, arg_min(call, mismatch), file, line, is_final_step, kind, buffer,
+           arg_min(storage_bytes, mismatch), sum(times)::BIGINT, arg_min(storage, mismatch), arg_min(site, mismatch),
+           arg_min(holders, mismatch)
+    FROM memory_step_mismatches WHERE $1 IS NULL OR graph = $1
+    GROUP BY log, graph, file, line, is_final_step, kind, buffer ORDER BY min(mismatch)
+"""
+
+
+@dataclass(frozen=True)
+class CheckMismatchRow:
+    log: int
+    graph: int | None
+    """None: the code is no wrapper that was recorded."""
+    call: int | None
+    """The first one in which it was found."""
+    file: str
+    line: int
+    """Of the check."""
+    is_final_step: bool
+    kind: str
+    """missing_death, unexpected_death, missing_allocation, unexpected_allocation."""
+    buffer: str
+    storage_bytes: int | None
+    times: int
+    """How often it was found."""
+    storage: str
+    """The first name of its memory."""
+    site: int | None
+    """The launch site that ran last before the check."""
+    kernel: str | None
+    """Of that site."""
+    holders: list[str]
+    source: SourceLine | None
+    """Line of the model that the launch which writes the buffer comes from."""
+
+
+def check_mismatches(trace: Trace, graph: int | None = None) -> list[CheckMismatchRow]:
+    """All of them, or those of one graph, in the order in which they were found."""
+    found = []
+    for *known, holders in sql.rows(trace, _CHECKS, [graph]):
+        its_graph, buffer, site = known[1], known[7], known[11]
+        places = graph_places(trace, its_graph) if its_graph is not None else None
+        source = places.source(places.writer(buffer)) if places is not None else None
+        kernel = places.kernel(site) if places is not None else None
+        found.append(CheckMismatchRow(*[*known, kernel, sql.json_value(holders), source]))
+    return found

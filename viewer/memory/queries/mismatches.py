@@ -1,0 +1,105 @@
+"""Storages that did not live as expected; what steps left behind and reordering passes got wrong stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepscope.viewer.memory.queries.graph_index import (
+    KEPT,
+    GraphPlaces,
+    Schedule,
+    graph_places,
+    launches_of,
+    schedule_of,
+    subgraph_of,
+)
+from stepscope.viewer.memory.queries.growth import growth, left_behind
+from stepscope.viewer.memory.queries.recompute import recompute_detail, recompute_mismatches
+from stepscope.viewer.memory.rows import LifetimeMismatchRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+__all__ = ["growth", "left_behind", "lifetime_mismatches", "recompute_detail", "recompute_mismatches"]
+
+_MISMATCHES = """
+    SELECT m.mismatch, m.log, m.graph, m.layout, m.call, c.step, coalesce(l.calls, 0), m.kind, m.buffer, m.storage,
+           coalesce(m.storage_bytes, s.storage_bytes), m.expected, m.actual, m.expected_by, m.holders,
+           l.function, s.site
+    FROM lifetime_mismatches m LEFT JOIN layouts l ON l.layout = m.layout LEFT JOIN calls c ON c.call = m.call
+    LEFT JOIN layout_storages s ON s.layout = m.layout AND s.storage = m.storage
+    WHERE $1 IS NULL OR m.graph = $1 ORDER BY m.mismatch
+"""
+
+
+@dataclass
+class _Context:
+    """What mismatches of one graph are looked up in."""
+
+    places: GraphPlaces
+    schedules: dict[str | None, Schedule | None]
+    launches: dict[int, list[tuple[int, int, int]]]
+
+
+def lifetime_mismatches(trace: Trace, graph: int | None = None) -> list[LifetimeMismatchRow]:
+    """All of them, or those of one graph, in the order in which they were found. Not to be changed."""
+    return trace.once(_read, graph, most=KEPT)
+
+
+def _read(trace: Trace, graph: int | None) -> list[LifetimeMismatchRow]:
+    contexts: dict[int, _Context] = {}
+    result = []
+    for row in sql.rows(trace, _MISMATCHES, [graph]):
+        if row[2] not in contexts:
+            contexts[row[2]] = _Context(graph_places(trace, row[2]), {}, {})
+        result.append(_mismatch(trace, contexts[row[2]], row))
+    return result
+
+
+def _mismatch(trace: Trace, context: _Context, row: sql.Row) -> LifetimeMismatchRow:
+    *known, holders, function, site = row
+    graph, call, kind, buffer, expected, actual = known[2], known[4], known[7], known[8], known[11], known[12]
+    launches = _launches(trace, context, call)
+    subgraph = subgraph_of(function or "call")
+    if subgraph not in context.schedules:
+        context.schedules[subgraph] = schedule_of(trace, graph, subgraph)
+    schedule = context.schedules[subgraph]
+    at = [_launch_at(launches, position, kind) for position in (expected, actual)]
+    nodes = [
+        schedule.nodes_of(context.places.sites.get(launch[1])) if schedule and launch is not None else []
+        for launch in at
+    ]
+    names = [schedule.snode[found[0]] if schedule and found else None for found in nodes]
+    kernels = [context.places.kernel(launch[1]) if launch else None for launch in at]
+    actual_launch = at[1]
+    return LifetimeMismatchRow(
+        *[
+            *known,
+            sql.json_value(holders),
+            names[0],
+            kernels[0],
+            names[1],
+            kernels[1],
+            actual_launch[0] if actual_launch else None,
+            context.places.source(context.places.writer(buffer, site)),
+            sorted({*nodes[0], *nodes[1]}),
+        ]
+    )
+
+
+def _launches(trace: Trace, context: _Context, call: int | None) -> list[tuple[int, int, int]]:
+    if call is None:
+        return []
+    if call not in context.launches:
+        context.launches[call] = launches_of(trace, call)
+    return context.launches[call]
+
+
+def _launch_at(
+    launches: Sequence[tuple[int, int, int]], position: int | None, kind: str
+) -> tuple[int, int, int] | None:
+    """The launch that a position stands for: of a death the last one that the storage was there for."""
+    if position is None:
+        return None
+    index = position - 1 if kind.endswith("death") else position
+    return launches[index] if 0 <= index < len(launches) else None

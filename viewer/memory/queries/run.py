@@ -1,0 +1,111 @@
+"""Live bytes over the whole run: the curve in a window, its peak, and the figures of the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
+from stepscope.viewer.memory.rows import LiveCurve, RunPeak
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_ROWS_PER_PIXEL = 2 * PER_LEVEL
+_EXTENTS = """
+    SELECT device, first_ns, last_ns, live_bytes FROM live_peaks WHERE log = ? ORDER BY live_bytes DESC, device
+"""
+_LEVELS = """
+    SELECT level, count(*) FROM live_levels
+    WHERE log = $log AND device = $device AND ns BETWEEN $start AND $stop GROUP BY level ORDER BY level
+"""
+_FROM_BELOW = """
+    SELECT ns, live_bytes AS low, live_bytes AS high, made_bytes AS made FROM live_bytes
+    WHERE log = $log AND device = $device AND ns BETWEEN $since AND $stop
+"""
+_FROM_LEVEL = """
+    SELECT ns, low_bytes AS low, high_bytes AS high, made_bytes AS made FROM live_levels
+    WHERE log = $log AND device = $device AND level = $level AND ns BETWEEN $since AND $stop
+"""
+_BEFORE = """
+    SELECT coalesce(max(ns), $first) FROM live_levels
+    WHERE log = $log AND device = $device AND level = greatest($level, 1) AND ns <= $start
+"""
+_POINTS = """
+    WITH found AS ({rows}), known AS (
+        SELECT greatest(ns, $start) - $start AS at_ns, low, high, made,
+               ns < $start AS is_before, CASE WHEN ns < $start THEN ns END AS before_ns
+        FROM found
+    ), kept AS (
+        SELECT * FROM known WHERE NOT is_before OR before_ns = (SELECT max(before_ns) FROM known)
+    )
+    SELECT min(at_ns), min(low), max(high), max(made), count(*) FROM kept
+    GROUP BY is_before, at_ns // $pixel ORDER BY 1, is_before DESC
+"""
+_PEAKS = """
+    SELECT p.log, p.device, p.live_bytes, p.made_bytes, p.ns, c.step, c.call, c.graph,
+           (SELECT count(*) - 1 FROM launches n WHERE n.call = c.call AND n.start_ns <= p.ns)
+    FROM live_peaks p LEFT JOIN calls c ON c.call = (
+        SELECT arg_max(i.call, (i.depth, i.start_ns)) FROM calls i
+        WHERE i.log = p.log AND i.start_ns <= p.ns AND i.start_ns + i.duration_ns >= p.ns
+    ) ORDER BY p.live_bytes DESC, p.log, p.device
+"""
+
+
+def live_curve(
+    trace: Trace,
+    log: int,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    width: int = 1600,
+    device: str | None = None,
+) -> LiveCurve | None:
+    """The curve in a window (monotonic ns), at most about two points a pixel; without `device` that of the device
+    with the highest peak. None when the log has no lifetimes."""
+    extents = {name: rest for name, *rest in sql.rows(trace, _EXTENTS, [log])}
+    device = next(iter(extents), None) if device is None else device
+    if device is None or device not in extents:
+        return None
+    first, last, _ = extents[device]
+    start = first if start_ns is None else min(max(start_ns, first), last)
+    stop = max(last if end_ns is None else min(end_ns, last), start)
+    window = {"log": log, "device": device, "first": first, "start": start, "stop": stop}
+    points = _points(trace, window, max(width, 1))
+    return LiveCurve(
+        log=log,
+        device=device,
+        devices=list(extents),
+        start_ns=first,
+        end_ns=last,
+        window_start_ns=start,
+        window_end_ns=stop,
+        at_ns=[row[0] for row in points],
+        low_bytes=[row[1] for row in points],
+        high_bytes=[row[2] for row in points],
+        made_bytes=[row[3] for row in points],
+        merged=any(row[4] > 1 for row in points),
+    )
+
+
+def _points(trace: Trace, window: dict[str, Any], width: int) -> Sequence[sql.Row]:
+    """Rows of the finest level of detail that is not too many for the window, joined pixel by pixel."""
+    inside = {name: value for name, value in window.items() if name != "first"}
+    level = _level(sql.rows_named(trace, _LEVELS, inside), width * _ROWS_PER_PIXEL)
+    before = {name: window[name] for name in ("log", "device", "start", "first")}
+    since = sql.rows_named(trace, _BEFORE, {"level": level, **before})
+    pixel = max(1, (window["stop"] - window["start"]) // width)
+    values = {**inside, "since": since[0][0], "pixel": pixel}
+    if level == 0:
+        return sql.rows_named(trace, _POINTS.format(rows=_FROM_BELOW), values)
+    return sql.rows_named(trace, _POINTS.format(rows=_FROM_LEVEL), {**values, "level": level})
+
+
+def _level(counts: Sequence[sql.Row], most: int) -> int:
+    known: dict[int, int] = {level: count for level, count in counts}
+    if known.get(1, 0) * PER_LEVEL <= most:
+        return 0
+    return next((level for level in sorted(known) if known[level] <= most), max(known))
+
+
+def run_peaks(trace: Trace) -> list[RunPeak]:
+    """The highest point of each log and device, the highest first."""
+    return [RunPeak(*row) for row in sql.rows(trace, _PEAKS)]

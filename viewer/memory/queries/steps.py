@@ -1,0 +1,120 @@
+"""Live bytes over the steps of a run, each step equally wide: a first step that compiles would hide the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+POINTS = 1200
+_MOST_ROWS = 300_000
+_DEVICES = "SELECT device FROM live_peaks WHERE log = ? ORDER BY live_bytes DESC, device"
+_STEPS = """
+    SELECT step, start_ns, count(*) OVER () FROM steps WHERE log = $log
+    QUALIFY ($first IS NULL OR step >= $first) AND ($last IS NULL OR step <= $last) ORDER BY start_ns
+"""
+_NEXT = """
+    SELECT coalesce((SELECT min(start_ns) FROM steps WHERE log = $log AND start_ns > $start),
+                    (SELECT max(last_ns) + 1 FROM live_peaks WHERE log = $log), $start)
+"""
+_LEVELS = """
+    SELECT level, count(*) FROM live_levels
+    WHERE log = $log AND device = $device AND ns BETWEEN $start AND $stop GROUP BY level ORDER BY level
+"""
+_ROWS = {
+    True: "SELECT ns, live_bytes AS low, live_bytes AS high, made_bytes AS made FROM live_bytes"
+    " WHERE log = $log AND device = $device AND ns >= $start AND ns < $stop",
+    False: "SELECT ns, low_bytes AS low, high_bytes AS high, made_bytes AS made FROM live_levels"
+    " WHERE log = $log AND device = $device AND ns >= $start AND ns < $stop AND level = $level",
+}
+_BEFORE = """
+    SELECT arg_max(high, ns), arg_max(made, ns) FROM (
+        SELECT ns, high_bytes AS high, made_bytes AS made FROM live_levels
+        WHERE log = $log AND device = $device AND ns < $start AND level = greatest($level, 1)
+        UNION ALL SELECT ns, live_bytes, made_bytes FROM live_bytes
+        WHERE $level = 0 AND log = $log AND device = $device AND ns < $start
+    )
+"""
+_POINTS = """
+    WITH ends AS (
+        SELECT unnest($starts) AS start_ns, unnest($ends) AS end_ns, unnest($places) AS place
+    ), found AS ({rows}), placed AS (
+        SELECT f.*, e.place + least((f.ns - e.start_ns) / greatest(e.end_ns - e.start_ns, 1), 0.999999) AS spot
+        FROM found f ASOF JOIN ends e ON f.ns >= e.start_ns
+    )
+    SELECT CAST(floor(spot * $points / $steps) AS BIGINT) AS point, min(low), max(high), max(made),
+           arg_max(high, ns), arg_max(made, ns)
+    FROM placed GROUP BY point ORDER BY point
+"""
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """As columns: points divide the steps evenly; a point holds the least and the most from it to the next one."""
+
+    log: int
+    device: str
+    devices: list[str]
+    steps: list[int]
+    start_ns: list[int]
+    """Where each of the steps begins, on the run's monotonic clock."""
+    end_ns: int
+    all_steps: int
+    """How many the log has; `steps` may be a part of them."""
+    low_bytes: list[int]
+    high_bytes: list[int]
+    made_bytes: list[int]
+    """The most that compiled calls had made and was alive."""
+
+
+def run_curve(
+    trace: Trace,
+    log: int,
+    first_step: int | None = None,
+    last_step: int | None = None,
+    device: str | None = None,
+    points: int = POINTS,
+) -> RunCurve | None:
+    """None when the log has no lifetimes, or none in such steps."""
+    devices = [name for (name,) in sql.rows(trace, _DEVICES, [log])]
+    device = next(iter(devices), None) if device is None else device
+    found = sql.rows_named(trace, _STEPS, {"log": log, "first": first_step, "last": last_step})
+    if device is None or device not in devices or not found:
+        return None
+    starts = [start for _, start, _ in found]
+    end = int(sql.rows_named(trace, _NEXT, {"log": log, "start": starts[-1]})[0][0])
+    count = len(starts) * (points // len(starts)) if len(starts) <= points else points
+    window = {"log": log, "device": device, "start": starts[0], "stop": max(end, starts[-1] + 1)}
+    low, high, made = _columns(trace, window, starts, count)
+    return RunCurve(log, device, devices, [row[0] for row in found], starts, end, found[0][2], low, high, made)
+
+
+def _columns(trace: Trace, window: dict[str, Any], starts: list[int], count: int) -> tuple[list[int], ...]:
+    level = _level({level: rows for level, rows in sql.rows_named(trace, _LEVELS, window)})
+    values = {
+        **window, "starts": starts, "ends": [*starts[1:], window["stop"]], "places": list(range(len(starts))),
+        "points": count, "steps": len(starts),
+    }  # fmt: skip
+    if level:
+        values["level"] = level
+    before = {name: window[name] for name in ("log", "device", "start")}
+    live, mine = sql.rows_named(trace, _BEFORE, {**before, "level": level})[0]
+    live, mine = live or 0, mine or 0
+    rows = {row[0]: row[1:] for row in sql.rows_named(trace, _POINTS.format(rows=_ROWS[level == 0]), values)}
+    low, high, made = [], [], []
+    for point in range(count):
+        least, most, most_made, last, last_made = rows.get(point, (live, live, mine, live, mine))
+        low.append(min(least, live))
+        high.append(max(most, live))
+        made.append(max(most_made, mine))
+        live, mine = last, last_made
+    return low, high, made
+
+
+def _level(known: dict[int, int]) -> int:
+    if known.get(1, 0) * PER_LEVEL <= _MOST_ROWS:
+        return 0
+    return next((level for level in sorted(known) if known[level] <= _MOST_ROWS), max(known))

@@ -1,0 +1,133 @@
+"""What a report holds of memory: the graphs that findings name and the one with the highest peak, each at its peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from stepscope.viewer.memory import page as memory_page
+from stepscope.viewer.memory.rendering import plot_memory, plot_places, shortened
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.web import contexts
+from stepscope.viewer.web.addresses import NotThere, Request
+from stepscope.viewer.web.parts import part
+
+if TYPE_CHECKING:
+    from stepscope.viewer.memory.rows import LiveCurve
+    from stepscope.viewer.store.trace import Trace
+
+MOST_GRAPHS = 24
+MOST_RECOMPUTE = 24
+MOST_LISTED = 40
+"""Lines of the model, mismatches and buffers of the schedule that are listed of each graph."""
+LIVE_WIDTH = 400
+"""Points of the curve below each timeline."""
+KINDS = ("lifetime_mismatch", "recompute_mismatch", "estimate_gap", "growth")
+
+
+@dataclass
+class Memory:
+    """Pages about memory; empty where the trace has nothing of it."""
+
+    run: contexts.MemoryOverviewPage | None = None
+    graphs: list[contexts.GraphMemoryPage] = field(default_factory=list)
+    recompute: list[contexts.RecomputePage] = field(default_factory=list)
+    live: dict[str, LiveCurve] = field(default_factory=dict)
+    """log and step -> live bytes."""
+
+
+def collect(trace: Trace, findings: list[Finding]) -> Memory:
+    memory = Memory()
+    run = memory_page.memory_page(trace, Request({}, {}))
+    if run.missing and not run.graphs:
+        return memory
+    memory.run = replace(
+        run,
+        mismatches=run.mismatches[:MOST_LISTED],
+        checks=run.checks[:MOST_LISTED],
+        recompute=run.recompute[:MOST_LISTED],
+    )
+    named = [finding for finding in findings if finding.kind in KINDS]
+    asked = [_graph_asked(finding) for finding in named if finding.graph is not None]
+    asked += [{"graph": str(row.graph)} for row in run.graphs[:1]]
+    for path in asked:
+        _add_graph(trace, memory, path)
+    recompute = [finding.page.rpartition("/")[2] for finding in named if finding.kind == "recompute_mismatch"]
+    for number in recompute[:MOST_RECOMPUTE]:
+        asked_for = Request({"recompute": number}, {})
+        page = part(f"Recompute mismatch {number}", None, memory_page.recompute_page, trace, asked_for)
+        memory.recompute += [page] if page else []
+    shown = {page.detail.row.recompute for page in memory.recompute}
+    memory.recompute = [
+        replace(
+            page,
+            previous=page.previous if page.previous in shown else None,
+            next=page.next if page.next in shown else None,
+        )
+        for page in memory.recompute
+    ]
+    return memory
+
+
+def _graph_asked(finding: Finding) -> dict[str, str]:
+    """Graph and call as the address of the finding's page has them."""
+    from urllib.parse import parse_qsl, urlsplit
+
+    parts = urlsplit(finding.page)
+    query = dict(parse_qsl(parts.query)) if parts.path.endswith("/memory") else {}
+    return {"graph": str(finding.graph), **({"call": query["call"]} if "call" in query else {})}
+
+
+def _add_graph(trace: Trace, memory: Memory, asked: dict[str, str]) -> None:
+    known = {page.graph.graph for page in memory.graphs}
+    if len(memory.graphs) >= MOST_GRAPHS or int(asked["graph"]) in known:
+        return
+    query = {name: value for name, value in asked.items() if name != "graph"}
+    try:
+        page = part(
+            f"The memory of graph {asked['graph']}",
+            None,
+            memory_page.graph_memory_page,
+            trace,
+            Request({"graph": asked["graph"]}, query),
+        )
+    except NotThere:
+        return
+    if page and page.memory is not None:
+        memory.graphs.append(replace(_shortened(page), memory=shortened(page.memory)))
+
+
+def _shortened(page: contexts.GraphMemoryPage) -> contexts.GraphMemoryPage:
+    at = page.at
+    if at is not None and at.node is not None:
+        node = at.node
+        at = replace(
+            at,
+            node=replace(
+                node, expected_alive=node.expected_alive[:MOST_LISTED], mismatches=node.mismatches[:MOST_LISTED]
+            ),
+        )
+    return replace(
+        page,
+        at=at,
+        calls=[],
+        others=[],
+        mismatches=page.mismatches[:MOST_LISTED],
+        checks=page.checks[:MOST_LISTED],
+    )
+
+
+def plots(memory: Memory) -> dict[str, dict[str, Any]]:
+    """Address -> what its curves are drawn from."""
+    found: dict[str, dict[str, Any]] = {}
+    for page in memory.graphs:
+        if page.memory is not None:
+            found[f"/graphs/{page.graph.graph}/memory"] = {
+                "left": plot_memory(page.memory),
+                "places": plot_places(page.sources, page.memory),
+            }
+    for recompute in memory.recompute:
+        found[f"/recompute/{recompute.detail.row.recompute}"] = {"recompute": recompute.detail}
+    if memory.run is not None and memory.run.curve is not None:
+        found["/memory"] = {"run": memory.run.curve}
+    return found

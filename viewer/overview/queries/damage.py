@@ -1,0 +1,74 @@
+"""What is missing: problems of the logs, and what the recorder could not record."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.ingest.torch_trace.known_events import UNKNOWN_EVENT
+from stepscope.viewer.overview.rows import NotRecorded, Problem
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+SEEN_AT_BUFFERS = "Values are seen at buffers only: what is born and masked inside one fused kernel cannot be seen."
+
+
+def problems(trace: Trace) -> list[Problem]:
+    """Places of the problems in the order of the logs; of each reason the first thousand of a log."""
+    found = sql.rows(
+        trace,
+        "SELECT l.path, p.line, p.byte, p.reason, p.text FROM problems p JOIN logs l ON l.log = p.log"
+        " ORDER BY p.log, p.byte NULLS FIRST, p.reason",
+    )
+    return [Problem(PurePath(path).name, *rest) for path, *rest in found]
+
+
+def problem_counts(trace: Trace) -> dict[str, int]:
+    """reason -> how many there are in all logs, most first; also those whose place was not kept."""
+    found = sql.rows(trace, "SELECT reason, sum(count) FROM problem_counts GROUP BY reason ORDER BY 2 DESC, 1")
+    return {reason: int(count) for reason, count in found}
+
+
+def whole_log_problems(trace: Trace) -> list[tuple[int, str, str]]:
+    """(log, reason, text) of each log that was left out, or of which nothing says what it is of."""
+    reasons = ["newer_format", "not_read", "no_run_record"]
+    return sql.rows(
+        trace, "SELECT log, reason, text FROM problems WHERE reason IN (SELECT unnest(?)) ORDER BY log", [reasons]
+    )
+
+
+def damage_texts(trace: Trace) -> list[str]:
+    """Each reason, and each unknown kind of record, in a line with how many there are."""
+    unknown = sql.rows(trace, "SELECT key, value FROM meta WHERE starts_with(key, ?) ORDER BY key", [UNKNOWN_EVENT])
+    lines = [f"damage: {count:,} x {REASONS[reason]}" for reason, count in problem_counts(trace).items()]
+    return lines + [f"unknown: {value} x {key.removeprefix(UNKNOWN_EVENT)}" for key, value in unknown]
+
+
+def not_recorded(trace: Trace) -> list[NotRecorded]:
+    """What the recorder says it could not see, and why."""
+    found = sql.rows(
+        trace, "SELECT what, why, log, graph, count FROM not_recorded ORDER BY log, graph NULLS FIRST, what, why"
+    )
+    return [NotRecorded(*row) for row in found]
+
+
+def not_recorded_lines(trace: Trace) -> list[NotRecorded]:
+    """`not_recorded`, with what is alike in several graphs or logs as one row."""
+    alike: dict[tuple[str, str], list[NotRecorded]] = {}
+    for row in not_recorded(trace):
+        alike.setdefault((row.what, row.why), []).append(row)
+    return [_as_one(rows) for rows in alike.values()]
+
+
+def _as_one(rows: list[NotRecorded]) -> NotRecorded:
+    first = rows[0]
+    log = first.log if all(row.log == first.log for row in rows) else None
+    graph = first.graph if all(row.graph == first.graph for row in rows) else None
+    return NotRecorded(first.what, first.why, log, graph, sum(row.count for row in rows))
+
+
+def inside_kernels(trace: Trace) -> list[NotRecorded]:
+    """What no recording of values can show; nothing where none were recorded."""
+    from stepscope.viewer.values.queries.values import has_values  # takes time to import
+
+    return [NotRecorded("values inside a kernel", SEEN_AT_BUFFERS, None, None, 1)] if has_values(trace) else []

@@ -1,0 +1,143 @@
+"""The overview: the verdict and the facts of the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.graphs.queries.graphs import list_graphs
+from stepscope.viewer.graphs.queries.subgraph_calls import SubgraphCalls, subgraph_calls
+from stepscope.viewer.ingest.torch_trace.known_events import UNKNOWN_EVENT
+from stepscope.viewer.memory.queries.graphs import lifetime_events
+from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
+from stepscope.viewer.overview.queries.runs import list_runs, list_steps
+from stepscope.viewer.overview.rows import Counts, CrashRunRow, OverheadRow, Overview, RunRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.parts import failures, part
+
+MOST_GRAPHS = 20
+"""On the first page."""
+_LEVELS_WITH_VALUES = ("values", "save")
+
+
+def overview(trace: Trace) -> Overview:
+    """The verdict and the facts of the run, with all of its graphs."""
+    return replace(first_page(trace), graphs=part("Graphs", [], list_graphs, trace))
+
+
+def first_page(trace: Trace) -> Overview:
+    """What the first page shows: of the graphs only the first."""
+    found = trace.once(_first_page)
+    return replace(found, notes=[*trace.notices, *found.notes])
+
+
+def _first_page(trace: Trace) -> Overview:
+    with failures() as failed:
+        found = _parts(trace)
+    return replace(found, notes=[*failed, *found.notes])
+
+
+def _parts(trace: Trace) -> Overview:
+    runs, skipped, meta = list_runs(trace), problem_counts(trace), _meta(trace)
+    caches = part("Compiles", [], _caches, trace)
+    durations = [duration_ns for _, _, duration_ns in caches if duration_ns is not None]
+    findings, steps = all_findings(trace), part("Steps", [], list_steps, trace)
+    return Overview(
+        runs=runs,
+        counts=_counts(
+            meta,
+            runs,
+            part("Lifetimes", None, lifetime_events, trace),
+            sum(step.kind == "data" for step in steps),
+            part("Calls of subgraphs", SubgraphCalls(), subgraph_calls, trace).total,
+        ),
+        findings=findings,
+        steps=steps,
+        graphs=part("Graphs", [], list_graphs, trace, MOST_GRAPHS),
+        compile_count=sum(count for _, count, _ in caches),
+        compile_duration_ns=sum(durations) if durations else None,
+        cache_counts={cache: count for cache, count, _ in caches if cache is not None},
+        graph_breaks=sum(finding.evidence["breaks"] for finding in findings if finding.kind == "graph_break"),
+        problems=sum(skipped.values()),
+        skipped=skipped,
+        not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
+        overhead=part("The cost of the recorder", OverheadRow(*(None,) * 6), overhead, trace),
+        index_bytes=trace.index_bytes,
+        notes=_notes(meta, runs),
+        crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
+    )
+
+
+def _caches(trace: Trace) -> list[sql.Row]:
+    return sql.rows(trace, "SELECT cache, count(*), sum(duration_ns) FROM compiles GROUP BY cache ORDER BY cache")
+
+
+def _crash_runs(trace: Trace, runs: list[RunRow]) -> list[CrashRunRow]:
+    if all(run.crash_run is None for run in runs):
+        return []
+    from stepscope.viewer.findings.crash.crash_runs import crash_runs  # takes time to import
+
+    return crash_runs(trace)
+
+
+def _meta(trace: Trace) -> dict[str, str]:
+    return dict(sql.rows(trace, "SELECT key, value FROM meta"))
+
+
+def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_steps: int, calls: int) -> Counts:
+    """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote.
+
+    `no_steps`: how many rows of steps are what workers of a DataLoader have called; `calls`: how many rows of launches
+    are calls of subgraphs."""
+    recorded = any(run.writer == "stepscope" and not run.is_left_out for run in runs)
+    with_values = any(run.level in _LEVELS_WITH_VALUES for run in runs)
+    logs, records, compiles, graphs, sites, launches, steps, values = (
+        int(meta.get(f"count:{table}", 0))
+        for table in ("logs", "records", "compiles", "graphs", "sites", "launches", "steps", "value_rows")
+    )
+    return Counts(
+        logs=logs,
+        records=records,
+        compiles=compiles,
+        graphs=graphs,
+        launch_sites=sites if recorded else None,
+        launches=launches - calls if recorded else None,
+        value_rows=values if values or with_values else None,
+        steps=steps - no_steps if recorded else None,
+        lifetime_events=lifetimes,
+        subgraph_calls=calls,
+    )
+
+
+def overhead(trace: Trace) -> OverheadRow:
+    """The recorder's own cost over all logs; a launch's bytes are those of the batches, without the log's other
+    records. Time in hooks of which none ran, as where a debug printer told of the launches, was not measured."""
+    found = sql.row(
+        trace,
+        "SELECT sum(nullif(hook_ns, 0)), sum(stats_ns), sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",
+    )
+    hook_ns, stats_ns, wall_ns, log_bytes, failures = found or (None,) * 5
+    launches = int(_meta(trace).get("count:launches", 0))
+    batches = (
+        sql.number(trace, "SELECT sum(header_bytes + payload_bytes) FROM records WHERE name = 'stepscope_launches'")
+        if launches
+        else None
+    )
+    per_launch = batches / launches if batches else None
+    return OverheadRow(hook_ns, stats_ns, wall_ns, log_bytes, per_launch, failures)
+
+
+def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
+    notes = [SEEN_AT_BUFFERS] if int(meta.get("count:value_rows", 0)) else []
+    plain = [run for run in runs if run.writer == "torch"]
+    if plain and len(plain) == len(runs):
+        notes.append("PyTorch alone wrote this trace: it shows compiles, and has no steps or launches.")
+    elif plain:
+        notes.append(f"PyTorch alone wrote {len(plain)} of {len(runs)} logs: those have no steps or launches.")
+    unknown = {key.partition(":")[2]: int(value) for key, value in meta.items() if key.startswith(UNKNOWN_EVENT)}
+    notes += [
+        f"{count:,} record{'s' if count > 1 else ''} of a kind that this stepscope does not know: {name}."
+        for name, count in sorted(unknown.items(), key=lambda item: -item[1])
+    ]
+    return notes

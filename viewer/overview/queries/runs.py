@@ -1,0 +1,75 @@
+"""The runs of a trace, one per log, and their steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls
+from stepscope.viewer.overview.rows import RunRow, StepRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+
+def list_runs(trace: Trace) -> list[RunRow]:
+    """One row per log."""
+    found = sql.rows(
+        trace,
+        "SELECT l.log, path, rank, world_size, l.pid, torch_version, format_version, complete, size_bytes,"
+        " start_unix_ns, l.run, e.run, l.writer FROM logs l LEFT JOIN process_ends e ON e.log = l.log"
+        " QUALIFY row_number() OVER (PARTITION BY l.log) = 1 ORDER BY l.log",
+    )
+    return [_run(row) for row in found]
+
+
+def has_recorder(trace: Trace) -> bool:
+    """A recorder wrote one of the logs; else all that is known of a run is what it compiled."""
+    return bool(sql.number(trace, "SELECT EXISTS(FROM records WHERE starts_with(name, 'stepscope_'))"))
+
+
+def has_exports(trace: Trace) -> bool:
+    """Draft export wrote into one of the logs."""
+    return bool(sql.number(trace, "SELECT EXISTS(FROM export_events)"))
+
+
+def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
+    """Steps of all logs, or of one, in order."""
+    found = sql.rows(
+        trace,
+        "SELECT log, step, kind, by_what, start_ns, end_ns, duration_ns, launches, calls, compile_ns, optimizers"
+        " FROM steps"
+        " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
+        [log],
+    )
+    calls = subgraph_calls(trace).of_step
+    return [_step(StepRow(*row), calls[row[0], row[1]]) for row in found]
+
+
+def _step(row: StepRow, calls: int) -> StepRow:
+    return replace(row, launches=row.launches - calls, subgraph_calls=calls) if calls else row
+
+
+def _run(row: sql.Row) -> RunRow:
+    log, path, rank, world_size, pid, torch, version, complete, size_bytes, start_unix_ns, text, crash_run, writer = row
+    run = sql.json_value(text) or {}
+    return RunRow(
+        log=log,
+        path=path,
+        rank=rank,
+        world_size=world_size,
+        pid=pid,
+        torch=torch,
+        python=run.get("python_version") or None,
+        stepscope=run.get("stepscope_version"),
+        devices=run.get("devices", []),
+        argv=run.get("argv", []),
+        level=run.get("level"),
+        format_version=version,
+        complete=complete,
+        size_bytes=size_bytes,
+        start_unix_ns=start_unix_ns,
+        config=run.get("config", {}),
+        parent_pid=run.get("parent_pid"),
+        forked=run.get("forked") is True,
+        crash_run=crash_run,
+        writer=writer,
+    )

@@ -1,0 +1,118 @@
+"""The answer for CI and agents: `stepscope summary --json`, format ``stepscope-summary/1``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from stepscope.viewer.compiles.queries.compiles import list_compiles
+from stepscope.viewer.findings import gaps
+from stepscope.viewer.graphs.queries.snodes import snode_counts
+from stepscope.viewer.memory.queries.summary import (
+    MemoryFigures,
+    NodePeak,
+    estimated_peaks,
+    measured_peaks,
+    memory_figures,
+)
+from stepscope.viewer.overview.queries.damage import inside_kernels, problems
+from stepscope.viewer.overview.queries.overview import overview
+from stepscope.viewer.overview.rows import NotRecorded, StepRow
+from stepscope.viewer.overview.summary_answer import (
+    FORMAT,
+    Summary,
+    SummaryCompile,
+    SummaryFinding,
+    SummaryGraph,
+    SummaryIngest,
+    SummaryOverhead,
+    SummaryRun,
+    SummaryStep,
+    SummarySteps,
+)
+from stepscope.viewer.overview.summary_text import MemoryText, render
+from stepscope.viewer.steps.queries.step_sources import step_sources
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.parts import failures, part
+
+MOST_STEPS = 2000
+"""`steps.rows` holds so many, `counts.steps` tells how many there are."""
+T = TypeVar("T")
+
+
+def summary(trace: Trace) -> dict[str, Any]:
+    """The whole answer, as JSON."""
+    with failures() as failed:
+        answer = asdict(_summary(trace))
+    gone = [NotRecorded("a part of this answer", why, None, None, 1) for why in failed]
+    answer["ingest"]["not_recorded"] += map(asdict, gone)
+    return answer
+
+
+def _summary(trace: Trace) -> Summary:
+    facts, snodes = overview(trace), part("Scheduler nodes", {}, snode_counts, trace)
+    peaks, inside = _peaks(trace), part("Values inside kernels", [], inside_kernels, trace)
+    cost, logs = facts.overhead, {run.log: PurePath(run.path).name for run in facts.runs}
+    found = part("Problems", [], problems, trace)
+    return Summary(
+        format=FORMAT,
+        runs=[_as(SummaryRun, run, log=PurePath(run.path).name) for run in facts.runs],
+        counts=facts.counts,
+        ingest=SummaryIngest(facts.skipped, found, [*facts.not_recorded, *inside, *gaps(trace)]),
+        findings=[_as(SummaryFinding, row, log=_log(logs, row.log)) for row in facts.findings],
+        steps=_steps(facts.steps, logs),
+        crash_runs=facts.crash_runs,
+        graphs=[
+            _as(
+                SummaryGraph, graph, snodes=snodes.get(graph.graph), log=logs.get(graph.log),
+                **_peak("estimated", peaks[0].get(graph.graph)), **_peak("measured", peaks[1].get(graph.graph)),
+            )
+            for graph in facts.graphs
+        ],
+        memory=_figures(trace),
+        compiles=[
+            _as(SummaryCompile, row, log=logs.get(row.log)) for row in part("Compiles", [], list_compiles, trace)
+        ],
+        overhead=_as(SummaryOverhead, cost),
+    )  # fmt: skip
+
+
+def summary_text(trace: Trace) -> str:
+    """The same for a terminal: at most 100 columns, the verdict first."""
+    with failures() as failed:
+        facts, memory = overview(trace), MemoryText(_figures(trace), *_peaks(trace))
+        compiles, wrong = part("Compiles", [], list_compiles, trace), part("Problems", [], problems, trace)
+    return render(replace(facts, notes=[*failed, *facts.notes]), compiles, wrong, memory)
+
+
+def _peaks(trace: Trace) -> tuple[dict[int, NodePeak], dict[int, NodePeak]]:
+    """Estimated and measured ones, by graph."""
+    return part("Estimated peaks", {}, estimated_peaks, trace), part("Measured peaks", {}, measured_peaks, trace)
+
+
+def _figures(trace: Trace) -> MemoryFigures:
+    return part("Memory", MemoryFigures(None, None, None, None), memory_figures, trace)
+
+
+def _log(logs: dict[int, str], log: int | None) -> str | None:
+    return logs.get(log) if log is not None else None
+
+
+def _steps(steps: list[StepRow], logs: dict[int, str]) -> SummarySteps:
+    rows = [_as(SummaryStep, step, log=logs.get(step.log)) for step in steps[:MOST_STEPS]]
+    return _as(SummarySteps, step_sources(steps), rows=rows)
+
+
+def _as(cls: type[T], row: object, **others: Any) -> T:
+    """What `cls` has of the row, and `others`."""
+    names = [field.name for field in fields(cls) if field.name not in others]  # type: ignore[arg-type]
+    return cls(**{name: getattr(row, name) for name in names}, **others)
+
+
+def _peak(series: str, peak: NodePeak | None) -> dict[str, Any]:
+    return {
+        f"{series}_peak_bytes": peak.peak_bytes if peak else None,
+        f"{series}_peak_snode": peak.snode if peak else None,
+        f"{series}_peak_index": peak.snode_index if peak else None,
+    }

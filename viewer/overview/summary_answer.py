@@ -1,0 +1,153 @@
+"""The form of the answer of `stepscope summary --json` and of /summary.json. Sizes in bytes, times in ns, unknown is
+null; fields are added over time, never renamed. docs/summary.schema.json is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.memory.queries.summary import MemoryFigures
+from stepscope.viewer.overview.rows import Counts, CrashRunRow, NotRecorded, Problem, Severity
+from stepscope.viewer.steps.queries.step_sources import StepSources
+
+FORMAT: Literal["stepscope-summary/1"] = "stepscope-summary/1"
+
+
+@dataclass(frozen=True)
+class SummaryRun:
+    """One log."""
+
+    rank: int | None
+    world_size: int | None
+    pid: int | None
+    torch: str | None
+    python: str | None
+    devices: list[str]
+    argv: list[str]
+    level: str | None
+    """What was recorded; null: PyTorch alone wrote the log, or its run record is damaged or missing."""
+    format_version: int | None
+    complete: bool | None
+    """It has an end record; null: not known."""
+    log: str
+    """The log's file name."""
+    crash_run: int | None
+    """Which run of `stepscope run --crash` it is of, from 1."""
+    writer: Literal["stepscope", "torch"] | None
+    """null: it holds no record."""
+
+
+@dataclass(frozen=True)
+class SummaryIngest:
+    """What the logs lack."""
+
+    skipped: dict[str, int]
+    """How many problems there are, by reason."""
+    problems: list[Problem]
+    not_recorded: list[NotRecorded]
+
+
+@dataclass(frozen=True)
+class SummaryFinding:
+    """One line of the verdict; the worst stand first."""
+
+    kind: str
+    severity: Severity
+    title: str
+    rank: int | None
+    step: int | None
+    graph: int | None
+    launch: int | None
+    kernel: str | None
+    buffer: str | None
+    argument: str | None
+    source: SourceLine | None
+    evidence: dict[str, Any]
+    """The numbers that prove it; which there are depends on the kind."""
+    page: str
+    rule: str
+    """How it was decided."""
+    log: str | None
+
+
+@dataclass(frozen=True)
+class SummaryStep:
+    step: int
+    kind: str | None
+    by: str | None
+    """What ended it: `user`, `optimizer`, `call`, `generate`."""
+    optimizers: str | None
+    duration_ns: int | None
+    """Without any compile."""
+    compile_ns: int | None
+    launches: int
+    subgraph_calls: int
+    calls: int
+    log: str | None
+
+
+@dataclass(frozen=True)
+class SummarySteps(StepSources):
+    rows: list[SummaryStep]
+    """The first 2,000; `counts.steps` tells how many there are."""
+
+
+@dataclass(frozen=True)
+class SummaryGraph:
+    graph: int
+    compile_id: str | None
+    aot_id: str | None
+    snodes: int | None
+    launch_sites: int | None
+    launches: int | None
+    subgraph_calls: int
+    duration_ns: int | None
+    estimated_peak_bytes: int | None
+    estimated_peak_snode: str | None
+    estimated_peak_index: int | None
+    measured_peak_bytes: int | None
+    measured_peak_snode: str | None
+    measured_peak_index: int | None
+    log: str | None
+
+
+@dataclass(frozen=True)
+class SummaryCompile:
+    compile_id: str
+    frame: str | None
+    status: str
+    attempts: int
+    duration_ns: int | None
+    cache: str | None
+    recompile_reason: str | None
+    graph_break_reason: str | None
+    log: str | None
+
+
+@dataclass(frozen=True)
+class SummaryOverhead:
+    """The recorder's own cost."""
+
+    hook_ns: int | None
+    stats_ns: int | None
+    log_bytes: int | None
+    bytes_per_launch: float | None
+    failures: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The verdict on a trace, and the facts of its runs."""
+
+    format: Literal["stepscope-summary/1"]
+    runs: list[SummaryRun]
+    counts: Counts
+    ingest: SummaryIngest
+    findings: list[SummaryFinding]
+    steps: SummarySteps
+    crash_runs: list[CrashRunRow]
+    graphs: list[SummaryGraph]
+    memory: MemoryFigures
+    compiles: list[SummaryCompile]
+    overhead: SummaryOverhead

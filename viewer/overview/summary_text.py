@@ -1,0 +1,389 @@
+"""The summary as plain text: the verdict, the facts, tables. At most 100 columns, no control characters."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from stepscope.viewer.compiles.rows import CompileRow
+from stepscope.viewer.graphs.rows import GraphRow
+from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.memory.queries.summary import MemoryFigures, NodePeak
+from stepscope.viewer.overview.recorder_cost import recorder_cost
+from stepscope.viewer.overview.rows import SIDES, CrashRunRow, Finding, NotRecorded, Overview, Problem, RunRow, StepRow
+from stepscope.viewer.steps.queries.step_sources import step_sources
+from stepscope.viewer.text.formats import launch_text
+
+WIDTH = 100
+CPP_RAISED = "  raised in C++: "
+SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
+UNKNOWN = "–"
+WHOLE_COMPILE = (
+    "The compile time of a step includes the time that loading the compiler took; "
+    "the time of a compile begins with its frame."
+)
+_ALIKE = 1.02
+_MOST_ROWS = 20
+_MOST_FINDINGS = 40
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+
+
+@dataclass(frozen=True)
+class MemoryText:
+    """What is said about memory."""
+
+    figures: MemoryFigures
+    estimated: Mapping[int, NodePeak]
+    measured: Mapping[int, NodePeak]
+
+
+def render(
+    facts: Overview, compiles: Sequence[CompileRow], problems: Sequence[Problem], memory: MemoryText | None = None
+) -> str:
+    """Text for a terminal; what comes from the log is stripped of control characters."""
+    parts = [
+        _verdict(facts),
+        _crash_runs(facts.crash_runs),
+        _runs(facts),
+        _steps(facts, facts.steps),
+        _memory(facts, memory.figures) if memory else [],
+        _graphs(facts, facts.graphs, memory),
+        _compiles(facts, compiles),
+        _problems(facts, problems),
+        _not_recorded(facts.not_recorded),
+        _cost(facts),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _verdict(facts: Overview) -> list[str]:
+    if not facts.findings:
+        return [f"No findings in {_seen(facts)}."]
+    lines = []
+    for finding in facts.findings[:_MOST_FINDINGS]:
+        lines += _finding(facts, finding)
+    if len(facts.findings) > _MOST_FINDINGS:
+        lines.append(f"  … and {len(facts.findings) - _MOST_FINDINGS:,} more findings")
+    return lines
+
+
+def _seen(facts: Overview) -> str:
+    counts = facts.counts
+    if counts.launches is None:
+        return f"{_count(facts.compile_count, 'compile')} ({counts.records:,} records)"
+    seen = f"{_count(counts.steps or 0, 'step')}, {_count(counts.launches, 'launch', 'launches')}"
+    if counts.subgraph_calls:
+        seen += f" of kernels, {_count(counts.subgraph_calls, 'call')} of subgraphs"
+    return seen if counts.value_rows is None else f"{seen}, {_count(counts.value_rows, 'value')} read"
+
+
+def _finding(facts: Overview, finding: Finding) -> list[str]:
+    sign = SIGNS[finding.severity]
+    where = f"{_log_name(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
+    lines = textwrap.wrap(
+        clean(f"{sign} {where}{finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"
+    )
+    source = finding.source
+    if source is not None:
+        code = f"  {source.code.strip()}" if source.code else ""
+        lines.append(_cut(f"  {source.file}:{source.line}{code}"))
+        if source.as_compiled is not None:
+            lines += textwrap.wrap(clean(source.as_compiled), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return lines + (_proof(finding.evidence) if finding.kind in ("nonfinite", "crash", "exception") else [])
+
+
+def _log_name(facts: Overview, log: int) -> str:
+    """``log 3``, of runs of --crash ``run 2``."""
+    run = next((run.crash_run for run in facts.runs if run.log == log), None)
+    return f"log {log}" if run is None else f"run {run}"
+
+
+def _proof(evidence: Mapping[str, Any]) -> list[str]:
+    """What the launch read and wrote, and what the infinity that it grew from was made of."""
+    lines = [f"  {side.replace('_', '-')}: {'; '.join(evidence[side])}" for side in SIDES if evidence.get(side)]
+    if evidence.get("inside"):
+        lines.append(f"  inside: {evidence['inside']}")
+    if evidence.get("lines"):
+        lines.append(f"  lines: {'; '.join(evidence['lines'])}")
+    if evidence.get("cpp_raised"):
+        stack = " ← ".join(evidence["cpp_stack"])
+        lines.append(f"{CPP_RAISED}{evidence['cpp_raised']}{f': {stack}' if stack else ''}")
+    lines += [f"  {text}" for text in _around(evidence)]
+    chain = evidence.get("chain", [])
+    origin = chain[0] if len(chain) > 1 else None
+    if origin is not None:
+        lines.append(f"  from launch {origin['launch']}: {origin['kernel']}: out: {origin['out']}")
+        if origin.get("in"):
+            lines.append(f"  from launch {origin['launch']}: in: {'; '.join(origin['in'])}")
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(
+            clean(line),
+            WIDTH,
+            subsequent_indent="      ",
+            max_lines=6 if line.startswith(CPP_RAISED) else 2,
+            placeholder=" …",
+        )
+    ]
+
+
+def _around(evidence: Mapping[str, Any]) -> list[str]:
+    """What ran before and beside the launch at which a process died."""
+    parts = [
+        (f"{name.replace('_', ' ')} (launches)", ", ".join(map(_place, evidence[name][:4])))
+        for name in ("in_flight", "last_finished", "other_threads", "ran_before")
+        if evidence.get(name)
+    ]
+    return [f"{name}: {text}" for name, text in parts]
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['launch']} {row['kernel']}"
+
+
+def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
+    if not runs:
+        return []
+    header = ("run", "purpose", "same symptom", "ended", "time", "launch")
+    survived = {True: "yes", False: "no", None: UNKNOWN}
+    rows = [
+        (
+            str(run.run), run.purpose, survived[run.survived], _shortened(run.ended, 40), time(run.duration_ns),
+            UNKNOWN if run.kernel is None else f"{_launch(run)}, {run.kernel}",
+        )
+        for run in runs
+    ]  # fmt: skip
+    asked = [f"  run {run.run}: {', '.join(run.asked)}" for run in runs if run.asked]
+    found = [
+        line
+        for run in runs
+        for error in run.tool_errors
+        for line in textwrap.wrap(
+            clean(f"run {run.run} found: {error.title}: {' '.join(error.details)}"),
+            WIDTH, initial_indent="  ", subsequent_indent="    ",
+        )
+    ]  # fmt: skip
+    return [
+        f"Runs of --crash  {len(runs)}", *_table(header, rows, left=6), *(_cut(clean(line)) for line in asked), *found
+    ]  # fmt: skip
+
+
+def _launch(run: CrashRunRow) -> str:
+    return launch_text(run.launch, run.launch_in_step, run.launches_of_step, run.step)
+
+
+def _runs(facts: Overview) -> list[str]:
+    several = len(facts.runs) > 1
+    lines = [
+        _cut((f"Log {run.log}{_of_crash_run(run)}  " if several else "") + _run(run)) for run in facts.runs[:_MOST_ROWS]
+    ]
+    if len(facts.runs) > _MOST_ROWS:
+        lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
+    return lines + [line for note in facts.notes for line in textwrap.wrap(clean(note), WIDTH)]
+
+
+def _of_crash_run(run: RunRow) -> str:
+    return f" (run {run.crash_run})" if run.crash_run is not None else ""
+
+
+def _run(run: RunRow) -> str:
+    rank = f"rank {run.rank}" + (f" of {run.world_size}" if run.world_size else "") if run.rank is not None else None
+    end = {True: None, False: "no end record", None: None}[run.complete]
+    parts = [
+        "Run", " ".join(run.argv) or PurePath(run.path).name, rank, f"torch {run.torch}" if run.torch else None,
+        ", ".join(run.devices) or None, run.remark or f"level {run.level}", end,
+    ]  # fmt: skip
+    return "  ".join(part for part in parts if part)
+
+
+def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
+    if not steps:
+        return []
+    header = ("step", "kind", "by", "time", "compile", "launches", "calls")
+    rows = [
+        (
+            str(s.step), s.kind or UNKNOWN, s.by or UNKNOWN, time(s.duration_ns),
+            time(s.compile_ns) if s.compile_ns else UNKNOWN, f"{s.launches:,}", f"{s.calls:,}",
+        )
+        for s in steps
+    ]  # fmt: skip
+    said, calls = step_sources(steps), facts.counts.subgraph_calls
+    apart = f"{_count(calls, 'call')} of subgraphs are not counted as launches of kernels." if calls else None
+    told = (said.found_by, said.doubt, said.data_workers, _compiled(facts, steps), apart)
+    notes = [note for note in told if note is not None]
+    wrapped = [
+        line
+        for note in notes
+        for line in textwrap.wrap(clean(note), WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
+    ]
+    return [f"Steps  {_number(facts.counts.steps)}", *wrapped, *_by_log(facts, steps, header, rows, left=3)]
+
+
+def _compiled(facts: Overview, steps: Sequence[StepRow]) -> str | None:
+    """Why steps compile longer than all compiles together; None: they do not."""
+    of_steps, of_compiles = sum(step.compile_ns or 0 for step in steps), facts.compile_duration_ns or 0
+    return WHOLE_COMPILE if of_steps > of_compiles * _ALIKE else None
+
+
+def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:
+    if figures.peak_bytes is None:
+        return []
+    graph = next((g for g in facts.graphs if g.graph == figures.peak_graph), None)
+    step = f" in step {figures.peak_step}" if figures.peak_step is not None else ""
+    where = f", graph {graph.graph} ({graph.aot_id or graph.compile_id or UNKNOWN})" if graph else ""
+    grows = f"; grows by {size(figures.growth_bytes_per_step)} per step" if figures.growth_bytes_per_step else ""
+    return [_cut(f"Memory  at most {size(figures.peak_bytes)}{step}{where}{grows}")]
+
+
+def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | None) -> list[str]:
+    if not graphs:
+        return []
+    header: tuple[str, ...] = ("graph", "compile", "AOT id", "sites", "calls", "launches", "time")
+    rows: list[tuple[str, ...]] = [
+        (
+            str(g.graph), g.compile_id or UNKNOWN, g.aot_id or UNKNOWN, _number(g.launch_sites), _number(g.calls),
+            _number(g.launches), time(g.duration_ns),
+        )
+        for g in graphs
+    ]  # fmt: skip
+    if memory and (memory.estimated or memory.measured):
+        header += ("estimated", "measured peak")
+        peaks = [(_peak(memory.estimated.get(g.graph)), _peak(memory.measured.get(g.graph))) for g in graphs]
+        rows = [(*row, *peak) for row, peak in zip(rows, peaks, strict=True)]
+    notes = [_PLACES] if any("@" in cell for row in rows for cell in row[-2:]) else []
+    return [f"Graphs  {len(graphs):,}", *notes, *_by_log(facts, graphs, header, rows, left=3)]
+
+
+_PLACES = "  The number behind @ is the scheduler node of the peak, counted from 0."
+
+
+def _peak(peak: NodePeak | None) -> str:
+    if peak is None:
+        return UNKNOWN
+    return f"{size(peak.peak_bytes)} @{peak.snode_index}" if peak.snode_index is not None else size(peak.peak_bytes)
+
+
+def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
+    if not compiles:
+        return []
+    cache = ", ".join(f"{count:,} {state}" for state, count in facts.cache_counts.items())
+    title = [
+        f"Compiles  {len(compiles):,}", time(facts.compile_duration_ns), f"cache: {cache}" if cache else "",
+        _count(facts.graph_breaks, "graph break") if facts.graph_breaks else "",
+    ]  # fmt: skip
+    header = ("compile", "frame", "status", "cache", "attempts", "time")
+    rows = [
+        (
+            c.compile_id, _shortened(clean(c.frame or UNKNOWN), 50), c.status, c.cache or UNKNOWN, str(c.attempts),
+            time(c.duration_ns),
+        )
+        for c in compiles
+    ]  # fmt: skip
+    return ["  ".join(part for part in title if part), *_by_log(facts, compiles, header, rows, left=4)]
+
+
+def _problems(facts: Overview, problems: Sequence[Problem]) -> list[str]:
+    if not facts.skipped:
+        return []
+    lines = ["Damage", *(_cut(f"  {count:,} {reason}: {REASONS[reason]}") for reason, count in facts.skipped.items())]
+    lines += [
+        _cut(f"  {p.log}:{p.line if p.line is not None else UNKNOWN}  {p.reason}  {p.text}")
+        for p in problems[:_MOST_ROWS]
+    ]
+    return lines + _more(facts.problems - min(len(problems), _MOST_ROWS))
+
+
+def _not_recorded(rows: Sequence[NotRecorded]) -> list[str]:
+    if not rows:
+        return []
+    lines = [_cut(f"  {row.what}: {row.why}" + (f" ({row.count:,} times)" if row.count > 1 else "")) for row in rows]
+    return ["Not recorded", *lines[:_MOST_ROWS], *_more(len(lines) - _MOST_ROWS)]
+
+
+def _cost(facts: Overview) -> list[str]:
+    cost = facts.overhead
+    known = recorder_cost(facts)
+    share = f" ({known.text})" if known else ""
+    parts = [f"{time(cost.hook_ns)}{share}"] if cost.hook_ns is not None else []
+    if cost.log_bytes is not None:
+        parts.append(f"{size(cost.log_bytes)} of log")
+    if cost.bytes_per_launch is not None:
+        parts.append(f"{cost.bytes_per_launch:.0f} B a launch")
+    if cost.stats_ns is not None:
+        parts.append(f"{_count(facts.counts.value_rows or 0, 'value')} read in {time(cost.stats_ns)}")
+    if cost.failures:
+        parts.append(_count(cost.failures, "failure"))
+    return ["Recorder  " + ", ".join(parts)] if parts else []
+
+
+def _by_log(
+    facts: Overview,
+    of: Sequence[StepRow | GraphRow | CompileRow],
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int,
+) -> list[str]:
+    """A table whose rows name their log where there are several."""
+    if len(facts.runs) < 2:
+        return _table(header, rows, left)
+    return _table(("log", *header), [(str(row.log), *cells) for row, cells in zip(of, rows, strict=True)], left + 1)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Aligned columns, the first `left` of them to the left; of many rows the first."""
+    shown = [header, *([clean(cell) for cell in row] for row in rows[:_MOST_ROWS])]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(header))]
+    lines = [
+        "  "
+        + "  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in shown
+    ]
+    return [_cut(line.rstrip()) for line in lines] + _more(len(rows) - _MOST_ROWS)
+
+
+def _more(count: int) -> list[str]:
+    return [f"  … and {count:,} more"] if count > 0 else []
+
+
+def _count(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def time(duration_ns: int | None) -> str:
+    """With three digits: ``12.3 ms``."""
+    return UNKNOWN if duration_ns is None else _scaled(duration_ns, (("s", 10**9), ("ms", 10**6), ("us", 10**3)), "ns")
+
+
+def size(count: int) -> str:
+    """In powers of 1000: ``3.56 MB``."""
+    return _scaled(count, (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)), "B")
+
+
+def _scaled(value: int, units: Iterable[tuple[str, int]], smallest: str) -> str:
+    for unit, factor in units:
+        if abs(value) >= factor:
+            scaled = value / factor
+            return f"{scaled:.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f} {unit}"
+    return f"{value} {smallest}"
+
+
+def clean(text: str) -> str:
+    """One line without control characters: what a log holds must not steer a terminal."""
+    return _CONTROL.sub(" ", text)
+
+
+def _cut(line: str) -> str:
+    return _shortened(clean(line), WIDTH)
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,246 @@
+"""Where two ranks begin to differ, which ranks are alike, and whether they are stages of a pipeline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stepscope.viewer.ranks.queries import sequences
+from stepscope.viewer.ranks.queries.sequences import Basis, RankItem, Whole, is_wait, sequence, wholes
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+Kind = Literal["differs", "ends", "order", "size", "group", "waits", "cut"]
+_KEYED = ("graphs", "tensors")
+_EVERYBODY = ("0", "default_pg")
+"""Names of the process group that all ranks are in."""
+_UNEVEN = "all_to_all"
+"""Collectives whose sizes may differ between ranks."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """From where on two sequences differ: indices into each, its length where it ends before."""
+
+    left: int
+    right: int
+    kind: Kind
+
+
+class Comparer:
+    """Compares the logs of a trace with each other."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.complete: dict[int, bool | None] = dict(sql.rows(trace, "SELECT log, complete FROM logs"))
+        self.wholes = wholes(trace)
+        self._programs: dict[int, Hashable] | None = None
+        self._wrappers: dict[int, Counter[str]] | None = None
+
+    def programs(self) -> dict[int, Hashable]:
+        """log -> what it compiled first: the frame, and a digest of its graph as Dynamo traced it."""
+        if self._programs is None:
+            graphs: dict[int, str] = dict(
+                sql.rows(
+                    self.trace,
+                    "SELECT log, arg_min(digest, record) FROM rank_facts WHERE stage = 'dynamo_output_graph'"
+                    " GROUP BY log",
+                )
+            )
+            frames = sql.rows(self.trace, "SELECT log, arg_min(frame, compile) FROM compiles GROUP BY log")
+            self._programs = {log: (frame, graphs.get(log)) for log, frame in frames}
+        return self._programs
+
+    def groups(self, basis: Basis, logs: Sequence[int]) -> list[list[int]]:
+        """Logs that are alike, the largest group first; of equal ones that with the first log."""
+        digests = self.wholes[basis]
+        same: dict[Whole | None, list[int]] = {}
+        for log in logs:
+            same.setdefault(digests.get(log), []).append(log)
+        first = {members[0]: members for members in same.values()}
+        found = alike(list(first), lambda a, b: self.split(basis, a, b) is not None)
+        merged = [sorted((log for one in group for log in first[one]), key=logs.index) for group in found]
+        return sorted(merged, key=lambda group: -len(group))
+
+    def split(self, basis: Basis, left: int, right: int) -> Split | None:
+        """Where logs `left` and `right` begin to differ; None: alike, as far as both are known."""
+        digests = self.wholes[basis]
+        if digests.get(left) == digests.get(right):
+            return None
+        sides = sequence(self.trace, basis, left), sequence(self.trace, basis, right)
+        if basis in _KEYED:
+            return split_keyed(*sides)
+        programs = self.programs()
+        same_program = programs.get(left) == programs.get(right)
+        if basis == "collectives":
+            if same_program:
+                return split_collectives(*sides, self._graphs_with_code(left), self._graphs_with_code(right))
+            return split_shared_groups(*sides)
+        if basis == "launched" and not same_program:
+            return None
+        found = split_strict(*sides)
+        if found is not None and basis == "launched":
+            return self._launched(found, left, right, *sides)
+        return found
+
+    def _launched(self, found: Split, left: int, right: int, a: Sequence[RankItem], b: Sequence[RankItem]) -> Split:
+        """A log without an end holds only what came before: that it has less is no difference in order."""
+        cut_left = found.left >= len(a) - 1 and not self.complete.get(left)
+        cut_right = found.right >= len(b) - 1 and not self.complete.get(right)
+        if not cut_left and not cut_right:
+            return Split(found.left, found.right, "order")
+        items = (at_index(a, found.left), at_index(b, found.right))
+        ours, theirs, _ = sequences.opened(self.trace, "launched", left, right, *items) or ([], [], "")
+        inside = split_strict(ours, theirs)
+        ended = inside is None or (inside.left == len(ours) and cut_left) or (inside.right == len(theirs) and cut_right)
+        return Split(found.left, found.right, "cut" if ended else "order")
+
+    def _graphs_with_code(self, log: int) -> Counter[str]:
+        if self._wrappers is None:
+            self._wrappers = sequences.compiled_code(self.trace)
+        return self._wrappers.get(log, Counter())
+
+
+def at_index(items: Sequence[RankItem], index: int) -> RankItem | None:
+    """None: the sequence has ended."""
+    return items[index] if index < len(items) else None
+
+
+def split_strict(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | None:
+    """The first index at which two sequences have other values, or one ends."""
+    for i, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a.value != b.value:
+            return Split(i, i, "differs")
+    shorter = min(len(left), len(right))
+    return None if len(left) == len(right) else Split(shorter, shorter, "ends")
+
+
+def split_keyed(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | None:
+    """The first place that both have with other values; what one side lacks was not logged, or not compiled."""
+    places = {item.place: i for i, item in enumerate(right)}
+    for i, item in enumerate(left):
+        j = places.get(item.place)
+        if j is not None and item.value != right[j].value:
+            return Split(i, j, "differs")
+    return None
+
+
+def split_collectives(
+    left: Sequence[RankItem], right: Sequence[RankItem], left_code: Counter[str], right_code: Counter[str]
+) -> Split | None:
+    """Where the collectives of a graph that both have compiled differ: in order, sizes or process groups."""
+    groups = GroupNames(left, right)
+    ours, theirs = _by_place(left), _by_place(right)
+    for place in sorted(
+        {**ours, **theirs}, key=lambda name: min(side[name][0] for side in (ours, theirs) if name in side)
+    ):
+        i, a = ours.get(place, (len(left), []))
+        j, b = theirs.get(place, (len(right), []))
+        compile_id = (a or b)[0].compile_id or ""
+        if not (a and b) and not 0 < left_code[compile_id] == right_code[compile_id]:
+            continue  # one side has not compiled it: that is a difference of compile ids
+        found = _split_graph(a, b, groups)
+        if found is not None:
+            return Split(i + found.left, j + found.right, found.kind)
+    return None
+
+
+def _split_graph(a: Sequence[RankItem], b: Sequence[RankItem], groups: GroupNames) -> Split | None:
+    for k, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x.value != y.value:
+            return Split(k, k, "waits" if _same_without_waits(a, b) else "order")
+        if x.group is not None and y.group is not None and not groups.same(x.group, y.group):
+            return Split(k, k, "group")
+        if x.detail is not None and y.detail is not None and x.detail != y.detail and not _may_be_uneven(x):
+            return Split(k, k, "size")
+    if len(a) != len(b):
+        shorter = min(len(a), len(b))
+        return Split(shorter, shorter, "waits" if _same_without_waits(a, b) else "order")
+    return None
+
+
+def _may_be_uneven(item: RankItem) -> bool:
+    return is_wait(item) or _UNEVEN in item.value
+
+
+def _same_without_waits(a: Sequence[RankItem], b: Sequence[RankItem]) -> bool:
+    return [x.value for x in a if not is_wait(x)] == [y.value for y in b if not is_wait(y)]
+
+
+def _by_place(items: Sequence[RankItem]) -> dict[str, tuple[int, list[RankItem]]]:
+    """place -> the index of its first item, and its items."""
+    found: dict[str, tuple[int, list[RankItem]]] = {}
+    for i, item in enumerate(items):
+        found.setdefault(item.place, (i, []))[1].append(item)
+    return found
+
+
+class GroupNames:
+    """Which process groups of two logs stand for each other. A name that both have is one group; of the others one
+    may stand for another of the other log (the tensor-parallel groups of two replicas), always the same one."""
+
+    def __init__(self, left: Sequence[RankItem], right: Sequence[RankItem]) -> None:
+        names = {item.group for item in left} & {item.group for item in right}
+        self.shared = {name for name in names if name is not None}
+        self._there: dict[str, str] = {}
+        self._back: dict[str, str] = {}
+
+    def same(self, left: str, right: str) -> bool:
+        if left == right:
+            return True
+        if {left, right} & (self.shared | {*_EVERYBODY}):
+            return False
+        return self._there.setdefault(left, right) == right and self._back.setdefault(right, left) == left
+
+
+def split_shared_groups(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | None:
+    """Ranks with different programs must agree only on the process groups that both are in."""
+    shared = GroupNames(left, right).shared
+    ours, theirs = ([(i, x) for i, x in enumerate(side) if x.group in shared] for side in (left, right))
+    for (i, x), (j, y) in zip(ours, theirs, strict=False):
+        if x.value != y.value:
+            return Split(i, j, "order")
+        if x.group != y.group:
+            return Split(i, j, "group")
+        if x.detail != y.detail and not _may_be_uneven(x):
+            return Split(i, j, "size")
+    if len(ours) == len(theirs):
+        return None
+    at = min(len(ours), len(theirs))
+    return Split(
+        ours[at][0] if at < len(ours) else len(left), theirs[at][0] if at < len(theirs) else len(right), "order"
+    )
+
+
+def alike(logs: Sequence[int], differ: Callable[[int, int], bool]) -> list[list[int]]:
+    """Each log with the first group from whose first log it does not differ."""
+    groups: list[list[int]] = []
+    for log in logs:
+        own = next((group for group in groups if not differ(group[0], log)), None)
+        if own is None:
+            groups.append([log])
+        else:
+            own.append(log)
+    return groups
+
+
+def are_stages(programs: Sequence[Hashable]) -> bool:
+    """Whether ranks, in order, may be the stages of a pipeline: each stage is a run of ranks of one width, or the
+    stages come again and again (ranks 0 and 2 the first, 1 and 3 the second); the first and the last differ."""
+    count = len(programs)
+    periods = [p for p in range(2, count + 1) if count % p == 0 and list(programs) == [*programs[:p]] * (count // p)]
+    return any(_is_run_of_stages(programs[:period]) for period in periods)
+
+
+def _is_run_of_stages(programs: Sequence[Hashable]) -> bool:
+    runs: list[tuple[Hashable, int]] = []
+    for program in programs:
+        if runs and runs[-1][0] == program:
+            runs[-1] = (program, runs[-1][1] + 1)
+        else:
+            runs.append((program, 1))
+    width = runs[0][1]
+    once = len({program for program, _ in runs}) == len(runs)
+    return len(runs) > 1 and once and runs[-1][1] == width and all(length % width == 0 for _, length in runs)

@@ -1,0 +1,215 @@
+"""Two ranks next to each other in one aspect, aligned, from where they begin to differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Literal
+
+from stepscope.viewer.ingest.torch_trace.rank_facts import comparable_graph
+from stepscope.viewer.ranks.queries import sequences
+from stepscope.viewer.ranks.queries.compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
+from stepscope.viewer.ranks.queries.ranks import SLOW_BY_NS, SLOW_FACTOR
+from stepscope.viewer.ranks.queries.sequences import BASES, Aspect, Basis, RankItem, sequence
+from stepscope.viewer.store.trace import Trace
+
+RowState = Literal["equal", "differs", "left", "right"]
+WINDOW = 400
+"""Items of each side that are aligned; a match of all with all would take too long for more."""
+CONTEXT = 20
+MOST_LINES = 3000
+LINES_AROUND = 4
+MOST_CHARS = 2_000_000
+Pair = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class AlignedRow:
+    left_index: int | None
+    """Position in the sequence, from 0; None: this side has nothing here."""
+    right_index: int | None
+    left: RankItem | None
+    right: RankItem | None
+    state: RowState
+    is_first: bool = False
+    """Here the two begin to differ."""
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    left_line: int | None
+    right_line: int | None
+    left: str | None
+    right: str | None
+    state: RowState | Literal["gap"]
+
+
+@dataclass(frozen=True)
+class GraphDiff:
+    """The text of a traced graph on both sides, around its changes."""
+
+    place: str
+    left_record: int
+    right_record: int
+    lines: list[DiffLine]
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class RankDifference:
+    aspect: Aspect
+    basis: Basis
+    left: int
+    """Log."""
+    right: int
+    split: Split | None
+    """None: alike."""
+    kind: Kind | Literal["slow"] | None
+    left_items: int
+    right_items: int
+    rows: list[AlignedRow]
+    before: int
+    """Items left out before the first row, alike on both sides."""
+    left_after: int
+    """Items of the left side left out after the last row."""
+    right_after: int
+    inside: str | None
+    """Where the sequences are from, if not the whole log: ``step 3``."""
+    operations: list[AlignedRow] = field(default_factory=list)
+    """Of the first graph whose tensors differ."""
+    graph: GraphDiff | None = None
+
+
+def rank_difference(trace: Trace, aspect: Aspect, left: int, right: int) -> RankDifference:
+    """Compare logs `left` and `right` in `aspect`."""
+    if aspect == "times":
+        return _times(trace, left, right)
+    comparer, basis, split = Comparer(trace), BASES[aspect][0], None
+    for name in BASES[aspect]:
+        split = comparer.split(name, left, right)
+        if split is not None:
+            basis = name
+            break
+    ours, theirs = sequence(trace, basis, left), sequence(trace, basis, right)
+    kind, inside = split.kind if split else None, None
+    a, b = at_index(ours, split.left if split else 0), at_index(theirs, split.right if split else 0)
+    within = sequences.opened(trace, basis, left, right, a, b) if split is not None else None
+    if within is not None:
+        ours, theirs, inside = within
+        split = split_strict(ours, theirs)
+    rows, before, left_after, right_after = _aligned(basis, ours, theirs, split)
+    found = RankDifference(
+        aspect, basis, left, right, split, kind, len(ours), len(theirs), rows, before, left_after, right_after, inside
+    )
+    if split is None or a is None or b is None or a.record is None or b.record is None:
+        return found
+    if basis == "graphs":
+        return replace(found, graph=graph_diff(trace, a.place, a.record, b.record))
+    if basis == "tensors":
+        return replace(found, operations=_operations(trace, a.record, b.record))
+    return found
+
+
+def _operations(trace: Trace, left: int, right: int) -> list[AlignedRow]:
+    ours, theirs = (sequences.operations(trace, record) for record in (left, right))
+    return _aligned("tensors", ours, theirs, split_strict(ours, theirs))[0]
+
+
+def _times(trace: Trace, left: int, right: int) -> RankDifference:
+    """All compiles of both sides; the first that took one side much longer is marked."""
+    ours, theirs = sequence(trace, "compile_ids", left), sequence(trace, "compile_ids", right)
+    places = {item.place: j for j, item in enumerate(theirs)}
+    late = [(i, places[a.place]) for i, a in enumerate(ours) if a.place in places and _late(a, theirs[places[a.place]])]
+    split = Split(*late[0], "differs") if late else None
+    rows, before, left_after, right_after = _aligned("times", ours, theirs, split)
+    return RankDifference(
+        "times", "compile_ids", left, right, split, "slow" if late else None, len(ours), len(theirs), rows, before,
+        left_after, right_after, None,
+    )  # fmt: skip
+
+
+def _late(a: RankItem, b: RankItem) -> bool:
+    if a.duration_ns is None or b.duration_ns is None:
+        return False
+    short, long = sorted((a.duration_ns, b.duration_ns))
+    return long >= SLOW_FACTOR * short and long - short >= SLOW_BY_NS
+
+
+def _aligned(
+    basis: Basis | Literal["times"], left: Sequence[RankItem], right: Sequence[RankItem], split: Split | None
+) -> tuple[list[AlignedRow], int, int, int]:
+    """Rows of a window around `split`; how many alike come before it, and how many of each side after."""
+    place_and_value = basis in ("collectives", "launched")
+    ours, theirs = ([(x.place, x.value if place_and_value else "") for x in side] for side in (left, right))
+    start = 0
+    if split is not None and max(len(left), len(right)) > WINDOW and ours[: split.left] == theirs[: split.right]:
+        start = max(0, split.left - CONTEXT)
+    ends = min(len(left), start + WINDOW), min(len(right), start + WINDOW)
+    pairs = align(ours[start : ends[0]], theirs[start : ends[1]])
+    rows, marked = [], False
+    for i, j in pairs:
+        i, j = (None if at is None else at + start for at in (i, j))
+        a, b = (None if i is None else left[i]), (None if j is None else right[j])
+        is_first = split is not None and not marked and (i == split.left or j == split.right)
+        marked |= is_first
+        rows.append(AlignedRow(i, j, a, b, _state(basis, a, b), is_first))
+    return rows, start, len(left) - ends[0], len(right) - ends[1]
+
+
+def _state(basis: Basis | Literal["times"], a: RankItem | None, b: RankItem | None) -> RowState:
+    if a is None or b is None:
+        return "right" if a is None else "left"
+    if basis == "times":
+        return "differs" if _late(a, b) else "equal"
+    return "equal" if a.value == b.value and _same(basis, a, b) else "differs"
+
+
+def _same(basis: Basis | Literal["times"], a: RankItem, b: RankItem) -> bool:
+    if basis != "collectives":
+        return True
+    one, other = replace(a, place=""), replace(b, place="")
+    return split_collectives([one], [other], Counter(), Counter()) is None
+
+
+def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Pair]:
+    """Indices of what stands next to each other; what differs is paired up in its order."""
+    pairs: list[Pair] = []
+    for _, i, i_end, j, j_end in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        pairs += zip_longest(range(i, i_end), range(j, j_end))
+    return pairs
+
+
+def graph_diff(trace: Trace, place: str, left: int, right: int) -> GraphDiff:
+    """The graphs of two records as text, without what ranks of one program may differ in."""
+    ours, theirs = (_graph_lines(trace, record) for record in (left, right))
+    is_cut = max(len(ours), len(theirs)) > MOST_LINES
+    same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0) if is_cut else 0
+    start = max(0, same - LINES_AROUND)
+    a, b = ours[start : start + MOST_LINES], theirs[start : start + MOST_LINES]
+    lines = [_diff_line(a, b, i, j, start) for i, j in align(a, b)]
+    return GraphDiff(place, left, right, _around_changes(lines), is_cut)
+
+
+def _graph_lines(trace: Trace, record: int) -> list[str]:
+    return comparable_graph(trace.payload(record)[:MOST_CHARS]).decode("utf-8", "replace").splitlines()
+
+
+def _diff_line(a: Sequence[str], b: Sequence[str], i: int | None, j: int | None, start: int) -> DiffLine:
+    left, right = (None if i is None else a[i]), (None if j is None else b[j])
+    state: RowState = "equal" if left == right else "left" if right is None else "right" if left is None else "differs"
+    numbers = [None if at is None else at + start + 1 for at in (i, j)]
+    return DiffLine(numbers[0], numbers[1], left, right, state)
+
+
+def _around_changes(lines: Sequence[DiffLine]) -> list[DiffLine]:
+    changed = [i for i, line in enumerate(lines) if line.state != "equal"]
+    shown = {k for i in changed for k in range(i - LINES_AROUND, i + LINES_AROUND + 1) if 0 <= k < len(lines)}
+    found: list[DiffLine] = []
+    for k in sorted(shown):
+        if k - 1 not in shown:
+            found.append(DiffLine(None, None, None, None, "gap"))
+        found.append(lines[k])
+    return found[1:] if 0 in shown else found

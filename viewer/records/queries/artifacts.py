@@ -1,0 +1,123 @@
+"""Records: lists of them, and one with its header and payload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.tracer.schema.log_format import decode_payload, decode_payload_crlf
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.records.rows import RecordDetail, RecordPage, RecordRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_SEARCHED_BYTES = 64_000_000
+_LONGEST_LINE = 2_000
+_COLUMNS = "record, log, line, byte, time_unix_ns, source, event, name, encoding, compile_id, attempt, payload_bytes"
+_KIND = "CASE WHEN event = 'artifact' THEN coalesce(name, event) ELSE event END"
+_MATCH = f"""
+    ($log IS NULL OR log = $log) AND ($compile_id IS NULL OR compile_id = $compile_id)
+    AND ($text IS NULL OR contains(lower(concat_ws(' ', {_KIND}, name, source, compile_id)), lower($text)))
+"""
+
+
+def list_records(
+    trace: Trace,
+    *,
+    log: int | None = None,
+    compile_id: str | None = None,
+    kind: str | None = None,
+    text: str | None = None,
+    offset: int = 0,
+    limit: int = 200,
+) -> RecordPage:
+    """A page of the records that match. `kind` is an event or an artifact's name, `text` is looked for in kinds,
+    names, sources and compile ids; the page's `kinds` count what matches without `kind`."""
+    match = {"log": log, "compile_id": compile_id, "text": text}
+    kinds = sql.rows_named(
+        trace, f"SELECT {_KIND} AS kind, count(*) FROM records WHERE {_MATCH} GROUP BY kind ORDER BY 2 DESC, 1", match
+    )
+    found = sql.rows_named(
+        trace,
+        f"SELECT {_COLUMNS} FROM records WHERE {_MATCH} AND ($kind IS NULL OR {_KIND} = $kind)"
+        " ORDER BY record LIMIT $limit OFFSET $offset",
+        {**match, "kind": kind, "limit": limit, "offset": offset},
+    )
+    total = sum(count for name, count in kinds if kind is None or name == kind)
+    return RecordPage([RecordRow(*row) for row in found], total, offset, limit, [(k, n) for k, n in kinds])
+
+
+def record_time(trace: Trace, record: int) -> int | None:
+    """Unix ns."""
+    found: int | None = sql.number(trace, "SELECT time_unix_ns FROM records WHERE record = ?", [record])
+    return found
+
+
+def record_detail(trace: Trace, record: int, limit: int = 400_000) -> RecordDetail | None:
+    """One record with at most `limit` characters of its payload; None when there is none of that id."""
+    row = sql.row(trace, f"SELECT {_COLUMNS} FROM records WHERE record = ?", [record])
+    if row is None:
+        return None
+    shown = RecordRow(*row)
+    payload, is_cut = payload_start(trace, record, 4 * limit + 1)  # a character takes at most four bytes
+    return RecordDetail(
+        row=shown,
+        metadata=header_json(trace.header(record)),
+        payload=None if payload is None else payload[:limit],
+        truncated=is_cut or (payload is not None and len(payload) > limit),
+    )
+
+
+def payload_start(trace: Trace, record: int, limit_bytes: int) -> tuple[str | None, bool]:
+    """What the first `limit_bytes` of a record's payload say, and whether there is more; None where it has none, or
+    where the log cannot be read."""
+    place = sql.row(trace, "SELECT log, payload_byte, payload_bytes, crlf FROM records WHERE record = ?", [record])
+    if place is None or place[2] is None:
+        return None, False
+    log, start, length, crlf = place
+    data = trace.log_bytes(log, start, min(length, limit_bytes))
+    if not data:
+        return None, False
+    return (decode_payload_crlf if crlf else decode_payload)(data).decode("utf-8", "replace"), length > limit_bytes
+
+
+def payload_lines(trace: Trace, record: int, first: int, last: int) -> list[str]:
+    """Lines `first` to `last` of a record's payload, counted from 1; those of them that there are, long ones cut."""
+    text, _ = payload_start(trace, record, _SEARCHED_BYTES)
+    return [line[:_LONGEST_LINE] for line in (text or "").split("\n")[max(0, first - 1) : last]]
+
+
+def records_of_compile(trace: Trace, log: int, compile_id: str) -> list[RecordRow]:
+    """Everything logged under a compile id except chromium events."""
+    found = sql.rows(
+        trace,
+        f"SELECT {_COLUMNS} FROM records WHERE log = ? AND compile_id = ? AND event <> 'chromium_event'"
+        " ORDER BY record",
+        [log, compile_id],
+    )
+    return [RecordRow(*row) for row in found]
+
+
+def record_neighbours(trace: Trace, row: RecordRow) -> tuple[RecordRow | None, RecordRow | None]:
+    """The records before and after one of the same compile, or outside of compiles, in its log; chromium events and
+    string tables are passed over."""
+    found = [
+        sql.row(
+            trace,
+            f"SELECT {_COLUMNS} FROM records WHERE log = ? AND compile_id IS NOT DISTINCT FROM ? AND record {side} ?"
+            f" AND event NOT IN ('chromium_event', 'str') ORDER BY record {order} LIMIT 1",
+            [row.log, row.compile_id, row.record],
+        )
+        for side, order in (("<", "DESC"), (">", "ASC"))
+    ]
+    before, after = (None if one is None else RecordRow(*one) for one in found)
+    return before, after
+
+
+def header_json(line: bytes) -> dict[str, Any]:
+    """The JSON of a record's header line; under `unreadable` its text when that is no JSON."""
+    brace = line.find(b"{", line.find(b"] "))
+    try:
+        value = loads(line[brace:]) if brace >= 0 else None
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"unreadable": line.decode("utf-8", "replace")}

@@ -1,0 +1,131 @@
+"""Views of code: graphs, generated wrappers and kernels, files of the program, bytecode."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.records.views.blocks import (
+    LONGEST_TEXT,
+    Block,
+    CodeSource,
+    CodeView,
+    Column,
+    Fact,
+    FactsView,
+    TableView,
+    TextView,
+    Value,
+)
+from stepscope.viewer.records.views.measures import NOT_SAID
+from stepscope.viewer.records.views.record import Record
+from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, shown, text_or_none
+from stepscope.viewer.text.highlight import Language
+
+_FILE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in ([^,]+)(?:, code: (.*))?")
+_NO_SOURCE = "# No stacktrace"
+_STATEMENT = re.compile(r"\s+[\w.]+(?::\s*\S.*?)?\s=\s")
+_GRAPH_ID = re.compile(r"\n # graph id: (\d+)\s*\Z")
+
+
+def payload_of(record: Record) -> str:
+    if record.payload is None:
+        raise Odd("it has no payload")
+    return record.payload
+
+
+def graph(record: Record) -> list[Block]:
+    """A graph as `print_readable` writes it, with the lines of the program that its nodes came from."""
+    text = payload_of(record)
+    return [CodeView(text, "python", sources=graph_sources(text))]
+
+
+def graph_sources(text: str) -> list[CodeSource]:
+    """Which lines of a printed graph came from which line of the program, in the order of their first."""
+    found: dict[SourceLine, list[int]] = {}
+    current: list[int] | None = None
+    for number, line in enumerate(text[:LONGEST_TEXT].split("\n"), 1):
+        comment = _FILE.match(line) if "# File: " in line else None
+        if comment:
+            place = SourceLine(comment[1], int(comment[2]), comment[3], (comment[4] or "").strip())
+            current = found.setdefault(place, [])
+        elif _NO_SOURCE in line or line.lstrip().startswith(("def ", "class ", "return ")):
+            current = None
+        elif current is not None and _STATEMENT.match(line):
+            current.append(number)
+    return [CodeSource(place, lines) for place, lines in found.items()]
+
+
+def output_graph(record: Record) -> list[Block]:
+    """Dynamo's graph, and the sizes of its tensors."""
+    blocks = graph(record)
+    sizes = as_dict(as_dict(record.metadata).get("sizes") or {})
+    if sizes:
+        rows = [[Value(name, mono=True), Value(_shape(size), mono=True)] for name, size in list(sizes.items())[:2_000]]
+        blocks.insert(0, TableView([Column("tensor"), Column("size")], rows, "Sizes", max(0, len(sizes) - 2_000)))
+        blocks.reverse()
+    return blocks
+
+
+def _shape(size: Any) -> str:
+    return f"[{', '.join(shown(item) for item in as_list(size))}]"
+
+
+def python(record: Record) -> list[Block]:
+    return [CodeView(payload_of(record), "python")]
+
+
+def output_code(record: Record) -> list[Block]:
+    """The generated wrapper with its kernels."""
+    text = payload_of(record)
+    path = text_or_none(record.metadata.get("filename")) if isinstance(record.metadata, dict) else None
+    language: Language = "cpp" if path and path.endswith((".cpp", ".h")) else "python"
+    kernels = re.findall(r"^(\w+) = async_compile\.(\w+)\(", text, re.MULTILINE)
+    facts = [Fact("written to", Value(path, NOT_SAID, mono=True)), Fact("lines", Value(f"{text.count(chr(10)):,}"))]
+    facts.append(
+        Fact("kernels", Value(", ".join(name for name, _ in kernels) or "none of its own", mono=bool(kernels)))
+    )
+    return [FactsView(facts), CodeView(text, language)]
+
+
+def graph_dump(record: Record) -> list[Block]:
+    """Code of AOTInductor, or a graph of older versions, under a name."""
+    metadata = as_dict(record.metadata)
+    kind, text = text_or_none(metadata.get("type")), payload_of(record)
+    language: Language = "cpp" if kind == "cpp" else "python"
+    facts = [Fact(name, Value(shown(item), mono=True)) for name, item in metadata.items() if item is not None]
+    return [FactsView(facts), CodeView(text, language, sources=graph_sources(text))]
+
+
+def dump_file(record: Record) -> list[Block]:
+    name = text_or_none(as_dict(record.metadata).get("name"))
+    return [FactsView([Fact("file", Value(name, NOT_SAID, mono=True))]), CodeView(payload_of(record), "python")]
+
+
+def pre_grad_graph(record: Record) -> list[Block]:
+    """A graph with its number in the process behind it."""
+    text = payload_of(record)
+    match = _GRAPH_ID.search(text)
+    facts: list[Block] = [FactsView([Fact("graph id in the process", Value(match[1]))])] if match else []
+    return [*facts, CodeView(text, "python", sources=graph_sources(text))]
+
+
+def ddp_child(record: Record) -> list[Block]:
+    name = text_or_none(as_dict(record.metadata).get("name"))
+    return [FactsView([Fact("part", Value(name, NOT_SAID, mono=True))]), *graph(record)]
+
+
+def prose(record: Record) -> list[Block]:
+    return [TextView(payload_of(record))]
+
+
+def graph_after_text(record: Record) -> list[Block]:
+    """An error, and the graph in which it came up."""
+    text, mark, code = payload_of(record).partition("\nGraphModule: ")
+    return [TextView(text), CodeView(code, "python", "Graph", graph_sources(code))] if mark else [TextView(text)]
+
+
+def plain(record: Record) -> list[Block]:
+    """Lines with numbers. A drawing too: one out of a log is not to be trusted."""
+    return [CodeView(payload_of(record), "text")]

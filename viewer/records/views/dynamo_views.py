@@ -1,0 +1,158 @@
+"""Views of what Dynamo says of a frame: where it began, why it broke, recompiled or failed."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.ingest.torch_trace import torch_text
+from stepscope.viewer.ingest.torch_trace.torch_text import Cause
+from stepscope.viewer.records.views.blocks import (
+    MAX_ROWS,
+    Block,
+    Column,
+    Fact,
+    FactsView,
+    ListView,
+    NoteView,
+    StackView,
+    TableView,
+    TextView,
+    Value,
+)
+from stepscope.viewer.records.views.code_views import payload_of
+from stepscope.viewer.records.views.guards import split_guard
+from stepscope.viewer.records.views.json_views import json_blocks
+from stepscope.viewer.records.views.measures import NOT_SAID
+from stepscope.viewer.records.views.record import Record
+from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, parsed, shown, text_or_none
+from stepscope.viewer.records.views.stacks import stack_view
+
+_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n {4,}([^\n]+))?', re.MULTILINE)
+_SIDE_EFFECT = re.compile(r"={20,}")
+_OF_CODE = re.compile(r"(\d+/\d+): ")
+_STATE = re.compile(r"^(\S.*?):(?P<line>\d{1,9}):(?P<function>[^:\n]+):?$")
+
+
+def start(record: Record) -> list[Block]:
+    """The stack of the frame that Dynamo begins to compile."""
+    stack = stack_view(as_dict(record.metadata).get("stack"), record.around.strings, "Stack of the compiled frame")
+    return [stack] if stack else [NoteView("PyTorch logged no stack with it.")]
+
+
+def string(record: Record) -> list[Block]:
+    value = as_list(record.metadata)
+    if len(value) != 2:
+        raise Odd("it is no pair of a text and a number")
+    return [FactsView([Fact("number", Value(shown(value[1]))), Fact("text", Value(shown(value[0]), mono=True))])]
+
+
+def link(record: Record) -> list[Block]:
+    metadata = as_dict(record.metadata)
+    url = text_or_none(metadata.get("url"))
+    href = url if url is not None and is_web_address(url) else None
+    facts = [
+        Fact("name", Value(text_or_none(metadata.get("name")), NOT_SAID)),
+        Fact("address", Value(url, NOT_SAID, href)),
+    ]
+    if url is None or href is not None:
+        return [FactsView(facts)]
+    return [FactsView(facts), NoteView("Only http and https addresses become links.", warning=True)]
+
+
+def is_web_address(url: str) -> bool:
+    """It begins with http(s) and names a host; nothing else of a log becomes a link."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and url.isprintable() and url == url.strip()
+
+
+def traceback_frames(text: str) -> list[SourceLine]:
+    """Frames of a Python traceback, outermost first."""
+    found = _FRAME.findall(text)
+    return [SourceLine(file, int(line), function, code) for file, line, function, code in found]
+
+
+def user_frames(text: str) -> list[SourceLine]:
+    """Of what Dynamo says about a break or an error: the program's own frames, outermost first."""
+    _, mark, users = text.partition("\nfrom user code:")
+    return traceback_frames((users if mark else text).split("Traceback (most recent call last)", 1)[0])
+
+
+def graph_break(record: Record) -> list[Block]:
+    text = payload_of(record)
+    return _caused(torch_text.graph_break(text), text)
+
+
+def error(record: Record) -> list[Block]:
+    """A traceback: its last line first, then the user's frames, then all of it."""
+    text = payload_of(record)
+    named = [line for line in text.split("\nfrom user code:", 1)[0].split("\n") if line and line[0] not in " \t"]
+    headline = next((line for line in named[::-1] if not line.startswith("Traceback")), "")
+    return _caused(Cause(torch_text.headline(headline), "", torch_text.user_frame(text)), text)
+
+
+def _caused(cause: Cause, text: str) -> list[Block]:
+    place = None if cause.frame is None else f"{cause.frame.file}:{cause.frame.line}"
+    facts = [
+        Fact("cause", Value(cause.cause or None, NOT_SAID)),
+        Fact("at", Value(place, "the text names no line of the program", mono=True)),
+    ]
+    if cause.frame is not None and cause.frame.code:
+        facts.append(Fact("code", Value(cause.frame.code, mono=True)))
+    frames = user_frames(text)
+    blocks: list[Block] = [FactsView(facts)]
+    if frames:
+        blocks.append(StackView(frames, "Lines of the program"))
+    return [*blocks, TextView(text, "All that PyTorch says")]
+
+
+def recompile(record: Record) -> list[Block]:
+    """The guards that failed, of each compiled code that was there."""
+    text = payload_of(record)
+    reasons = as_list(parsed(text)) if text.lstrip()[:1] == "[" else [text]
+    rows = []
+    for reason in reasons:
+        of_code = _OF_CODE.match(shown(reason))
+        guard = split_guard(shown(reason)[of_code.end() if of_code else 0 :].split("\n", 1)[0])
+        rows.append([Value(of_code[1] if of_code else None, NOT_SAID, mono=True),
+                Value(guard.code, mono=True), Value(guard.user_code or None, NOT_SAID, mono=True),
+                     Value(guard.place or None, NOT_SAID, mono=True)])  # fmt: skip
+    columns = [Column("code of"), Column("guard that failed"), Column("line of the program"), Column("at")]
+    note = NoteView("One row for each code that Dynamo had for this frame, newest first; the guards of none held.")
+    return [TableView(columns, rows), note, TextView("\n".join(map(shown, reasons)), "As PyTorch says it")]
+
+
+def side_effects(record: Record) -> list[Block]:
+    parts = [part.strip() for part in _SIDE_EFFECT.split(payload_of(record)) if part.strip()]
+    return [TextView(part, f"Side effect {number}") for number, part in enumerate(parts, 1)]
+
+
+def compile_reasons(record: Record) -> list[Block]:
+    """Why compiled autograd compiled anew: a list of sentences."""
+    value = parsed(record.payload)
+    if not isinstance(value, list):
+        return json_blocks(value)
+    return [ListView([Value(shown(item)) for item in value])]
+
+
+def code_state(record: Record) -> list[Block]:
+    """Profile-guided optimisation: which inputs of which function were seen to vary."""
+    rows: list[list[Value]] = []
+    place: Value | None = None
+    states, advice, detected = payload_of(record).partition("\n\nPGO detected ")
+    for line in states.split("\n"):
+        match = _STATE.match(line)
+        if match:
+            place = Value(f"{match[1]}:{match['line']} in {match['function']}", mono=True)
+        elif line.strip() and place is not None:
+            name, _, seen = line.strip().partition(": ")
+            rows.append([place, Value(name, mono=True), Value(seen, mono=True)])
+    if not rows:
+        return [TextView(payload_of(record))]
+    columns = [Column("function"), Column("input"), Column("seen as")]
+    blocks: list[Block] = [TableView(columns, rows[:MAX_ROWS], "", max(0, len(rows) - MAX_ROWS))]
+    return [*blocks, TextView(advice.strip() + " " + detected)] if advice else blocks

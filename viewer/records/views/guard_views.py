@@ -1,0 +1,69 @@
+"""Views of the guards of a compile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepscope.viewer.records.views.blocks import (
+    MAX_ROWS,
+    Block,
+    Column,
+    Fact,
+    FactsView,
+    NoteView,
+    TableView,
+    TextView,
+    TreeView,
+    Value,
+)
+from stepscope.viewer.records.views.guards import guard_tree, split_guard, tree_nodes
+from stepscope.viewer.records.views.record import Kind, Record
+from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, parsed, shown
+from stepscope.viewer.records.views.stacks import frames
+
+
+def _tree(record: Record) -> list[Block]:
+    tree = guard_tree(record.payload or "")
+    if not tree.roots:
+        raise Odd("it holds no tree")
+    facts = [Fact("guards", Value(f"{tree.guards:,}"))]
+    if tree.latency:
+        facts.append(Fact("one check of all takes", Value(tree.latency)))
+    blocks: list[Block] = [FactsView(facts), TreeView(tree_nodes(tree.roots))]
+    return [*blocks, TextView("\n".join(tree.loose), "Beside the tree")] if tree.loose else blocks
+
+
+def _list(record: Record) -> list[Block]:
+    """Guards one by one, with the line of the program for which each was made."""
+    guards = [as_dict(item) for item in as_list(parsed(record.payload))]
+    if not guards:
+        return [NoteView("This compile listed no guards here; the tree of guards holds them.")]
+    rows = []
+    for guard in guards[:MAX_ROWS]:
+        code = split_guard(shown(guard.get("code")).strip())
+        stack = frames(guard.get("user_stack"), record.around.strings)
+        place = f"{stack[-1].file}:{stack[-1].line} in {stack[-1].function}" if stack else code.place
+        line = stack[-1].code if stack else code.user_code
+        no_place = "PyTorch made it by itself"
+        rows.append(
+            [Value(code.code, mono=True), Value(line or None, no_place, mono=True), Value(place or None, no_place)]
+        )
+    facts = FactsView([Fact("guards", Value(f"{len(guards):,}"))])
+    columns = [Column("guard"), Column("line of the program"), Column("at")]
+    return [facts, TableView(columns, rows, "", len(guards) - len(rows))]
+
+
+EVENTS: Mapping[str, Kind] = {
+    "dynamo_cpp_guards_str": Kind(
+        "Guards",
+        "The checks that run before each call of the compiled code: when one fails, the code does not fit and Dynamo"
+        " looks for other code or compiles again.",
+        _tree,
+    ),
+    "dynamo_guards": Kind(
+        "List of guards",
+        "The checks that run before each call of the compiled code, each with the stack for which it was made.",
+        _list,
+        names_files=True,
+    ),
+}

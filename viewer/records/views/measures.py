@@ -1,0 +1,70 @@
+"""Numbers of records with their units, which PyTorch writes into the names of fields."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from stepscope.viewer.records.views.blocks import Value
+from stepscope.viewer.records.views.shape import shown
+from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, format_value
+
+NOT_SAID = "not said in this record"
+_MOST = 10**15
+"""Larger numbers of seconds or bytes are no measurement, and stay as they are."""
+_SCALES = (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000))
+_LONG = 300
+
+
+def value_of(name: str, value: Any) -> Value:
+    """The value of a field: times and bytes in readable units with the exact number on hover."""
+    if value is None:
+        return Value(None, NOT_SAID)
+    if value == "":
+        return Value(None, "empty")
+    if isinstance(value, bool):
+        return Value("yes" if value else "no")
+    if isinstance(value, int | float):
+        return _number(name, value)
+    text = shown(value)
+    return Value(text) if isinstance(value, str) else Value(text, mono=True)
+
+
+def _number(name: str, value: int | float) -> Value:
+    if abs(value) < _MOST * 10_000:
+        if name in ("start_time", "start_time_us", "end_time_us"):
+            return _moment(value / 1e6 if name.endswith("_us") else value, value)
+        if name == "cache_event_time":
+            return _moment(value / 1e9, value)
+        scale = next((scale for ending, scale in _SCALES if name.endswith(ending)), None)
+        if scale is not None and abs(value) < _MOST:
+            return Value(format_ns(round(value * scale)), f"{format_value(value)} {_unit(name)}")
+        if "bytes" in name.lower():
+            return Value(format_bytes(round(value)), f"{format_count(round(value))} bytes")
+    if isinstance(value, int):
+        return Value(format_count(value))
+    return Value(format_value(value), repr(value))
+
+
+def _unit(name: str) -> str:
+    return name.rpartition("_")[2]
+
+
+def _moment(seconds: float, exact: int | float) -> Value:
+    if not 0 < seconds < 4e9:
+        return Value(format_value(exact), repr(exact))
+    return Value(datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"), repr(exact))
+
+
+def is_time(name: str) -> bool:
+    """The field is a duration or a moment."""
+    return name.startswith(("start_time", "end_time")) or name.endswith(tuple(ending for ending, _ in _SCALES))
+
+
+def is_short(value: Any) -> bool:
+    """It fits among facts."""
+    return (
+        value is None
+        or isinstance(value, bool | int | float)
+        or (isinstance(value, str) and len(value) <= _LONG and "\n" not in value)
+    )

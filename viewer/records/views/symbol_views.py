@@ -1,0 +1,157 @@
+"""Views of symbolic shapes: symbols, the guards on them, and what draft export found out about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.viewer.records.views.blocks import (
+    Block,
+    Column,
+    Fact,
+    FactsView,
+    StackView,
+    TableView,
+    TreeNode,
+    TreeView,
+    Value,
+)
+from stepscope.viewer.records.views.measures import NOT_SAID
+from stepscope.viewer.records.views.record import Record, Sibling
+from stepscope.viewer.records.views.shape import as_dict, get_dict, get_list, integer, shown, text_or_none
+from stepscope.viewer.records.views.stacks import stack_view
+
+EXPRESSIONS = ("expression_created", "create_unbacked_symbol")
+_DEEPEST = 40
+_MOST_NODES = 1_000
+_NAMES = {
+    "expr": "expression",
+    "unhinted_expr": "without hints",
+    "val": "value now",
+    "vr": "range",
+    "op": "operator",
+}
+
+
+def facts(record: Record, names: tuple[str, ...]) -> FactsView:
+    metadata = as_dict(record.metadata)
+    return FactsView([Fact(_NAMES.get(name, name), _value(metadata.get(name))) for name in names])
+
+
+def _value(item: Any) -> Value:
+    if item is None:
+        return Value(None, NOT_SAID)
+    return Value(", ".join(map(shown, item)) if isinstance(item, list) else shown(item), mono=True)
+
+
+def stacks(record: Record) -> list[StackView]:
+    """The user's stack, and PyTorch's."""
+    metadata, strings = as_dict(record.metadata), record.around.strings
+    user = stack_view(metadata.get("user_stack"), strings, "Lines of the program")
+    framework = stack_view(metadata.get("stack"), strings, "Stack in PyTorch")
+    same = user is not None and framework is not None and user.frames == framework.frames
+    return [stack for stack in (user, None if same else framework) if stack is not None]
+
+
+def symbol(record: Record) -> list[Block]:
+    return [facts(record, ("symbol", "val", "vr", "source")), *stacks(record)]
+
+
+def unbacked_symbol(record: Record) -> list[Block]:
+    return [facts(record, ("symbol", "vr")), *stacks(record)]
+
+
+def specialization(record: Record) -> list[Block]:
+    return [facts(record, ("symbol", "sources", "value", "reason")), *stacks(record)]
+
+
+def guard_fast(record: Record) -> list[Block]:
+    return [facts(record, ("expr",)), *stacks(record)]
+
+
+def guard(record: Record) -> list[Block]:
+    return [facts(record, ("expr", "prefix")), *_provenance(record, "expr_node_id")]
+
+
+def propagated(record: Record) -> list[Block]:
+    return [facts(record, ("expr", "result")), *_provenance(record, "expr_node_id")]
+
+
+def data_dependent(record: Record) -> list[Block]:
+    return [facts(record, ("expr", "unhinted_expr")), *_provenance(record, "expr_id")]
+
+
+def fake_kernel(record: Record) -> list[Block]:
+    names = ("op", "reason") if record.event == "mismatched_fake_kernel" else ("op",)
+    return [facts(record, names), *stacks(record)]
+
+
+def expression(record: Record) -> list[Block]:
+    return [facts(record, ("method", "arguments", "result")), *_provenance(record, "result_id")]
+
+
+def _provenance(record: Record, node: str) -> list[Block]:
+    """How the expression came to be, where its symbols come from, what the frame held, the stacks."""
+    metadata = as_dict(record.metadata)
+    blocks: list[Block] = []
+    number = integer(metadata.get(node))
+    made = expression_tree(number, record.around.siblings) if number is not None else None
+    if made is not None:
+        blocks.append(TreeView([made], "How the expression was made"))
+    sources = get_dict(metadata, "symbol_to_sources")
+    held = get_dict(metadata, "frame_locals")
+    sources = {**get_dict(held, "symbols"), **sources}
+    if sources:
+        blocks.append(_pairs(("symbol", "comes from"), sources, "Symbols"))
+    if get_dict(held, "locals"):
+        blocks.append(_pairs(("variable", "value"), get_dict(held, "locals"), "Variables of the frame"))
+    return [*blocks, *stacks(record)]
+
+
+def _pairs(columns: tuple[str, str], values: dict[str, Any], title: str) -> TableView:
+    rows = [[Value(name, mono=True), _value(item)] for name, item in list(values.items())[:500]]
+    return TableView([Column(name) for name in columns], rows, title, max(0, len(values) - 500))
+
+
+def expression_tree(number: int, siblings: Any) -> TreeNode | None:
+    """An expression above those that it was made from; None when no record tells of it."""
+    made: dict[int, Sibling] = {}
+    for sibling in siblings:
+        if isinstance(sibling.metadata, dict):
+            key = integer(sibling.metadata.get("result_id" if sibling.event == EXPRESSIONS[0] else "node_id"))
+            if key is not None:
+                made[key] = sibling
+    return _tree(number, made, 0, [_MOST_NODES]) if number in made else None
+
+
+def _tree(number: int, made: dict[int, Sibling], depth: int, budget: list[int]) -> TreeNode:
+    sibling = made[number]
+    metadata = sibling.metadata
+    budget[0] -= 1
+    href = f"/records/{sibling.record}"
+    if sibling.event != EXPRESSIONS[0]:
+        return TreeNode(shown(metadata.get("symbol")), "unbacked symbol", notes=[_place(metadata)], href=href)
+    known = [item for item in get_list(metadata, "argument_ids") if integer(item) in made and item != number]
+    children = []
+    if depth < _DEEPEST:
+        for item in known:
+            if budget[0] <= 0:
+                break
+            children.append(_tree(item, made, depth + 1, budget))
+    return TreeNode(
+        shown(metadata.get("result")),
+        shown(metadata.get("method")),
+        notes=[note for note in (_place(metadata), _plain_arguments(metadata)) if note],
+        href=href,
+        children=children,
+    )
+
+
+def _place(metadata: dict[str, Any]) -> str:
+    stack = metadata.get("user_stack")
+    last = stack[-1] if isinstance(stack, list) and stack and isinstance(stack[-1], dict) else {}
+    return text_or_none(last.get("loc")) or ""
+
+
+def _plain_arguments(metadata: dict[str, Any]) -> str:
+    arguments = metadata.get("arguments")
+    return f"of {', '.join(map(shown, arguments))}" if isinstance(arguments, list) and arguments else ""

@@ -1,0 +1,72 @@
+"""What a script that runs one launch again has to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stepscope.viewer.graphs.queries.graphs import before_return, site_rows
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.saved_tensors import SavedTensorPlace, saved_tensor
+
+_SAVED = """
+    SELECT tensor FROM saved_tensors
+    WHERE launch = ? AND site = ? AND argument = ? AND item IS NOT DISTINCT FROM ? AND moment = ? ORDER BY tensor
+"""
+_REACHED = """
+    SELECT s.site, bool_and(coalesce(l.returned, true)) FROM sites s JOIN launches l ON l.site = s.site
+    WHERE s.graph = ? AND s.function = ? AND l.call = ? GROUP BY s.site ORDER BY s.site
+"""
+
+
+@dataclass(frozen=True)
+class TensorShape:
+    """A tensor argument of some launch of a function, by the name that the wrapper gives it."""
+
+    name: str
+    size: Sequence[int]
+    stride: Sequence[int]
+
+
+def launches_of_step(trace: Trace, step: int, rank: int | None) -> list[tuple[int, int]]:
+    """(first launch, how many) of a step, for each log that has it; launches of a step are a range of ids."""
+    return sql.rows(
+        trace,
+        "SELECT min(launch), count(*) FROM launches JOIN logs USING (log)"
+        " WHERE step = $1 AND ($2 IS NULL OR rank = $2) GROUP BY log ORDER BY log",
+        [step, rank],
+    )
+
+
+def saved_at(
+    trace: Trace, launch: int, site: int, argument: int, item: int | None, moment: str
+) -> SavedTensorPlace | None:
+    """The tensor that was saved of an argument, None when it was not."""
+    tensor = sql.number(trace, _SAVED, [launch, site, argument, item, moment])
+    return None if tensor is None else saved_tensor(trace, tensor)
+
+
+def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> Iterator[TensorShape]:
+    """Of the launches of `call`, one of a function of a graph: of sites that it did not come to, the log has the
+    shapes of other calls only."""
+    returned: dict[int, bool] = dict(sql.rows(trace, _REACHED, [graph, function, call]))
+    for row in site_rows(trace, list(returned), call):
+        site = row if returned[row.site] else before_return(row)
+        for argument in site.arguments:
+            for tensor in argument.tensors:
+                if tensor["item"] is None and tensor["size"]:
+                    yield TensorShape(argument.name, tensor["size"], tensor["stride"])
+
+
+def launch_before(trace: Trace, launch: int, site: int) -> int | None:
+    """The launch of a site before this one."""
+    found = sql.number(trace, "SELECT max(launch) FROM launches WHERE site = ? AND launch < ?", [site, launch])
+    return None if found is None else int(found)
+
+
+def was_in_flight(trace: Trace, launch: int) -> bool:
+    """It had not returned, or a device had not finished it, when its process died."""
+    return bool(
+        sql.number(trace, "SELECT count(*) FROM ring_launches WHERE launch = ? AND role = 'in_flight'", [launch])
+    )

@@ -1,0 +1,127 @@
+"""Where a few typed words may lead: `launch 412`, `step 3`, `0/0`, `record 17`, `buf17`, a kernel, a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.addresses import slug
+
+MOST = 10
+_EACH = 5
+_PAGES = {
+    "overview": "/", "steps": "/steps", "graphs": "/graphs", "memory": "/memory", "kernels": "/kernels",
+    "values": "/values", "compile": "/compile", "records": "/records", "tables": "/tables", "sql": "/sql",
+    "damage": "/problems", "not recorded": "/problems#not-recorded",
+}  # fmt: skip
+_NUMBERED = re.compile(r"(?:(launch|step|record|graph)\s*)?#?\s*(\d{1,18})", re.IGNORECASE)
+_COMPILE_ID = re.compile(r"(?:compile\s+)?((?:r\d+:)?(?:!?\d+(?:/\d*)*|-))", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A place that fits."""
+
+    kind: str
+    label: str
+    detail: str
+    page: str
+
+
+def jumps(trace: Trace, text: str) -> list[Jump]:
+    """What `text` may mean, surest first, at most `MOST`."""
+    wanted = text.strip()
+    if not wanted:
+        return []
+    found: dict[str, Jump] = {}
+    for jump in _all(trace, wanted):
+        found.setdefault(jump.page, jump)
+    return list(found.values())[:MOST]
+
+
+def _all(trace: Trace, text: str) -> Iterator[Jump]:
+    if numbered := _NUMBERED.fullmatch(text):
+        yield from _numbered(trace, (numbered[1] or "").lower(), int(numbered[2]))
+    if compile_id := _COMPILE_ID.fullmatch(text):
+        yield from _compiles(trace, compile_id[1])
+    yield from _pages(text)
+    yield from _kernels(trace, _after("kernel", text))
+    yield from _buffers(trace, _after("buffer", text))
+    yield from _frames(trace, text)
+
+
+def _after(word: str, text: str) -> str:
+    return text[len(word) :].strip() if text.lower().startswith(f"{word} ") else text
+
+
+def _numbered(trace: Trace, kind: str, number: int) -> Iterator[Jump]:
+    if kind in ("", "launch"):
+        for step, kernel in sql.rows(
+            trace, "SELECT l.step, s.kernel FROM launches l JOIN sites s USING (site) WHERE l.launch = ?", [number]
+        ):
+            yield Jump("launch", f"launch {number}", f"{kernel}, step {step}", f"/launches/{number}")
+    if kind in ("", "step"):
+        rows = sql.rows(trace, "SELECT log, launches FROM steps WHERE step = ? ORDER BY log LIMIT ?", [number, _EACH])
+        for log, launches in rows:
+            yield Jump("step", f"step {number}", f"log {log}, launches: {launches:,}", f"/steps/{number}?log={log}")
+    if kind in ("", "graph"):
+        for compile_id, phase in sql.rows(trace, "SELECT compile_id, phase FROM graphs WHERE graph = ?", [number]):
+            yield Jump("graph", f"graph {number}", f"{compile_id or ''} {phase or ''}".strip(), f"/graphs/{number}")
+    if kind in ("", "record"):
+        for event, name in sql.rows(trace, "SELECT event, name FROM records WHERE record = ?", [number]):
+            yield Jump("record", f"record {number}", name or event, f"/records/{number}")
+
+
+def _compiles(trace: Trace, compile_id: str) -> Iterator[Jump]:
+    rows = sql.rows(
+        trace,
+        "SELECT log, compile_id, frame FROM compiles WHERE starts_with(compile_id, ?)"
+        " ORDER BY compile_id <> ?, log, compile LIMIT ?",
+        [compile_id, compile_id, _EACH],
+    )
+    for log, found, frame in rows:
+        yield Jump("compile", found, frame or "", f"/compile/{slug(found.replace('/', '_'))}?log={log}")
+
+
+def _pages(text: str) -> Iterator[Jump]:
+    for name, page in _PAGES.items():
+        if name.startswith(text.lower()):
+            yield Jump("page", name, "", page)
+
+
+def _kernels(trace: Trace, text: str) -> Iterator[Jump]:
+    rows = sql.rows(
+        trace,
+        "SELECT kernel, count(*) FROM sites WHERE contains(lower(kernel), lower(?)) GROUP BY kernel"
+        " ORDER BY lower(kernel) <> lower(?), length(kernel), kernel LIMIT ?",
+        [text, text, _EACH],
+    )
+    for kernel, sites in rows:
+        yield Jump("kernel", kernel, f"launch sites: {sites:,}", f"/kernels/{slug(kernel)}")
+
+
+def _buffers(trace: Trace, text: str) -> Iterator[Jump]:
+    rows = sql.rows(
+        trace,
+        "SELECT DISTINCT a.buffer, s.graph, g.compile_id, g.phase FROM arguments a JOIN sites s USING (site)"
+        " JOIN graphs g USING (graph) WHERE starts_with(a.buffer, ?)"
+        " ORDER BY a.buffer <> ?, length(a.buffer), a.buffer, s.graph LIMIT ?",
+        [text, text, _EACH],
+    )
+    for buffer, graph, compile_id, phase in rows:
+        detail = " ".join(part for part in (f"graph {graph}", compile_id, phase) if part)
+        yield Jump("buffer", buffer, detail, f"/graphs/{graph}/buffers/{slug(buffer)}")
+
+
+def _frames(trace: Trace, text: str) -> Iterator[Jump]:
+    rows = sql.rows(
+        trace,
+        "SELECT log, compile_id, frame FROM compiles WHERE contains(lower(frame), lower(?))"
+        " ORDER BY log, compile LIMIT ?",
+        [text, _EACH],
+    )
+    for log, compile_id, frame in rows:
+        yield Jump("compile", compile_id, frame, f"/compile/{slug(compile_id.replace('/', '_'))}?log={log}")

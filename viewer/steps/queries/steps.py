@@ -1,0 +1,131 @@
+"""The timeline of one step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stepscope.viewer.graphs.queries.graphs import graph_label
+from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls_in_step
+from stepscope.viewer.overview.queries.runs import list_steps
+from stepscope.viewer.overview.rows import StepRow
+from stepscope.viewer.steps.rows import CallRow, LaunchColumns, Span, Timeline
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.values import HEALTH_INDEX, has_values
+
+_WINDOW = (
+    "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"
+)
+_CROWDED = f"SELECT l.thread FROM launches l WHERE {_WINDOW} GROUP BY l.thread HAVING count(*) > 2 * $width"
+# A launch that is drawn by itself has a key of its own below zero, narrow neighbours share that of their pixel.
+_LAUNCHES = f"""
+    WITH health AS (
+        SELECT v.launch, min({HEALTH_INDEX}) AS worst FROM value_rows v
+        WHERE v.log = $log AND v.step = $step AND v.moment = 'after' GROUP BY v.launch
+    ), shown AS (
+        SELECT l.launch, l.thread, h.worst, l.start_ns - $start AS since_ns,
+               coalesce(l.duration_ns, CASE WHEN l.returned THEN -2 ELSE -1 END) AS duration_ns,
+               CASE WHEN list_contains($crowded, l.thread) AND l.duration_ns < $pixel
+                    THEN (l.start_ns - $start) // $pixel ELSE -1 - l.launch END AS bin
+        FROM launches l LEFT JOIN health h ON h.launch = l.launch WHERE {_WINDOW}
+    ), bins AS (
+        SELECT max_by(launch, duration_ns) AS launch, thread, min(since_ns) AS since_ns,
+               max(since_ns + duration_ns) - min(since_ns) AS duration_ns, count(*) AS launches,
+               coalesce(min(worst), -1) AS worst
+        FROM shown GROUP BY thread, bin
+    )
+    SELECT b.launch, l.site, b.thread, b.since_ns, b.duration_ns, b.launches, b.worst
+    FROM bins b JOIN launches l ON l.launch = b.launch ORDER BY b.thread, b.since_ns, b.launch
+"""
+_CALLS = """
+    SELECT c.call, c.graph, g.compile_id, g.phase, c.function, c.parent, c.depth, c.thread, c.start_ns, c.duration_ns,
+           c.launches, c.state
+    FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
+    WHERE c.log = $log AND c.step = $step AND c.start_ns <= $stop AND c.start_ns + coalesce(c.duration_ns, 0) >= $start
+    ORDER BY c.duration_ns DESC LIMIT $most
+"""
+_SPANS = """
+    SELECT s.name, s.compile_id, s.depth, s.start_unix_ns - l.unix_ns + l.monotonic_ns AS start_ns, s.duration_ns
+    FROM spans s JOIN logs l ON l.log = s.log
+    WHERE s.log = $log AND l.monotonic_ns IS NOT NULL
+      AND s.start_unix_ns - l.unix_ns + l.monotonic_ns <= $stop
+      AND s.start_unix_ns - l.unix_ns + l.monotonic_ns + s.duration_ns >= $start
+    ORDER BY s.duration_ns DESC LIMIT $most
+"""
+
+
+def timeline(
+    trace: Trace, log: int, step: int, start_ns: int | None = None, end_ns: int | None = None, width: int = 1600
+) -> Timeline | None:
+    """What ran in a step, or in a window of it (monotonic ns); None when there is no such step.
+
+    Of a thread with more than 2 * `width` launches in the window those narrower than a pixel are merged.
+    """
+    row = next((row for row in list_steps(trace, log) if row.step == step), None)
+    if row is None:
+        return None
+    step_end_ns = _end_of(trace, row)
+    start = row.start_ns if start_ns is None else max(start_ns, row.start_ns)
+    stop = step_end_ns if end_ns is None else min(end_ns, step_end_ns)
+    stop, width = max(stop, start), max(width, 1)
+    window = {"log": log, "start": start, "stop": stop}
+    pixel = max(1, (stop - start) // width)
+    crowded = [thread for (thread,) in sql.rows_named(trace, _CROWDED, {**window, "step": step, "width": width})]
+    launches = sql.rows_named(trace, _LAUNCHES, {**window, "step": step, "pixel": pixel, "crowded": crowded})
+    columns = LaunchColumns(*([list(column) for column in zip(*launches, strict=True)] or [[] for _ in range(7)]))
+    if not has_values(trace):
+        columns.health.clear()
+    calls = sql.rows_named(trace, _CALLS, {**window, "step": step, "most": 4 * width})
+    of_subgraphs = subgraph_calls_in_step(trace, log, step)
+    spans = sql.rows_named(trace, _SPANS, {**window, "most": 4 * width})
+    return Timeline(
+        log=log,
+        step=step,
+        start_ns=row.start_ns,
+        end_ns=step_end_ns,
+        window_start_ns=start,
+        window_end_ns=stop,
+        threads=_threads(trace, log, step),
+        spans=sorted((Span(*span) for span in spans), key=lambda span: (span.start_ns, span.depth)),
+        calls=sorted(
+            (_call(call, of_subgraphs.get(call[0], 0)) for call in calls), key=lambda call: (call.start_ns, call.depth)
+        ),
+        launches=columns,
+        sites=_sites(trace, set(columns.site)),
+        total_launches=row.launch_rows,
+    )
+
+
+def _end_of(trace: Trace, step: StepRow) -> int:
+    """Where a step ends; one that never ended, with the last thing seen in it."""
+    if step.end_ns is not None:
+        return step.end_ns
+    last = sql.number(
+        trace,
+        "SELECT greatest((SELECT max(start_ns + duration_ns) FROM calls WHERE log = $1 AND step = $2),"
+        " (SELECT max(start_ns + coalesce(duration_ns, returned::INT)) FROM launches WHERE log = $1 AND step = $2))",
+        [step.log, step.step],
+    )
+    return max(step.start_ns, last or 0)
+
+
+def _threads(trace: Trace, log: int, step: int) -> list[int]:
+    """Threads of a step, the one that called first first."""
+    found = sql.rows(
+        trace,
+        "SELECT thread FROM calls WHERE log = ? AND step = ? GROUP BY thread ORDER BY min(start_ns)",
+        [log, step],
+    )
+    return [thread for (thread,) in found]
+
+
+def _sites(trace: Trace, sites: set[int]) -> dict[int, dict[str, str]]:
+    found = sql.rows(trace, "SELECT site, kernel, kind FROM sites WHERE list_contains($1, site)", [sorted(sites)])
+    return {site: {"kernel": kernel, "kind": kind} for site, kernel, kind in found}
+
+
+def _call(row: sql.Row, of_subgraphs: int) -> CallRow:
+    call, graph, compile_id, phase, function, *rest = row
+    label = graph_label(graph, compile_id, phase)
+    shown = CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)
+    return replace(shown, launches=shown.launches - of_subgraphs)

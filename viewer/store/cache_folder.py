@@ -1,0 +1,152 @@
+"""Where the indexes of traces lie: in a folder of the user's cache, whose size is bounded, unpacked logs included.
+
+The index of one trace has one name until its logs change. What is open stays; of the rest goes first what was used the
+longest ago. Nothing is ever written beside a log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that is open cannot be removed
+    fcntl = None  # type: ignore[assignment]
+
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.sources import STDIN, cache_dir
+from stepscope.viewer.ingest.unpack import remove_spool, spools
+from stepscope.viewer.text.byte_sizes import bytes_of
+
+INDEX_SUFFIX = ".duckdb"
+BUILDING = ".building-"
+SPILL = "spill-"
+BOUND_VARIABLE = "STEPSCOPE_INDEX_BYTES"
+"""Names how many bytes all indexes and unpacked logs may take together."""
+_MOST_BYTES = 10 * 10**9
+_NEW_NS = 3600 * 10**9
+_ABANDONED_S = 86_400
+"""What a process left behind that was killed while it wrote is removed after a day."""
+
+
+def indexes_folder() -> Path:
+    """Where indexes lie, made when missing. Raises OSError or StepscopeError where there can be none."""
+    folder = cache_dir() / "indexes"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def index_name(names: Sequence[str], key: str) -> str:
+    """The file name of the index that has this key and belongs to the trace of these names."""
+    return f"{_trace_digest(names, key)}-{key[:24]}{INDEX_SUFFIX}"
+
+
+def has_index(names: Sequence[str]) -> bool:
+    """Whether there is an index of this trace, which mostly is current."""
+    if STDIN in names:
+        return False
+    try:
+        return any(indexes_folder().glob(f"{_trace_digest(names)}-*{INDEX_SUFFIX}"))
+    except (OSError, StepscopeError):
+        return False
+
+
+def hold(path: Path) -> BinaryIO | None:
+    """Keeps an index, or an unpacked log, from being removed until the file is closed; None where there is none."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        return None
+    if fcntl is not None:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return file
+
+
+def note_use(index: Path) -> None:
+    """The index was used now."""
+    with suppress(OSError):
+        os.utime(index)
+
+
+def make_room(index: Path) -> None:
+    """Remove earlier indexes of the trace that `index` belongs to, and the oldest of all, and of the unpacked logs,
+    where they take too much."""
+    trace, most = index.name.partition("-")[0], most_bytes()
+    found = [(stat.st_mtime_ns, stat.st_size, path) for path, stat in _files(index.parent.glob(f"*{INDEX_SUFFIX}"))]
+    found += [(stat.st_atime_ns, stat.st_size, path) for path, stat in _files(spools())]
+    total = sum(size for _, size, _ in found)
+    for used_ns, size, path in sorted(found):
+        is_earlier = path.name.startswith(f"{trace}-")
+        # A log that was unpacked a moment ago may be about to be opened.
+        is_new = path == index or (path.suffix != INDEX_SUFFIX and time.time_ns() - used_ns < _NEW_NS)
+        if not is_new and (is_earlier or total > most) and _remove_unused(path):
+            total -= size
+    _remove_abandoned(index.parent)
+
+
+def most_bytes() -> int:
+    """How many bytes all indexes and unpacked logs may take together.
+
+    Raises StepscopeError where the variable holds no size.
+    """
+    text = os.environ.get(BOUND_VARIABLE, "").strip()
+    if not text:
+        return _MOST_BYTES
+    size = bytes_of(text)
+    if size is None:
+        raise StepscopeError(f"{BOUND_VARIABLE} is {text!r}: give a number of bytes, or a size such as 500M or 20G.")
+    return size
+
+
+def spill_folder() -> str:
+    """A folder of its own for what one connection cannot keep in memory; DuckDB makes and removes it. Empty where
+    there can be none."""
+    try:
+        return str(indexes_folder() / f"{SPILL}{os.getpid()}-{os.urandom(6).hex()}")
+    except (OSError, StepscopeError):
+        return ""
+
+
+def _trace_digest(names: Sequence[str], key: str = "") -> str:
+    """Of standard input each content is a trace of its own."""
+    paths = [key if name == STDIN else os.path.abspath(name) for name in names]
+    return hashlib.sha256("\0".join(paths).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+
+def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    return ((path, stat) for path in paths if (stat := _stat(path)) is not None)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _remove_unused(path: Path) -> bool:
+    """Remove an index or an unpacked log unless a process has it open; False where it stays."""
+    try:
+        with path.open("rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink() if path.suffix == INDEX_SUFFIX else remove_spool(path)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for pattern in (f"{BUILDING}*", f"{SPILL}*"):
+        for path in folder.glob(pattern):
+            stat = _stat(path)
+            if stat is not None and time.time() - stat.st_mtime > _ABANDONED_S:
+                shutil.rmtree(path, ignore_errors=True)

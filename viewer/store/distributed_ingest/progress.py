@@ -1,0 +1,113 @@
+"""How far an ingest is, on standard error: a bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from stepscope.viewer.overview.summary_text import clean
+from stepscope.viewer.store.distributed_ingest.task import Done, Unit
+from stepscope.viewer.text.formats import format_bytes
+
+LINE_EVERY_S = 5.0
+
+
+class Tally:
+    """What is done, how fast, and how long the rest takes at that rate."""
+
+    def __init__(self, logs: int, log_bytes: int) -> None:
+        self.logs, self.log_bytes = logs, log_bytes
+        self.done = self.done_bytes = self.retries = 0
+        self._start = time.monotonic()
+
+    def add(self, unit: Done) -> None:
+        self.done += 1
+        self.done_bytes += unit.log_bytes
+        self.retries += unit.earlier_tries
+
+    def text(self) -> str:
+        """``12 of 64 logs, 48.1 MB of 256 MB, 12.3 MB/s, 0:00:17 left``; no rate before there is one."""
+        parts = [
+            f"{self.done:,} of {self.logs:,} logs",
+            f"{format_bytes(self.done_bytes)} of {format_bytes(self.log_bytes)}",
+        ]
+        seconds = time.monotonic() - self._start
+        if self.done_bytes and seconds > 0:
+            rate = self.done_bytes / seconds
+            parts += [f"{format_bytes(int(rate))}/s", f"{_clock((self.log_bytes - self.done_bytes) / rate)} left"]
+        if self.retries:
+            parts.append(f"{self.retries:,} tried again")
+        return ", ".join(parts)
+
+
+class ProgressLines:
+    """Plain lines, for a file or a pipe."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._next = 0.0
+        self._tally = Tally(0, 0)
+
+    def begin(self, logs: int, log_bytes: int) -> None:
+        self._tally = Tally(logs, log_bytes)
+        self._next = time.monotonic() + LINE_EVERY_S
+
+    def done(self, unit: Done) -> None:
+        self._tally.add(unit)
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LINE_EVERY_S
+            self._say(self._tally.text())
+
+    def retry(self, unit: Unit, reason: str) -> None:
+        self._say(retry_text(unit, reason))
+
+    def end(self) -> None:
+        if self._tally.logs:
+            self._say(self._tally.text())
+
+    def _say(self, text: str) -> None:
+        print(f"stepscope: {text}", file=self._out, flush=True)
+
+
+class ProgressBar:
+    """A bar of bytes, which says the same beside it."""
+
+    def __init__(self, out: TextIO) -> None:
+        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
+        self._bar = Progress(*columns, console=Console(file=out), auto_refresh=True, refresh_per_second=2)
+        self._task = self._bar.add_task("")
+        self._tally = Tally(0, 0)
+
+    def begin(self, logs: int, log_bytes: int) -> None:
+        self._tally = Tally(logs, log_bytes)
+        self._bar.update(self._task, total=max(log_bytes, 1), description=self._tally.text())
+        self._bar.start()
+
+    def done(self, unit: Done) -> None:
+        self._tally.add(unit)
+        self._bar.update(self._task, completed=self._tally.done_bytes, description=self._tally.text())
+
+    def retry(self, unit: Unit, reason: str) -> None:
+        self._bar.console.print(f"stepscope: {retry_text(unit, reason)}", markup=False, highlight=False)
+
+    def end(self) -> None:
+        self._bar.stop()
+
+
+def watcher(out: TextIO | None = None) -> ProgressBar | ProgressLines:
+    """What shows progress on `out`, or on standard error."""
+    out = out or sys.stderr
+    return ProgressBar(out) if out.isatty() else ProgressLines(out)
+
+
+def retry_text(unit: Unit, reason: str) -> str:
+    return clean(f"{unit.log.address}: {reason}; it is tried again")
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

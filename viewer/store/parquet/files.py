@@ -1,0 +1,69 @@
+"""Tables of an index as Parquet files, and those files in a STORE."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from stepscope.viewer.store.apart import NAME, quoted
+from stepscope.viewer.store.parquet.layout import TABLES, TableFile
+
+_PIECE_BYTES = 1 << 20
+
+
+def write_tables(index: Path, folder: Path, address: str) -> dict[str, TableFile]:
+    """Write each table of `index` that has rows to `folder`; `address` is where its only log lies.
+
+    Raises OSError when a file does not hold the rows of its table, or cannot be written.
+    """
+    files = {}
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY); USE {NAME}")
+        for table in TABLES:
+            rows = _count(connection, f"SELECT count(*) FROM {table}")
+            if rows:
+                files[table] = _write_table(connection, table, rows, folder / f"{table}.parquet", address)
+    return files
+
+
+def put_whole(fs: Any, file: Path, path: str, expected: TableFile) -> None:
+    """Copy a file to `path` on a file system of fsspec, and read it back. Raises OSError when it is not the same."""
+    fs.put_file(str(file), path)
+    with fs.open(path, "rb") as stream:
+        if _digest(iter(lambda: stream.read(_PIECE_BYTES), b"")) != expected.sha256:
+            raise OSError(f"{path} is not what was written there")
+
+
+def _write_table(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: int, file: Path, address: str
+) -> TableFile:  # fmt: skip
+    # As a path of this machine the address of a log elsewhere has lost a slash.
+    columns = "* REPLACE ($address AS path)" if table == "logs" else "*"
+    try:
+        connection.execute(
+            f"COPY (SELECT {columns} FROM {table}) TO {quoted(file)} (FORMAT parquet, COMPRESSION zstd)",
+            {"address": address} if table == "logs" else {},
+        )
+        written = _count(connection, f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({quoted(file)})")
+    except duckdb.IOException as error:
+        raise OSError(str(error)) from None
+    if written != rows:
+        raise OSError(f"{file.name} holds {written} rows of {rows}")
+    with file.open("rb") as stream:
+        return TableFile(rows, file.stat().st_size, _digest(iter(lambda: stream.read(_PIECE_BYTES), b"")))
+
+
+def _count(connection: duckdb.DuckDBPyConnection, statement: str) -> int:
+    found = connection.execute(statement).fetchone()
+    return int(found[0]) if found else 0
+
+
+def _digest(pieces: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,282 @@
+"""A STORE as a trace: DuckDB views over its Parquet files. Nothing is copied when it is opened.
+
+DuckDB reaches the files only through a file system that knows these files and no others, and cannot write: a
+statement of the user's gets at nothing else, wherever the STORE lies. Payloads are read out of the logs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import duckdb
+from fsspec import AbstractFileSystem
+
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.log_files import change_of, resolve
+from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.ingest.unpack import spool_stream
+from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
+from stepscope.viewer.store.cache_folder import spill_folder
+from stepscope.viewer.store.index import SCHEMA
+from stepscope.viewer.store.parquet.layout import TABLES, Manifest, Store, check_schema, read_store
+from stepscope.viewer.store.trace import IN_MEMORY, Trace, temporary_folder
+
+PROTOCOL = "stepscope"
+_BLOCK = 16_384
+_MISSING = Source(Path("–"), Path("–"), 0, 0)
+"""In the place of a log that is not in the STORE."""
+
+
+class StoreTrace(Trace):
+    """An open STORE. Payloads of logs that are out of reach are empty, and `notices` say so."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._scratch = temporary_folder()
+        self._units = {unit.number: unit for unit in store.units}
+        self._in_reach: set[int] = set()
+        self._out_of_reach: dict[int, str] = {}
+        """Number of a log -> why."""
+        self._tables = _StoreFiles(store)
+        views = Path(self._scratch.name, "views") if self._scratch is not None else IN_MEMORY
+        try:
+            connection = connect_store(store, views)
+            connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        except duckdb.Error as error:
+            if self._scratch is not None:
+                self._scratch.cleanup()
+            raise StepscopeError(f"{store.root.address} cannot be opened: {_first_line(error)}.") from None
+        super().__init__([self._source(number) for number in range(max(self._units) + 1)], connection, views)
+        for unit in _one_of_each_folder(store.units):
+            self._look_for(unit)
+
+    @property
+    def index_bytes(self) -> int:
+        return self._store.size_bytes
+
+    @property
+    def own_files(self) -> list[Path]:
+        return [*map(Path, self._tables.paths), *super().own_files]
+
+    @property
+    def notices(self) -> list[str]:
+        notices = _incomplete(self._store)
+        if self._out_of_reach:
+            notices.append(self._out_of_reach_text(list(self._out_of_reach)))
+        return notices
+
+    def unlocked(self) -> duckdb.DuckDBPyConnection:
+        return connect_store(self._store)
+
+    @property
+    def connect_apart(self) -> Callable[[], duckdb.DuckDBPyConnection]:
+        return partial(connect_store, self._store)
+
+    @property
+    def is_one_file(self) -> bool:
+        return False
+
+    def whole_payload(self, record: int) -> bytes:
+        """Raises StepscopeError for the payload of a log that is out of reach."""
+        payload = self.payload(record)
+        place = self._place(record, "payload_byte, payload_bytes")
+        if place and place[0] in self._out_of_reach:
+            raise StepscopeError(self._out_of_reach_text([place[0]]))
+        return payload
+
+    def log_bytes(self, log: int, start: int, length: int) -> bytes:
+        """Empty, too, for a log that is out of reach."""
+        if log in self._out_of_reach or log not in self._units:
+            return b""
+        try:
+            return super().log_bytes(log, start, length)
+        except (OSError, StepscopeError) as error:
+            self._out_of_reach[log] = getattr(error, "strerror", None) or str(error)
+            return b""
+
+    def close(self) -> None:
+        super().close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def _open_log(self, log: int) -> BinaryIO:
+        unit = self._units[log]
+        if log not in self._in_reach and not self._look_for(unit):
+            raise OSError(self._out_of_reach[log])
+        fs, path = resolve(unit.log.address)
+        file: BinaryIO = fs.open(path, "rb")
+        if not unit.is_packed:
+            return file
+        with file:
+            return spool_stream(file)[0].open("rb")
+
+    def _source(self, number: int) -> Source:
+        unit = self._units.get(number)
+        if unit is None:
+            return _MISSING
+        return Source(Path(unit.log.address), Path(unit.log.address), unit.plain_bytes, 0)
+
+    def _out_of_reach_text(self, logs: Sequence[int]) -> str:
+        address, reason = self._units[logs[0]].log.address, self._out_of_reach[logs[0]]
+        if len(logs) == 1:
+            return f"The log {address} cannot be read ({reason}): its payloads are not shown, everything else is."
+        return (
+            f"{len(logs):,} logs cannot be read, the first is {address} ({reason}): their payloads are not shown, "
+            "everything else is."
+        )
+
+    def _look_for(self, unit: Manifest) -> bool:
+        """Whether the log of `unit` is there, as it was when it was read."""
+        reason = change_of(unit.log)
+        if reason is None:
+            self._in_reach.add(unit.number)
+        else:
+            self._out_of_reach[unit.number] = reason
+        return reason is None
+
+
+def open_store(address: str) -> StoreTrace:
+    """Open the STORE at `address`. Raises StepscopeError when it cannot be read, or holds no log."""
+    store = read_store(address)
+    if not store.units:
+        raise StepscopeError(f"{address} holds no log yet: `stepscope ingest` puts them there.")
+    check_schema(store)
+    return StoreTrace(store)
+
+
+def connect_store(store: Store, views: Path = IN_MEMORY) -> duckdb.DuckDBPyConnection:
+    """A connection that reaches the files of `store` and may still be configured; `views`: where its views are
+    written."""
+    connection = duckdb.connect(":memory:", config={**NO_EXTENSIONS, "temp_directory": spill_folder()})
+    connection.register_filesystem(_StoreFiles(store))
+    connection.execute("SET parquet_metadata_cache = true")
+    if views == IN_MEMORY:
+        connection.execute(f"ATTACH ':memory:' AS {NAME}")
+        _write_views(connection, NAME, store)
+    else:
+        connection.execute(f"ATTACH {quoted(views)} AS building (BLOCK_SIZE {_BLOCK})")
+        _write_views(connection, "building", store)
+        connection.execute(f"DETACH building; ATTACH {quoted(views)} AS {NAME} (READ_ONLY)")
+    connection.execute(f"USE {NAME}; SET allowed_directories = ['{PROTOCOL}://']")
+    return connection
+
+
+class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
+    """The tables of a STORE by the names ``7/records.parquet``, for reading. There is nothing else."""
+
+    protocol = PROTOCOL
+    cachable = False
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._fs = store.root.fs
+        self._known = {
+            _name(unit, table): (store.root.table(unit, table), file.size_bytes)
+            for unit in store.units
+            for table, file in unit.tables.items()
+        }
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, _ in self._known.values()]
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> _TableFile:
+        if mode != "rb":
+            raise PermissionError("the files of a STORE are only read")
+        return _TableFile(self._fs, self._file(path)[0])
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        return {"name": path, "size": self._file(path)[1], "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """A file of a STORE is never written again."""
+        return datetime.fromtimestamp(0, timezone.utc)
+
+    def exists(self, path: str, **_: Any) -> bool:
+        return self._strip_protocol(path) in self._known
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        return [path] if self.exists(path) else []
+
+    def _file(self, path: str) -> tuple[str, int]:
+        try:
+            return self._known[self._strip_protocol(path)]
+        except KeyError:
+            raise FileNotFoundError(f"{path} is no file of this STORE") from None
+
+
+class _TableFile:
+    """A file that several threads of DuckDB read, each at its own place; opened when the first of them reads."""
+
+    def __init__(self, fs: Any, path: str) -> None:
+        self._fs, self._path = fs, path
+        self._lock = threading.Lock()
+        self._place = threading.local()
+        self._file: Any = None
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._place.at = place
+        return place
+
+    def tell(self) -> int:
+        return getattr(self._place, "at", 0)
+
+    def read(self, count: int = -1) -> bytes:
+        with self._lock:
+            if self._file is None:
+                self._file = self._fs.open(self._path, "rb")
+            self._file.seek(self.tell())
+            data: bytes = self._file.read(count)
+        self._place.at = self.tell() + len(data)
+        return data
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store) -> None:
+    """Writes the tables of an index to the database: as views where a unit has rows, else empty."""
+    connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
+    for table in TABLES:
+        names = [f"'{PROTOCOL}://{_name(unit, table)}'" for unit in store.units if table in unit.tables]
+        if names:
+            files = f"read_parquet([{', '.join(names)}], hive_partitioning = false)"
+            connection.execute(f"DROP TABLE {table}; CREATE VIEW {table} AS {_query(table, files)}")
+    connection.execute("COMMIT; USE memory")
+
+
+def _query(table: str, files: str) -> str:
+    """Of all tables only `meta` does not simply hold the rows of each log: what it counts adds up."""
+    if table != "meta":
+        return f"SELECT * FROM {files}"
+    return f"SELECT key, sum(CAST(value AS BIGINT))::VARCHAR AS value FROM {files} WHERE key <> 'key' GROUP BY key"
+
+
+def _name(unit: Manifest, table: str) -> str:
+    return f"{unit.number}/{table}.parquet"
+
+
+def _one_of_each_folder(units: Sequence[Manifest]) -> Iterator[Manifest]:
+    """Logs go away together: it takes long to look for thousands of them."""
+    by_folder = {unit.log.address.rpartition("/")[0]: unit for unit in units if unit.was_read}
+    yield from by_folder.values()
+
+
+def _incomplete(store: Store) -> list[str]:
+    missing = set(store.logs) - {unit.log.address for unit in store.units}
+    if not missing:
+        return []
+    return [
+        f"{len(missing):,} of {len(missing) + len(store.units):,} logs are not in this STORE, the first is "
+        f"{min(missing)}: `stepscope ingest` goes on where it stopped."
+    ]
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).partition("\n")[0]

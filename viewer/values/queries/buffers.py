@@ -1,0 +1,164 @@
+"""Buffers of a graph by their memory: every name that leads to it, every version of what it held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepscope.tracer.schema.records import UNRECORDED
+from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row, memory_statements, site_rows
+from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
+from stepscope.viewer.graphs.rows import MemoryStatementRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.values import (
+    COLUMNS,
+    HEALTH_INDEX,
+    LIMITS,
+    NOT_RECORDED,
+    chosen,
+    has_values,
+    value_rows,
+)
+from stepscope.viewer.values.rows import HEALTH, BufferDetail, BufferRow
+
+_ARGUMENTS = """
+    SELECT s.site, s.kernel, a.argument, a.role, a.buffer, a.storage, a.held
+    FROM arguments a JOIN sites s ON s.site = a.site
+    WHERE s.graph = ? AND coalesce(a.storage, a.buffer) IS NOT NULL ORDER BY s.local_site, a.argument
+"""
+_TENSORS = f"""
+    SELECT t.site, t.argument, arg_max(t.dtype, t.local_call), arg_max(t.size, t.local_call)
+    FROM {IN_FORCE} t JOIN sites s ON s.site = t.site
+    WHERE s.graph = ? AND t.dtype <> '{UNRECORDED}' AND (t.item IS NULL OR t.item = 0) GROUP BY t.site, t.argument
+"""
+_HEALTH = f"""
+    SELECT v.site, v.argument, count(*), min({HEALTH_INDEX}) FROM value_rows v JOIN sites s ON s.site = v.site
+    WHERE s.graph = ? GROUP BY v.site, v.argument
+"""
+_VALUES = f"""
+    SELECT v.value, {HEALTH_INDEX}
+    FROM value_rows v JOIN (SELECT unnest($1) AS site, unnest($2) AS argument) a
+      ON a.site = v.site AND a.argument = v.argument
+    ORDER BY v.value
+"""
+_ROWS = f"""
+    SELECT {COLUMNS}, v.step, l.start_ns, s.kernel FROM value_rows v
+    LEFT JOIN launches l ON l.launch = v.launch LEFT JOIN sites s ON s.site = v.site
+    WHERE list_contains(?, v.value) ORDER BY v.value
+"""
+_SAME_MEMORY = ("reuse", "alias")
+_OWN_MEMORY = ("allocate", "pool", "pool_member", "item")
+
+
+@dataclass
+class _Buffer:
+    """The memory that a name leads to."""
+
+    names: set[str] = field(default_factory=set)
+    arguments: list[tuple[int, int]] = field(default_factory=list)
+    """(site, argument) in order."""
+    sites: dict[int, str] = field(default_factory=dict)
+    """site -> kernel."""
+    writers: list[str] = field(default_factory=list)
+    readers: list[str] = field(default_factory=list)
+    is_input: bool = False
+
+
+def buffer_rows(trace: Trace, graph: int) -> list[BufferRow]:
+    """Buffers in the order of their first use."""
+    buffers = _buffers(trace, graph)
+    return _rows(trace, graph, buffers)
+
+
+def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> BufferDetail | None:
+    """One buffer, by any of its names; None when the graph has none of that name."""
+    buffers = _buffers(trace, graph)
+    name = buffer if buffer in buffers else next((n for n, found in buffers.items() if buffer in found.names), None)
+    if name is None:
+        return None
+    found = buffers[name]
+    (row,) = _rows(trace, graph, {name: found})
+    sites, arguments = ([pair[i] for pair in found.arguments] for i in range(2))
+    all_values = sql.rows(trace, _VALUES, [sites, arguments])
+    shown = sql.rows(trace, _ROWS, [chosen([(value, health) for value, health in all_values], limit)])
+    width = len(shown[0]) - 3 if shown else 0
+    starts = [start_ns for *_, start_ns, _ in shown]
+    first_ns = min((start_ns for start_ns in starts if start_ns is not None), default=0)
+    memory = [m for m in memory_statements(trace, graph) if m.buffer in found.names or m.of in found.names]
+    order = {site: place for place, site in enumerate(found.sites)}
+    facts = graph_row(trace, graph)
+    return BufferDetail(
+        row=row,
+        log=facts.log if facts is not None else 0,
+        limit=LIMITS.get(row.dtype or (shown[0][7] if shown else "")),
+        versions=value_rows(trace, [values[:width] for values in shown]),
+        steps=[step for *_, step, _, _ in shown],
+        start_ns=[(start_ns or first_ns) - first_ns for start_ns in starts],
+        kernels=[kernel or "" for *_, kernel in shown],
+        total_versions=len(all_values),
+        memory=memory,
+        sites=sorted(site_rows(trace, list(found.sites)), key=lambda site: order[site.site]),
+    )
+
+
+def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
+    """name of the memory -> the buffer. Names of subgraphs carry that of their function, so one name is one memory."""
+    statements = memory_statements(trace, graph)
+    same = _first_names(statements)
+    made = {m.buffer for m in statements if m.event in _OWN_MEMORY}
+    buffers: defaultdict[str, _Buffer] = defaultdict(_Buffer)
+    for site, kernel, argument, role, buffer, storage, held in sql.rows(trace, _ARGUMENTS, [graph]):
+        name = str(storage or same.get(buffer, buffer))
+        found = buffers[name]
+        first_use = not found.arguments
+        found.names |= {name, buffer or name}
+        found.arguments.append((site, argument))
+        found.sites[site] = kernel
+        if role != "out" and kernel not in found.readers:
+            found.readers.append(kernel)
+        if role != "in" and kernel not in found.writers:
+            found.writers.append(kernel)
+        if first_use:
+            found.is_input = held == "input" if held else role != "out" and name not in made
+    return buffers
+
+
+def _first_names(statements: Iterable[MemoryStatementRow]) -> dict[Any, str]:
+    """name -> the first name of its memory, for logs that do not say whose memory an argument is."""
+    first: dict[Any, str] = {}
+    for statement in statements:
+        if statement.event in _SAME_MEMORY and statement.of is not None:
+            first.setdefault(statement.buffer, first.get(statement.of, statement.of))
+    return first
+
+
+def _rows(trace: Trace, graph: int, buffers: dict[str, _Buffer]) -> list[BufferRow]:
+    graph_facts = graph_row(trace, graph)
+    if graph_facts is None:
+        return []
+    label = graph_label(graph, graph_facts.compile_id, graph_facts.phase)
+    recorded = has_values(trace)
+    health = {(site, argument): rest for site, argument, *rest in sql.rows(trace, _HEALTH, [graph])}
+    tensors = {(site, argument): rest for site, argument, *rest in sql.rows(trace, _TENSORS, [graph])}
+    result = []
+    for name, found in buffers.items():
+        seen = [health[key] for key in found.arguments if key in health]
+        dtype, size = next((tensors[key] for key in found.arguments if key in tensors), (None, None))
+        result.append(
+            BufferRow(
+                graph=graph,
+                graph_label=label,
+                buffer=name,
+                is_input=found.is_input,
+                written_by=found.writers,
+                read_by=found.readers,
+                dtype=dtype,
+                size=sql.json_value(size),
+                versions=sum(count for count, _ in seen) if recorded else None,
+                health=HEALTH[min((worst for _, worst in seen), default=NOT_RECORDED)],  # type: ignore[arg-type]
+            )
+        )
+    return result

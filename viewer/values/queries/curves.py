@@ -1,0 +1,48 @@
+"""Statistics of one argument of a launch site over its launches."""
+
+from __future__ import annotations
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.values import COLUMNS, HEALTH_INDEX, LIMITS, STATISTICS, chosen, value_rows
+from stepscope.viewer.values.rows import ValueCurve
+
+MOST_POINTS = 4000
+_WHERE = """
+    v.site = $1 AND v.argument = $2 AND v.item IS NOT DISTINCT FROM $3 AND v.part IS NOT DISTINCT FROM $4
+    AND v.moment = $5
+"""
+_IDS = f"SELECT v.value, {HEALTH_INDEX} FROM value_rows v WHERE {_WHERE} ORDER BY v.value"
+_ROWS = f"SELECT {COLUMNS}, v.step FROM value_rows v WHERE list_contains(?, v.value) ORDER BY v.value"
+_NAME = """
+    SELECT s.kernel, a.name, s.log FROM sites s
+    LEFT JOIN arguments a ON a.site = s.site AND a.argument = $2 WHERE s.site = $1
+"""
+
+
+def value_curve(
+    trace: Trace, site: int, argument: int, item: int | None, part: str | None, moment: str
+) -> ValueCurve | None:
+    """The curves; None when that argument was never read. Of many launches evenly chosen ones, and the bad ones."""
+    named = sql.row(trace, _NAME, [site, argument])
+    ids = sql.rows(trace, _IDS, [site, argument, item, part, moment])
+    if named is None or not ids:
+        return None
+    found = sql.rows(trace, _ROWS, [chosen([(value, health) for value, health in ids], MOST_POINTS)])
+    rows = value_rows(trace, [row[:-1] for row in found])
+    dtype = rows[-1].dtype
+    return ValueCurve(
+        log=named[2],
+        site=site,
+        argument=argument,
+        item=item,
+        part=part,
+        moment=moment,
+        name=named[1] or f"argument {argument}",
+        kernel=named[0],
+        dtype=dtype,
+        limit=LIMITS.get(dtype),
+        launch=[row.launch for row in rows],
+        step=[row[-1] for row in found],
+        columns={name: [getattr(row, name) for row in rows] for name in STATISTICS},
+    )

@@ -1,0 +1,201 @@
+"""What flowed through the launches of one call: what each read and wrote, and which row that was."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepscope.viewer.graphs.queries.graphs import memory_statements
+from stepscope.viewer.graphs.rows import MemoryStatementRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.values import COLUMNS, value_rows
+from stepscope.viewer.values.rows import ValueRow
+
+_LAUNCHES = "SELECT launch, site, step, log FROM launches WHERE call = ? ORDER BY launch"
+_ARGUMENTS = """
+    SELECT site, argument, name, role, coalesce(buffer, name), coalesce(storage, buffer, name), held, version_site,
+           version_argument, version_moment, version_item
+    FROM arguments WHERE list_contains(?, site) ORDER BY site, argument
+"""
+_CALL = "SELECT call, graph, function, parent, log FROM calls WHERE call = ?"
+_INNER = """
+    SELECT c.call FROM calls c JOIN launches l ON l.launch = $1
+    WHERE c.parent = l.call AND c.start_ns >= l.start_ns
+      AND (l.duration_ns IS NULL OR c.start_ns <= l.start_ns + l.duration_ns)
+    ORDER BY c.start_ns
+"""
+_STARTS_MEMORY = ("allocate", "pool", "pool_member", "reuse", "alias", "item")
+
+
+@dataclass(frozen=True)
+class Argument:
+    argument: int
+    name: str
+    role: str
+    buffer: str
+    storage: str
+    held: str | None
+    before: list[ValueRow]
+    """What it held when the launch began; empty: not read."""
+    source: list[ValueRow]
+    """The rows of the version that it names, where they are others than `before`'s own."""
+    after: list[ValueRow]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One launch."""
+
+    launch: int
+    site: int
+    step: int
+    log: int
+    call: int
+    arguments: list[Argument]
+
+    @property
+    def inputs(self) -> list[Argument]:
+        return [argument for argument in self.arguments if argument.role != "out"]
+
+    @property
+    def outputs(self) -> list[Argument]:
+        return [argument for argument in self.arguments if argument.role != "in"]
+
+
+@dataclass(frozen=True)
+class CallFlow:
+    call: int
+    graph: int
+    function: str
+    parent: int | None
+    launches: dict[int, Flow]
+    """In order of execution."""
+    inputs: list[Argument]
+    """Of the call, which no launch names."""
+
+
+class Flows:
+    """Flows of calls, each read once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._calls: dict[int, CallFlow] = {}
+        self._kept: dict[int, Callable[[str], bool]] = {}
+
+    def of_launch(self, launch: int) -> Flow:
+        call = sql.number(self.trace, "SELECT call FROM launches WHERE launch = ?", [launch])
+        return self.of_call(call).launches[launch]
+
+    def of_call(self, call: int) -> CallFlow:
+        if call not in self._calls:
+            self._calls[call] = _call_flow(self.trace, call)
+        return self._calls[call]
+
+    def inner_calls(self, launch: int) -> list[int]:
+        """The calls that ran while `launch` did, for a launch that calls a subgraph."""
+        return [call for (call,) in sql.rows(self.trace, _INNER, [launch])]
+
+    def leaves(self, call: int, is_bad: Callable[[ValueRow], bool]) -> bool:
+        """The graph call that `call` is part of leaves something bad behind: the last version of memory that it
+        does not free, or of an input."""
+        flow = self.of_call(call)
+        while flow.parent is not None and self.of_call(flow.parent).graph == flow.graph:
+            if self._leaves(flow, is_bad) and flow.function.startswith("partition_"):
+                return True
+            flow = self.of_call(flow.parent)
+        return self._leaves(flow, is_bad)
+
+    def _leaves(self, flow: CallFlow, is_bad: Callable[[ValueRow], bool]) -> bool:
+        if flow.graph not in self._kept:
+            self._kept[flow.graph] = kept(memory_statements(self.trace, flow.graph))
+        keeps = self._kept[flow.graph]
+        last: dict[str, Argument] = {}
+        inputs: set[str] = set()
+        for launch in flow.launches.values():
+            for argument in launch.arguments:
+                if argument.held == "input":
+                    inputs.add(argument.storage)
+            for argument in launch.outputs:
+                if argument.after:
+                    last[argument.storage] = argument
+        return any(
+            (name in inputs or keeps(name) or keeps(argument.buffer)) and any(is_bad(row) for row in argument.after)
+            for name, argument in last.items()
+        )
+
+
+def kept(statements: list[MemoryStatementRow]) -> Callable[[str], bool]:
+    """Whether the memory of a name still has a name at the end of its function: it was not freed."""
+    first: dict[str, str] = {}
+    alive: defaultdict[str, set[str]] = defaultdict(set)
+    freed: set[str] = set()
+    for statement in statements:
+        if statement.event in ("reuse", "alias") and statement.of is not None:
+            first[statement.buffer] = first.get(statement.of, statement.of)
+        memory = first.get(statement.buffer, statement.buffer)
+        if statement.event in _STARTS_MEMORY:
+            alive[memory].add(statement.buffer)
+        elif statement.event == "free":
+            alive[memory].discard(statement.buffer)
+            freed.add(memory)
+    gone = {memory for memory in freed if not alive[memory]}
+    return lambda name: first.get(name, name) not in gone
+
+
+def _call_flow(trace: Trace, call: int) -> CallFlow:
+    _, graph, function, parent, log = sql.row(trace, _CALL, [call]) or (call, -1, "", None, 0)
+    launches = sql.rows(trace, _LAUNCHES, [call])
+    rows = value_rows(
+        trace, sql.rows(trace, f"SELECT {COLUMNS} FROM value_rows v WHERE v.call = ? ORDER BY v.value", [call])
+    )
+    own: defaultdict[tuple[int, int, str], list[ValueRow]] = defaultdict(list)
+    by_place: defaultdict[tuple[int, int, str], list[ValueRow]] = defaultdict(list)
+    for row in rows:
+        own[row.launch, row.argument, row.moment].append(row)
+        by_place[row.site, row.argument, row.moment].append(row)
+    arguments: defaultdict[int, list[sql.Row]] = defaultdict(list)
+    for site, *rest in sql.rows(trace, _ARGUMENTS, [sorted({site for _, site, _, _ in launches})]):
+        arguments[site].append(tuple(rest))
+    flows = {}
+    for launch, site, step, _ in launches:
+        found = []
+        for argument, name, role, buffer, storage, held, *version in arguments[site]:
+            before, after = own[launch, argument, "before"], own[launch, argument, "after"]
+            source = _version(by_place, launch, *version) if role != "out" and version[0] is not None else []
+            source = [row for row in source if row not in before]
+            found.append(Argument(argument, name, role, buffer, storage, held, before or source, source, after))
+        flows[launch] = Flow(launch, site, step, log, call, found)
+    return CallFlow(call, graph, function, parent, flows, _inputs(trace, call))
+
+
+def _inputs(trace: Trace, call: int) -> list[Argument]:
+    names: dict[int, str] = dict(
+        sql.rows(trace, "SELECT argument, name FROM input_rows WHERE call = ? ORDER BY value", [call])
+    )
+    if not names:
+        return []
+    rows = value_rows(trace, sql.rows(trace, f"SELECT {COLUMNS} FROM input_rows v WHERE v.call = ?", [call]))
+    return [
+        Argument(argument, name, "in", name, name, "input", [row for row in rows if row.argument == argument], [], [])
+        for argument, name in names.items()
+    ]
+
+
+def _version(
+    by_place: dict[tuple[int, int, str], list[ValueRow]],
+    launch: int,
+    site: int,
+    argument: int,
+    moment: str,
+    item: int | None,
+) -> list[ValueRow]:
+    """The rows of a version as it stood when `launch` began."""
+    fitting = [
+        row
+        for row in by_place.get((site, argument, moment), [])
+        if (row.launch < launch or (row.launch == launch and moment == "before")) and (item is None or row.item == item)
+    ]
+    last = max((row.launch for row in fitting), default=None)
+    return [row for row in fitting if row.launch == last]

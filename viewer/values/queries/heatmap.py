@@ -1,0 +1,181 @@
+"""Launch sites x steps, coloured by the worst that their outputs held: the whole or a window, in so many cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from stepscope.viewer.graphs.queries.graphs import list_graphs
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.values import HEALTH_INDEX
+from stepscope.viewer.values.rows import HEALTH, HeatMap, WorstSite
+
+MOST_COLUMNS = 400
+MOST_ROWS = 600
+MOST_WORST = 100
+_SITES = """
+    SELECT s.site, s.kernel, s.graph FROM sites s
+    JOIN (SELECT site, min(launch) AS first FROM launches WHERE log = ? GROUP BY site) r ON r.site = s.site
+    ORDER BY r.first
+"""
+_STEPS = "SELECT DISTINCT step FROM launches WHERE log = ? ORDER BY step"
+# Class and launch in one number: its minimum is the first launch of the worst class.
+_SHIFT = 52
+_WORST = f"min(({HEALTH_INDEX})::BIGINT * (1::BIGINT << {_SHIFT}) + v.launch)"
+_CELLS = f"""
+    WITH cells AS (
+        SELECT r.place AS "row", c.place AS "column", {_WORST} AS worst
+        FROM value_rows v
+        JOIN (SELECT unnest($2::BIGINT[]) AS site, unnest($3::BIGINT[]) AS place) r ON r.site = v.site
+        JOIN (SELECT unnest($4::BIGINT[]) AS step, unnest($5::BIGINT[]) AS place) c ON c.step = v.step
+        WHERE v.log = $1 AND v.moment = 'after' GROUP BY ALL
+    )
+    SELECT "row", list("column"), list(worst >> {_SHIFT}), list(worst & ((1::BIGINT << {_SHIFT}) - 1))
+    FROM cells GROUP BY "row"
+"""
+_LAUNCH = f"""
+    SELECT {_WORST} & ((1::BIGINT << {_SHIFT}) - 1) FROM value_rows v
+    WHERE v.log = $1 AND v.moment = 'after' AND list_contains($2, v.site) AND v.step BETWEEN $3 AND $4
+"""
+_WORST_SITES = f"""
+    WITH cells AS (
+        SELECT v.site, v.step, {_WORST} AS worst FROM value_rows v WHERE v.log = $1 AND v.moment = 'after'
+        GROUP BY v.site, v.step
+    ), bad AS (
+        SELECT site, min(worst >> {_SHIFT}) AS health FROM cells WHERE worst >> {_SHIFT} < $2 GROUP BY site
+    )
+    SELECT b.site, s.kernel, s.graph, b.health, count(*), min(c.step), min(c.worst) & ((1::BIGINT << {_SHIFT}) - 1)
+    FROM bad b JOIN cells c ON c.site = b.site AND c.worst >> {_SHIFT} = b.health JOIN sites s ON s.site = b.site
+    GROUP BY ALL ORDER BY b.health, min(c.worst) LIMIT $3
+"""
+
+
+class Window(NamedTuple):
+    """A part of the map. Sites by their place in the order of first execution, from 0; None: as far as it goes."""
+
+    first_site: int | None = None
+    last_site: int | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+
+
+def heat_map(
+    trace: Trace,
+    log: int,
+    window: Window | None = None,
+    *,
+    most_rows: int = MOST_ROWS,
+    most_columns: int = MOST_COLUMNS,
+    launches: bool = False,
+) -> HeatMap:
+    """The map of one log; without rows when the window has no launch. `launches`: with the worst one of each cell."""
+    window = window or Window()
+    all_sites = sql.rows(trace, _SITES, [log])
+    first_site = min(window.first_site or 0, len(all_sites))
+    end_site = len(all_sites) if window.last_site is None else window.last_site + 1
+    sites = all_sites[first_site:end_site]
+    all_steps = [step for (step,) in sql.rows(trace, _STEPS, [log])]
+    steps = [
+        step
+        for step in all_steps
+        if (window.first_step is None or step >= window.first_step)
+        and (window.last_step is None or step <= window.last_step)
+    ]
+    rows = bands([graph for _, _, graph in sites], most_rows)
+    columns = bands([0] * len(steps), most_columns)
+    row_of = [place for place, (start, end) in enumerate(rows) for _ in range(start, end)]
+    column_of = [place for place, (start, end) in enumerate(columns) for _ in range(start, end)]
+    cells, worst = ([[-1] * len(columns) for _ in rows] for _ in range(2))
+    for row, *found in sql.rows(trace, _CELLS, [log, [site for site, _, _ in sites], row_of, steps, column_of]):
+        for column, health, launch in zip(*found, strict=True):
+            cells[row][column] = health
+            worst[row][column] = launch
+    return HeatMap(
+        log=log,
+        graphs=[graph for graph in list_graphs(trace) if graph.log == log],
+        sites=[sites[start][0] for start, _ in rows],
+        kernels=[sites[start][1] for start, _ in rows],
+        graph_of=[sites[start][2] for start, _ in rows],
+        joined_sites=[end - start for start, end in rows],
+        first_site=first_site,
+        total_sites=len(all_sites),
+        steps=[steps[start] for start, _ in columns],
+        last_steps=[steps[end - 1] for _, end in columns],
+        joined_steps=[end - start for start, end in columns],
+        total_steps=len(all_steps),
+        classes=list(HEALTH),
+        cells=cells,
+        launches=worst if launches else [],
+        launch_steps=_steps_of(trace, worst) if launches else [],
+        moves=_moves(all_steps, steps, len(all_sites), first_site, len(sites)),
+    )
+
+
+def bands(kinds: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """(start, end) of at most `most` runs of neighbours, about equally long. Where it can be, each is of one kind."""
+    runs = [len(list(run)) for _, run in groupby(kinds)]
+    if len(runs) > most:
+        runs = [len(kinds)]
+    size = max(1, -(-len(kinds) // most))
+    while sum(-(-run // size) for run in runs) > most:
+        size += max(1, size // 8)
+    found, start = [], 0
+    for run in runs:
+        found += [(place, min(place + size, start + run)) for place in range(start, start + run, size)]
+        start += run
+    return found
+
+
+def _steps_of(trace: Trace, worst: list[list[int]]) -> list[list[int]]:
+    ids = sorted({launch for launches in worst for launch in launches if launch >= 0})
+    found: dict[int, int] = dict(
+        sql.rows(trace, "SELECT launch, step FROM launches WHERE list_contains($1, launch)", [ids])
+    )
+    return [[found.get(launch, -1) for launch in launches] for launches in worst]
+
+
+def _moves(
+    all_steps: list[int], steps: list[int], total_sites: int, first_site: int, sites: int
+) -> dict[str, dict[str, int]]:
+    """Windows of the same size beside this one: what stands in their addresses."""
+    moves: dict[str, dict[str, int]] = {}
+    if not steps or not sites:
+        return moves
+    rows = {} if sites == total_sites else {"first_site": first_site, "last_site": first_site + sites - 1}
+    columns = {} if len(steps) == len(all_steps) else {"first_step": steps[0], "last_step": steps[-1]}
+    at, count = all_steps.index(steps[0]), len(steps)
+    if at > 0:
+        start = max(0, at - count)
+        moves["earlier steps"] = rows | {"first_step": all_steps[start], "last_step": all_steps[start + count - 1]}
+    if at + count < len(all_steps):
+        end = min(len(all_steps), at + 2 * count)
+        moves["later steps"] = rows | {"first_step": all_steps[end - count], "last_step": all_steps[end - 1]}
+    if first_site > 0:
+        start = max(0, first_site - sites)
+        moves["launches before"] = columns | {"first_site": start, "last_site": start + sites - 1}
+    if first_site + sites < total_sites:
+        end = min(total_sites, first_site + 2 * sites)
+        moves["launches after"] = columns | {"first_site": end - sites, "last_site": end - 1}
+    return moves
+
+
+def worst_launch(trace: Trace, log: int, window: Window) -> int | None:
+    """The first of the launches in a window whose output was worst; None when no output was read there."""
+    end = None if window.last_site is None else window.last_site + 1
+    sites = [site for site, _, _ in sql.rows(trace, _SITES, [log])[window.first_site or 0 : end]]
+    first, last = window.first_step or 0, window.last_step
+    found: int | None = sql.number(trace, _LAUNCH, [log, sites, first, (1 << 62) if last is None else last])
+    return found
+
+
+def worst_sites(trace: Trace, log: int) -> list[WorstSite]:
+    """Launch sites of a log that had anything worse than zeros, worst first, then in order of time."""
+    found = sql.rows(trace, _WORST_SITES, [log, HEALTH.index("zero"), MOST_WORST])
+    return [WorstSite(*[*row[:3], HEALTH[row[3]], *row[4:]]) for row in found]
+
+
+def has_outputs(trace: Trace, log: int) -> bool:
+    """Whether any output of a launch was read in this log."""
+    return sql.row(trace, "FROM value_rows WHERE log = ? AND moment = 'after' LIMIT 1", [log]) is not None

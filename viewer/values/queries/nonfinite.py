@@ -1,0 +1,159 @@
+"""Where NaN and infinities first show: launches that made them, inputs that brought them, rows that hold the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import launch_text
+from stepscope.viewer.values.queries.values import COLUMNS, value_rows
+from stepscope.viewer.values.rows import ValueRow
+
+_NAN = "{v}.nan > 0"
+_INFINITY = "({v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
+_POSITIVE = "{v}.positive_infinity > 0"
+_ANY = "({v}.nan > 0 OR {v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
+# A launch is tainted when one of its inputs was bad already, by a row of its own or by that of the version it read.
+_MADE = """
+    WITH bad AS (
+        SELECT v.value, v.log, v.launch, v.call, v.site, v.step FROM value_rows v
+        WHERE v.moment = 'after' AND {made} AND NOT {spared}
+    ), read AS (
+        SELECT b.launch, b.call, a.* FROM (SELECT DISTINCT launch, call, site FROM bad) b
+        JOIN arguments a ON a.site = b.site AND a.role <> 'out'
+    ), tainted AS (
+        SELECT r.launch FROM read r JOIN value_rows v
+          ON v.launch = r.launch AND v.argument = r.argument AND v.moment = 'before'
+        WHERE {taint}
+        UNION
+        SELECT r.launch FROM read r JOIN value_rows v
+          ON v.call = r.call AND v.site = r.version_site AND v.argument = r.version_argument
+         AND v.moment = r.version_moment AND (r.version_item IS NULL OR v.item = r.version_item)
+        WHERE {taint} AND (v.launch < r.launch OR (v.launch = r.launch AND v.moment = 'before'))
+    )
+    SELECT min(b.value), b.log, b.site, count(DISTINCT b.launch), count(DISTINCT b.step), min(b.launch)
+    FROM bad b ANTI JOIN tainted t ON t.launch = b.launch
+    GROUP BY b.log, b.site ORDER BY 1 LIMIT {most}
+"""
+_COUNTED = "min(v.value), v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch)"
+# What an earlier launch of the call wrote is no news, if it was read there.
+_CAME_IN = f"""
+    SELECT {_COUNTED} FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
+    WHERE v.moment = 'before' AND {_NAN.format(v="v")}
+      AND (a.version_site IS NULL OR a.version_moment = 'before' OR NOT EXISTS (
+          SELECT 1 FROM value_rows w
+          WHERE w.call = v.call AND w.site = a.version_site AND w.argument = a.version_argument
+            AND w.moment = a.version_moment AND w.launch < v.launch AND w.nan IS NOT NULL))
+    GROUP BY v.log, v.site, v.argument
+    UNION ALL
+    SELECT {_COUNTED} FROM input_rows v WHERE {_NAN.format(v="v")} GROUP BY v.log, v.site, v.argument
+    ORDER BY 1 LIMIT $1
+"""
+_SAME = f"""
+    SELECT {COLUMNS} FROM value_rows v JOIN value_rows o ON o.value = $1
+    WHERE v.log = o.log AND v.value < o.value AND v.launch < o.launch AND v.dtype = o.dtype AND v.numel = o.numel
+      AND v.looked_at = o.looked_at AND v.part IS NOT DISTINCT FROM o.part
+      AND v.nan = o.nan AND v.positive_infinity = o.positive_infinity AND v.negative_infinity = o.negative_infinity
+      AND v.zero = o.zero AND v.min IS NOT DISTINCT FROM o.min AND v.max IS NOT DISTINCT FROM o.max
+      AND coalesce(abs(v.mean - o.mean) <= 1e-4 * greatest(abs(o.mean), o.largest), v.mean IS NULL AND o.mean IS NULL)
+      AND coalesce(abs(v.std - o.std) <= 1e-3 * o.std, v.std IS NULL AND o.std IS NULL)
+    ORDER BY v.moment, v.value DESC LIMIT 1
+"""
+_SAME_WITHIN = f"""
+    SELECT {COLUMNS} FROM value_rows v JOIN value_rows o ON o.value = $1
+    WHERE list_contains($2, v.call) AND v.moment = 'after' AND v.numel = o.numel AND v.nan = o.nan
+      AND v.positive_infinity = o.positive_infinity AND v.negative_infinity = o.negative_infinity
+      AND v.min IS NOT DISTINCT FROM o.min AND v.max IS NOT DISTINCT FROM o.max
+    ORDER BY v.value DESC LIMIT 1
+"""
+_ROW = f"""
+    SELECT {COLUMNS} FROM value_rows v WHERE v.value = $1
+    UNION ALL
+    SELECT {COLUMNS} FROM input_rows v WHERE v.value = $1
+"""
+_LAUNCH = """
+    SELECT l.launch, l.step, l.launch - f.first + 1, f.launches, g.rank,
+           coalesce(l.start_ns - g.monotonic_ns + g.unix_ns, 0)
+    FROM launches l JOIN logs g ON g.log = l.log
+    JOIN (SELECT min(launch) AS first, count(*) AS launches FROM launches
+          WHERE log = (SELECT log FROM launches WHERE launch = $1)
+            AND step = (SELECT step FROM launches WHERE launch = $1)) f ON true
+    WHERE l.launch = $1
+"""
+
+
+@dataclass(frozen=True)
+class Event:
+    """The first row of a launch site at which something bad shows."""
+
+    value: int
+    log: int
+    site: int
+    launches: int
+    steps: int
+    launch: int
+
+
+@dataclass(frozen=True)
+class LaunchPlace:
+    """Position of a launch in its step, from 1, and when it was."""
+
+    launch: int
+    step: int | None
+    ordinal: int | None
+    of: int | None
+    rank: int | None
+    time_unix_ns: int
+
+    @property
+    def text(self) -> str:
+        """``launch 61 (4th of 29 in step 2)``."""
+        return launch_text(self.launch, self.ordinal, self.of, self.step)
+
+
+def nan_made(trace: Trace, most: int) -> list[Event]:
+    """The first launch of each site that wrote a NaN though none of its inputs is known to hold one."""
+    nan = _NAN.format(v="v")
+    return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most=most), [])
+
+
+def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Event]:
+    """The first launch of each site that wrote an infinity, and no NaN, from inputs that are finite as far as known.
+
+    `positive`: a +inf.
+    """
+    made = (_POSITIVE if positive else _INFINITY).format(v="v")
+    nan, taint = _NAN.format(v="v"), _ANY.format(v="v")
+    return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most=most), [])
+
+
+def nan_came_in(trace: Trace, most: int) -> list[Event]:
+    """The first launch of each argument that was NaN when it was first read in its call, and inputs of a call that
+    were."""
+    return _events(trace, _CAME_IN, [most])
+
+
+def _events(trace: Trace, statement: str, parameters: list[int]) -> list[Event]:
+    return [Event(*row) for row in sql.rows(trace, statement, parameters)]
+
+
+def value_row(trace: Trace, value: int) -> ValueRow:
+    return value_rows(trace, sql.rows(trace, _ROW, [value]))[0]
+
+
+def same_before(trace: Trace, value: int) -> ValueRow | None:
+    """The latest earlier row, one that was written first, of a tensor of the same form and with the same statistics."""
+    found = value_rows(trace, sql.rows(trace, _SAME, [value]))
+    return found[0] if found else None
+
+
+def same_within(trace: Trace, value: int, calls: list[int]) -> ValueRow | None:
+    """The last row written in one of `calls` with the same statistics."""
+    found = value_rows(trace, sql.rows(trace, _SAME_WITHIN, [value, calls]))
+    return found[0] if found else None
+
+
+def launch_place(trace: Trace, launch: int) -> LaunchPlace:
+    row = sql.row(trace, _LAUNCH, [launch])
+    return LaunchPlace(*row) if row else LaunchPlace(launch, None, None, None, None, 0)

@@ -1,0 +1,43 @@
+"""The tensors that were saved to files: what they are, and which log they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries import values
+from stepscope.viewer.values.rows import SavedTensorRow
+
+_PLACES = """
+    SELECT t.tensor, l.path, n.step, s.kernel, a.name
+    FROM saved_tensors t
+    LEFT JOIN logs l ON l.log = t.log
+    LEFT JOIN launches n ON n.launch = t.launch
+    LEFT JOIN sites s ON s.site = t.site
+    LEFT JOIN arguments a ON a.site = t.site AND a.argument = t.argument
+"""
+
+
+@dataclass(frozen=True)
+class SavedTensorPlace:
+    """A saved tensor and where it belongs; unknown is None."""
+
+    row: SavedTensorRow
+    log_path: str
+    step: int | None
+    kernel: str | None
+    argument: str | None
+
+
+def saved_tensors(trace: Trace) -> list[SavedTensorPlace]:
+    """All of them, in order of time."""
+    places = {row[0]: row[1:] for row in sql.rows(trace, _PLACES)}
+    return [SavedTensorPlace(row, *places[row.tensor]) for row in values.saved_tensors(trace)]
+
+
+def saved_tensor(trace: Trace, tensor: int) -> SavedTensorPlace | None:
+    """The one of this id, None when there is none."""
+    row = values.saved_tensor(trace, tensor)
+    place = sql.row(trace, f"{_PLACES} WHERE t.tensor = ?", [tensor])
+    return SavedTensorPlace(row, *place[1:]) if row and place else None

@@ -1,0 +1,251 @@
+"""Rows of values: their health, what a launch's arguments held before and after it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from operator import itemgetter
+from typing import Any
+
+from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
+from stepscope.viewer.graphs.rows import ArgumentRow
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.rows import HEALTH, ArgumentValues, Element, Health, SavedTensorRow, ValueRow
+
+LIMITS: Mapping[str, float] = {
+    "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308, "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0, "complex32": 65504.0, "complex64": 3.4028234663852886e38,
+    "complex128": 1.7976931348623157e308,
+}  # fmt: skip
+"""Largest finite value of a dtype; of a complex one that of its parts."""
+HEALTH_INDEX = """
+    CASE WHEN v.nan IS NULL THEN 6 WHEN v.nan > 0 THEN 0 WHEN v.positive_infinity > 0 THEN 1
+         WHEN v.negative_infinity > 0 THEN 2 WHEN v.near_overflow > 0 OR v.subnormal > 0 THEN 3
+         WHEN v.zero = v.looked_at AND v.zero > 0 THEN 4 ELSE 5 END
+"""
+"""Index into HEALTH of a row `v`."""
+NOT_RECORDED = HEALTH.index("not_recorded")
+STATISTICS = (
+    "min", "max", "mean", "std", "l2", "largest", "nan", "positive_infinity", "negative_infinity", "zero",
+    "near_overflow", "subnormal",
+)  # fmt: skip
+COLUMNS = f"""
+    v.value, v.launch, v.site, v.argument, v.item, v.part, v.moment, v.dtype, v.numel, v.looked_at, v.skipped,
+    v.nan, v.positive_infinity, v.negative_infinity, v.zero, v.near_overflow, v.subnormal, v.min, v.max, v.mean, v.std,
+    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX}, v.call, coalesce(v.at_least, false),
+    v.elements
+"""
+_VALUES_OF_CALLS = f"""
+    SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2 AND list_contains($3, v.call)
+      AND list_contains($4, v.site) ORDER BY v.value
+"""
+_VERSIONS = """
+    SELECT argument, version_site, version_argument, version_moment, version_item FROM arguments
+    WHERE site = ? AND role <> 'out' AND version_site IS NOT NULL
+"""
+_LAST_OF_VERSION = f"""
+    WITH named AS (SELECT version_site, version_argument, version_moment, version_item FROM arguments
+                   WHERE site = $1 AND argument = $2 AND version_site IS NOT NULL LIMIT 1),
+    last AS (SELECT max(v.launch) AS launch FROM value_rows v JOIN named n
+             ON v.site = n.version_site AND v.argument = n.version_argument AND v.moment = n.version_moment
+             WHERE v.launch <= $3)
+    SELECT {COLUMNS}, v.step FROM value_rows v JOIN last ON v.launch = last.launch
+    JOIN named n ON v.site = n.version_site AND v.argument = n.version_argument AND v.moment = n.version_moment
+    WHERE n.version_item IS NULL OR v.item = n.version_item ORDER BY v.value
+"""
+_CALL_TREE = """
+    WITH RECURSIVE up AS (
+        SELECT call, parent, graph, 0 AS above FROM calls WHERE call = $1
+        UNION ALL
+        SELECT p.call, p.parent, p.graph, up.above + 1 FROM calls p JOIN up ON p.call = up.parent AND p.graph = up.graph
+        WHERE up.above < 64
+    ), down AS (
+        SELECT call, 0 AS below FROM up WHERE above = (SELECT max(above) FROM up)
+        UNION ALL
+        SELECT c.call, down.below + 1 FROM calls c JOIN down ON c.parent = down.call WHERE down.below < 64
+    )
+    SELECT c.call, c.function FROM calls c JOIN down ON down.call = c.call
+"""
+_SIZES = f"""
+    SELECT t.site, t.argument, t.item, t.local_call, t.size FROM {IN_FORCE} t WHERE list_contains($1, t.site)
+    ORDER BY t.local_call, t.place
+"""
+_SAVED = (
+    "SELECT tensor, launch, argument, item, moment, file, dtype, size, tensor_bytes, sha256, log FROM saved_tensors"
+)
+
+
+def has_values(trace: Trace) -> bool:
+    """The trace holds rows of values."""
+    return bool(value_row_count(trace) or sql.number(trace, "SELECT value FROM meta WHERE key = 'count:input_rows'"))
+
+
+def value_row_count(trace: Trace) -> int:
+    return int(sql.number(trace, "SELECT value FROM meta WHERE key = 'count:value_rows'") or 0)
+
+
+def call_tree(trace: Trace, call: int) -> dict[int, str]:
+    """Calls of the same graph that `call` lies in, that lie beside it and in it -> their function."""
+    return dict(sql.rows(trace, _CALL_TREE, [call]))
+
+
+def value_rows(trace: Trace, found: Sequence[sql.Row]) -> list[ValueRow]:
+    """Rows of `COLUMNS` with what the program's tensors add: the index of the first bad element."""
+    bad = [row for row in found if row[23] is not None]
+    sizes = _sizes(trace, bad) if bad else {}
+    return [_value_row(row, sizes.get(row[0])) for row in found]
+
+
+def _value_row(row: sql.Row, size: list[int] | None) -> ValueRow:
+    dtype, numel, first_bad = row[7], row[8], row[23]
+    low, high = (_exact(dtype, number, text) for number, text in ((row[17], row[24]), (row[18], row[25])))
+    largest = row[22] if low is None or high is None else max(abs(low), abs(high))
+    index = unravelled(first_bad, size) if size is not None and prod(size) == numel else None
+    return ValueRow(
+        *[*row[:17], low, high, *row[19:22], largest, first_bad, index, HEALTH[row[26]], row[28], _elements(row[29])]
+    )
+
+
+def _exact(dtype: str, number: float | None, text: str | None) -> int | float | None:
+    """A number of an integer type as an int."""
+    whole = dtype.startswith(("int", "uint", "bool"))
+    try:
+        if text is not None:
+            return int(text) if whole else float(text)
+        return int(number) if whole and number is not None else number
+    except ValueError:
+        return number
+
+
+def _elements(text: str | None) -> list[Element] | None:
+    """Whole numbers beyond 2**53 as texts: they would be others in a browser."""
+    found: list[Element] | None = sql.json_value(text)
+    if found is None:
+        return None
+    return [str(one) if isinstance(one, int) and abs(one) > 1 << 53 else one for one in found]
+
+
+def unravelled(flat: int | None, size: Sequence[int]) -> list[int] | None:
+    """A flat index as one into each dimension."""
+    if flat is None or not size or not 0 <= flat < prod(size):
+        return None
+    index = []
+    for length in reversed(size):
+        flat, at = divmod(flat, length)
+        index.append(at)
+    return index[::-1]
+
+
+def _sizes(trace: Trace, found: Sequence[sql.Row]) -> dict[int, list[int]]:
+    """value -> size of its tensor as it was last said before its call."""
+    seen: defaultdict[tuple[int, int, int | None], list[tuple[int, str]]] = defaultdict(list)
+    for site, argument, item, local_call, size in sql.rows(trace, _SIZES, [sorted({row[2] for row in found})]):
+        seen[site, argument, item].append((local_call, size))
+    calls = sorted({row[27] for row in found})
+    numbers: dict[int, int] = dict(
+        sql.rows(trace, "SELECT call, local_call FROM calls WHERE list_contains(?, call)", [calls])
+    )
+    sizes: dict[int, list[int]] = {}
+    for row in found:
+        told = seen.get((row[2], row[3], row[4]), [])
+        if until := bisect_right(told, numbers.get(row[27], -1), key=itemgetter(0)):
+            sizes[row[0]] = sql.json_value(told[until - 1][1])
+    return sizes
+
+
+def launch_values(
+    trace: Trace, launch: int, call: int, site: int, arguments: Iterable[ArgumentRow]
+) -> list[ArgumentValues]:
+    """What each argument of a launch held before and after it."""
+    own = value_rows(
+        trace, sql.rows(trace, f"SELECT {COLUMNS} FROM value_rows v WHERE v.launch = ? ORDER BY v.value", [launch])
+    )
+    versions = _version_rows(trace, launch, call, site)
+    saved = [_saved(row) for row in sql.rows(trace, f"{_SAVED} WHERE launch = ? ORDER BY tensor", [launch])]
+    result = []
+    for argument in (row.argument for row in arguments):
+        mine = [row for row in own if row.argument == argument]
+        before = [row for row in mine if row.moment == "before"] or versions.get(argument, [])
+        after = [row for row in mine if row.moment == "after"]
+        result.append(ArgumentValues(argument, before, after, [row for row in saved if row.argument == argument]))
+    return result
+
+
+def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tuple[list[ValueRow], int | None]:
+    """What an argument held when its version was last read, before `launch` or in an earlier call; and in which step
+    that was."""
+    found = sql.rows(trace, _LAST_OF_VERSION, [site, argument, launch])
+    return value_rows(trace, [row[:-1] for row in found]), found[0][-1] if found else None
+
+
+def _version_rows(trace: Trace, launch: int, call: int, site: int) -> dict[int, list[ValueRow]]:
+    """argument -> the rows of the version that it read."""
+    versions = sql.rows(trace, _VERSIONS, [site])
+    if not versions:
+        return {}
+    tree = sorted(call_tree(trace, call))
+    first = sql.number(trace, "SELECT min(launch) FROM launches WHERE list_contains(?, call)", [tree])
+    found = sql.rows(trace, _VALUES_OF_CALLS, [first, launch, tree, sorted({row[1] for row in versions})])
+    chosen = {
+        argument: latest(found, call, launch, *version) for argument, *version in versions
+    }  # fmt: skip
+    rows = {row.value: row for row in value_rows(trace, [row for rows in chosen.values() for row in rows])}
+    return {argument: [rows[row[0]] for row in picked] for argument, picked in chosen.items() if picked}
+
+
+def latest(
+    found: Sequence[sql.Row], call: int, launch: int, site: int, argument: int, moment: str, item: int | None
+) -> list[sql.Row]:
+    """Of rows of `COLUMNS` those of a version as it stood when `launch` began: of its own call, else of the nearest."""
+    fitting = [
+        row
+        for row in found
+        if (row[2], row[3], row[6]) == (site, argument, moment)
+        and (row[1] < launch or (row[1] == launch and moment == "before"))
+        and (item is None or row[4] == item)
+    ]
+    inside = [row for row in fitting if row[27] == call] or fitting
+    last = max((row[1] for row in inside), default=None)
+    return [row for row in inside if row[1] == last]
+
+
+def worst(classes: Iterable[int]) -> Health:
+    """The worst class of those that are there."""
+    health: Health = HEALTH[min(classes, default=NOT_RECORDED)]  # type: ignore[assignment]
+    return health
+
+
+def saved_tensors(trace: Trace) -> list[SavedTensorRow]:
+    """All saved tensors, in order of time."""
+    return [_saved(row) for row in sql.rows(trace, f"{_SAVED} ORDER BY log, launch, tensor")]
+
+
+def saved_tensor(trace: Trace, tensor: int) -> SavedTensorRow | None:
+    row = sql.row(trace, f"{_SAVED} WHERE tensor = ?", [tensor])
+    return _saved(row) if row else None
+
+
+def _saved(row: sql.Row) -> SavedTensorRow:
+    return SavedTensorRow(*[*row[:7], sql.json_value(row[7]), *row[8:]])
+
+
+def chosen(values: Sequence[tuple[int, int]], limit: int) -> list[int]:
+    """Of (id, class) pairs at most `limit` ids: evenly chosen ones, and those with a NaN or an infinity."""
+    if len(values) <= limit:
+        return [value for value, _ in values]
+    alarming = evenly([value for value, health in values if health <= HEALTH.index("negative_infinity")], limit // 2)
+    rest = evenly([value for value, _ in values], limit - len(alarming))
+    return sorted({*alarming, *rest})
+
+
+def evenly(values: Sequence[Any], count: int) -> list[Any]:
+    """At most `count` of them, the first and the last among them."""
+    if len(values) <= count:
+        return list(values)
+    if count < 2:
+        return list(values[:count])
+    return [values[i * (len(values) - 1) // (count - 1)] for i in range(count)]

@@ -1,0 +1,265 @@
+"""Frozen rows about values: statistics of tensors, kernels, buffers, the heat map, curves. `rows` names them too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from stepscope.viewer.graphs.rows import GraphRow, MemoryStatementRow, SiteRow, SourceLine
+
+Health = Literal["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"]
+"""``extreme``: near overflow or subnormal; ``zero``: every element is zero. From worst to best."""
+HEALTH: tuple[str, ...] = get_args(Health)
+
+
+Element = float | int | bool | str
+"""A text: a whole number beyond 2**53, ``nan``, ``inf``, ``-inf``."""
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """Statistics of a tensor before or after a launch; min to largest are over its finite elements."""
+
+    value: int
+    launch: int
+    """The launch it was read at: for `before` often an earlier one, that wrote it."""
+    site: int
+    argument: int
+    item: int | None
+    part: str | None
+    moment: str
+    dtype: str
+    numel: int
+    looked_at: int
+    """Fewer than `numel`: a strided sample."""
+    skipped: str | None
+    """Why it has no statistics; then all below is None."""
+    nan: int | None
+    positive_infinity: int | None
+    negative_infinity: int | None
+    zero: int | None
+    near_overflow: int | None
+    subnormal: int | None
+    min: int | float | None
+    """An int for integer types, exactly."""
+    max: int | float | None
+    mean: float | None
+    std: float | None
+    l2: float | None
+    largest: int | float | None
+    first_bad: int | None
+    first_bad_index: list[int] | None
+    """The same as an index into each dimension, where the tensor's size is known."""
+    health: Health
+    """The worst class that any element is in."""
+    at_least: bool = False
+    """There are so many NaN and infinities at least: they were not counted."""
+    elements: list[Element] | None = None
+    """All of them, in row-major order; None: they were not kept."""
+
+
+@dataclass(frozen=True)
+class ArgumentValues:
+    """One argument of one launch, before and after."""
+
+    argument: int
+    before: list[ValueRow]
+    """Several for lists, complex tensors, ...; empty with `held` ``uninitialised``, and when not recorded."""
+    after: list[ValueRow]
+    """Empty for an argument that is not written."""
+    saved: list[SavedTensorRow]
+
+
+@dataclass(frozen=True)
+class SavedTensorRow:
+    tensor: int
+    launch: int
+    argument: int
+    item: int | None
+    moment: str
+    file: str
+    dtype: str
+    size: list[int]
+    tensor_bytes: int
+    sha256: str
+    log: int | None = None
+    """`file` is relative to the folder of this log."""
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """One kernel name over all graphs of the trace."""
+
+    kernel: str
+    kind: str
+    sites: int
+    launches: int | None
+    duration_ns: int | None
+    device_duration_ns: int | None
+    value_rows: int | None
+    health: Health
+    """The worst that any of its outputs had."""
+    source: SourceLine | None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One statistic of one argument over all launches of a site."""
+
+    name: str
+    """``min``, ``max``, ``mean``, ``std``, ``largest``, ``zero``, ``nan``, ``size``, ..."""
+    low: Any
+    high: Any
+    values: int
+    """How many different ones; 1: it never varies."""
+
+
+@dataclass(frozen=True)
+class KernelArgument:
+    """One value of an argument of a launch site, before or after it, over all launches of the site."""
+
+    log: int
+    site: int
+    argument: int
+    item: int | None
+    part: str | None
+    name: str
+    role: str
+    buffer: str | None
+    moment: str
+    rows: int
+    health: Health
+    varies: list[Spread]
+    never: list[Spread]
+    """Statistics that were the same in every launch."""
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    launch: int
+    log: int
+    step: int
+    site: int
+    graph_label: str
+    start_ns: int
+    duration_ns: int | None
+    device_duration_ns: int | None
+    health: Health
+    returned: bool
+
+
+@dataclass(frozen=True)
+class KernelDetail:
+    row: KernelRow
+    sites: list[SiteRow]
+    arguments: list[KernelArgument]
+    launches: list[KernelLaunch]
+    """At most `limit`, in order of time."""
+    total_launches: int
+    code: str | None
+    code_first_line: int | None
+
+
+@dataclass(frozen=True)
+class BufferRow:
+    """A buffer of a graph: an allocation or an input with everything that leads to its memory."""
+
+    graph: int
+    graph_label: str
+    buffer: str
+    is_input: bool
+    written_by: list[str]
+    """Kernels, in order."""
+    read_by: list[str]
+    dtype: str | None
+    size: list[int] | None
+    versions: int | None
+    """Value rows of it; None: no values were recorded."""
+    health: Health
+
+
+@dataclass(frozen=True)
+class BufferDetail:
+    row: BufferRow
+    log: int
+    limit: float | None
+    """Largest finite value of its dtype."""
+    versions: list[ValueRow]
+    """At most `limit_rows`, in order of time."""
+    steps: list[int]
+    """Parallel to `versions`: the step of each."""
+    start_ns: list[int]
+    """Parallel to `versions`: when the launch began, from the first one."""
+    kernels: list[str]
+    """Parallel to `versions`."""
+    total_versions: int
+    memory: list[MemoryStatementRow]
+    sites: list[SiteRow]
+    """Launch sites that touch it, in order."""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A window of launch sites x steps, coloured by health. Where there are many, a cell joins neighbours.
+
+    `cells[row][column]` is an index into `classes`, that of the worst output in it; -1: not recorded.
+    """
+
+    log: int
+    graphs: list[GraphRow]
+    sites: list[int]
+    """The first one of each row, in order of first execution."""
+    kernels: list[str]
+    graph_of: list[int]
+    joined_sites: list[int]
+    """How many sites each row joins."""
+    first_site: int
+    """Place of the first row's site in the order of first execution, from 0."""
+    total_sites: int
+    steps: list[int]
+    """The first one of each column."""
+    last_steps: list[int]
+    joined_steps: list[int]
+    total_steps: int
+    classes: list[str]
+    cells: list[list[int]]
+    launches: list[list[int]]
+    """The worst launch of each cell, -1: none. Reports only: a dashboard looks it up when it is asked for."""
+    launch_steps: list[list[int]]
+    """The step of each of `launches`."""
+    moves: dict[str, dict[str, int]]
+    """Where the neighbouring windows are: what stands in their addresses."""
+
+
+@dataclass(frozen=True)
+class WorstSite:
+    """A launch site with something to look at."""
+
+    site: int
+    kernel: str
+    graph: int
+    health: Health
+    cells: int
+    """Steps in which it was that bad."""
+    first_step: int
+    first_launch: int
+
+
+@dataclass(frozen=True)
+class ValueCurve:
+    """Statistics of one argument over its launches."""
+
+    log: int
+    site: int
+    argument: int
+    item: int | None
+    part: str | None
+    moment: str
+    name: str
+    kernel: str
+    dtype: str | None
+    limit: float | None
+    launch: list[int]
+    step: list[int]
+    columns: dict[str, list[int | float | None]]
+    """Statistic -> one value per launch: min, max, mean, std, l2, largest, nan, positive_infinity, zero, ..."""

@@ -1,0 +1,194 @@
+"""`stepscope tensor`: the files of saved tensors, found, checked and copied. No torch.
+
+A log is untrusted: of the name that it gives only the last part is used, and only in the folder that belongs to the
+log by the log's own name; links are not followed, and a file with another digest than the log says is not copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.overview.summary_text import clean
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_bytes, shape_text
+from stepscope.viewer.values.queries.saved_tensors import SavedTensorPlace, saved_tensor, saved_tensors
+
+_FILE = re.compile(
+    r"(?:[A-Za-z0-9_.-]{1,200}_tensors/)?"
+    r"((?:step[0-9]{1,19}_launch[A-Za-z0-9_.-]{1,230}|[0-9]{6,12}_[A-Za-z0-9_.-]{1,160})\.pt)"
+)
+_ENDING = re.compile(r"\.(?:log|txt)(?:\.gz)?$")
+_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_PIECE_BYTES = 1 << 20
+_HEADS = ("id", "step", "launch", "kernel", "argument", "moment", "dtype", "size", "bytes", "file")
+
+
+def tensor_list(trace: Trace) -> str:
+    """A table of all saved tensors, for a terminal."""
+    found = saved_tensors(trace)
+    if not found:
+        return "No tensor was saved; record with --level save."
+    table = [_HEADS, *(_columns(place) for place in found)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADS))]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table
+    )
+
+
+def tensor_text(trace: Trace, tensor: int) -> str:
+    """What the saved tensor `tensor` is, for a terminal. Raises StepscopeError when there is none of this id."""
+    place = _find(trace, tensor)
+    row = place.row
+    path = file_of(place)
+    lines = [
+        f"tensor {row.tensor}: {_argument(place)} {row.moment} {place.kernel or 'a launch'}",
+        f"launch {row.launch}, step {_number(place.step)}",
+        f"{row.dtype} {shape_text(row.size)}, {format_bytes(row.tensor_bytes)}",
+        f"file {path or row.file}: {_state(place)}",
+        f"sha256 {row.sha256}",
+    ]
+    return "\n".join(map(clean, lines))
+
+
+def copy_tensor(trace: Trace, tensor: int, out: Path, *, force: bool = False) -> int:
+    """Copy the file of a saved tensor to `out` and return its bytes.
+
+    Raises StepscopeError when there is no such tensor or file, when the file is not the one that the log describes,
+    and when `out` is there already and `force` is not set.
+    """
+    place = _find(trace, tensor)
+    if os.path.lexists(out) and not force:
+        raise StepscopeError(f"{out} is there already: give another name, or --force.")
+    if file_of(place) is None:
+        raise StepscopeError(f"Tensor {tensor} has no file that can be opened: {_state(place)}.")
+    try:
+        source = _open(place)
+    except OSError as error:
+        raise StepscopeError(f"Tensor {tensor} cannot be read: {file_of(place)}: {error.strerror or error}.") from None
+    with source:
+        return _copy(source, place, out)
+
+
+def read_tensor(place: SavedTensorPlace, most_bytes: int) -> bytes | int | None:
+    """The file of a saved tensor; its size where that is more than `most_bytes`.
+
+    None: it is missing, or is not the one that the log describes.
+    """
+    try:
+        with _open(place) as source:
+            size = os.fstat(source.fileno()).st_size
+            data = source.read() if size <= most_bytes else None
+    except OSError:
+        return None
+    if data is None:
+        return size
+    return data if hashlib.sha256(data).hexdigest() == place.row.sha256 else None
+
+
+def file_of(place: SavedTensorPlace) -> Path | None:
+    """Where the file of a saved tensor must lie; None for a name that the recorder does not give."""
+    found = _FILE.fullmatch(place.row.file)
+    log = Path(place.log_path)
+    if found is None or not log.is_absolute():
+        return None
+    return log.with_name(_ENDING.sub("", log.name) + "_tensors") / found[1]
+
+
+def _find(trace: Trace, tensor: int) -> SavedTensorPlace:
+    place = saved_tensor(trace, tensor) if 0 <= tensor < 2**63 else None
+    if place is None:
+        raise StepscopeError(f"There is no saved tensor {tensor} in this trace: `stepscope tensor TRACE` lists them.")
+    return place
+
+
+def _open(place: SavedTensorPlace) -> BinaryIO:
+    """The file for reading: a plain file in a folder that is no link. Raises OSError."""
+    path = file_of(place)
+    if path is None:
+        raise FileNotFoundError(0, "the log gives it a name that no recorder gives")
+    if not stat.S_ISDIR(os.lstat(path.parent).st_mode):
+        raise NotADirectoryError(0, "its folder is a link or no folder")
+    if stat.S_ISLNK(os.lstat(path).st_mode):
+        raise OSError(0, "it is a link")
+    file = os.fdopen(os.open(path, _FLAGS), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(0, "it is no plain file")
+    return file
+
+
+def _copy(source: BinaryIO, place: SavedTensorPlace, out: Path) -> int:
+    """Under a temporary name first: a file that turns out to be another one leaves nothing behind."""
+    temporary: str | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=".stepscope-", delete=False) as file:
+            temporary = file.name
+            digest, size = hashlib.sha256(), 0
+            for piece in _pieces(source):
+                digest.update(piece)
+                size += file.write(piece)
+        if digest.hexdigest() != place.row.sha256:
+            raise StepscopeError(
+                f"{file_of(place)} is not what was saved: its sha256 differs from the log's; nothing was copied."
+            )
+        os.replace(temporary, out)
+        temporary = None
+        return size
+    except OSError as error:
+        raise StepscopeError(f"cannot write {out}: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _pieces(source: BinaryIO) -> Iterator[bytes]:
+    while piece := source.read(_PIECE_BYTES):
+        yield piece
+
+
+def _state(place: SavedTensorPlace) -> str:
+    """``present``; else what keeps it from being read, its content included."""
+    try:
+        with _open(place) as source:
+            digest = hashlib.sha256()
+            for piece in _pieces(source):
+                digest.update(piece)
+    except FileNotFoundError as error:
+        return "missing" if error.errno else str(error.strerror)
+    except OSError as error:
+        return str(error.strerror or error)
+    return "present" if digest.hexdigest() == place.row.sha256 else "changed since it was saved"
+
+
+def _columns(place: SavedTensorPlace) -> tuple[str, ...]:
+    row = place.row
+    try:
+        _open(place).close()
+        state = "present"
+    except OSError:
+        state = "missing"
+    texts = (
+        str(row.tensor), _number(place.step), str(row.launch), place.kernel or "–", _argument(place), row.moment,
+        row.dtype, shape_text(row.size), f"{row.tensor_bytes:,}", state,
+    )  # fmt: skip
+    return tuple(map(clean, texts))
+
+
+def _argument(place: SavedTensorPlace) -> str:
+    name = place.argument or f"argument {place.row.argument}"
+    return name if place.row.item is None else f"{name}[{place.row.item}]"
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else str(value)

@@ -1,0 +1,211 @@
+"""A trace that still grows: it is read again in the background, and the new reading takes the place of the old one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stepscope.tracer.schema.log_format import HEADER, decode_payload, decode_payload_crlf, payload_digest
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_names
+from stepscope.viewer.store.trace import Trace, open_logs
+
+if TYPE_CHECKING:
+    from stepscope.viewer.overview.contexts import Frame
+
+LEAST_SECONDS = 1.0
+"""Between two looks at the logs."""
+SHARE = 0.1
+"""Of the time, at most so much is spent reading: a log that takes a minute is read every ten."""
+QUIET_SECONDS = 5.0
+"""Without growth for so long, what stands at the end of a log is all that there will be."""
+_TAIL_BYTES = 1 << 20
+
+
+class Reading:
+    """A trace as it was read once."""
+
+    def __init__(self, trace: Trace, following: bool) -> None:
+        self.trace = trace
+        self.users = 0
+        self._following = following
+        self._frame: Frame | None = None
+
+    @property
+    def has_frame(self) -> bool:
+        return self._frame is not None
+
+    @property
+    def frame(self) -> Frame:
+        if self._frame is None:
+            from stepscope.viewer.overview.page import frame
+            from stepscope.viewer.overview.queries.overview import first_page
+
+            self._frame = replace(frame(first_page(self.trace)), following=self._following)
+        return self._frame
+
+
+class Current:
+    """The reading that is shown now. Another one may take its place at any time; who uses the old one keeps it."""
+
+    def __init__(self, trace: Trace, following: bool = False) -> None:
+        self._following = following
+        self._lock = threading.Lock()
+        self._reading = Reading(trace, following)
+
+    @contextmanager
+    def use(self) -> Iterator[Reading]:
+        with self._lock:
+            reading = self._reading
+            reading.users += 1
+        try:
+            yield reading
+        finally:
+            with self._lock:
+                reading.users -= 1
+                unused = reading is not self._reading and not reading.users
+            if unused:
+                reading.trace.close()
+
+    def replace(self, trace: Trace) -> None:
+        """Show `trace` from now on. The one before is closed when nobody uses it any more."""
+        with self._lock:
+            old, self._reading = self._reading, Reading(trace, self._following)
+            unused = not old.users
+        if unused:
+            old.trace.close()
+
+    def close(self) -> None:
+        """Close what is shown, when nobody asks any more."""
+        self._reading.trace.close()
+
+
+class Follower:
+    """Looks at the logs of `path` now and then, and reads them again when they have grown."""
+
+    def __init__(self, path: TracePath, current: Current, say: Callable[[str], None] = print) -> None:
+        self._path, self._current, self._say = path, current, say
+        self._shown = _sizes(current._reading.trace.logs)
+        self._seen: list[tuple[str, int, int]] = []
+        self._seen_at = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follow", daemon=True)
+        self.pause = LEAST_SECONDS
+        """Seconds until the next look."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.pause):
+            started = time.monotonic()
+            try:
+                self.look()
+            except (StepscopeError, OSError) as error:
+                self._say(f"stepscope: the pages stay as they are: {error}")
+            pause = max(LEAST_SECONDS, (time.monotonic() - started) * (1 / SHARE - 1))
+            if pause > max(10.0, 2 * self.pause):
+                self._say(f"stepscope: reading takes its time, the pages follow every {pause:,.0f} s")
+            self.pause = pause
+
+    def look(self) -> bool:
+        """Whether the logs were read again. Raises StepscopeError when they are gone, or cannot be read."""
+        sources = find_logs(self._path)
+        if _sizes(sources) != self._seen:
+            self._seen, self._seen_at = _sizes(sources), time.monotonic()
+        if time.monotonic() - self._seen_at < QUIET_SECONDS:
+            sources = whole_records(sources)
+        if not sources or _sizes(sources) == self._shown:
+            return False
+        _in_another_process(self._path, sources)
+        self._current.replace(open_logs(self._path, sources))
+        self._shown = _sizes(sources)
+        return True
+
+
+def _in_another_process(path: TracePath, sources: list[Source]) -> None:
+    """Builds the index where it keeps no page waiting. What goes wrong goes wrong again where the index is opened."""
+    import multiprocessing
+
+    reader = multiprocessing.get_context("spawn").Process(target=_read, args=(path, sources))
+    reader.start()
+    reader.join()
+
+
+def _read(path: TracePath, sources: list[Source]) -> None:
+    with suppress(StepscopeError):
+        open_logs(path, sources).close()
+
+
+def open_growing(path: TracePath, say: Callable[[str], None] = print) -> Trace:
+    """Open logs that may still grow, as far as they are whole; waits for the first of them in a folder, or a file.
+
+    Raises StepscopeError where there is no such folder or file, and for standard input.
+    """
+    if STDIN in trace_names(path):
+        raise StepscopeError("Standard input cannot be followed: give a log, or a folder of logs.")
+    waits = False
+    while True:
+        try:
+            sources = whole_records(find_logs(path))
+        except StepscopeError as error:
+            if "There is no" in str(error):
+                raise
+            sources = []
+        if sources:
+            return open_logs(path, sources)
+        if not waits:
+            say("stepscope: there is no record yet; waiting for the first one (Ctrl-C ends it)")
+        waits = True
+        time.sleep(LEAST_SECONDS)
+
+
+def whole_records(sources: Sequence[Source]) -> list[Source]:
+    """Logs as far as their last record is whole: one that is being written is not damage. Without empty ones."""
+    cut = [replace(source, size=whole_size(source)) for source in sources]
+    return [source for source in cut if source.size or source.problems]
+
+
+def whole_size(source: Source) -> int:
+    """Bytes of a log up to the end of its last record, or to its begin when that is not whole."""
+    start, data = _last_record(source)
+    header, _, tabbed = data.partition(b"\n")
+    match = HEADER.match(header)
+    if not data.endswith(b"\n") or match is None:
+        return start
+    try:
+        value = loads(match[11])
+    except ValueError:
+        return start
+    digest = value.get("has_payload") if isinstance(value, dict) else None
+    read = (decode_payload, decode_payload_crlf)
+    is_whole = digest is None or any(payload_digest(decode(tabbed)) == digest for decode in read)
+    return source.size if is_whole else start
+
+
+def _last_record(source: Source) -> tuple[int, bytes]:
+    """(byte, bytes) from the last line on that may be the header of a record."""
+    with source.data_path.open("rb") as file:
+        start, data = source.size, b""
+        while start > 0:
+            size = min(max(_TAIL_BYTES, len(data)), start)
+            start -= size
+            file.seek(start)
+            data = file.read(size) + data
+            found = data.rfind(b"\nV")
+            if found >= 0:
+                return start + found + 1, data[found + 1 :]
+    return 0, data
+
+
+def _sizes(sources: Sequence[Source]) -> list[tuple[str, int, int]]:
+    return [(str(source.path), source.size, hash(source.ring)) for source in sources]

@@ -1,0 +1,89 @@
+"""Serve one trace on this machine until Ctrl-C."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from stepscope.viewer.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import uvicorn
+    from starlette.types import ASGIApp
+
+    from stepscope.viewer.store.trace import Trace
+    from stepscope.viewer.web.follow import Current
+
+DEFAULT_PORT = 8686
+
+
+def serve(
+    trace: Trace | Current, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print
+) -> None:
+    """`port` 0: a free one. When the default port is taken a free one is used; any other stays as asked for."""
+    import uvicorn
+
+    from stepscope.viewer.web.app import create_app
+
+    with listen(host, port) as bound:
+        number = bound.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        say(f"stepscope dashboard: http://{shown}:{number}/  (Ctrl-C ends it)")
+        say(f"from another machine: ssh -L {number}:{shown}:{number} {socket.gethostname()}")
+        uvicorn.Server(configure(create_app(trace))).run(sockets=[bound])
+
+
+def warm() -> None:
+    """Import what the first page needs."""
+    import uvicorn.server  # noqa: F401
+
+    from stepscope.viewer.overview.queries import overview  # noqa: F401
+    from stepscope.viewer.store import trace as store_trace  # noqa: F401
+    from stepscope.viewer.web import app, rendering  # noqa: F401
+
+    rendering.environment()
+
+
+def ask_first(trace: Trace) -> None:
+    """Ask for what the first page shows, which is kept with the trace."""
+    from stepscope.viewer.overview.queries.overview import first_page
+
+    with suppress(Exception):  # the page tells of it
+        first_page(trace)
+
+
+def configure(app: ASGIApp) -> uvicorn.Config:
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    candidates = [port, 0] if port == DEFAULT_PORT else [port]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    problem: OSError | None = None
+    for candidate in candidates:
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, candidate))
+            bound.listen(64)
+        except OSError as error:
+            bound.close()
+            problem = error
+        else:
+            return bound
+    raise StepscopeError(f"cannot listen on {host}:{port}: {problem}; choose another with --port")
