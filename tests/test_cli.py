@@ -15,6 +15,7 @@ import pytest
 
 from stepscope.tracer.config import TraceConfig
 from tests.logs.compile_summary_logs import with_breaks
+from tests.waiting import PATIENCE_S
 
 HEALTHY = """\
 import torch
@@ -74,7 +75,7 @@ def test_summary_json_has_every_key(recorded: Path) -> None:
 def test_a_trace_from_standard_input_and_from_gz(recorded: Path) -> None:
     (log,) = recorded.glob("*.log")
     command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", "summary", "-"]
-    piped = subprocess.run(command, input=log.read_bytes(), capture_output=True, timeout=60)
+    piped = subprocess.run(command, input=log.read_bytes(), capture_output=True, timeout=PATIENCE_S)
     packed = recorded.parent / "copy.log.gz"
     packed.write_bytes(gzip.compress(log.read_bytes()))
     unpacked = stepscope("summary", packed, cwd=recorded.parent)

@@ -18,6 +18,7 @@ from stepscope.tracer._version import __version__
 from stepscope.viewer.cli import COMMANDS, app
 from stepscope.viewer.cli.extras import PACKAGES
 from tests.logs.synthetic import LogBuilder, compile_records
+from tests.waiting import PATIENCE_S
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,7 +39,7 @@ READING = sorted({*COMMANDS} - {"run", "import-aoti"})
 
 def stepscope(*words: str | Path, before: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", f"{before}\nfrom stepscope.viewer.cli import main; main()", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +129,10 @@ def test_ctrl_c_after_the_first_page_prints_nothing(log: Path) -> None:
             assert server.stdout is not None
             address = re.search(r"http://\S+", server.stdout.readline())
             assert address is not None
-            with urllib.request.urlopen(address[0], timeout=30) as page:
+            with urllib.request.urlopen(address[0], timeout=PATIENCE_S) as page:
                 assert page.status == 200
             server.send_signal(signal.SIGINT)
-            _, error = server.communicate(timeout=60)
+            _, error = server.communicate(timeout=PATIENCE_S)
         finally:
             server.kill()
     assert (server.returncode, error.strip()) == (130, "")

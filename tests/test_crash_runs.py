@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from stepscope.tracer.config import TraceConfig
 from stepscope.viewer.crash.crash_look import look
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.store.trace import open_trace
+from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).resolve().parents[1]
@@ -150,21 +150,30 @@ def test_another_exception_is_another_symptom(tmp_path: Path) -> None:
     assert [row["survived"] for row in session.answer["crash_runs"]] == [None, False]
 
 
-def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
-    children = tmp_path / "children"
+def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    children, limit_s, wait = tmp_path / "children", 4.0, subprocess.Popen.wait
+
+    def wait_once_it_has_a_child(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout == limit_s:
+            wait_for(children.exists)
+            timeout = 0.1
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait_once_it_has_a_child)
     program = (
         "import pathlib, subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        f"pathlib.Path({str(children)!r}).write_text(str(child.pid))\n"
+        f"part = pathlib.Path({str(children)!r} + '.part')\n"
+        f"part.write_text(str(child.pid)), part.rename({str(children)!r})\n"
         "time.sleep(600)"
     )
-    session = Session(tmp_path, program, timeout_s=4.0)
+    session = Session(tmp_path, program, timeout_s=limit_s)
     assert (session.exit_code, session.folders) == (128 + signal.SIGTERM, ["run-1"])
     (row,), (finding,) = session.answer["crash_runs"], session.answer["findings"]
     assert (row["ended"], row["symptom"]) == ("time limit", None)
     assert (finding["kind"], finding["severity"]) == ("crash", "warning")
     assert "its time limit" in finding["title"]
-    assert not is_alive(int(children.read_text()))
+    wait_for(lambda: not is_alive(int(children.read_text())))
 
 
 PRINTS = """
@@ -223,9 +232,7 @@ def is_alive(pid: int) -> bool:
 def test_descendants_are_found() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as child:
-        deadline = time.monotonic() + 20
-        while not (found := descendants(child.pid)) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        found = wait_for(lambda: descendants(child.pid))
         assert len(found) == 1
         assert set(descendants(os.getpid())) >= {child.pid, *found}
         child.communicate(b"\n")
@@ -291,11 +298,9 @@ def test_ctrl_c_stops_everything_and_keeps_what_is_there(tmp_path: Path) -> None
     with stepscope(
         "run", "--crash", "-o", str(trace), "--", "-c", program, stderr=subprocess.PIPE, start_new_session=True
     ) as run:
-        deadline = time.monotonic() + 60
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(begun.exists)
         os.killpg(run.pid, signal.SIGINT)
-        errors = run.communicate(timeout=60)[1]
+        errors = run.communicate(timeout=PATIENCE_S)[1]
     assert run.returncode == 139
     assert sorted(path.name for path in trace.iterdir() if path.is_dir()) == ["run-1", "run-2"]
     assert b"KeyboardInterrupt" in errors
@@ -317,7 +322,7 @@ def test_what_cannot_be(tmp_path: Path, arguments: list[str], words: str) -> Non
     (tmp_path / "used" / "run-1").mkdir(parents=True)
     given = [str(tmp_path / "used") if part == "USED" else part for part in arguments]
     with stepscope("run", *given, "--", "-c", "print(1)", stderr=subprocess.PIPE, stdout=subprocess.PIPE) as run:
-        _, errors = run.communicate(timeout=60)
+        _, errors = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 2
     assert words in errors.decode()
     assert b"Traceback" not in errors

@@ -25,7 +25,7 @@ from stepscope.viewer.web.server import listen
 from tests.logs import synthetic
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
+    from playwright.sync_api import Browser, Dialog, Page, Request
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -39,6 +39,10 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 LOCAL = {"127.0.0.1", "localhost", ""}
+PATIENCE_S = 60.0
+"""How long a page may take for what is expected of it: longer than a busy machine needs."""
+PUT_OFF = "() => new Promise((done) => setTimeout(() => requestAnimationFrame(() => setTimeout(done)), 100))"
+"""Comes behind what scripts put off for less than a tenth of a second, and behind the next frame."""
 
 
 def chromium() -> str | None:
@@ -48,11 +52,12 @@ def chromium() -> str | None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     path = chromium()
     if path is None:
         pytest.skip("no Chromium is installed")
+    expect.set_options(timeout=1000 * PATIENCE_S)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser
@@ -65,11 +70,14 @@ class Visit:
 
     page: Page
     complaints: list[str] = field(default_factory=list)
+    under_way: set[Request] = field(default_factory=set)
 
     def watch(self) -> None:
         self.page.on("console", lambda message: self.complain(message.type, message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
-        self.page.on("request", lambda request: self.check(request.url))
+        self.page.on("request", self.begin)
+        self.page.on("requestfinished", lambda request: self.under_way.discard(request))
+        self.page.on("requestfailed", lambda request: self.under_way.discard(request))
         self.page.on("dialog", self.refuse)
 
     def complain(self, kind: str, text: str) -> None:
@@ -80,30 +88,46 @@ class Visit:
         self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def check(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"data", "blob", "file"} and parts.hostname not in LOCAL:
-            self.complaints.append(f"request to another machine: {url}")
+    def begin(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in {"data", "blob", "file"}:
+            return
+        self.under_way.add(request)
+        if parts.hostname not in LOCAL:
+            self.complaints.append(f"request to another machine: {request.url}")
+
+    def settle(self) -> None:
+        """Waits until no request is under way and the scripts of the page have done what they put off."""
+        deadline = time.monotonic() + PATIENCE_S
+        is_quiet = False
+        while not is_quiet:
+            assert time.monotonic() < deadline, [request.url for request in self.under_way]
+            was_quiet = not self.under_way
+            self.page.evaluate(PUT_OFF)
+            is_quiet = was_quiet and not self.under_way
+
+
+@contextmanager
+def visiting(browser: Browser, offline: bool) -> Iterator[Visit]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=offline)
+    context.set_default_timeout(1000 * PATIENCE_S)
+    found = Visit(context.new_page())
+    found.watch()
+    yield found
+    context.close()
+    assert not found.complaints
 
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visit]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    found = Visit(context.new_page())
-    found.watch()
-    yield found
-    context.close()
-    assert not found.complaints
+    with visiting(browser, offline=False) as found:
+        yield found
 
 
 @pytest.fixture
 def offline(browser: Browser) -> Iterator[Visit]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
-    found = Visit(context.new_page())
-    found.watch()
-    yield found
-    context.close()
-    assert not found.complaints
+    with visiting(browser, offline=True) as found:
+        yield found
 
 
 def record_demo(folder: Path) -> None:
@@ -136,12 +160,13 @@ def serving(trace: Trace) -> Iterator[str]:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.01)
+        assert server.started
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from stepscope.viewer.web.rendering import timeline_height
 from tests.browser.conftest import Visit
@@ -25,12 +26,12 @@ def open_launch(visit: Visit, address: str) -> Any:
 
 def test_from_the_overview_to_a_launch(visit: Visit, address: str) -> None:
     page = open_launch(visit, address)
-    assert "launch=" in page.url
+    expect(page).to_have_url(re.compile("launch="))
     panel = page.locator("#panel")
-    assert panel.get_by_text(re.compile(r"launch \d+ \(1st of")).is_visible()
-    assert panel.locator("table.arguments tbody tr").count() > 0
-    assert panel.locator(".code .line").count() > 0
-    assert page.locator(".launch-list tr.chosen").count() == 1
+    expect(panel.get_by_text(re.compile(r"launch \d+ \(1st of"))).to_be_visible()
+    expect(panel.locator("table.arguments tbody tr")).not_to_have_count(0)
+    expect(panel.locator(".code .line")).not_to_have_count(0)
+    expect(page.locator(".launch-list tr.chosen")).to_have_count(1)
 
 
 def test_keys_walk_through_launches_and_back_works(visit: Visit, address: str) -> None:
@@ -40,16 +41,17 @@ def test_keys_walk_through_launches_and_back_works(visit: Visit, address: str) -
     page.go_back()
     page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(1st of")).wait_for()
     page.keyboard.press("Escape")
-    assert page.locator("#panel").is_hidden()
-    assert "launch=" not in page.url
+    expect(page.locator("#panel")).to_be_hidden()
+    expect(page).not_to_have_url(re.compile("launch="))
 
 
 def test_address_of_a_launch_opens_it_again(visit: Visit, address: str) -> None:
     page = open_launch(visit, address)
+    expect(page).to_have_url(re.compile("launch="))
     title = page.locator("#panel h2").inner_text()
     page.reload()
-    page.locator("#panel h2").wait_for()
-    assert page.locator("#panel h2").inner_text() == title
+    expect(page.locator("#panel h2")).to_be_visible()
+    expect(page.locator("#panel h2")).to_have_text(title, use_inner_text=True)
 
 
 def test_click_on_the_timeline_opens_a_launch(visit: Visit, address: str) -> None:
@@ -73,25 +75,27 @@ def test_click_on_the_timeline_opens_a_launch(visit: Visit, address: str) -> Non
     box = page.locator(".timeline-box").bounding_box()
     assert box
     page.mouse.move(box["x"] + 1 + lane["x"], box["y"] + 1 + lane["y"])
-    assert page.locator(".tip strong").inner_text() == lane["kernel"]
+    expect(page.locator(".tip strong")).to_have_text(lane["kernel"], use_inner_text=True)
     page.mouse.down()
     page.mouse.up()
-    page.locator("#panel h2").wait_for()
-    assert page.locator("#panel h2").inner_text() == lane["kernel"]
+    expect(page.locator("#panel h2")).to_be_visible()
+    expect(page.locator("#panel h2")).to_have_text(lane["kernel"], use_inner_text=True)
 
 
 def test_zoom_is_kept_in_the_address(visit: Visit, address: str) -> None:
     page = visit.page
     page.goto(f"{address}/steps/1?log=0")
-    before = page.locator(".view-span").inner_text()
+    span = page.locator(".view-span")
+    expect(span).not_to_be_empty()
+    before = span.inner_text()
     page.keyboard.press("w")
     page.wait_for_url(re.compile(r"from=\d+.*to=\d+"))
-    zoomed = page.locator(".view-span").inner_text()
-    assert zoomed != before
+    expect(span).not_to_have_text(before, use_inner_text=True)
+    zoomed = span.inner_text()
     page.reload()
-    assert page.locator(".view-span").inner_text() == zoomed
+    expect(span).to_have_text(zoomed, use_inner_text=True)
     page.keyboard.press("f")
-    assert page.locator(".view-span").inner_text() == before
+    expect(span).to_have_text(before, use_inner_text=True)
 
 
 def test_room_for_the_timeline_is_kept_before_the_script_runs(visit: Visit, address: str, trace: Any) -> None:
@@ -101,20 +105,20 @@ def test_room_for_the_timeline_is_kept_before_the_script_runs(visit: Visit, addr
     visit.page.goto(f"{address}/steps/1?log=0")
     found = timeline(trace, 0, 1)
     assert found is not None
-    assert visit.page.locator(".timeline-box canvas").first.evaluate(
-        "(canvas) => canvas.clientHeight"
-    ) == timeline_height(found, has_lifetimes(trace))
+    height = timeline_height(found, has_lifetimes(trace))
+    expect(visit.page.locator(".timeline-box canvas").first).to_have_js_property("clientHeight", height)
 
 
 def test_kernel_filter_narrows_the_list(visit: Visit, address: str) -> None:
     page = visit.page
     page.goto(f"{address}/steps/1?log=0")
     rows = page.locator(".launch-list tbody tr")
+    expect(rows).not_to_have_count(0)
     everything = rows.count()
     page.locator(".kernel-filter").fill("extern")
     page.locator(".list-count").get_by_text("match").wait_for()
+    expect(rows.locator("td:last-child").filter(has_not_text="extern")).to_have_count(0)
     assert 0 < rows.count() < everything
-    assert all("extern" in text for text in rows.locator("td:last-child").all_inner_texts())
 
 
 def test_every_link_of_every_section_leads_somewhere(visit: Visit, address: str) -> None:
@@ -146,9 +150,9 @@ def test_choice_of_theme_is_remembered(visit: Visit, address: str) -> None:
     page.emulate_media(color_scheme="light")
     page.goto(address)
     page.locator("#theme-toggle").click()
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.goto(f"{address}/graphs")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 23, 26)")
 
 
 def test_slash_jumps_to_the_search(visit: Visit, address: str) -> None:
@@ -158,8 +162,11 @@ def test_slash_jumps_to_the_search(visit: Visit, address: str) -> None:
     page.keyboard.type("code")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/search\?text=code"))
-    page.locator("table.hits tbody tr a").first.click()
-    assert page.locator("h1").count() == 1
+    hit = page.locator("table.hits tbody tr a").first
+    leads_to = f"{address}{hit.get_attribute('href')}"
+    hit.click()
+    expect(page).to_have_url(leads_to)
+    expect(page.locator("h1")).to_have_count(1)
 
 
 def test_line_of_a_launch_site_is_marked_in_the_code(visit: Visit, address: str) -> None:
@@ -168,4 +175,4 @@ def test_line_of_a_launch_site_is_marked_in_the_code(visit: Visit, address: str)
     link = page.locator("table.sites td.num a").first
     number = link.inner_text()
     link.click()
-    assert page.locator(".code .line:target .number").inner_text() == number
+    expect(page.locator(".code .line:target .number")).to_have_text(number, use_inner_text=True)

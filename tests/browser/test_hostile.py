@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.trace import Trace, open_trace
@@ -36,7 +37,7 @@ def test_no_page_runs_what_a_log_holds(visit: Visit, poisoned: Trace) -> None:
             answer = visit.page.goto(where + address)
             assert answer is not None
             assert answer.status == 200, address
-            visit.page.wait_for_timeout(60)
+            visit.settle()
             assert visit.page.evaluate(RAN) == 0, address
             assert visit.complaints == [], address
 
@@ -47,15 +48,19 @@ def test_what_a_script_builds_is_text_too(visit: Visit, poisoned: Trace) -> None
     with serving(poisoned) as where:
         page.goto(f"{where}/steps/5?log=0&launch=22")
         page.locator("#panel h2").wait_for()
-        assert "alert(1)" in page.locator("#panel").inner_text()
+        expect(page.locator("#panel")).to_contain_text("alert(1)", use_inner_text=True)
         page.keyboard.press("Escape")
         page.keyboard.press("/")
         page.keyboard.type("alert")
         page.locator('[role="option"]').first.wait_for()
+        assert page.evaluate(RAN) == 0
         page.goto(f"{where}/search?text=onerror")
         page.locator("mark", has_text="onerror").first.wait_for()
+        visit.settle()
+        assert page.evaluate(RAN) == 0
         page.goto(f"{where}/compile/0_0/provenance?log=2")
         page.locator(".pane .line").first.click()
+        visit.settle()
         assert page.evaluate(RAN) == 0
 
 
@@ -65,8 +70,10 @@ def test_the_report_runs_nothing(offline: Visit, poisoned: Trace, tmp_path: Path
     offline.page.goto(path.as_uri())
     offline.page.locator(".page.shown h1").wait_for()
     for route in offline.page.locator(".page[data-route]").evaluate_all("(all) => all.map((one) => one.dataset.route)"):
-        offline.page.evaluate("(route) => { location.hash = '#' + route }", route)
-        offline.page.wait_for_timeout(30)
+        address = route if route.startswith("/") else "/nowhere"  # shows the page for what was left out
+        offline.page.evaluate("(address) => { location.hash = '#' + address }", address)
+        expect(offline.page.locator(".page.shown")).to_have_attribute("data-route", route)
+    offline.settle()
     assert offline.page.evaluate(RAN) == 0
 
 
@@ -76,5 +83,5 @@ def test_records_that_are_no_records(visit: Visit, tmp_path: Path, name: str) ->
     with open_trace(tmp_path / "x.log") as trace, serving(trace) as where:
         for address in ("/", "/problems", "/compile", "/records", "/metrics", "/compile-time", "/records/40"):
             visit.page.goto(where + address)
-            visit.page.wait_for_timeout(60)
+            visit.settle()
             assert visit.page.evaluate(RAN) == 0, address

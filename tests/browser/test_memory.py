@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.trace import Trace, open_trace
@@ -36,9 +38,9 @@ def test_a_curve_reads_exact_bytes_with_kernel_and_line(visit: Visit, memory_add
     page.locator(".plot .picture").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    tip = page.locator(".plot .tip").inner_text()
+    tip = page.locator(".plot .tip")
     for part in ("op1", "cpp_fused_relu_0", "model.py:11", "measured 1,536 B (1.5 kB)", "1 lifetimes", "measured peak"):
-        assert part in tip
+        expect(tip).to_contain_text(part, use_inner_text=True)
 
 
 def test_a_click_on_a_node_changes_only_what_is_alive(visit: Visit, memory_address: str) -> None:
@@ -50,10 +52,10 @@ def test_a_click_on_a_node_changes_only_what_is_alive(visit: Visit, memory_addre
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     page.locator(".node-memory h2", has_text="Alive at op0").wait_for()
-    assert "snode=0" in page.url
-    assert "by=kind" in page.url
-    assert page.locator(".plot").get_attribute("data-seen") == "yes", "the curve was not drawn anew"
-    assert page.locator(".treemap .cell").count() == 3
+    expect(page).to_have_url(re.compile("snode=0"))
+    expect(page).to_have_url(re.compile("by=kind"))
+    expect(page.locator(".plot"), "the curve was not drawn anew").to_have_attribute("data-seen", "yes")
+    expect(page.locator(".treemap .cell")).to_have_count(3)
     page.locator(".tabs a", has_text="every buffer").click()
     page.locator(".node-memory th", has_text="written by").wait_for()
     page.go_back()
@@ -66,36 +68,36 @@ def test_zoom_and_hidden_series_stand_in_the_address(visit: Visit, memory_addres
     page = visit.page
     page.goto(f"{memory_address}/graphs/0/memory")
     page.get_by_label("measured", exact=True).uncheck()
-    assert "measured" in page.url
+    expect(page).to_have_url(re.compile("measured"))
     page.locator(".plot .picture").focus()
     page.keyboard.press("End")
     page.keyboard.press("+")
-    assert "from=1" in page.url
+    expect(page).to_have_url(re.compile("from=1"))
     page.reload()
-    assert not page.get_by_label("measured", exact=True).is_checked()
+    expect(page.get_by_label("measured", exact=True)).not_to_be_checked()
     page.locator(".plot .picture").focus()
     page.keyboard.press("0")
-    assert "from=" not in page.url
+    expect(page).not_to_have_url(re.compile("from="))
 
 
 def test_two_graphs_share_one_zoom(visit: Visit, memory_address: str) -> None:
     page = visit.page
     page.goto(f"{memory_address}/graphs/0/memory?call=0&against=0.2")
-    assert page.locator(".plot .picture").count() == 2
+    expect(page.locator(".plot .picture")).to_have_count(2)
     page.locator("select[name=against]").select_option("1")
     page.wait_for_url("**against=1*")
-    assert page.locator("[data-memory=right] .picture").count() == 1
+    expect(page.locator("[data-memory=right] .picture")).to_have_count(1)
 
 
 def test_treemap_is_walked_by_keys(visit: Visit, memory_address: str) -> None:
     page = visit.page
     page.goto(f"{memory_address}/graphs/0/memory")
     page.locator(".treemap .cell[tabindex='0']").focus()
-    first = page.evaluate("document.activeElement.getAttribute('aria-label')")
-    assert first.startswith("buf1, 1.0 kB, saved for backward")
+    chosen = page.locator(":focus")
+    expect(chosen).to_have_attribute("aria-label", re.compile(r"^buf1, 1\.0 kB, saved for backward"))
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("buf0, 512 B, temporary")
-    assert "512 B · 26.7 % · temporary" in page.locator(".treemap .tip").inner_text()
+    expect(chosen).to_have_attribute("aria-label", re.compile(r"^buf0, 512 B, temporary"))
+    expect(page.locator(".treemap .tip")).to_contain_text("512 B · 26.7 % · temporary")
     page.keyboard.press("Enter")
     page.wait_for_url("**/graphs/0/buffers/buf0")
 
@@ -112,7 +114,7 @@ def test_run_curve_looks_closer_and_opens_a_step(visit: Visit, memory_address: s
     page.mouse.up()
     page.wait_for_url("**first_step=1*")
     page.mouse.move(box["x"] + box["width"] * 0.5, middle)
-    assert "step 1" in page.locator("[data-run-memory] .tip").inner_text()
+    expect(page.locator("[data-run-memory] .tip")).to_contain_text("step 1")
     page.get_by_role("button", name="All").click()
     page.wait_for_url(lambda url: "first_step" not in url)
     page.mouse.click(box["x"] + box["width"] * 0.4, middle)
@@ -126,7 +128,7 @@ def test_timeline_reads_live_bytes(visit: Visit, memory_address: str) -> None:
     assert box
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] - 30)
     tip = page.locator(".timeline-box .tip")
-    assert "made by compiled calls" in tip.inner_text()
+    expect(tip).to_contain_text("made by compiled calls")
 
 
 def test_recompute_page_draws_its_curves(visit: Visit, memory_address: str) -> None:
@@ -135,9 +137,9 @@ def test_recompute_page_draws_its_curves(visit: Visit, memory_address: str) -> N
     page.locator(".plot .picture").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    tip = page.locator(".plot .tip").inner_text()
+    tip = page.locator(".plot .tip")
     for part in ("the node that was moved", "carried along, after alloc 1,000 B", "after alloc 1,100 B"):
-        assert part in tip
+        expect(tip).to_contain_text(part, use_inner_text=True)
 
 
 def test_report_holds_the_pages_of_its_findings(offline: Visit, memory_trace: Trace, tmp_path: Path) -> None:
@@ -147,8 +149,8 @@ def test_report_holds_the_pages_of_its_findings(offline: Visit, memory_trace: Tr
     page.goto(report.as_uri())
     page.locator(".page.shown .finding-title a", has_text="was not freed").click()
     page.locator(".page.shown .plot .picture").wait_for()
-    assert page.locator(".page.shown h1").inner_text().startswith("Memory of graph 0")
-    assert page.locator(".page.shown .treemap .cell").count() == 4
+    expect(page.locator(".page.shown h1")).to_have_text(re.compile(r"^\s*Memory of graph 0"))
+    expect(page.locator(".page.shown .treemap .cell")).to_have_count(4)
     page.goto(f"{report.as_uri()}#/recompute/0")
     page.locator(".page.shown .plot .picture").wait_for()
     page.goto(f"{report.as_uri()}#/memory")

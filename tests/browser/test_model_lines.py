@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from stepscope.tracer.schema import records as schema
 from stepscope.viewer.store.trace import open_trace
@@ -27,8 +28,8 @@ def test_the_panel_says_what_a_launch_computes_and_what_has_changed(visit: Visit
     with open_trace(log.write(tmp_path / "log.log")) as trace, serving(trace) as where:
         page.goto(f"{where}/steps/0?launch=1")
         page.locator("#panel h2").wait_for()
-        assert page.locator("#panel .as-compiled").inner_text() == "as compiled on 2026-03-14 09:26 UTC, since changed"
-        assert page.locator("#panel .names").all_inner_texts() == ["relu_1", "relu add", "aten.relu aten.add"]
+        expect(page.locator("#panel .as-compiled")).to_have_text("as compiled on 2026-03-14 09:26 UTC, since changed")
+        expect(page.locator("#panel .names")).to_have_text(["relu_1", "relu add", "aten.relu aten.add"])
         page.goto(f"{where}/kernels/cpp_fused_relu_0")
-        assert "aten.relu, aten.add" in page.locator("main .facts").first.inner_text()
-        assert page.locator("main .facts .as-compiled").count() == 1
+        expect(page.locator("main .facts").first).to_contain_text("aten.relu, aten.add")
+        expect(page.locator("main .facts .as-compiled")).to_have_count(1)

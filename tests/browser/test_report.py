@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.trace import Trace
@@ -27,16 +28,17 @@ def test_from_the_overview_to_a_launch(offline: Visit, report: str) -> None:
     page.locator(".page.shown .strip a").nth(1).click()
     page.locator(".page.shown .launch-list tbody tr").nth(1).click()
     page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
-    assert "launch=" in page.url
-    assert page.locator("#panel .code .line").count() > 0
+    expect(page).to_have_url(re.compile("launch="))
+    expect(page.locator("#panel .code .line")).not_to_have_count(0)
     page.keyboard.press("ArrowRight")
     page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(3rd of")).wait_for()
     page.go_back()
     page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
     page.go_back()
+    expect(page.locator("#panel")).to_be_hidden()
     page.go_back()
-    assert page.locator(".page.shown").get_attribute("data-route") == "/"
-    assert page.locator("#panel").is_hidden()
+    expect(page.locator(".page.shown")).to_have_attribute("data-route", "/")
+    expect(page.locator("#panel")).to_be_hidden()
 
 
 def test_every_section_can_be_reached(offline: Visit, report: str) -> None:
@@ -44,8 +46,9 @@ def test_every_section_can_be_reached(offline: Visit, report: str) -> None:
     page.goto(report)
     for link in page.locator(".nav a").all():
         link.click()
-        assert page.locator(".page.shown").count() == 1
-        assert page.locator(".page.shown h1").count() == 1
+        expect(link).to_have_attribute("aria-current", "page")
+        expect(page.locator(".page.shown")).to_have_count(1)
+        expect(page.locator(".page.shown h1")).to_have_count(1)
 
 
 def test_code_of_a_graph_is_unpacked_and_its_lines_are_linked(offline: Visit, report: str) -> None:
@@ -59,7 +62,7 @@ def test_code_of_a_graph_is_unpacked_and_its_lines_are_linked(offline: Visit, re
 
 def test_what_is_not_in_the_report_says_so(offline: Visit, report: str) -> None:
     offline.page.goto(f"{report}#/steps/999?log=0")
-    assert offline.page.get_by_text("Not in this report").is_visible()
+    expect(offline.page.get_by_text("Not in this report")).to_be_visible()
 
 
 def test_summary_can_be_saved(offline: Visit, report: str) -> None:
@@ -77,6 +80,7 @@ def test_links_that_scripts_make_lead_to_pages_of_the_report(offline: Visit, rep
     paths = {route.partition("?")[0] for route in routes}
     for route in [route for route in routes if route.startswith("/steps/")]:
         page.goto(f"{report}#{route}")
+        expect(page.locator(".page.shown")).to_have_attribute("data-route", route)
         page.locator(".page.shown .launch-list tbody tr").first.click()
         page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(1st of")).wait_for()
         links = page.eval_on_selector_all('a[href^="#/"]', "links => links.map((link) => link.getAttribute('href'))")

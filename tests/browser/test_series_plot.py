@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from stepscope.viewer.store.trace import open_trace
 from tests.browser.conftest import Visit, serving
@@ -57,28 +59,31 @@ def test_series_plot(visit: Visit, served: str) -> None:
     page.keyboard.press("Home")
     for _ in range(7):
         page.keyboard.press("ArrowRight")
-    assert tip.inner_text().splitlines() == [
+    lines = [
         "op7",
         "after alloc 28.0 kB (28,000 bytes)",
         "after free – (not recorded)",
         "base 90.0 kB (90,000 bytes)",
     ]
+    expect(tip.locator("> *")).to_have_text(lines)
     box: Any = page.locator(".plot").bounding_box()
     middle, y = box["x"] + 72 + (box["width"] - 88) / 2, box["y"] + 120
     page.mouse.move(middle - 100, y)
     page.mouse.down()
     page.mouse.move(middle + 100, y, steps=4)
     page.mouse.up()
+    page.wait_for_function("told.views.length > 0")
     (first, last) = page.evaluate("told.views.at(-1)")
     assert 60 < first < 100 < last < 140
     page.mouse.move(middle, y)
     page.mouse.click(middle, y)
+    page.wait_for_function("told.opened.length > 0")
     (opened,) = page.evaluate("told.opened")
     assert first < opened < last
     picture.focus()
     page.keyboard.press("Home")
-    assert tip.locator("strong").inner_text() == "op0"
+    expect(tip.locator("strong")).to_have_text("op0")
     page.keyboard.press("0")
-    assert page.evaluate("told.views.at(-1)") is None
+    page.wait_for_function("told.views.at(-1) === null")
     page.evaluate("plot.moveTo(100)")
-    assert tip.inner_text().endswith("▼ peak")
+    expect(tip).to_have_text(re.compile("▼ peak$"))

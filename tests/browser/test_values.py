@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps.queries.steps import timeline
@@ -35,9 +36,9 @@ def test_panel_shows_before_and_after(visit: Visit, served: str) -> None:
     page.goto(f"{served}/steps/5?log=0&launch=21")
     lines = page.locator("#panel .value-line")
     lines.first.wait_for()
-    assert lines.locator(".when").all_inner_texts() == ["before", "after"]
+    expect(lines.locator(".when")).to_have_text(["before", "after"], use_inner_text=True)
     part = lines.nth(1).locator(".part.v-nan")
-    assert part.get_attribute("data-count") == "7"
+    expect(part).to_have_attribute("data-count", "7")
     assert part.evaluate("(part) => part.clientWidth") >= 12
     page.locator("#panel").get_by_text("NaN 7").wait_for()
     page.keyboard.press("ArrowLeft")
@@ -50,8 +51,8 @@ def test_room_for_the_health_strip_is_kept_before_the_script_runs(visit: Visit, 
     visit.page.goto(f"{served}/steps/5?log=0")
     found = timeline(values, 0, 5)
     assert found is not None
-    height = visit.page.locator(".timeline-box canvas").first.evaluate("(canvas) => canvas.clientHeight")
-    assert height == timeline_height(found)
+    canvas = visit.page.locator(".timeline-box canvas").first
+    expect(canvas).to_have_js_property("clientHeight", timeline_height(found))
 
 
 def test_one_element_of_many_stays_visible(visit: Visit, served: str) -> None:
@@ -80,7 +81,7 @@ def test_heat_map_reads_cells_and_opens_them(visit: Visit, served: str) -> None:
     for key in ["ArrowRight", "ArrowDown", *["ArrowRight"] * 5]:
         page.keyboard.press(key)
     tip = page.locator(".heat-box .tip")
-    assert "step 5 · NaN" in tip.inner_text()
+    expect(tip).to_contain_text("step 5 · NaN")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/steps/5\?log=0&launch=21"))
 
@@ -103,11 +104,11 @@ def test_a_joined_cell_of_the_heat_map_looks_closer(visit: Visit, served: str) -
     for key in ["ArrowRight", "ArrowRight", "ArrowDown"]:
         page.keyboard.press(key)
     tip = page.locator(".heat-box .tip")
-    assert "steps 4 to 7 · worst: NaN" in tip.inner_text()
+    expect(tip).to_contain_text("steps 4 to 7 · worst: NaN")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/values\?log=0&first_site=0&last_site=3&first_step=0&last_step=7#at=1,1,4,7"))
     tip.wait_for()
-    assert "step 5 · NaN" in tip.inner_text()
+    expect(tip).to_contain_text("step 5 · NaN")
     page.goto(f"{served}/values?log=0&first_site=1&last_site=1&first_step=4&last_step=6")
     page.get_by_role("link", name="later steps").click()
     page.wait_for_url(re.compile(r"first_step=5&last_step=7"))
@@ -122,10 +123,10 @@ def test_plot_is_read_by_keys_and_mouse_and_opens_launches(visit: Visit, served:
     picture.focus()
     page.keyboard.press("End")
     tip = page.locator(".plot .tip")
-    assert "step 7 · launch 29" in tip.inner_text()
-    assert "NaN 7" in tip.inner_text()
+    expect(tip).to_contain_text("step 7 · launch 29")
+    expect(tip).to_contain_text("NaN 7")
     page.keyboard.press("Home")
-    assert "largest 64" in tip.inner_text()
+    expect(tip).to_contain_text("largest 64", use_inner_text=True)
     page.locator(".log-switch input").uncheck()
     box = page.locator(".plot").bounding_box()
     assert box
@@ -139,7 +140,7 @@ def test_chosen_statistic_is_kept_in_the_address(visit: Visit, served: str) -> N
     page.get_by_role("button", name="mean", exact=True).click()
     page.wait_for_url(re.compile("statistic=mean"))
     page.reload()
-    assert page.get_by_role("button", name="mean", exact=True).get_attribute("aria-pressed") == "true"
+    expect(page.get_by_role("button", name="mean", exact=True)).to_have_attribute("aria-pressed", "true")
 
 
 def test_brackets_walk_through_findings(visit: Visit, served: str) -> None:
@@ -148,6 +149,8 @@ def test_brackets_walk_through_findings(visit: Visit, served: str) -> None:
     hrefs = page.locator("#finding-links a").evaluate_all("(links) => links.map((link) => link.href)")
     page.keyboard.press("]")
     page.wait_for_url(hrefs[0])
+    page.clock.install(time=0)
+    page.clock.pause_at(1000)  # what the page says stays until it is read
     page.keyboard.press("[")
     page.locator("#said").get_by_text("This is the first finding.").wait_for()
 
@@ -161,7 +164,7 @@ def test_report_shows_values_from_the_disk(offline: Visit, values: Trace, tmp_pa
     page.locator("#panel .arguments td a code", has_text="buf1").click()
     page.locator(".page.shown .plot .picture").focus()
     page.keyboard.press("End")
-    assert "step 7" in page.locator(".page.shown .plot .tip").inner_text()
+    expect(page.locator(".page.shown .plot .tip")).to_contain_text("step 7")
     page.keyboard.press("Enter")
     page.locator("#panel h2").get_by_text("cpp_fused_relu_0").wait_for()
     page.goto(f"{path.as_uri()}#/values?log=0")

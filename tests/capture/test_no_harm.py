@@ -206,7 +206,7 @@ def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scr
         def slowly(source):
             if "stepscope_ticks" in source:
                 begun.set()
-                goes_on.wait(60)
+                goes_on.wait(120)
             return build(source)
 
         stats_toolchain.build_library = slowly
@@ -218,7 +218,7 @@ def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scr
             if child == 0:
                 current().flush()
                 os._exit(0)
-            left = 200
+            left = 1000
             while not os.waitpid(child, os.WNOHANG)[0] and left:
                 left -= 1
                 time.sleep(0.05)

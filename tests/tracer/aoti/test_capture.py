@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import open_trace
 from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
+from tests.waiting import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).parents[3]
 STEPSCOPE = [sys.executable, "-m", "viewer"] if (ROOT / "viewer/__main__.py").exists() else [
@@ -302,8 +304,8 @@ def test_output_that_is_not_to_be_waited_for_is_waited_for(tmp_path: Path) -> No
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
     with subprocess.Popen(command, stderr=theirs) as child, os.fdopen(ours, "rb") as output:
+        wait_for(lambda: not select.select([], [theirs], [], 0)[1])  # nothing more fits in
         os.close(theirs)
-        time.sleep(1)
         assert len(output.read()) == 1 << 20
     assert child.returncode == 0
 
@@ -327,7 +329,7 @@ def test_a_reader_that_goes_away_ends_the_program(tmp_path: Path) -> None:
         assert child.stdout is not None
         child.stdout.read(100)
         child.stdout.close()
-        assert child.wait(60) != 0
+        assert child.wait(PATIENCE_S) != 0
 
 
 def test_a_terminal_stays_one(tmp_path: Path) -> None:

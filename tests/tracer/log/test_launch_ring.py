@@ -22,6 +22,7 @@ from stepscope.tracer.runtime.launches import Call
 from stepscope.tracer.schema import ring_format
 from stepscope.tracer.schema.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path
 from tests.tracer.hand_made import HandMade, column, recorder_in, ring_rows, rows_of
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(params=["compiled", "python"])
@@ -205,7 +206,7 @@ gc.collect()
 for descriptor in own:
     os.fstat(descriptor)
 """
-    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
 
 

@@ -33,15 +33,12 @@ def test_a_process_that_runs_is_the_one_that_has_the_log_open(tmp_path: Path) ->
     log = printed.write(tmp_path / OWN_NAME.format(1))
     with log.open("ab"), open_trace(log) as trace:  # by us, who read what the other process prints
         assert not all_findings(trace)
-    asleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    asleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
     with subprocess.Popen(asleep, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
         assert died(other.pid)
         other.kill()
-    gone = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
-    assert gone.stdout is not None
-    gone.stdout.read()
-    time.sleep(0.2)
-    assert died(gone.pid)
-    gone.communicate()
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        os.waitid(os.P_PID, gone.pid, os.WEXITED | os.WNOWAIT)
+        assert died(gone.pid)

@@ -22,6 +22,7 @@ from stepscope.viewer.web import assets
 from stepscope.viewer.web.byte_range import byte_range
 from tests.logs.synthetic import WRAPPER, recorded
 from tests.viewer.client import Client
+from tests.waiting import PATIENCE_S
 
 CODE = WRAPPER.encode()
 
@@ -164,7 +165,7 @@ def test_a_reader_that_stops_early(log: Path) -> None:
         assert process.stdout.readline().strip() == b"range"
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) in {0, 1}  # click ends with 1 where the reader went away
+        assert process.wait(PATIENCE_S) in {0, 1}  # click ends with 1 where the reader went away
 
 
 class TestStaticFiles:

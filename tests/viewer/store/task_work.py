@@ -15,11 +15,16 @@ from stepscope.viewer.store.distributed_ingest import task as unit_module
 from stepscope.viewer.store.distributed_ingest.task import Done, Unit, ingest_unit
 
 MARKS = "UNIT_MARKS"
-MOST_SECONDS = 60
+MOST_SECONDS = 600
 
 
 def mark(name: str) -> Path:
     return Path(os.environ[MARKS], name)
+
+
+def stopped_worker() -> str:
+    """Process of the worker that `stops_at_2` stopped; empty before."""
+    return mark("pid").read_text() if mark("pid").exists() else ""
 
 
 def in_the_middle(unit: Unit, happens: Callable[[], None]) -> Done:

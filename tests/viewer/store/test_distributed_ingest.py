@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
@@ -27,6 +25,7 @@ from tests.logs.store_logs import tables, without_ids, write_logs
 from tests.logs.synthetic import recorded
 from tests.viewer.store import task_work
 from tests.viewer.store.task_work import Quiet, ThreadPool
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -161,10 +160,10 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(logs: Path, marks: Path, 
     script.write_text(code)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "build" / "import")])}
     whole = subprocess.Popen([sys.executable, str(script), str(logs), str(store)], cwd=ROOT, env=env)
-    worker = int(wait_for(lambda: (marks / "pid").exists() and (marks / "pid").read_text()))
+    worker = int(wait_for(task_work.stopped_worker))
     wait_for(lambda: len(list(store.glob("units/*/manifest.json"))) == 7)
     whole.kill()
-    whole.wait(10)
+    whole.wait()
     wait_for(lambda: not alive(worker))
     before = stamps(store)
     outcome, _ = run(logs, store)
@@ -261,12 +260,3 @@ def alive(pid: int) -> bool:
         return False
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_for(found: Callable[[], object], seconds: float = 60) -> str:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if answer := found():
-            return str(answer)
-        time.sleep(0.05)
-    raise AssertionError("it did not come")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ from stepscope.viewer.store.distributed_ingest.run import Outcome, Work, plan, r
 from tests.logs.store_logs import write_logs
 from tests.viewer.store import task_work
 from tests.viewer.store.task_work import Quiet
-from tests.viewer.store.test_distributed_ingest import same_as_index, wait_for
+from tests.viewer.store.test_distributed_ingest import same_as_index
+from tests.waiting import wait_for
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("default")  # those of dask's own processes and sockets
@@ -54,7 +56,7 @@ def test_a_killed_worker_costs_its_unit_a_retry(cluster: Any, tmp_path: Path) ->
     killed: list[int] = []
 
     def kill() -> None:
-        killed.append(int(wait_for(lambda: task_work.mark("pid").exists() and task_work.mark("pid").read_text())))
+        killed.append(int(wait_for(task_work.stopped_worker)))
         os.kill(killed[0], signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
@@ -75,5 +77,8 @@ def test_a_killed_worker_costs_its_unit_a_retry(cluster: Any, tmp_path: Path) ->
 
 def test_no_scheduler_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "CONNECT_S", 0.5)
-    with pytest.raises(StepscopeError, match=r"No dask scheduler answers at tcp://127.0.0.1:8129"):
-        DaskPool("tcp://127.0.0.1:8129")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody else listens there meanwhile
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(StepscopeError, match=f"No dask scheduler answers at {address}"):
+            DaskPool(address)

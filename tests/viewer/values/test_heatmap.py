@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,14 +98,11 @@ def test_the_heat_map_of_a_long_run_is_bounded() -> None:
         stand_in = SimpleNamespace(cursor=index.cursor)
         trace = cast(Trace, stand_in)
         stand_in.once = lambda ask: ask(trace)
-        began = time.monotonic()
         heat = heat_map(trace, 0)
         close = heat_map(trace, 0, Window(1000, 1599, 400, 799))
         found = worst_sites(trace, 0)
-        seconds = time.monotonic() - began
     assert (len(heat.cells), len(heat.steps), max(heat.joined_sites), max(heat.joined_steps)) == (500, 334, 4, 3)
     assert [row[617 // 3] for row in heat.cells].index(HEALTH.index("nan")) == 1234 // 4
     assert (len(close.cells), len(close.steps)) == (600, 400)
     assert [(row.site, row.first_step, row.first_launch, row.cells) for row in found] == [(1234, 617, 1235234, 1)]
     assert max(len(orjson.dumps(answer)) for answer in (heat, close)) < 600_000
-    assert seconds < 10

@@ -19,6 +19,7 @@ from stepscope.viewer.web import follow
 from stepscope.viewer.web.follow import Current, Follower, open_growing, whole_records, whole_size
 from tests.logs.synthetic import LogBuilder, compile_records, recorded, run
 from tests.viewer.client import Client
+from tests.waiting import PATIENCE_S, wait_for
 
 NAME = "stepscope_trace_rank_0_1_x.log"
 
@@ -167,9 +168,7 @@ def test_reading_takes_at_most_its_share_of_the_time(
     follower.pause = 0.01
     monkeypatch.setattr(follower, "look", lambda: time.sleep(0.1))
     follower.start()
-    deadline = time.monotonic() + 20
-    while follower.pause < 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: follower.pause >= 1)
     follower.stop()
     assert follower.pause > 50
     assert said == [f"stepscope: reading takes its time, the pages follow every {follower.pause:,.0f} s"]
@@ -218,12 +217,12 @@ def test_a_process_that_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         follower = Follower(folder, current, lambda text: None)
         follower.pause = 0.05
         follower.start()
-        counts, deadline = [total(current)], time.monotonic() + 60
+        counts, deadline = [total(current)], time.monotonic() + PATIENCE_S
         while counts[-1] < whole.count(b"\nV") + 1 and time.monotonic() < deadline:
             assert damage(current) == {}
             counts.append(total(current))
             time.sleep(0.02)
-        writer.wait(20)
+        writer.wait(PATIENCE_S)
     follower.stop()
     assert counts == sorted(counts)
     assert counts[-1] == whole.count(b"\nV") + 1

@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -25,6 +24,7 @@ from stepscope.viewer.web.app import create_app
 from stepscope.viewer.web.server import configure, listen
 from tests.logs.synthetic import recorded
 from tests.viewer.client import Client
+from tests.waiting import PATIENCE_S, wait_for
 
 SLOW = "SELECT count(*) FROM range(10000000000) a, range(1000000) b"
 OWN = "http://127.0.0.1:8686"
@@ -170,30 +170,23 @@ def children() -> set[str]:
     return {line for line in found.stdout.splitlines() if "sql_process" in line}
 
 
-def waited(condition: object, seconds: float = 60) -> bool:
-    end = time.monotonic() + seconds
-    while not (done := condition()) and time.monotonic() < end:  # type: ignore[operator]
-        time.sleep(0.05)
-    return bool(done)
-
-
 def test_a_client_that_goes_takes_its_statement_with_it(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "SECONDS", 3600.0)
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(f"GET /sql?query={quote(SLOW)} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
-        assert waited(children)
-    assert waited(lambda: not children())
+        wait_for(children)
+    wait_for(lambda: not children())
 
 
 def test_pages_are_answered_while_statements_run(port: int) -> None:
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
     for client in clients:
         client.sendall(f"GET /sql?query={quote(SLOW)} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
-    assert waited(children)
-    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    wait_for(children)
+    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     asked.request("GET", "/problems")
     assert asked.getresponse().status == 200
     asked.close()
     for client in clients:
         client.close()
-    assert waited(lambda: not children())
+    wait_for(lambda: not children())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,19 +12,21 @@ from stepscope.viewer.web import server
 
 
 @pytest.fixture
-def taken() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def kept() -> Iterator[int]:
+    """A port that one who asks for it can have, and that nobody gets who asks for any."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
 
 
-def test_a_taken_default_port_gives_way_to_a_free_one(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "DEFAULT_PORT", taken)
-    with server.listen("127.0.0.1", taken) as first, server.listen("127.0.0.1", taken) as second:
-        assert first.getsockname()[1] == taken
-        assert second.getsockname()[1] not in {0, taken}
+def test_a_taken_default_port_gives_way_to_a_free_one(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "DEFAULT_PORT", kept)
+    with server.listen("127.0.0.1", kept) as first, server.listen("127.0.0.1", kept) as second:
+        assert first.getsockname()[1] == kept
+        assert second.getsockname()[1] not in {0, kept}
 
 
-def test_a_port_that_was_asked_for_is_not_changed(taken: int) -> None:
-    with server.listen("127.0.0.1", taken), pytest.raises(StepscopeError, match=f"cannot listen on 127.0.0.1:{taken}"):
-        server.listen("127.0.0.1", taken)
+def test_a_port_that_was_asked_for_is_not_changed(kept: int) -> None:
+    with server.listen("127.0.0.1", kept), pytest.raises(StepscopeError, match=f"cannot listen on 127.0.0.1:{kept}"):
+        server.listen("127.0.0.1", kept)

@@ -14,6 +14,7 @@ from stepscope.viewer.overview import page as overview_page
 from stepscope.viewer.store.trace import open_trace
 from tests.logs.synthetic import LogBuilder, compile_records
 from tests.viewer.client import Client
+from tests.waiting import PATIENCE_S
 
 _FIRST_PAGE = """
 import asyncio, sys
@@ -49,7 +50,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(code: str, *words: str) -> list[str]:
     """What a Python of its own prints last."""
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE_S)
     return done.stdout.splitlines()[-1].split()
 
 

@@ -14,6 +14,7 @@ import torch
 
 from stepscope.tracer.runtime.lifetimes import holders
 from stepscope.tracer.runtime.lifetimes.holders import UNKNOWN, find_holders, overlapped
+from tests.waiting import PATIENCE_S
 
 kept_in_module: Any = None
 
@@ -34,7 +35,7 @@ class Slotted:
 
 
 def holders_of(storage: Any) -> list[str]:
-    (words,) = find_holders([storage], seconds=20)
+    (words,) = find_holders([storage], seconds=PATIENCE_S)
     return [text for text in words if "storage of " not in text and "holders_of" not in text]
 
 
@@ -78,7 +79,8 @@ def test_nested_containers_and_dicts(module_global: Any) -> None:
 def test_attributes_of_objects_slots_and_classes() -> None:
     plain, slotted = Net(), Slotted()
     plain.cache, slotted.memory, Net.cache = torch.ones(4), torch.ones(4), torch.ones(4)
-    found = find_holders([plain.cache.untyped_storage(), slotted.memory.untyped_storage(), Net.cache.untyped_storage()])
+    storages = [plain.cache.untyped_storage(), slotted.memory.untyped_storage(), Net.cache.untyped_storage()]
+    found = find_holders(storages, seconds=PATIENCE_S)
     Net.cache = None
     assert "attribute cache of Net" in found[0]
     assert "attribute memory of Slotted" in found[1]
@@ -96,7 +98,8 @@ def test_a_parameter_and_its_gradient() -> None:
     net = torch.nn.Linear(2, 2)
     net(torch.ones(1, 2)).sum().backward()
     assert net.weight.grad is not None
-    found = find_holders([net.weight.untyped_storage(), net.weight.grad.untyped_storage()])
+    storages = [net.weight.untyped_storage(), net.weight.grad.untyped_storage()]
+    found = find_holders(storages, seconds=PATIENCE_S)
     assert any("_parameters of Linear" in text for text in found[0])
     assert "gradient of a Parameter of shape [2, 2]" in found[1]
 
@@ -136,12 +139,12 @@ def test_local_variables_of_other_threads() -> None:
         mine = torch.ones(4)
         storages.append(weakref.ref(mine.untyped_storage()))
         ready.set()
-        done.wait(20)
+        done.wait(2 * PATIENCE_S)
 
     thread = threading.Thread(target=work)
     thread.start()
-    ready.wait(20)
-    words = find_holders([storages[0]()])[0]
+    assert ready.wait(PATIENCE_S)
+    words = find_holders([storages[0]()], seconds=PATIENCE_S)[0]
     done.set()
     thread.join()
     assert any(text.startswith("local variable mine of work() at") for text in words)
@@ -210,7 +213,7 @@ def test_strange_tensors_and_objects_are_passed_over() -> None:
 
 def test_it_is_bounded() -> None:
     many = [torch.ones(1) for _ in range(70)]
-    found = find_holders([tensor.untyped_storage() for tensor in many], seconds=20)
+    found = find_holders([tensor.untyped_storage() for tensor in many], seconds=PATIENCE_S)
     assert len(found) == 70
     assert all(found[:64])
     assert not any(found[64:])
