@@ -17,7 +17,7 @@ demo: .venv/.installed compiler ## record a small training run that goes wrong, 
 test: check browser compiler ## every check and every test
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 ifneq ($(NODE),)
-	@if ls tests/js/*.test.* >/dev/null 2>&1; then $(NODE) --test tests/js/*.test.*; fi
+	@$(NODE) --test tests/js/*/*.test.*
 else
 	@echo "make: no node: the tests in tests/js are left out" >&2
 endif

@@ -16,8 +16,8 @@ from tests.logs import overflow_log
 pytestmark = pytest.mark.browser
 
 MOUNT = """async () => {
-    const { SeriesPlot } = await import("#js/series_plot.js");
-    const { formatBytes, thousands } = await import("#js/format.js");
+    const { SeriesPlot } = await import("#js/core/series_plot.js");
+    const { formatBytes, thousands } = await import("#js/core/format.js");
     const box = Object.assign(document.createElement("div"), { className: "plot" });
     document.querySelector("main").replaceChildren(box);
     const count = 200;

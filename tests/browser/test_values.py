@@ -60,7 +60,7 @@ def test_one_element_of_many_stays_visible(visit: Visit, served: str) -> None:
     page.goto(f"{served}/steps/5?log=0&launch=21")
     widths = page.evaluate(
         """async () => {
-            const { strip } = await import("#js/value_lines.js");
+            const { strip } = await import("#js/values/lines.js");
             const counts = { nan: 1, zero: 1, subnormal: 1, positive_infinity: 1 };
             const row = { skipped: null, numel: 1e9, looked_at: 1e9, ...counts };
             const box = strip(row);
@@ -91,7 +91,7 @@ def test_a_joined_cell_of_the_heat_map_looks_closer(visit: Visit, served: str) -
     page.goto(f"{served}/values")
     page.evaluate(
         """async () => {
-            const { mountPlot } = await import("#js/value_plots.js");
+            const { mountPlot } = await import("#js/values/plots.js");
             const { heat } = JSON.parse(document.getElementById("page-data").textContent);
             const box = document.querySelector(".heat-box");
             box.replaceChildren();

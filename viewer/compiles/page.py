@@ -250,7 +250,7 @@ def _line(request: Request) -> str | None:
 PAGES = (
     Page(
         "/compile",
-        "compiles.html",
+        "compiles/list.html",
         "Compile",
         CompilesPage,
         compiles_page,
@@ -258,7 +258,7 @@ PAGES = (
     ),
     Page(
         "/compile/{compile_id}",
-        "compile.html",
+        "compiles/page.html",
         "Compile",
         CompilePage,
         compile_page,
@@ -266,7 +266,7 @@ PAGES = (
     ),
     Page(
         "/compile/{compile_id}/provenance",
-        "provenance.html",
+        "compiles/provenance.html",
         "Compile",
         ProvenancePage,
         provenance_page,

@@ -155,20 +155,24 @@ def _offset(request: Request) -> int:
 
 
 PAGES = (
-    Page("/graph-breaks", "graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, ("log", "offset")),
-    Page("/recompiles", "recompiles.html", _SECTION, RecompilesPage, recompiles_page, ("log", "offset")),
-    Page("/caches", "caches.html", _SECTION, CachesPage, caches_page, ("log", "cache", "state", "offset")),
-    Page("/cuda-graphs", "cuda_graphs.html", _SECTION, CudaGraphsPage, cuda_graphs_page),
-    Page("/metrics", "metrics.html", _SECTION, MetricsPage, metrics_page, METRICS_QUERY),
+    Page(
+        "/graph-breaks", "compiles/graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, ("log", "offset")
+    ),
+    Page("/recompiles", "compiles/recompiles.html", _SECTION, RecompilesPage, recompiles_page, ("log", "offset")),
+    Page("/caches", "compiles/caches.html", _SECTION, CachesPage, caches_page, ("log", "cache", "state", "offset")),
+    Page("/cuda-graphs", "compiles/cuda_graphs.html", _SECTION, CudaGraphsPage, cuda_graphs_page),
+    Page("/metrics", "compiles/metrics.html", _SECTION, MetricsPage, metrics_page, METRICS_QUERY),
     Page(
         "/compile-time",
-        "compile_time.html",
+        "compiles/time.html",
         _SECTION,
         CompileTimePage,
         compile_time_page,
         ("log", "sort", "start_ns", "end_ns"),
     ),
-    Page("/draft-export", "draft_export.html", _SECTION, DraftExportPage, draft_export_page, ("kind", "offset")),
-    Page("/vllm", "vllm.html", _SECTION, VllmPage, vllm_page, ("start", "pass")),
+    Page(
+        "/draft-export", "compiles/draft_export.html", _SECTION, DraftExportPage, draft_export_page, ("kind", "offset")
+    ),
+    Page("/vllm", "compiles/vllm.html", _SECTION, VllmPage, vllm_page, ("start", "pass")),
 )
 TWINS = (Twin("/compile-time/spans.json", Flame, flame_twin, ("log", "start_ns", "end_ns", "width")),)

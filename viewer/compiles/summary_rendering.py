@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def flame_height(flame: Flame) -> int:
-    """The same sum as `layout` in static/js/flame_model.js: the page keeps the room before the script runs."""
+    """The same sum as `layout` in static/js/compiles/flame_model.js: the page keeps the room before the script runs."""
     rows = sum((lane.depth + 1) * _ROW_PX + _MARKS_PX + _GAP_PX for lane in flame.lanes)
     return _AXIS_PX + _MINIMAP_PX + _GAP_PX + rows
 

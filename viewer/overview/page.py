@@ -71,4 +71,4 @@ def overview_page(trace: Trace, request: Request) -> OverviewPage:
     return OverviewPage(found, *part("Memory", nothing, mini_curves, trace, MOST_MINI_CURVES), shown)
 
 
-PAGES = (Page("/", "overview.html", "Overview", OverviewPage, overview_page, ("findings",)),)
+PAGES = (Page("/", "overview/page.html", "Overview", OverviewPage, overview_page, ("findings",)),)

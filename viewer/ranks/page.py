@@ -60,10 +60,10 @@ def _sides(found: Ranks, aspect: Aspect, left: int | None, right: int | None) ->
 
 
 PAGES = (
-    Page("/ranks", "ranks.html", "Ranks", RanksPage, ranks_page),
+    Page("/ranks", "ranks/page.html", "Ranks", RanksPage, ranks_page),
     Page(
         "/ranks/difference",
-        "ranks_difference.html",
+        "ranks/difference.html",
         "Ranks",
         RankDifferencePage,
         difference_page,

@@ -44,11 +44,11 @@ def record_page(trace: Trace, request: Request) -> RecordShown:
 PAGES = (
     Page(
         "/records",
-        "records.html",
+        "records/list.html",
         "Records",
         RecordsPage,
         records_page,
         ("log", "compile_id", "kind", "text", "offset"),
     ),
-    Page("/records/{record}", "record.html", "Records", RecordShown, record_page, ("line",)),
+    Page("/records/{record}", "records/page.html", "Records", RecordShown, record_page, ("line",)),
 )

@@ -16,7 +16,7 @@ _DIFFERENCE = ("aspect", "left", "right")
 
 
 def route_of(address: str) -> str:
-    """The address of a page without what only changes its state, as `pageOf` in static/js/report_data.js has it."""
+    """The address of a page without what only changes its state, as `pageOf` in static/js/report/data.js has it."""
     path, _, query = address.partition("?")
     asked = dict(parse_qsl(query))
     for of, names in (("/curves", _CURVE), ("/ranks/difference", _DIFFERENCE)):

@@ -38,7 +38,7 @@ MOST_LAUNCHES = 20_000
 """In all timelines together."""
 MOST_PANELS = 320
 """Launches described in full; the calls that repeat them share the description."""
-SCRIPTS = ("#js/page.js", "#js/report.js")
+SCRIPTS = ("#js/core/page.js", "#js/report/page.js")
 """What a report begins with."""
 MOST_GRAPHS = 24
 MOST_COMPILES = 32
@@ -95,15 +95,15 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         "wrappers": code,
     }
     static = assets.static_files()
-    template = rendering.environment(root="#", redacted=redact).get_template("report.html")
+    template = rendering.environment(root="#", redacted=redact).get_template("report/page.html")
     html = template.render(
         contents=contents,
         note=None if redact else note,
         frame=overview_page.frame(contents.overview),
         section="Overview",
         summary=answer,
-        css=Markup(static["css/stepscope.css"].read_text("utf-8")),
-        theme=Markup(static["js/theme.js"].read_text("utf-8")),
+        css=Markup(static["css/core/page.css"].read_text("utf-8")),
+        theme=Markup(static["js/core/theme.js"].read_text("utf-8")),
         scripts=SCRIPTS,
         imports=assets.inlined_import_map(*SCRIPTS),
         packed=packed(data),

@@ -38,7 +38,7 @@ def script(name: str, spec: Mapping[str, Any], code: LaunchCode, saved: Mapping[
 
     `saved`: tensors that stand in the script itself, by sha256.
     """
-    body = assets.folder("templates").joinpath("reproducer.py").read_text("utf-8").partition(_MARK)[2]
+    body = assets.folder("templates").joinpath("repro/reproducer.py").read_text("utf-8").partition(_MARK)[2]
     more = _NEEDS.get(code.kernel.factory, "") if code.kernel else ""
     parts = [
         _HEAD.format(

@@ -66,8 +66,8 @@ def news(trace: Trace, request: Request) -> News:
 
 SEARCH_QUERY = ("text", "log", "kind", "compile_id", "regex", "case", "offset")
 PAGES = (
-    Page("/search", "search.html", "Search", SearchPage, search_page, SEARCH_QUERY),
-    Page("/tables", "tables.html", "SQL", TablesPage, tables_page),
-    Page("/sql", "sql.html", "SQL", SqlPage, sql_page, ("query",)),
+    Page("/search", "search/page.html", "Search", SearchPage, search_page, SEARCH_QUERY),
+    Page("/tables", "search/tables.html", "SQL", TablesPage, tables_page),
+    Page("/sql", "search/sql.html", "SQL", SqlPage, sql_page, ("query",)),
 )
 TWINS = (Twin("/jump.json", JumpAnswer, jump_answer, ("text",)), Twin("/news.json", News, news))

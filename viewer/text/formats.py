@@ -1,4 +1,4 @@
-"""Numbers as text; static/js/format.js says the same, checked against the same cases."""
+"""Numbers as text; static/js/core/format.js says the same, checked against the same cases."""
 
 from __future__ import annotations
 

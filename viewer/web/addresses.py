@@ -88,7 +88,7 @@ class Twin:
 def slug(name: str) -> str:
     """`name` as one part of a path. Percent signs would be decoded on the way: a slash would divide the path,
     dots alone would be taken for folders, `.json` for the twin. So `~` stands for them; slugOf in
-    static/js/format.js does the same."""
+    static/js/core/format.js does the same."""
     text = quote(name, safe="", errors="surrogatepass").replace("~", "~7E").replace("%", "~")
     if name.endswith(".json") or not name.strip("."):
         text = text.replace(".", "~2E")

@@ -22,7 +22,7 @@ def folder(name: str) -> Path:
 def static_files() -> dict[str, Path]:
     """Everything the server may hand out, by its path below ``/static/``."""
     root = folder("static")
-    files = [*root.glob("css/*.css"), *root.glob("js/*.js")]
+    files = [*root.glob("css/**/*.css"), *root.glob("js/**/*.js")]
     return {path.relative_to(root).as_posix(): path for path in sorted(files)}
 
 

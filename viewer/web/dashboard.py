@@ -132,7 +132,7 @@ class Dashboard:
             is_data = path.endswith((".json", "/raw")) or path.startswith("/static/")
             if is_data or (status == 500 and not reading.has_frame):
                 return json_response({"ok": False, "error": message}, status)
-            return self.render(reading, "error.html", "", {"status": status, "message": message}, status)
+            return self.render(reading, "core/error.html", "", {"status": status, "message": message}, status)
 
     def elsewhere(self, request: Request, error: Exception) -> Response:
         if request.url.path.endswith(".json") or not isinstance(error, Elsewhere):

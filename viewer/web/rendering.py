@@ -41,7 +41,7 @@ HEALTH_SIGNS = {
     "finite": ("", "finite"),
     "not_recorded": ("", "not recorded"),
 }
-"""Class -> its sign and its name; static/js/health.js says the same."""
+"""Class -> its sign and its name; static/js/core/health.js says the same."""
 STATISTIC_NAMES = {
     "nan": "NaN",
     "positive_infinity": "+inf",
@@ -107,7 +107,7 @@ def spread_text(spread: Spread) -> str:
 
 
 def curve_query(row: Any) -> str:
-    """What stands in the address of a curve, in the order in which static/js/value_lines.js writes it."""
+    """What stands in the address of a curve, in the order in which static/js/values/lines.js writes it."""
     return query_text({name: getattr(row, name) for name in ("site", "argument", "item", "part", "moment")})
 
 
@@ -216,7 +216,7 @@ AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, HEALTH_PX, GAP_PX, MINIMAP_PX, MEMORY_PX =
 
 
 def timeline_height(timeline: Timeline, has_memory: bool = False) -> int:
-    """The same sum as `layout` in static/js/timeline_model.js: the page keeps the room before the script runs."""
+    """The same sum as `layout` in static/js/steps/timeline_model.js: the page keeps the room before the script runs."""
     height = spans_height(timeline.spans)
     for thread in timeline.threads:
         depths = [call.depth for call in timeline.calls if call.thread == thread]

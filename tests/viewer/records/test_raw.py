@@ -180,11 +180,11 @@ class TestStaticFiles:
 
     @pytest.mark.parametrize("query", ["", "?v=0123456789abcdef"])
     def test_any_other_address_is_asked_again(self, client: Client, query: str) -> None:
-        answer = client.get(f"/static/js/page.js{query}")
+        answer = client.get(f"/static/js/core/page.js{query}")
         assert answer.headers["cache-control"] == "no-cache"
-        again = client.get(f"/static/js/page.js{query}", headers={"if-none-match": answer.headers["etag"]})
+        again = client.get(f"/static/js/core/page.js{query}", headers={"if-none-match": answer.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
-        other = client.get(f"/static/js/page.js{query}", headers={"if-none-match": '"other"'})
+        other = client.get(f"/static/js/core/page.js{query}", headers={"if-none-match": '"other"'})
         assert (other.status_code, other.content) == (200, answer.content)
 
     def test_pages_are_never_kept(self, client: Client) -> None:

@@ -80,7 +80,7 @@ class Tags(HTMLParser):
 
 @cache
 def template() -> Template:
-    return environment().from_string('{% import "parts/views.html" as v %}{{ v.show(view) }}')
+    return environment().from_string('{% import "records/views.html" as v %}{{ v.show(view) }}')
 
 
 def check(view: Any) -> None:

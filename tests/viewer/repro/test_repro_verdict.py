@@ -31,7 +31,7 @@ def test_it_fails_the_same_way_only_where_the_program_died_so(
     died_of: str | None, error: Exception, is_same: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")  # which the script imports
-    body = assets.folder("templates").joinpath("reproducer.py").read_text("utf-8")
+    body = assets.folder("templates").joinpath("repro/reproducer.py").read_text("utf-8")
     script: dict[str, Any] = {"__name__": "repro", "SPEC": {"died_of": died_of, "did_not_return": True}}
     exec(compile(body, "reproducer.py", "exec", dont_inherit=True), script)
     assert script["failed"](error) == (0 if is_same else 1)

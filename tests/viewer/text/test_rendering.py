@@ -15,7 +15,7 @@ from stepscope.viewer.text.highlight import LIMIT_CHARS, highlight, language_of
 from stepscope.viewer.text.lexing import pieces
 from stepscope.viewer.web import addresses, rendering
 
-CASES = json.loads((Path(__file__).parents[2] / "js" / "format_cases.json").read_text("utf-8"))
+CASES = json.loads((Path(__file__).parents[2] / "js" / "core" / "format_cases.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("value", "expected"), CASES["ns"])

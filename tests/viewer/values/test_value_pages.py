@@ -182,7 +182,7 @@ def test_the_page_says_what_a_cell_joins(trace: Trace) -> None:
     from stepscope.viewer.values.queries.heatmap import heat_map
 
     page = values_page.values_page_of(trace, heat_map(trace, 0, most_rows=2, most_columns=3))
-    template = rendering.environment().get_template("values.html")
+    template = rendering.environment().get_template("values/page.html")
     shown = {"frame": frame(Counts(1, 0, 0, 0, 4, 32, 32, 8, None)), "section": "Values", "import_map": ""}
     html = template.render(**rendering.context_of(page), **shown)
     assert "Each cell joins up to 2 launch sites and 3 steps and has the colour of the worst." in html
@@ -213,7 +213,7 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
     }
     finding = Finding("nonfinite", "critical", "NaN made", "rule", evidence, "/steps/2?log=0")
     shown = replace(overview(trace), findings=[finding])
-    template = rendering.environment().get_template("overview.html")
+    template = rendering.environment().get_template("overview/page.html")
     html = template.render(overview=shown, frame=frame(shown.counts), section="Overview", import_map="")
     assert "buf16 finite · &lt;b&gt;" in html
     assert "NaN 4,992 of 8,192" in html

@@ -152,7 +152,7 @@ def test_the_page_is_marked_and_others_are_not(followed: tuple[Current, Follower
     text = Client(current).get("/").text
     assert 'id="following"' in text
     assert 'data-records="8"' in text
-    assert "/static/js/follow.js" in text
+    assert "/static/js/core/follow.js" in text
     with current.use() as reading:
         assert 'id="following"' not in Client(reading.trace).get("/steps").text
 

@@ -67,7 +67,7 @@ def port(trace: Trace) -> Iterator[int]:
         {"sec-fetch-site": "same-origin", "origin": "http://evil.example"},
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/sql?query=SELECT 1", "/sql.json?query=SELECT 1", "/static/js/page.js"])
+@pytest.mark.parametrize("path", ["/", "/sql?query=SELECT 1", "/sql.json?query=SELECT 1", "/static/js/core/page.js"])
 def test_other_sites_are_refused(client: Client, path: str, headers: dict[str, str]) -> None:
     answer = client.get(path, headers=headers)
     assert answer.status_code == 403
@@ -103,7 +103,7 @@ def test_nothing_is_sent_to_it(client: Client, method: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/problems", "/problems.json", "/summary.json", "/index.json", "/openapi.json", "/static/js/page.js",
+    ["/", "/problems", "/problems.json", "/summary.json", "/index.json", "/openapi.json", "/static/js/core/page.js",
      "/records/0/raw", "/tables/logs/csv", "/steps/0", "/steps/0.json", "/launches/0", "/nothing", "/nothing.json"],
 )  # fmt: skip
 def test_head_is_answered_like_get(client: Client, path: str) -> None:

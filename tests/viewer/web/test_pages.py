@@ -137,7 +137,7 @@ def test_twin_has_the_keys_of_the_context(client: Client, path: str, context: ty
     assert list(answer.json()) == [field.name for field in fields(context)]
 
 
-@pytest.mark.parametrize("path", [*PATHS, *map(twin, PATHS), *JSON_PATHS, "/nothing", "/static/js/page.js"])
+@pytest.mark.parametrize("path", [*PATHS, *map(twin, PATHS), *JSON_PATHS, "/nothing", "/static/js/core/page.js"])
 def test_every_answer_is_guarded(client: Client, path: str) -> None:
     answer = client.get(path)
     rules = policy(answer)
@@ -298,8 +298,8 @@ def test_modules_stay_small() -> None:
 
 
 def test_static_files_lie_in_the_checkout_or_the_package() -> None:
-    assert (assets.folder("templates") / "frame.html").is_file()
-    assert Path(assets.static_files()["css/stepscope.css"]).is_file()
+    assert (assets.folder("templates") / "core" / "frame.html").is_file()
+    assert Path(assets.static_files()["css/core/page.css"]).is_file()
 
 
 def test_log_of_pytorch_alone_says_how_to_record_launches(opened: Opened) -> None:

@@ -1,4 +1,4 @@
-"""What a view of a record is made of: data that `templates/parts/views.html` draws and JSON twins give out.
+"""What a view of a record is made of: data that `templates/records/views.html` draws and JSON twins give out.
 
 Texts are as the log holds them: whoever draws them escapes them. An `href` is an address of this viewer, or http(s).
 """

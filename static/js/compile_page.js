@@ -1,5 +1,0 @@
-import { mountSpans } from "#js/spans_view.js";
-
-const spans = JSON.parse(document.getElementById("compile-data").textContent);
-const box = document.querySelector(".timeline-box");
-if (box) mountSpans(box, spans);

@@ -1,0 +1,107 @@
+// The picture of the chart of compile-time spans. Draws what it is given; keeps nothing.
+import { coloursOf } from "#js/core/colours.js";
+import { formatLong } from "#js/core/format.js";
+import { inView, marksOf, outermost, spansOf } from "#js/compiles/flame_model.js";
+import { GUTTER, drawAxis, drawMinimap, drawName, xOf } from "#js/steps/timeline_draw.js";
+import { GAP, MINIMAP } from "#js/steps/timeline_model.js";
+
+const NAMES = ["bg", "bg-2", "bg-3", "line", "line-2", "text", "muted", "accent", "critical", "warning", "bar-text", "span", "call"];
+const OPEN_PX = 48;
+
+export function flameColours(element) {
+  return coloursOf(element, NAMES);
+}
+
+export function drawFlame(ctx, picture) {
+  const { width, height, rows, colours, view, whole, bounds, parts } = picture;
+  ctx.clearRect(0, 0, width, height);
+  ctx.font = `11px ${colours.font}`;
+  ctx.textBaseline = "middle";
+  drawAxis(ctx, { width, height, colours, view, parts });
+  const spans = outermost(whole).map(({ start, end }) => ({ item: { depth: 0 }, start, end }));
+  drawMinimap(ctx, { width, colours, whole: { spans, calls: [], launches: new Map() }, bounds, view });
+  for (const row of rows) drawRow(ctx, picture, row);
+  for (const gap of picture.gaps) drawGap(ctx, picture, gap);
+  ctx.fillStyle = colours.line;
+  ctx.fillRect(GUTTER - 1, 0, 1, height);
+}
+
+function drawRow(ctx, picture, row) {
+  const { width, colours, data, view } = picture;
+  if (row.label) {
+    ctx.fillStyle = colours.muted;
+    ctx.fillText(row.label, 2, row.y + row.height / 2, GUTTER - 6);
+  }
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(GUTTER, row.y, width - GUTTER, row.height);
+  ctx.clip();
+  if (row.depth < 0) drawInstants(ctx, picture, row);
+  else {
+    for (const span of inView(spansOf(data, row), view)) drawSpan(ctx, picture, row, span);
+    for (const mark of marksOf(data, row)) drawOpen(ctx, xOf(mark.ns, view, width), mark, row, colours);
+  }
+  ctx.restore();
+}
+
+function drawSpan(ctx, { width, colours, view }, row, span) {
+  const left = Math.max(xOf(span.start, view, width), GUTTER);
+  const right = Math.min(xOf(span.end, view, width), width);
+  const size = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
+  ctx.globalAlpha = span.count > 1 ? 0.55 : 1;
+  ctx.fillStyle = colours[row.depth % 2 ? "call" : "span"];
+  ctx.fillRect(left, row.y + 1, size, row.height - 2);
+  ctx.globalAlpha = 1;
+  if (span.count === 1) drawName(ctx, span.name, left, size, row, colours);
+}
+
+/** Where time without any span is left out: a band with its length, and its place in the strip on top. */
+function drawGap(ctx, { width, height, colours, view, bounds }, gap) {
+  const at = xOf(gap.at_ns, bounds, width);
+  ctx.fillStyle = colours.line;
+  ctx.fillRect(at, 0, Math.max(2, xOf(gap.at_ns + gap.shown_ns, bounds, width) - at), MINIMAP - GAP);
+  const left = Math.max(GUTTER, xOf(gap.at_ns, view, width));
+  const right = Math.min(width, xOf(gap.at_ns + gap.shown_ns, view, width));
+  if (right <= left) return;
+  ctx.fillStyle = colours["bg-3"];
+  ctx.fillRect(left, MINIMAP, right - left, height - MINIMAP);
+  ctx.fillStyle = colours.line;
+  for (const x of [left, right - 1]) ctx.fillRect(x, MINIMAP, 1, height - MINIMAP);
+  if (right - left < 14) return;
+  ctx.save();
+  ctx.translate((left + right) / 2, (MINIMAP + height) / 2);
+  ctx.rotate(-Math.PI / 2);
+  ctx.textAlign = "center";
+  ctx.fillStyle = colours.muted;
+  ctx.fillText(`${formatLong(gap.length_ns)} without a span`, 0, 0);
+  ctx.restore();
+}
+
+/** A span whose end nobody knows: dashed, and open to the right. */
+function drawOpen(ctx, left, mark, row, colours) {
+  ctx.strokeStyle = colours.critical;
+  ctx.setLineDash([4, 3]);
+  ctx.beginPath();
+  ctx.moveTo(left + OPEN_PX, row.y + 1.5);
+  ctx.lineTo(left + 0.5, row.y + 1.5);
+  ctx.lineTo(left + 0.5, row.y + row.height - 1.5);
+  ctx.lineTo(left + OPEN_PX, row.y + row.height - 1.5);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  drawName(ctx, mark.name, left, OPEN_PX + 8, row, colours, "text");
+}
+
+function drawInstants(ctx, { width, colours, data, view }, row) {
+  ctx.fillStyle = colours.warning;
+  const middle = row.y + row.height / 2;
+  for (const { ns } of marksOf(data, row)) {
+    const x = xOf(ns, view, width);
+    if (x < GUTTER - 4 || x > width + 4) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, middle - 4);
+    ctx.lineTo(x + 4, middle);
+    ctx.lineTo(x, middle + 4);
+    ctx.lineTo(x - 4, middle);
+    ctx.fill();
+  }
+}

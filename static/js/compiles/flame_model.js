@@ -1,0 +1,105 @@
+// The chart of compile-time spans without a screen: rows, intervals, what is under a point. Times are ns from its begin.
+import { AXIS, GAP, MINIMAP, SPAN, firstAt, pick } from "#js/steps/timeline_model.js";
+
+export const MARKS = 14;
+const UNFINISHED_PX = 48;
+const ROOM = 1.04;
+
+/** Where the chart ends: what has no end is often the last thing in a log, and needs room to be seen. */
+export function endOf(flame) {
+  return flame.marks.some(({ kind }) => kind === "unfinished") ? Math.ceil(flame.end_ns * ROOM) : flame.end_ns;
+}
+
+/** Stretches between gaps: each counts time from its own start. */
+export function partsOf(flame) {
+  const starts = [0, ...flame.gaps.map((gap) => gap.at_ns + gap.shown_ns)];
+  return starts.map((start, index) => ({ start, end: flame.gaps[index]?.at_ns ?? Infinity }));
+}
+
+/** Time at a place of the chart, counted from the start of its part. */
+export function inPart(parts, ns) {
+  return ns - (parts.findLast(({ start }) => start <= ns) ?? parts[0]).start;
+}
+
+export function gapAt(gaps, ns) {
+  return gaps.find((gap) => gap.at_ns < ns && ns < gap.at_ns + gap.shown_ns) ?? null;
+}
+
+/** How long what is in view took, folded stretches left out. */
+export function spent(gaps, view) {
+  const folded = gaps.map((gap) => Math.min(view.end, gap.at_ns + gap.shown_ns) - Math.max(view.start, gap.at_ns));
+  return view.end - view.start - folded.reduce((sum, size) => sum + Math.max(0, size), 0);
+}
+
+/** Rows from top to bottom; viewer/compiles/summary_rendering.py adds up the same heights. */
+export function layout(flame) {
+  const rows = [];
+  let y = MINIMAP + AXIS + GAP;
+  flame.lanes.forEach((lane, index) => {
+    const label = flame.lanes.length === 1 ? "spans" : lane.rank === null ? `log ${lane.log}` : `rank ${lane.rank}`;
+    const name = lane.thread ? `${label} · ${lane.thread}` : label;
+    for (let depth = 0; depth <= lane.depth; depth++, y += SPAN) {
+      rows.push({ lane: index, depth, y, height: SPAN, label: depth ? "" : name });
+    }
+    rows.push({ lane: index, depth: -1, y, height: MARKS, label: "" });
+    y += MARKS + GAP;
+  });
+  return { rows, height: y };
+}
+
+/** Columns as they come -> intervals by row, each row sorted by start, and marks. */
+export function prepare(flame) {
+  const byRow = new Map();
+  const { lane, depth, name, compile, start_ns: starts, duration_ns: durations, count } = flame.spans;
+  starts.forEach((start, index) => {
+    const key = `${lane[index]}/${depth[index]}`;
+    if (!byRow.has(key)) byRow.set(key, []);
+    byRow.get(key).push({
+      start, end: start + durations[index], name: flame.names[name[index]], count: count[index], depth: depth[index],
+      compile: compile[index] < 0 ? null : flame.compiles[compile[index]], log: flame.lanes[lane[index]].log,
+    });
+  });
+  const marks = flame.marks.map((mark) => ({ ...mark, compile: mark.compile_id, log: flame.lanes[mark.lane].log }));
+  const end = flame.window_end_ns < flame.end_ns ? flame.window_end_ns : endOf(flame);
+  return { start: flame.window_start_ns, end, byRow, marks, binned: flame.binned };
+}
+
+export function spansOf(data, row) {
+  return data.byRow.get(`${row.lane}/${row.depth}`) ?? [];
+}
+
+export function marksOf(data, row) {
+  if (row.depth < 0) return data.marks.filter(({ kind, lane }) => kind === "instant" && lane === row.lane);
+  return data.marks.filter(({ kind, lane, depth }) => kind === "unfinished" && lane === row.lane && depth === row.depth);
+}
+
+/** The span or the mark at `ns` of a row: what is nearest within `slack`, a span's own extent first. */
+export function found(data, row, ns, slack) {
+  const span = pick(spansOf(data, row), ns, slack);
+  if (span && span.start <= ns && ns <= span.end) return span;
+  const reach = row.depth < 0 ? slack * 2 : slack * (UNFINISHED_PX / 4);
+  const marks = marksOf(data, row).filter((mark) => (row.depth < 0 ? Math.abs(mark.ns - ns) <= reach : mark.ns <= ns && ns - mark.ns <= reach));
+  marks.sort((a, b) => Math.abs(a.ns - ns) - Math.abs(b.ns - ns));
+  return marks[0] ?? span;
+}
+
+/** The window to ask for when a narrower one holds more than `data` in this view; else null. */
+export function missing(data, view, bounds) {
+  const covered = data.start <= view.start && data.end >= view.end;
+  if (covered && (!data.binned || view.end - view.start > (data.end - data.start) / 2)) return null;
+  const margin = (view.end - view.start) / 4;
+  return { start: Math.max(view.start - margin, bounds.start), end: Math.min(view.end + margin, bounds.end) };
+}
+
+/** Spans of the outermost row of all lanes, for the strip that shows the whole run. */
+export function outermost(data) {
+  return [...data.byRow].filter(([key]) => key.endsWith("/0")).flatMap(([, spans]) => spans);
+}
+
+/** Spans of a row in view, in order. */
+export function inView(spans, view) {
+  const first = firstAt(spans, view.start);
+  let last = first;
+  while (last < spans.length && spans[last].start <= view.end) last++;
+  return spans.slice(first, last);
+}

@@ -1,0 +1,91 @@
+// What every page has: theme, keys, the jump box.
+import { isTyping } from "#js/core/dom.js";
+import { nextFinding } from "#js/core/finding_keys.js";
+import "#js/search/omnibox.js";
+
+const root = document.documentElement;
+const keys = document.getElementById("keys");
+
+document.getElementById("theme-toggle").addEventListener("click", () => {
+  const isDark = getComputedStyle(root).colorScheme.startsWith("dark")
+    || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  root.dataset.theme = isDark ? "light" : "dark";
+  try {
+    localStorage.setItem("stepscope-theme", root.dataset.theme);
+  } catch {
+    // Forbidden storage: the choice holds for this page only.
+  }
+  root.dispatchEvent(new Event("themechange"));
+});
+// A narrow screen has the links in a strip that scrolls.
+document.querySelector('.nav a[aria-current="page"]')?.scrollIntoView({ inline: "nearest", block: "nearest" });
+document.getElementById("keys-toggle").addEventListener("click", () => keys.showModal());
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const search = document.getElementById("search");
+  if (event.key === "Escape" && event.target === search) search.blur();
+  if (isTyping(event)) return;
+  if (event.key === "/" && search) search.focus();
+  else if (event.key === "?") keys.showModal();
+  else if (event.key === ",") step("prev");
+  else if (event.key === ".") step("next");
+  else if (event.key === "[") goToFinding(-1);
+  else if (event.key === "]") goToFinding(1);
+  else return;
+  event.preventDefault();
+});
+
+// A page that comes back whole shows what its address says, not what was typed before it was left.
+addEventListener("pageshow", (event) => {
+  if (event.persisted) for (const form of document.querySelectorAll("main form")) form.reset();
+});
+
+function step(direction) {
+  for (const link of document.querySelectorAll(`main a[rel="${direction}"]`)) {
+    if (link.checkVisibility()) {
+      link.click();
+      return;
+    }
+  }
+}
+
+const FINDING = "stepscope-finding";
+
+/** To the finding after or before the one whose page this is; several can share a page, so the last one is kept. */
+function goToFinding(direction) {
+  const links = [...document.querySelectorAll("#finding-links a[href]")];
+  if (!links.length) return say("No findings in this trace.");
+  const last = Number(recall() ?? -1);
+  const index = nextFinding(links.map((link) => link.href), location.href, last, direction);
+  if (index === null) return say(direction > 0 ? "This is the last finding." : "This is the first finding.");
+  keep(index);
+  if (links[index].href === location.href) say(`Finding ${index + 1} of ${links.length}: ${links[index].textContent}`);
+  else location.href = links[index].href;
+}
+
+function recall() {
+  try {
+    return sessionStorage.getItem(FINDING);
+  } catch {
+    return null;
+  }
+}
+
+function keep(index) {
+  try {
+    sessionStorage.setItem(FINDING, index);
+  } catch {
+    // Forbidden storage: findings that share a page count as one.
+  }
+}
+
+let quiet = 0;
+
+function say(text) {
+  const box = document.getElementById("said");
+  box.textContent = text;
+  box.hidden = false;
+  clearTimeout(quiet);
+  quiet = setTimeout(() => (box.hidden = true), 2500);
+}

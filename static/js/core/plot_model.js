@@ -1,0 +1,117 @@
+// Axes without a screen: ranges, ticks, where a value stands, which point is under the pointer.
+import { formatValue } from "#js/core/format.js";
+
+/** Round places between two values, at most about `most` of them. */
+export function linearTicks(low, high, most) {
+  const raw = (high - low) / Math.max(most, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw * (1 - 1e-9)) ?? 10 * power;
+  const values = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) values.push(Number((n * step).toPrecision(12)));
+  return values;
+}
+
+/** Powers of ten, thinned out where there are many; 1, 2, 5 of each where there are few. */
+export function logTicks(low, high, most) {
+  const [first, last] = [Math.floor(Math.log10(low) + 1e-9), Math.ceil(Math.log10(high) - 1e-9)];
+  const every = Math.max(1, Math.ceil((last - first + 1) / Math.max(most, 1)));
+  const factors = high / low <= 200 ? [1, 2, 5] : [1];
+  const values = [];
+  for (let power = Math.floor(first / every) * every; power <= last; power += every) {
+    for (const factor of factors) values.push(Number(`${factor}e${power}`));
+  }
+  return values.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+}
+
+const finite = (values) => values.filter((value) => value !== null && value !== undefined && Number.isFinite(value));
+
+/** Whether a logarithmic axis can show these values, and whether it is the better one to begin with. */
+export function logFits(values) {
+  const known = finite(values);
+  const positive = known.filter((value) => value > 0);
+  const can = positive.length > 0 && known.every((value) => value >= 0);
+  return { can, better: can && Math.max(...extent(positive)) / Math.min(...extent(positive)) > 50 };
+}
+
+export function extent(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}
+
+const FAR = 1e6;
+const END = 8e307;
+const inside = (value) => Math.min(END, Math.max(-END, value));
+
+/**
+ * Range of an axis with some room. The limit is inside when it is near enough not to press the values flat; else
+ * `limitAbove` says that it lies beyond the top.
+ */
+export function rangeOf(values, { log = false, limit = null } = {}) {
+  const known = finite(values).filter((value) => !log || value > 0);
+  let [low, high] = known.length ? extent(known) : [log ? 1 : 0, log ? 10 : 1];
+  const near = limit !== null && (log ? limit <= high * FAR : limit <= Math.max(Math.abs(high), Math.abs(low)) * 4);
+  if (near) high = Math.max(high, limit);
+  if (log) {
+    const room = Math.max((high / low) ** 0.05, 1.3);
+    return { low: Math.max(low / room, Number.MIN_VALUE), high: Math.min(high * room, Number.MAX_VALUE), limitAbove: limit !== null && !near };
+  }
+  [low, high] = [inside(low), inside(high)];
+  if (low > 0 && low < high * 0.6) low = 0;
+  if (low === high) [low, high] = low === 0 ? [0, 1] : [inside(low - Math.abs(low) / 2), inside(high + Math.abs(high) / 2)];
+  const room = (high - low) * 0.06;
+  return { low: low === 0 ? 0 : inside(low - room), high: inside(high + room), limitAbove: limit !== null && !near };
+}
+
+/** A vertical axis of `size` pixels: `at(value)` from the top; zeros of a logarithmic one lie on its floor. */
+export function scaleOf({ low, high }, size, log) {
+  const place = log ? Math.log10 : (value) => value;
+  const [bottom, span] = [place(low), place(high) - place(low)];
+  return {
+    at: (value) => (log && value <= 0 ? size : size - ((place(value) - bottom) / span) * size),
+    ticks: (log ? logTicks(low, high, size / 26) : linearTicks(low, high, size / 36)).map((value) => ({ value, label: formatValue(value) })),
+  };
+}
+
+/** Points in order, evenly spaced: where the n-th of `count` stands on `width` pixels. */
+export function xOf(index, count, width) {
+  return count > 1 ? (index / (count - 1)) * width : width / 2;
+}
+
+export function indexAt(x, count, width) {
+  if (count <= 1) return 0;
+  return Math.min(count - 1, Math.max(0, Math.round((x / width) * (count - 1))));
+}
+
+/** The next of 1, 2, 5, 10, 20, ... that is not less than `least`. */
+export function roundUp(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= least * (1 - 1e-9));
+}
+
+/** Where labels of an ordered axis go: at the first point of each step, of round steps only where there are many. */
+export function stepLabels(steps, width, least) {
+  const firsts = steps.map((step, index) => ({ step, index, x: xOf(index, steps.length, width) })).filter(({ step, index }) => step !== steps[index - 1]);
+  const every = roundUp((firsts.length * least) / Math.max(width, 1));
+  const span = firsts.length ? firsts.at(-1).step - firsts[0].step : 0;
+  const round = roundUp((span * least) / Math.max(width, 1));
+  const found = firsts.filter(({ step }) => step % round === 0);
+  const chosen = every > 1 && found.length > 1 ? found : firsts;
+  let right = -Infinity;
+  return chosen.filter(({ x }) => x - right >= least && ((right = x), true));
+}
+
+/** Signs along the top, the worst of those that would overlap. `order` tells how bad a name is, worst first. */
+export function thinned(marks, count, width, least, order) {
+  const found = [];
+  for (const { index, name } of marks) {
+    const x = xOf(index, count, width);
+    const last = found.at(-1);
+    if (!last || x - last.x >= least) found.push({ x, index, name });
+    else if (order.indexOf(name) < order.indexOf(last.name)) Object.assign(last, { index, name });
+  }
+  return found;
+}

@@ -1,0 +1,132 @@
+// Curves of the memory pages without a screen: which series, which markers, what a point says.
+import { formatNs } from "#js/core/format.js";
+
+const FAR = 4;
+
+/** Kernel and line of a launch site. */
+function placeOf({ kernels, lines, sites }, site) {
+  const [kernel, line] = sites[site] ?? [null, null];
+  return [kernel === null ? undefined : kernels[kernel], line === null ? undefined : lines[line]];
+}
+
+/** What is drawn of a graph: by scheduler node, or by launch where the schedule is not known. */
+export function graphPlot(memory, places) {
+  const at = (site) => placeOf(places, site);
+  return memory.nodes ? byNode(memory, at) : byLaunch(memory, at);
+}
+
+function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, at) {
+  const baseValues = call ? nodes.measured_base_bytes : nodes.snode.map(() => base);
+  const series = [
+    { key: "base", name: "base (not freeable), comes on top", colour: "muted", filled: true, values: baseValues },
+    { key: "alloc", name: "estimated after alloc", colour: "estimated", values: nodes.after_alloc_bytes },
+    { key: "free", name: "estimated after free", colour: "estimated", dash: "dashed", values: nodes.after_free_bytes },
+    { key: "measured", name: "measured", colour: "accent", values: nodes.measured_bytes },
+    { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: nodes.allocated_bytes },
+    { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: nodes.reserved_bytes },
+  ];
+  const markers = [...peaks(estimated, "alloc", "peak of the estimate"), ...peaks(measured, "measured", "measured peak")];
+  const more = (index) => {
+    return [
+      ...where(...at(nodes.site[index]), "no launch of its own"),
+      ...(nodes.mismatches[index] ? [["✖", `${nodes.mismatches[index]} lifetimes did not go as expected`]] : []),
+    ];
+  };
+  const wrong = nodes.mismatches.flatMap((count, index) => (count ? [{ index, key: "measured", name: "", wrong: true }] : []));
+  return { label: `Memory of ${label} by scheduler node`, names: nodes.snode, series: known(series), markers: [...markers, ...wrong], more };
+}
+
+function byLaunch({ positions, measured_peak: measured, label }, at) {
+  const asked = (column) => {
+    const values = positions.live_bytes.map(() => null);
+    positions.allocator_position.forEach((position, index) => (values[position] = column[index]));
+    return values;
+  };
+  const series = [
+    { key: "base", name: "base (not freeable), comes on top", colour: "muted", filled: true, values: positions.base_bytes },
+    { key: "measured", name: "measured", colour: "accent", values: positions.live_bytes },
+    { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: asked(positions.allocated_bytes) },
+    { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: asked(positions.reserved_bytes) },
+  ];
+  const last = positions.live_bytes.length - 1;
+  const names = positions.live_bytes.map((_, index) => (index === last ? "end" : `launch ${positions.launch[index]}`));
+  const markers = measured ? [{ index: measured.position, key: "measured", name: "measured peak" }] : [];
+  const more = (index) => where(...at(positions.site[index]), "the end of the call");
+  return { label: `Memory of ${label} by launch`, names, series: known(series), markers, more };
+}
+
+const known = (series) => series.filter(({ values }) => values.some((value) => value !== null && value !== undefined));
+const peaks = (peak, key, name) => (peak?.snode_indices ?? []).map((index) => ({ index, key, name }));
+
+function where(kernel, source, otherwise) {
+  return [["", kernel ?? otherwise], ...(source ? [["", source]] : [])];
+}
+
+/** Series so far above the curves that matter that these would lie flat: they begin hidden. */
+export function hiddenAtFirst(series) {
+  const highest = ({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+  const main = series.filter(({ key }) => ["alloc", "free", "measured"].includes(key)).map(highest);
+  const top = Math.max(0, ...main);
+  if (!top) return [];
+  return series.filter((one) => ["base", "allocated", "reserved"].includes(one.key) && highest(one) > FAR * top).map(({ key }) => key);
+}
+
+/** The series that are shown, with their markers counted anew. */
+export function shownPlot(plot, hidden) {
+  const series = plot.series.filter(({ key }) => !hidden.has(key)).map((one) => ({ stepped: true, ...one }));
+  const place = new Map(series.map(({ key }, index) => [key, index]));
+  const markers = plot.markers.filter(({ key }) => place.has(key)).map((marker) => ({ ...marker, series: place.get(marker.key) }));
+  return { ...plot, series, markers };
+}
+
+export function recomputePlot(detail) {
+  const series = [
+    { key: "before", name: "before the swap, after alloc", colour: "muted", dash: "dotted", values: detail.before_after_alloc_bytes },
+    { key: "carried", name: "carried along, after alloc", colour: "estimated", values: detail.carried_after_alloc_bytes },
+    { key: "carried_free", name: "carried along, after free", colour: "estimated", dash: "dashed", values: detail.carried_after_free_bytes },
+    { key: "recomputed", name: "recomputed, after alloc", colour: "accent", values: detail.recomputed_after_alloc_bytes },
+    { key: "recomputed_free", name: "recomputed, after free", colour: "accent", dash: "dashed", values: detail.recomputed_after_free_bytes },
+  ];
+  const { peak_snodes: at, candidate, group } = detail.row;
+  const markers = at.map((index) => ({ index, key: "recomputed", name: at.length > 1 ? `recomputed peak, one of ${at.length} nodes` : "recomputed peak" }));
+  const moved = new Set(group);
+  const differs = new Set(detail.differs);
+  const more = (index) => [
+    ...(detail.snode[index] === candidate ? [["", "the node that was moved"]] : []),
+    ...(moved.has(detail.snode[index]) ? [["", "in the group it was moved past"]] : []),
+    ...(differs.has(index) ? [["✖", "the figures differ here"]] : []),
+  ];
+  return { label: "Memory figures around a swap", names: detail.snode, series: known(series), markers, more };
+}
+
+/** The first point of every step in view, of every n-th where there are many. */
+export function stepLabels([first, last], width, least, stepAt) {
+  const firsts = [];
+  for (let point = first; point <= last; point++) if (point === first || stepAt(point) !== stepAt(point - 1)) firsts.push(point);
+  const every = Math.max(1, Math.ceil((firsts.length * least) / Math.max(width, 1)));
+  return firsts.filter((_, index) => index % every === 0);
+}
+
+/** Live bytes over steps that are equally wide. */
+export function runPlot(curve) {
+  const count = curve.high_bytes.length;
+  const place = (point) => (point * curve.steps.length) / count;
+  const stepAt = (point) => Math.min(curve.steps.length - 1, Math.floor(place(point) + 1e-9));
+  const inside = (point) => {
+    const step = stepAt(point);
+    const end = curve.start_ns[step + 1] ?? curve.end_ns;
+    return Math.round((place(point) - step) * (end - curve.start_ns[step]));
+  };
+  const series = [
+    { key: "live", name: "live", colour: "accent", filled: true, values: curve.high_bytes },
+    { key: "line", name: "", colour: "accent", values: curve.high_bytes, silent: true },
+    { key: "low", name: "lowest at each point", colour: "accent", dash: "dotted", values: curve.low_bytes },
+    { key: "made", name: "made by compiled calls", colour: "estimated", values: curve.made_bytes },
+  ];
+  const top = curve.high_bytes.reduce((best, value, index) => (value > curve.high_bytes[best] ? index : best), 0);
+  const names = curve.high_bytes.map((_, point) => `step ${curve.steps[stepAt(point)]} +${formatNs(inside(point))}`);
+  const label = (point) => `step ${curve.steps[stepAt(point)]}`;
+  const markers = count ? [{ index: top, key: "line", name: "peak" }] : [];
+  const labelsIn = (view, width, least) => stepLabels(view, width, least, stepAt);
+  return { label: "Live bytes over the steps", labelsIn, names, series, markers, labelOf: label, stepAt: (point) => curve.steps[stepAt(point)], more: () => [] };
+}

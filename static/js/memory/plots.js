@@ -1,0 +1,145 @@
+// Plots of the memory pages, with a legend that hides and shows their series. Served page and report differ in `context`.
+import { h } from "#js/core/dom.js";
+import { formatBytes, formatCount } from "#js/core/format.js";
+import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, shownPlot } from "#js/memory/model.js";
+import { SeriesPlot } from "#js/core/series_plot.js";
+
+const exact = (value) => (value < 1000 ? `${formatCount(value)} B` : `${formatCount(value)} B (${formatBytes(value)})`);
+const DASH = { solid: "", dashed: "5 3", dotted: "1.5 2.5" };
+
+function key({ colour, dash = "solid", filled = false }) {
+  const NS = "http://www.w3.org/2000/svg";
+  const picture = document.createElementNS(NS, "svg");
+  const line = document.createElementNS(NS, filled ? "rect" : "path");
+  const parts = filled ? { x: 1, y: 0, width: 20, height: 8, class: `key-${colour} key-filled` } : { d: "M1 4h20", class: `key-${colour}`, "stroke-dasharray": DASH[dash] };
+  for (const [name, value] of Object.entries({ width: 22, height: 8, "aria-hidden": "true" })) picture.setAttribute(name, value);
+  for (const [name, value] of Object.entries(parts)) line.setAttribute(name, value);
+  picture.append(line);
+  return picture;
+}
+
+/** A plot with its legend; `context`: hide (keys, or null: as is best), view, open(index), remember({view, hide}), top. */
+function mount(box, full, context = {}) {
+  const hidden = new Set(context.hide ?? hiddenAtFirst(full.series));
+  const dataOf = () => ({ ...shownPlot(full, hidden), least: context.least });
+  const legend = h("div", { class: "choices series-legend", role: "group", "aria-label": "Series" });
+  const picture = h("div", { class: "plot" });
+  const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag to zoom · double-click for all");
+  const all = h("button", { type: "button", class: "show-all", hidden: !context.view, onclick: () => plot.look(null) }, "All");
+  box.replaceChildren(h("div", { class: "plot-tools" }, legend, tools, all), picture);
+  const plot = new SeriesPlot(picture, dataOf(), {
+    format: formatBytes,
+    exact,
+    open: context.open,
+    view: context.view,
+    remember(view) {
+      all.hidden = view === null;
+      context.remember?.({ view });
+    },
+    more: (index) => full.more(index),
+    labelOf: (index) => full.labelOf?.(index) ?? null,
+    labelsIn: (...asked) => full.labelsIn?.(...asked) ?? null,
+  });
+  const fill = () => legend.replaceChildren(...full.series.filter(({ silent }) => !silent).map(item));
+  const item = (series) => {
+    const toggle = h("input", { type: "checkbox", checked: !hidden.has(series.key), onchange: () => {
+      if (toggle.checked) hidden.delete(series.key);
+      else hidden.add(series.key);
+      if (series.key === "live") toggle.checked ? hidden.delete("line") : hidden.add("line");
+      plot.show(dataOf());
+      context.remember?.({ hide: [...hidden] });
+    } });
+    return h("label", { class: "series-key" }, toggle, key(series), series.name);
+  };
+  fill();
+  return {
+    plot,
+    all,
+    replace(next) {
+      full = next;
+      plot.data = dataOf();
+      fill();
+    },
+  };
+}
+
+/** One graph, or two side by side on one x zoom. Returns the plots. */
+export function mountGraphMemory(boxes, { left, right = null, places, same = false }, context = {}) {
+  const plots = [left, right].map((memory) => memory && graphPlot(memory, places));
+  const highest = (plot) => Math.max(0, ...plot.series.filter(({ key }) => ["alloc", "measured"].includes(key)).map(({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0)));
+  const least = right ? Math.max(...plots.map(highest)) : undefined;
+  const made = [];
+  let moving = false;
+  const follow = (from, view) => {
+    const other = made[1 - from]?.plot;
+    if (!other || moving) return;
+    moving = true;
+    other.look(view && viewOn(view, made[from].plot.count, other.count, same));
+    moving = false;
+  };
+  boxes.forEach((box, index) => {
+    made[index] = mount(box, plots[index], {
+      ...context,
+      least,
+      open: index === 0 && left.nodes ? context.open : undefined,
+      hint: index === 0 && left.nodes && context.open ? "drag to zoom · double-click for all · click to see what is alive" : undefined,
+      remember: (change) => {
+        if ("view" in change) follow(index, change.view);
+        if (index === 0) context.remember?.(change);
+      },
+    });
+  });
+  if (context.view && made[1]) follow(0, made[0].plot.view);
+  return made.map(({ plot }) => plot);
+}
+
+/** The same part of another graph: node by node where they are the same, else in proportion. */
+export function viewOn([first, last], count, otherCount, same) {
+  if (same) return [first, last];
+  const scale = (otherCount - 1) / Math.max(count - 1, 1);
+  return [Math.round(first * scale), Math.round(last * scale)];
+}
+
+export function mountRecompute(box, detail, context = {}) {
+  return mount(box, recomputePlot(detail), { ...context, hide: context.hide ?? ["carried_free", "recomputed_free"] }).plot;
+}
+
+/**
+ * Live bytes over the steps; `context`: open(step), fetch(first, last) -> a finer curve or null, remember({steps}).
+ * What a drag looks at is asked for again, as finely as its room allows.
+ */
+export function mountRun(box, curve, context = {}) {
+  let now = curve;
+  let asked = 0;
+  let model = runPlot(curve);
+  const whole = () => now.steps.length === now.all_steps;
+
+  async function look(first, last) {
+    const ticket = ++asked;
+    const found = await context.fetch?.(first, last);
+    if (ticket !== asked || !found) return;
+    now = found;
+    model = runPlot(found);
+    made.replace(model);
+    made.plot.view = [0, made.plot.count - 1];
+    made.plot.draw();
+    made.all.hidden = whole();
+    context.remember?.({ steps: whole() ? null : [now.steps[0], now.steps.at(-1)] });
+  }
+
+  const made = mount(box, model, {
+    hide: ["low"],
+    hint: context.fetch ? "drag to zoom · click to open the step" : undefined,
+    open: context.open && ((index) => context.open(model.stepAt(index))),
+    remember({ view }) {
+      if (!context.fetch) return;
+      if (view === null) {
+        if (!whole()) look(null, null);
+      } else if (model.stepAt(view[0]) !== now.steps[0] || model.stepAt(view[1]) !== now.steps.at(-1)) {
+        look(model.stepAt(view[0]), model.stepAt(view[1]));
+      }
+    },
+  });
+  made.all.hidden = whole();
+  return made.plot;
+}

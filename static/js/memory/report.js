@@ -1,0 +1,23 @@
+// Curves and treemaps of a report's pages about memory: all of their data is in the file.
+import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
+import { mountTreemap } from "#js/memory/treemap.js";
+
+export function mountMemory(page, data, leads) {
+  for (const box of page.querySelectorAll(".treemap:empty")) mountTreemap(box, { root: "#" });
+  if (!data) return;
+  const empty = (name) => page.querySelector(`[${name}]:empty`);
+  if (data.left && empty("data-memory")) {
+    const [plot] = mountGraphMemory([empty("data-memory")], data);
+    const snode = page.querySelector(".node-memory")?.dataset.snode;
+    if (snode !== undefined && data.left.nodes) plot.mark(Number(snode));
+  }
+  if (data.recompute && empty("data-recompute")) mountRecompute(empty("data-recompute"), data.recompute);
+  if (data.run && empty("data-run-memory")) {
+    mountRun(empty("data-run-memory"), data.run, {
+      open: (step) => {
+        const href = `#/steps/${step}?log=${data.run.log}`;
+        if (leads(href)) location.href = href;
+      },
+    });
+  }
+}

@@ -1,0 +1,71 @@
+// The box in the header: places that fit what is typed stand below it; Enter without a chosen one searches.
+import { debounce, h } from "#js/core/dom.js";
+
+const WAIT_MS = 120;
+
+const input = document.getElementById("search");
+if (input?.form) mount(input, input.form);
+
+function mount(input, form) {
+  const list = h("ul", { class: "jumps", id: "jumps", role: "listbox", "aria-label": "Places", hidden: true });
+  form.append(list);
+  for (const [name, value] of Object.entries({ role: "combobox", "aria-expanded": "false", "aria-controls": "jumps", "aria-autocomplete": "list" })) {
+    input.setAttribute(name, value);
+  }
+  let chosen = -1;
+  let asked = 0;
+
+  const show = (jumps) => {
+    chosen = -1;
+    list.replaceChildren(...jumps.map(option));
+    list.hidden = !jumps.length;
+    input.setAttribute("aria-expanded", String(!list.hidden));
+    input.removeAttribute("aria-activedescendant");
+  };
+  const choose = (index) => {
+    const options = [...list.children];
+    if (!options.length) return;
+    chosen = (index + options.length + 1) % (options.length + 1);
+    if (chosen === options.length) chosen = -1; // between the last and the first: what was typed itself
+    options.forEach((one, place) => one.setAttribute("aria-selected", String(place === chosen)));
+    if (chosen < 0) return input.removeAttribute("aria-activedescendant");
+    input.setAttribute("aria-activedescendant", options[chosen].id);
+    options[chosen].scrollIntoView({ block: "nearest" });
+  };
+  const look = debounce(async () => {
+    const text = input.value.trim();
+    const turn = ++asked;
+    const jumps = text ? await ask(text) : [];
+    if (turn === asked && document.activeElement === input) show(jumps);
+  }, WAIT_MS);
+
+  input.addEventListener("input", look);
+  input.addEventListener("focus", look);
+  input.addEventListener("blur", () => setTimeout(() => show([]), 150)); // a click on a place comes first
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown") choose(chosen + 1);
+    else if (event.key === "ArrowUp") choose(chosen < 0 ? list.children.length - 1 : chosen - 1);
+    else if (event.key === "Enter" && chosen >= 0) location.href = list.children[chosen].firstElementChild.href;
+    else return;
+    event.preventDefault();
+  });
+  form.addEventListener("submit", (event) => {
+    if (!input.value.trim()) event.preventDefault();
+  });
+}
+
+function option(jump, index) {
+  const link = h("a", { href: jump.page, tabindex: "-1" },
+    h("span", { class: "jump-kind" }, jump.kind), h("span", { class: "jump-label" }, jump.label),
+    jump.detail && h("span", { class: "jump-detail" }, jump.detail));
+  return h("li", { id: `jump-${index}`, role: "option", "aria-selected": "false" }, link);
+}
+
+async function ask(text) {
+  try {
+    const answer = await fetch(`/jump.json?${new URLSearchParams({ text })}`);
+    return answer.ok ? (await answer.json()).jumps : [];
+  } catch {
+    return []; // The server was ended; Enter says so.
+  }
+}

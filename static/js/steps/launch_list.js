@@ -1,0 +1,59 @@
+// The launches in view as a table: the timeline for keyboards, screen readers and text search.
+import { h, known } from "#js/core/dom.js";
+import { formatNs, formatTick, plural, thousands } from "#js/core/format.js";
+import { launchesIn } from "#js/steps/timeline_model.js";
+import { healthBadge } from "#js/values/lines.js";
+
+const MOST = 500;
+
+/** `hrefOf(launch)` is where a row leads; `go(launch)` opens it here; `withHealth`: values were recorded. */
+export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
+  let selected = null;
+  const body = h("tbody");
+  const note = h("p", { class: "note" });
+  const head = ["launch", "start", "host time", "kind", ...(withHealth ? ["worst output"] : []), "kernel"].map((name, index) => h("th", { class: index < 3 ? "num" : null }, name));
+  box.replaceChildren(h("div", { class: "scroll" }, h("table", { class: withHealth ? "launches with-health" : "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
+  body.addEventListener("click", (event) => {
+    const row = event.target.closest("tr");
+    if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(Number(row.dataset.launch));
+  });
+
+  const rowOf = ({ launch, start, end, returned, timed, kind, kernel, count, health }, digits) =>
+    h(
+      "tr",
+      { "data-launch": launch, class: launch === selected ? "chosen" : null },
+      h("td", { class: "num" }, launch),
+      h("td", { class: "num" }, returned && !timed ? known(null, "not recorded") : formatTick(Math.max(0, start), digits)),
+      h("td", { class: "num" }, hostTime(returned, timed, end - start, count)),
+      h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),
+      withHealth && h("td", {}, healthBadge(health)),
+      h(
+        "td",
+        { class: "mono" },
+        h("a", { href: hrefOf(launch) }, kernel),
+        count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} within ${formatNs(end - start)}`),
+      ),
+    );
+
+  return {
+    show(data, view, matches, whole) {
+      const { rows, total, left } = launchesIn(data, view, matches, MOST);
+      const digits = 10 ** Math.floor(Math.log10((view.end - view.start) / 1000));
+      body.replaceChildren(...rows.map((row) => rowOf(row, digits)));
+      tally.textContent = total === whole ? thousands(whole) : `${thousands(total)} of ${thousands(whole)}${matches ? " match" : " in view"}`;
+      note.textContent = left ? `${plural(left, "more launch")} in view: zoom in, or narrow by kernel.` : rows.length ? "" : "No launch here.";
+    },
+    select(launch) {
+      selected = launch;
+      for (const row of body.children) row.classList.toggle("chosen", Number(row.dataset.launch) === launch);
+    },
+  };
+}
+
+function hostTime(returned, timed, duration, count) {
+  if (returned && !timed) return known(null, "not recorded");
+  if (!returned) return h("span", { class: "critical-text" }, "✖ no return");
+  return count === 1 ? formatNs(duration) : known(null, "several launches, too short to show one by one: zoom in");
+}

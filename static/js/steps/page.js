@@ -1,0 +1,63 @@
+// The served page of a step: data comes from the server, state lives in the address.
+import { makeResizable } from "#js/steps/panel_width.js";
+import { mountStep } from "#js/steps/view.js";
+
+const SHARP_LAUNCHES = 20_000;
+const SHARP_WIDTH = 1_000_000;
+
+const { timeline, launch, live } = JSON.parse(document.getElementById("step-data").textContent);
+const panel = document.getElementById("panel");
+const path = `/steps/${timeline.step}`;
+
+async function getJson(url) {
+  try {
+    const answer = await fetch(url);
+    return answer.ok ? await answer.json() : null;
+  } catch {
+    return null; // The server was ended; what is on the page stays.
+  }
+}
+
+const query = (values) => new URLSearchParams({ log: timeline.log, ...values });
+const timelineUrl = (values) => `${path}/timeline.json?${query(values)}`;
+
+const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
+  root: "",
+  window: (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width })),
+  live,
+  liveWindow: (start_ns, end_ns, width) => getJson(`/memory/live.json?${query({ start_ns, end_ns, width, device: live.device })}`),
+  missing: "The server gave no answer about this launch.",
+  launch: (id) => getJson(`/launches/${id}.json`),
+  hrefOf: (id) => `${path}?${query({ launch: id })}`,
+  remember(changes, push) {
+    const url = new URL(location.href);
+    url.searchParams.set("log", timeline.log);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null) url.searchParams.delete(name);
+      else url.searchParams.set(name, value);
+    }
+    if (url.href !== location.href) history[push ? "pushState" : "replaceState"](null, "", url);
+  },
+});
+
+function follow() {
+  const asked = new URL(location.href).searchParams;
+  if (asked.get("kernels")) step.setFilter(asked.get("kernels"));
+  if (asked.has("from") && asked.has("to")) step.setView(Number(asked.get("from")), Number(asked.get("to")));
+  return asked.get("launch");
+}
+
+makeResizable(panel);
+follow();
+if (launch) step.show(launch, false);
+addEventListener("popstate", () => {
+  const id = follow();
+  if (id) step.open(Number(id), { push: false });
+  else step.close({ push: false });
+});
+
+// A step of ordinary size is fetched once in full; larger ones window by window while zooming.
+if (step.isBinned() && timeline.total_launches <= SHARP_LAUNCHES) {
+  const finer = await getJson(timelineUrl({ width: SHARP_WIDTH }));
+  if (finer) step.sharpen(finer);
+}

@@ -1,0 +1,149 @@
+// The side panel of a launch, from the data of /launches/N.json.
+import { codeBlock } from "#js/core/code.js";
+import { copy } from "#js/core/copy.js";
+import { h, known } from "#js/core/dom.js";
+import { basename, formatCount, formatNs, launchText, plural, slugOf } from "#js/core/format.js";
+import { argumentTable } from "#js/steps/panel_arguments.js";
+
+/** `context`: root (what stands before paths), go(launch), close(). */
+export function launchPanel({ launch: row, code_lines: lines, death = null }, context) {
+  const { site, graph } = row;
+  return [
+    h(
+      "header",
+      { class: "panel-head" },
+      h("h2", { class: "mono" }, h("a", { href: `${context.root}/kernels/${slugOf(site.kernel)}`, title: "All launches of this kernel" }, site.kernel)),
+      closeButton(context.close),
+      h(
+        "p",
+        {},
+        h("span", { class: `kind kind-${site.kind}` }, site.kind),
+        ` ${launchText(row.launch, row.ordinal, row.of, row.step)}`,
+      ),
+      neighbours(row, context),
+    ),
+    ...(death ? [lastWords(death)] : []),
+    facts(row, context),
+    section("Model source", modelSource(site.stacks)),
+    section("Arguments", argumentTable(row, context), plural(site.arguments.length + (site.scalars ?? []).length, "argument")),
+    section("FX nodes", fxNodes(site)),
+    section("Generated code", generatedCode(row, lines, context), codePlace(row)),
+    h(
+      "footer",
+      { class: "panel-foot" },
+      h("button", { type: "button", onclick: (event) => copy(event, link(row)) }, "Copy link"),
+      h("button", { type: "button", onclick: (event) => copy(event, JSON.stringify(row, null, 2)) }, "Copy as JSON"),
+      h("a", { href: `${context.root}/graphs/${graph.graph}?site=${site.site}#site${site.local_site}` }, `graph ${graph.graph}`),
+    ),
+  ];
+}
+
+const PARTS = { died: "", in_flight: "In flight on the device: ", last_finished: "The last launch that its stream had finished: " };
+
+/** What a launch has to do with the death of its process. */
+function lastWords({ part, title, sentences }) {
+  const head = h("p", { class: part === "last_finished" ? "" : "critical-text" }, `${part === "last_finished" ? "●" : "✖"} ${PARTS[part]}${title}`);
+  return h("section", { class: "last-words" }, head, sentences.length ? h("ul", { class: "plain" }, ...sentences.map((text) => h("li", {}, text))) : null);
+}
+
+export function missingPanel(text, close) {
+  return [h("header", { class: "panel-head" }, h("h2", {}, "Not shown"), closeButton(close)), h("p", { class: "note" }, text)];
+}
+
+function closeButton(close) {
+  return h("button", { type: "button", class: "icon", title: "Close (Esc)", "aria-label": "Close", onclick: () => close() }, "×");
+}
+
+function section(title, content, aside = "") {
+  return h("section", {}, h("h3", {}, title, aside && h("span", { class: "aside" }, ` ${aside}`)), content);
+}
+
+function neighbours({ previous, next }, { go }) {
+  const button = (launch, text, title) =>
+    h("button", { type: "button", class: "icon", title, "aria-label": title, disabled: launch === null, onclick: () => go(launch) }, text);
+  return h("p", { class: "neighbours" }, button(previous, "◀", "Previous launch (←)"), button(next, "▶", "Next launch (→)"));
+}
+
+function facts(row, { root }) {
+  const { site, graph } = row;
+  const label = [graph.compile_id, graph.phase].filter(Boolean).join(" ") || `graph ${graph.graph}`;
+  const entries = [
+    ["host time", row.duration_ns === null ? row.returned ? known(null, "not recorded") : h("span", { class: "critical-text" }, "✖ did not return") : formatNs(row.duration_ns), row.duration_ns === null ? null : `${formatCount(row.duration_ns)} ns`],
+    ["device time", known(row.device_duration_ns, "not measured", formatNs)],
+    ["at", row.returned && row.duration_ns === null ? null : formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
+    ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
+    ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: a cached graph without its sidecar")],
+    ["operator", site.operator],
+    ["configuration", Object.entries(row.config).map(([name, value]) => `${name} ${value}`).join(", ") || null],
+    ["function", site.function === "call" ? null : site.function],
+    ["rank", row.rank],
+  ];
+  return h(
+    "dl",
+    { class: "facts" },
+    ...entries
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([name, value, title]) => h("div", {}, h("dt", {}, name), h("dd", { title }, value))),
+  );
+}
+
+// A large fused kernel names dozens; its arguments should not be a screen away.
+const MOST_LINES = 3;
+
+function modelSource(stacks) {
+  // Several FX nodes of one kernel often come from the same line.
+  const distinct = new Map(stacks.filter((stack) => stack.length).map((stack) => [JSON.stringify(stack), stack]));
+  if (!distinct.size) return h("p", { class: "note" }, "The log names no line of model source for this kernel.");
+  const items = [...distinct.values()].map((stack) => h("li", {}, stackOf(stack)));
+  const list = (rows) => h("ul", { class: "sources" }, ...rows);
+  if (items.length <= MOST_LINES + 1) return list(items);
+  const rest = h("details", { class: "more-sources" }, h("summary", {}, plural(items.length - MOST_LINES, "more line")), list(items.slice(MOST_LINES)));
+  return h("div", {}, list(items.slice(0, MOST_LINES)), rest);
+}
+
+function stackOf(stack) {
+  const line = ({ file, line, function: name, code, as_compiled: asCompiled = null }) => [
+    h("div", { class: "place", title: `${file}:${line}` }, `${basename(file)}:${line}`, h("span", { class: "dim" }, ` ${name}`)),
+    asCompiled === null ? null : h("div", { class: "as-compiled" }, asCompiled),
+    h("code", {}, code),
+  ];
+  const last = line(stack.at(-1));
+  if (stack.length === 1) return last;
+  return [...last, h("details", {}, h("summary", {}, plural(stack.length - 1, "caller")), ...stack.slice(0, -1).reverse().flatMap(line))];
+}
+
+function fxNodes({ fx_nodes: postGrad, source_nodes: source = [], aten = [] }) {
+  const rows = [["post-grad nodes", postGrad], ["source nodes", source], ["ATen operators", aten]].filter(([, names]) => names.length);
+  if (!rows.length) return h("p", { class: "note" }, "The log names no FX node for this kernel.");
+  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, names.join("  ")))));
+}
+
+function codePlace({ code_first_line: first }) {
+  return first === null ? "" : `wrapper from line ${formatCount(first)}`;
+}
+
+function generatedCode(row, lines, { root }) {
+  if (!lines.length) return h("p", { class: "note" }, "The wrapper's source is not in this log.");
+  const href = `${root}/graphs/${row.graph.graph}#L${row.site.line}`;
+  return h(
+    "div",
+    {},
+    codeBlock(lines, { mark: row.site.line }),
+    h("p", {}, h("a", { href }, `line ${formatCount(row.site.line)} in the wrapper`)),
+    NO_KERNEL.has(row.site.kind) ? null : reproCommand(row.launch),
+  );
+}
+
+const NO_KERNEL = new Set(["subgraph", "collective"]);
+
+function reproCommand(launch) {
+  const text = `stepscope repro TRACE --launch ${launch} -o repro.py`;
+  const button = h("button", { type: "button", class: "small", onclick: (event) => copy(event, text) }, "Copy");
+  return h("p", {}, "Run this launch alone:", h("br"), h("code", {}, text), " ", button);
+}
+
+function link(row) {
+  const url = new URL(location.href);
+  if (url.protocol !== "file:") url.search = `?log=${row.log}&launch=${row.launch}`;
+  return url.href;
+}

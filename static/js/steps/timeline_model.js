@@ -1,0 +1,206 @@
+// The timeline without a screen: lanes, views, what is under a point. All times are ns from the start of the step.
+import { HEALTH, worse } from "#js/core/health.js";
+
+export const AXIS = 22, SPAN = 16, CALL = 20, LAUNCH = 34, STRIP = 14, GAP = 6, MINIMAP = 30, MEMORY = 64;
+const SHORTEST_VIEW = 200;
+
+/** Rows of the picture from top to bottom; viewer/web/rendering.py adds up the same heights. */
+export function layout(timeline, hasMemory = false) {
+  const lanes = [];
+  let y = AXIS + MINIMAP + GAP;
+  const add = (lane) => {
+    lanes.push({ ...lane, y });
+    y += lane.height;
+  };
+  if (timeline.spans.length) {
+    const depths = timeline.spans.map((span) => span.depth);
+    const [top, bottom] = [Math.min(...depths), Math.max(...depths)];
+    for (let depth = top; depth <= bottom; depth++) add({ kind: "spans", depth, height: SPAN, label: depth > top ? "" : "compile" });
+    y += GAP;
+  }
+  timeline.threads.forEach((thread, index) => {
+    const depths = timeline.calls.filter((call) => call.thread === thread).map((call) => call.depth);
+    for (let depth = 0; depth <= Math.max(-1, ...depths); depth++) {
+      add({ kind: "calls", thread, depth, height: CALL, label: depth ? "" : "graph" });
+    }
+    add({ kind: "launches", thread, height: LAUNCH, label: timeline.threads.length > 1 ? `cpu ${index}` : "cpu" });
+    if (timeline.launches.health?.length) add({ kind: "health", thread, height: STRIP, label: index ? "" : "health" });
+    y += GAP;
+  });
+  if (hasMemory) {
+    add({ kind: "memory", height: MEMORY, label: "memory" });
+    y += GAP;
+  }
+  return { lanes, height: y };
+}
+
+/** A timeline as it comes -> what is drawn: intervals per lane, sorted by start. */
+export function prepare(timeline) {
+  const origin = timeline.start_ns;
+  const spans = timeline.spans.map((span) => interval(span, span.start_ns - origin, span.duration_ns));
+  const calls = timeline.calls.map((call) => interval(call, call.start_ns - origin, call.duration_ns));
+  const byStart = (a, b) => a.start - b.start;
+  const columns = timeline.launches;
+  const offset = timeline.window_start_ns - origin;
+  const end = timeline.end_ns - origin;
+  const rows = new Map(timeline.threads.map((thread) => [thread, []]));
+  columns.launch.forEach((launch, index) => {
+    const start = offset + columns.start_ns[index];
+    const duration = columns.duration_ns[index];
+    const site = columns.site[index];
+    const { kernel, kind } = timeline.sites[site];
+    const [returned, timed] = [duration !== -1, duration >= 0];
+    rows.get(columns.thread[index])?.push({
+      launch, site, kernel, kind, start, returned, timed, count: columns.count[index],
+      end: timed ? start + duration : returned ? start + 1 : end,
+      health: HEALTH[columns.health?.[index]] ?? "not_recorded",
+    });
+  });
+  for (const row of rows.values()) row.sort(byStart);
+  return {
+    start: offset,
+    end: timeline.window_end_ns - origin,
+    spans: spans.sort(byStart),
+    calls: calls.sort(byStart),
+    launches: rows,
+    untimed: isUntimed(timeline),
+    binned: columns.count.some((count) => count > 1),
+  };
+}
+
+/** Its launches have an order and no times, as in a log of printed text. */
+export function isUntimed({ launches }) {
+  return launches.duration_ns.length > 0 && launches.duration_ns.every((duration) => duration === -2);
+}
+
+function interval(item, start, duration) {
+  return { item, start, end: start + Math.max(duration, 0) };
+}
+
+export function intervalsOf(data, lane) {
+  if (lane.kind === "memory") return [];
+  if (lane.kind === "launches" || lane.kind === "health") return data.launches.get(lane.thread) ?? [];
+  if (lane.kind === "spans") return data.spans.filter(({ item }) => item.depth === lane.depth);
+  return data.calls.filter(({ item }) => item.depth === lane.depth && item.thread === lane.thread);
+}
+
+/**
+ * What the health strip shows of `intervals` in view: each as long as it runs and no other begins; those that share a
+ * pixel are shown as the worst of them. `at(ns)` is the place in pixels, `left` and `right` are the ends of the strip.
+ */
+export function healthStrip(intervals, view, at, left, right) {
+  const parts = [];
+  for (let index = Math.max(0, firstAt(intervals, view.start) - 1); index < intervals.length; index++) {
+    const { start, end, health } = intervals[index];
+    if (start > view.end) break;
+    const until = Math.min(end, Math.max(intervals[index + 1]?.start ?? end, start));
+    const [from, to] = [Math.max(left, Math.floor(at(start))), Math.min(right, Math.floor(at(until)))];
+    if (to < left) continue;
+    const last = parts.at(-1);
+    if (last && from < last.from + 1) Object.assign(last, { health: worse(last.health, health), to: Math.max(last.to, to) });
+    else parts.push({ from, to: Math.max(to, from + 1), health });
+  }
+  return parts;
+}
+
+/** Index of the first interval that ends at or after `ns`; intervals of a lane do not overlap. */
+export function firstAt(intervals, ns) {
+  let low = 0;
+  let high = intervals.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (intervals[middle].end < ns) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The interval under `ns`, or the nearest one within `slack`. */
+export function pick(intervals, ns, slack) {
+  let best = null;
+  let distance = Infinity;
+  for (let index = firstAt(intervals, ns - slack); index < intervals.length; index++) {
+    const found = intervals[index];
+    if (found.start > ns + slack) break;
+    const away = Math.max(found.start - ns, ns - found.end, 0);
+    if (away < distance) [best, distance] = [found, away];
+  }
+  return best;
+}
+
+export function clamp(view, bounds) {
+  const span = Math.min(Math.max(view.end - view.start, SHORTEST_VIEW), bounds.end - bounds.start);
+  const start = Math.min(Math.max(view.start, bounds.start), bounds.end - span);
+  return { start, end: start + span };
+}
+
+/** Zoom so that the time `at` stays where it is; factor < 1 shows less. */
+export function zoom(view, bounds, factor, at) {
+  const span = Math.min(Math.max((view.end - view.start) * factor, SHORTEST_VIEW), bounds.end - bounds.start);
+  const share = (at - view.start) / (view.end - view.start);
+  return clamp({ start: at - share * span, end: at + (1 - share) * span }, bounds);
+}
+
+export function pan(view, bounds, ns) {
+  return clamp({ start: view.start + ns, end: view.end + ns }, bounds);
+}
+
+/** A view with room around a launch; the same view when it already shows it well. */
+export function reveal(view, bounds, start, end) {
+  const span = view.end - view.start;
+  if (start >= view.start && end <= view.end && end - start > span / 400) return view;
+  const wanted = Math.max((end - start) * 24, SHORTEST_VIEW);
+  const middle = (start + end) / 2;
+  const next = Math.min(span, Math.max(wanted, span / 50, end - start));
+  return clamp({ start: middle - next / 2, end: middle + next / 2 }, bounds);
+}
+
+export function ticks(view, most) {
+  const raw = (view.end - view.start) / Math.max(most, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw) ?? 10 * power;
+  const values = [];
+  for (let n = Math.ceil(view.start / step - 1e-9); n * step <= view.end; n++) values.push(n * step);
+  return { step, values };
+}
+
+/** The window to ask for when `data` holds bins in this view that a narrower window would resolve; else null. */
+export function missingWindow(data, view, bounds) {
+  const covered = data.start <= view.start && data.end >= view.end;
+  if (covered && !(data.binned && hasBins(data, view))) return null;
+  if (covered && view.end - view.start > (data.end - data.start) / 2) return null;
+  const margin = (view.end - view.start) / 4;
+  return { start: Math.max(view.start - margin, bounds.start), end: Math.min(view.end + margin, bounds.end) };
+}
+
+function hasBins(data, view) {
+  for (const row of data.launches.values()) {
+    for (let index = firstAt(row, view.start); index < row.length && row[index].start <= view.end; index++) {
+      if (row[index].count > 1) return true;
+    }
+  }
+  return false;
+}
+
+/** Words of a filter: all must stand in the kernel's name; `*` is a wildcard. */
+export function kernelMatcher(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return null;
+  const patterns = words.map((word) => new RegExp(word.replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*")));
+  return (kernel) => patterns.every((pattern) => pattern.test(kernel.toLowerCase()));
+}
+
+/** Launches of the view in time order, at most `most`, with how many there are (bins count all they hold). */
+export function launchesIn(data, view, matches, most) {
+  const rows = [];
+  let total = 0;
+  for (const row of data.launches.values()) {
+    for (let index = firstAt(row, view.start); index < row.length && row[index].start <= view.end; index++) {
+      if (matches && !matches(row[index].kernel)) continue;
+      total += row[index].count;
+      rows.push(row[index]);
+    }
+  }
+  rows.sort((a, b) => a.start - b.start);
+  return { rows: rows.slice(0, most), total, left: rows.slice(most).reduce((sum, { count }) => sum + count, 0) };
+}

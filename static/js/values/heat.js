@@ -1,0 +1,235 @@
+// Launch sites by steps: one canvas the size of what is seen, rows drawn as they scroll into it.
+import { coloursOf, onTheme, sizeCanvas } from "#js/core/colours.js";
+import { h } from "#js/core/dom.js";
+import { plural } from "#js/core/format.js";
+import { HEALTH_COLOURS, drawClass } from "#js/core/health_draw.js";
+import { HEAD, ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstCell, zoomWindow } from "#js/values/heat_model.js";
+import { NAMES } from "#js/core/health.js";
+import { roundUp } from "#js/core/plot_model.js";
+
+const COLOURS = ["bg", "bg-2", "line", "text", "muted", "accent", ...HEALTH_COLOURS];
+const WORST = 44;
+const TALLEST = 560;
+
+export class HeatMap {
+  /**
+   * `open(window, launch)` is called for the cell that is chosen; `launch` {launch, step} where the data has it.
+   * `zoom(window, cell)`, where it can be done, for a cell that joins several.
+   */
+  constructor(box, heat, { open, zoom = null }) {
+    Object.assign(this, { box, heat, open, zoom, cell: null, rows: rowsOf(heat) });
+    this.canvas = h("canvas", { class: "heat-picture", tabindex: "0", role: "application", "aria-label": `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or looks closer" : ""}.` });
+    this.spacer = h("div", { class: "heat-space" }, this.canvas);
+    this.scroll = h("div", { class: "heat-scroll" }, this.spacer);
+    this.tip = h("div", { class: "tip", hidden: true });
+    this.said = h("p", { class: "visually-hidden", "aria-live": "polite" });
+    box.append(this.scroll, this.tip, this.said);
+    const full = HEAD + this.rows.length * ROW + 4;
+    this.height = Math.min(TALLEST, full);
+    this.scroll.style.height = `${this.height}px`;
+    this.spacer.style.height = `${full}px`;
+    this.colours = coloursOf(box, COLOURS);
+    onTheme(() => {
+      this.colours = coloursOf(this.box, COLOURS);
+      this.draw();
+    });
+    this.listen();
+    new ResizeObserver(() => this.resize()).observe(this.scroll);
+    this.resize();
+  }
+
+  listen() {
+    this.scroll.addEventListener("scroll", () => this.draw());
+    this.canvas.addEventListener("pointermove", (event) => this.choose(this.under(event.offsetX, event.offsetY)));
+    this.canvas.addEventListener("pointerleave", () => this.choose(null));
+    this.canvas.addEventListener("click", (event) => this.openCell(event.shiftKey));
+    this.canvas.addEventListener("blur", () => this.choose(null));
+    this.canvas.addEventListener("keydown", (event) => this.onKey(event));
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const move = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+    if (move) {
+      const first = { row: this.rows.findIndex(({ index }) => index !== null), column: 0 };
+      this.choose(this.cell ? moveCell(this.rows, this.heat.steps.length, this.cell, ...move) : first, true);
+      this.bringIntoView();
+    } else if (event.key === "Enter") this.openCell(event.shiftKey);
+    else if (event.key === "Escape") this.choose(null);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** To the worst cell of a window, of one that `zoom` was called for. */
+  goTo(window) {
+    const place = worstCell(this.heat, window);
+    if (!place) return;
+    const row = this.rows.findIndex(({ index }) => index === place.row);
+    this.scroll.scrollTop = row * ROW - (this.height - HEAD) / 2;
+    this.choose({ row, column: place.column });
+  }
+
+  bringIntoView() {
+    const top = this.cell.row * ROW;
+    const room = this.height - HEAD - ROW;
+    if (top < this.scroll.scrollTop) this.scroll.scrollTop = top;
+    else if (top > this.scroll.scrollTop + room) this.scroll.scrollTop = top - room;
+  }
+
+  resize() {
+    const width = this.scroll.clientWidth;
+    if (!width || (width === this.width && devicePixelRatio === this.ratio)) return;
+    Object.assign(this, { width, ratio: devicePixelRatio });
+    this.gutter = this.gutterOf(width);
+    this.edges = columnEdges(this.heat.steps.length, width - this.gutter - WORST - 8, 28, devicePixelRatio);
+    sizeCanvas(this.canvas, width, this.height);
+    this.draw();
+  }
+
+  /** Room for the names, as far as they take less than a third. */
+  gutterOf(width) {
+    const ctx = this.canvas.getContext("2d");
+    ctx.font = `11px ${this.colours.font}`;
+    const widest = Math.max(...this.rows.map(({ label }) => ctx.measureText(label).width));
+    return Math.round(Math.min(widest + 24, Math.max(160, Math.min(320, width * 0.3))));
+  }
+
+  under(x, y) {
+    const column = columnAt(this.edges, x - this.gutter);
+    const row = Math.floor((y - HEAD + this.scroll.scrollTop) / ROW);
+    return y < HEAD || column === null || (this.rows[row]?.index ?? null) === null ? null : { row, column };
+  }
+
+  choose(cell, aloud = false) {
+    this.cell = cell;
+    this.draw();
+    this.showTip();
+    this.canvas.classList.toggle("pointing", this.wasRead());
+    if (aloud && cell) this.said.textContent = this.lines().join(", ");
+  }
+
+  /** Where the chosen cell lies in the data. */
+  get at() {
+    return [this.rows[this.cell.row].index, this.cell.column];
+  }
+
+  wasRead() {
+    return this.cell !== null && this.heat.cells[this.at[0]][this.at[1]] >= 0;
+  }
+
+  looksCloser() {
+    return this.zoom !== null && joins(this.heat, ...this.at);
+  }
+
+  openCell(straight) {
+    if (!this.cell) return;
+    const [row, column] = this.at;
+    if (this.looksCloser() && !straight) this.zoom(zoomWindow(this.heat, row, column), cellWindow(this.heat, row, column));
+    else if (this.wasRead()) {
+      const launch = this.heat.launches[row]?.[column] ?? null;
+      this.open(cellWindow(this.heat, row, column), launch === null ? null : { launch, step: this.heat.launch_steps[row][column] });
+    }
+  }
+
+  lines() {
+    const { heat } = this;
+    const [row, column] = this.at;
+    const [sites, steps, last] = [heat.joined_sites[row], heat.joined_steps[column], heat.last_steps[column]];
+    const joined = joins(heat, row, column);
+    const where = steps > 1 ? `steps ${heat.steps[column]} to ${last}` : `step ${heat.steps[column]}`;
+    const name = NAMES[classAt(heat, row, column)];
+    const how = !this.wasRead() ? "not launched here, or not read" : this.looksCloser() ? "click looks closer, Shift+click opens the worst launch" : `click opens the ${joined ? "worst " : ""}launch`;
+    return [
+      sites > 1 ? `${heat.kernels[row]} and the ${plural(sites - 1, "launch site")} after it` : heat.kernels[row],
+      `${where} · ${joined ? "worst: " : ""}${name}`,
+      how,
+    ];
+  }
+
+  showTip() {
+    this.tip.hidden = !this.cell;
+    if (!this.cell) return;
+    this.tip.replaceChildren(...this.lines().map((line, place) => h(place ? "div" : "strong", {}, line)));
+    const [x, y] = this.corner(this.cell);
+    const left = x + 24 + this.tip.offsetWidth > this.width ? x - this.tip.offsetWidth - 8 : x + 24;
+    const top = y + ROW + 6 + this.tip.offsetHeight > this.height ? y - this.tip.offsetHeight - 4 : y + ROW + 6;
+    this.tip.style.transform = `translate(${Math.max(0, left)}px, ${Math.max(0, top)}px)`;
+  }
+
+  corner({ row, column }) {
+    return [this.gutter + this.edges[column], HEAD + row * ROW - this.scroll.scrollTop];
+  }
+
+  draw() {
+    if (!this.width) return;
+    const ctx = this.canvas.getContext("2d");
+    ctx.clearRect(0, 0, this.width, this.height);
+    ctx.font = `11px ${this.colours.font}`;
+    ctx.textBaseline = "middle";
+    const [first, last] = visibleRows(this.rows.length, this.scroll.scrollTop, this.height - HEAD);
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(0, HEAD, this.width, this.height - HEAD);
+    ctx.clip();
+    for (let row = first; row < last; row++) this.drawRow(ctx, this.rows[row], HEAD + row * ROW - this.scroll.scrollTop);
+    if (this.cell) this.frameCell(ctx);
+    ctx.restore();
+    this.drawHead(ctx);
+  }
+
+  drawHead(ctx) {
+    const { colours, edges, gutter } = this;
+    ctx.fillStyle = colours.bg;
+    ctx.fillRect(0, 0, this.width, HEAD);
+    ctx.fillStyle = colours.muted;
+    const { steps } = this.heat;
+    const before = Math.max(0, (ctx.measureText(steps[0]).width - (edges[1] - edges[0])) / 2);
+    ctx.fillText("step", gutter - ctx.measureText("step").width - 8 - before, HEAD / 2);
+    const every = roundUp((ctx.measureText(steps.at(-1)).width + 10) / Math.max(1, edges[1] - edges[0]));
+    for (let column = 0; column < steps.length; column += every) {
+      ctx.fillText(steps[column], gutter + (edges[column] + edges[column + 1] - ctx.measureText(steps[column]).width) / 2, HEAD / 2);
+    }
+    ctx.fillText("worst", gutter + edges.at(-1) + 8, HEAD / 2);
+    ctx.fillStyle = colours.line;
+    ctx.fillRect(0, HEAD - 1, this.width, 1);
+  }
+
+  drawRow(ctx, { label, index, worst }, y) {
+    const { colours, edges, gutter, heat } = this;
+    const middle = y + ROW / 2;
+    if (index === null) {
+      ctx.fillStyle = colours["bg-2"];
+      ctx.fillRect(0, y, this.width, ROW);
+      ctx.fillStyle = colours.text;
+      ctx.fillText(label, 8, middle);
+      return;
+    }
+    ctx.fillStyle = this.cell && this.rows[this.cell.row].index === index ? colours.accent : colours.text;
+    ctx.fillText(cut(ctx, label, gutter - 16), 8, middle);
+    for (const { name, from, to } of runsOf(heat, index, edges)) {
+      const size = edges[to] - edges[from];
+      drawClass(ctx, name, gutter + edges[from], y + 1, size - (size > 4 ? 1 : 0), ROW - 2, colours);
+    }
+    drawClass(ctx, worst, gutter + edges.at(-1) + 10, y + 2, 14, ROW - 4, colours);
+  }
+
+  frameCell(ctx) {
+    const [x, y] = this.corner(this.cell);
+    const size = this.edges[this.cell.column + 1] - this.edges[this.cell.column];
+    ctx.strokeStyle = this.colours.text;
+    ctx.lineWidth = 2;
+    ctx.strokeRect(x - 1, y, Math.max(size + 1, 4), ROW);
+    ctx.lineWidth = 1;
+  }
+}
+
+/** The text as far as it fits: kernels differ at their ends, so the middle goes. */
+function cut(ctx, text, room) {
+  const wide = ctx.measureText(text).width;
+  let shown = text;
+  for (let fits = Math.floor((text.length * room) / wide); wide > room && fits > 4 && ctx.measureText(shown).width > room; fits--) {
+    shown = `${text.slice(0, Math.ceil(fits * 0.5))}…${text.slice(text.length - Math.floor(fits * 0.5))}`;
+  }
+  return shown;
+}

@@ -1,0 +1,127 @@
+// The heat map without a screen: its rows, where its cells stand, what is under a point.
+import { HEALTH } from "#js/core/health.js";
+
+export const ROW = 18, HEAD = 22;
+
+/** Rows as drawn: a heading where another graph begins, then its launch sites; `index` is the row of the data. */
+export function rowsOf(heat) {
+  const rows = [];
+  const several = new Set(heat.graph_of).size > 1;
+  heat.sites.forEach((site, index) => {
+    const graph = heat.graph_of[index];
+    if (several && graph !== heat.graph_of[index - 1]) rows.push({ graph, label: graphLabel(heat, graph), index: null });
+    const others = heat.joined_sites[index] - 1;
+    rows.push({ graph, label: heat.kernels[index] + (others ? ` +${others}` : ""), index, worst: worstOf(heat, index) });
+  });
+  return rows;
+}
+
+function graphLabel({ graphs }, graph) {
+  const row = graphs.find((found) => found.graph === graph);
+  return [`graph ${graph}`, row?.compile_id, row?.phase].filter(Boolean).join(" ");
+}
+
+export function classAt(heat, index, column) {
+  const cell = heat.cells[index][column];
+  return cell < 0 ? "not_recorded" : heat.classes[cell];
+}
+
+export function worstOf(heat, index) {
+  const names = heat.cells[index].map((_, column) => classAt(heat, index, column));
+  return HEALTH.find((name) => names.includes(name)) ?? "not_recorded";
+}
+
+/** What a cell stands for, as its address says it: places of launch sites in order, and steps. */
+export function cellWindow(heat, row, column) {
+  return windowOf(heat, row, row + 1, column, column + 1);
+}
+
+function windowOf(heat, row, endRow, column, endColumn) {
+  const before = (count) => heat.joined_sites.slice(0, count).reduce((sum, sites) => sum + sites, heat.first_site);
+  return { first_site: before(row), last_site: before(endRow) - 1, first_step: heat.steps[column], last_step: heat.last_steps[endColumn - 1] };
+}
+
+export const joins = ({ joined_sites: sites, joined_steps: steps }, row, column) => sites[row] > 1 || steps[column] > 1;
+
+/** The first of the worst cells that lie in a window; null where none does. */
+export function worstCell(heat, window) {
+  let found = null;
+  let end = heat.first_site;
+  heat.joined_sites.forEach((sites, row) => {
+    const start = end;
+    end += sites;
+    if (start > window.last_site || end <= window.first_site) return;
+    heat.steps.forEach((step, column) => {
+      if (step > window.last_step || heat.last_steps[column] < window.first_step) return;
+      const order = HEALTH.indexOf(classAt(heat, row, column));
+      if (!found || order < found.order) found = { row, column, order };
+    });
+  });
+  return found && { row: found.row, column: found.column };
+}
+
+const MOST_ROWS = 600, MOST_COLUMNS = 400;
+
+/** The window around a cell in which each launch site and step has a cell of its own, as far as that goes. */
+export function zoomWindow(heat, row, column) {
+  return windowOf(heat, ...around(heat.joined_sites, row, MOST_ROWS), ...around(heat.joined_steps, column, MOST_COLUMNS));
+}
+
+function around(joined, place, most) {
+  let [first, end, held] = [place, place + 1, joined[place]];
+  for (let grown = true; grown; ) {
+    grown = false;
+    if (end < joined.length && held + joined[end] <= most) [held, end, grown] = [held + joined[end], end + 1, true];
+    if (first > 0 && held + joined[first - 1] <= most) [held, first, grown] = [held + joined[first - 1], first - 1, true];
+  }
+  return [first, end];
+}
+
+/** Columns fill the width, on whole device pixels, as far as a cell of `most` pixels goes. */
+export function columnEdges(count, width, most = 28, ratio = 1) {
+  const size = Math.min(most, width / count);
+  return Array.from({ length: count + 1 }, (_, column) => Math.round(column * size * ratio) / ratio);
+}
+
+const ROOM_OF_ITS_OWN = 9;
+
+/** The cells of a row as they are drawn: one by one, or neighbours of a class together where a cell has no room for a sign. */
+export function runsOf(heat, index, edges) {
+  const runs = [];
+  for (let column = 0; column + 1 < edges.length; column++) {
+    const name = classAt(heat, index, column);
+    const last = runs.at(-1);
+    if (last?.name === name && edges[column + 1] - edges[column] < ROOM_OF_ITS_OWN) last.to = column + 1;
+    else runs.push({ name, from: column, to: column + 1 });
+  }
+  return runs;
+}
+
+export function columnAt(edges, x) {
+  if (x < 0 || x >= edges.at(-1)) return null;
+  let [low, high] = [0, edges.length - 2];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (edges[middle] <= x) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** First and last row that a window of `height` pixels shows. */
+export function visibleRows(count, scroll, height) {
+  return [Math.max(0, Math.floor(scroll / ROW)), Math.min(count, Math.ceil((scroll + height) / ROW))];
+}
+
+/** The next cell in a direction; headings are passed over. */
+export function moveCell(rows, columns, cell, dx, dy) {
+  const column = Math.min(columns - 1, Math.max(0, cell.column + dx));
+  let row = cell.row;
+  for (let next = row + dy; dy && next >= 0 && next < rows.length; next += dy) {
+    if (rows[next].index !== null) {
+      row = next;
+      break;
+    }
+  }
+  return { row, column };
+}

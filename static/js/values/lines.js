@@ -1,0 +1,102 @@
+// Before and after of one argument: a strip of value classes, the numbers, and where to look further.
+import { copy } from "#js/core/copy.js";
+import { h, known } from "#js/core/dom.js";
+import { formatBytes, formatShape, formatValue } from "#js/core/format.js";
+import { NAMES, SIGNS, classOf, countsText, remarks, segments } from "#js/core/health.js";
+
+export const RECORD_VALUES = "stepscope run --level values -- python train.py";
+const NUMBERS = [["min", "min"], ["max", "max"], ["mean", "mean"], ["std", "std"], ["largest", "largest"], ["l2", "L2"]];
+
+/** A sign and a name for a value class. */
+export function healthBadge(name) {
+  return h("span", { class: "health" }, h("span", { class: `swatch ${classOf(name)}`, "aria-hidden": "true" }, SIGNS[name]), NAMES[name]);
+}
+
+/** A bar whose parts are the classes in proportion; none that has an element is too small to see. */
+export function strip(row) {
+  const parts = segments(row).map(({ name, count, share }) => {
+    const part = h("span", { class: `part ${classOf(name)}` }, SIGNS[name]);
+    part.style.flexGrow = share;
+    part.dataset.count = count;
+    return part;
+  });
+  const text = countsText(row);
+  return h("div", { class: "value-strip", role: "img", "aria-label": text, title: text }, ...parts);
+}
+
+function bare(kind, text, title) {
+  return h("div", { class: `value-strip ${kind}`, title }, h("span", {}, text));
+}
+
+/** All lines of an argument. `values` is its ArgumentValues; `root` stands before paths. */
+export function valueLines(argument, values, launch, root) {
+  const { role, held } = argument;
+  const lines = [];
+  if (held === "uninitialised" && !values?.before.length) {
+    lines.push(line("before", bare("uninitialised", "uninitialised", "A fresh allocation: nothing has been written into it yet.")));
+  } else if (role !== "out" || values?.before.length || held !== null) {
+    lines.push(...moment("before", values?.before ?? [], launch, root));
+  }
+  if (role !== "in") lines.push(...moment("after", values?.after ?? [], launch, root));
+  for (const saved of values?.saved ?? []) lines.push(savedTensor(saved));
+  return lines;
+}
+
+function moment(when, rows, launch, root) {
+  if (!rows.length) return [line(when, bare("missing", "not recorded", `This value was not read. To have it: ${RECORD_VALUES}`))];
+  return rows.map((row) => valueLine(when, row, launch, root));
+}
+
+function line(when, content, aside = null, title = null) {
+  return h("div", { class: "value-line" }, h("span", { class: "when", title }, when), content, aside);
+}
+
+function valueLine(when, row, launch, root) {
+  const which = [row.item === null ? null : `item ${row.item}`, row.part].filter(Boolean).join(" · ");
+  const title = row.launch === launch ? null : "as the launch that wrote it left it";
+  const curve = h("a", { class: "curve-link", href: curveHref(row, root), title: "This value over all launches" }, "curve");
+  const content = row.skipped ? bare("missing", "not read", row.skipped) : strip(row);
+  return h(
+    "div",
+    { class: "value" },
+    which && h("p", { class: "which" }, which),
+    line(when, content, curve, title),
+    row.skipped ? h("p", { class: "dim" }, row.skipped) : numbers(row),
+    row.elements && elements(row),
+    h("p", { class: "remarks" }, ...remarks(row).map((text) => h("span", {}, text))),
+  );
+}
+
+export function curveHref(row, root) {
+  const asked = Object.entries({ site: row.site, argument: row.argument, item: row.item, part: row.part, moment: row.moment });
+  return `${root}/curves?${new URLSearchParams(asked.filter(([, value]) => value !== null))}`;
+}
+
+function numbers(row) {
+  if (row.largest === null) return h("p", { class: "dim" }, row.at_least ? "smallest and largest are not known" : "no finite element");
+  return h(
+    "dl",
+    { class: "numbers" },
+    ...NUMBERS.map(([key, name]) => h("div", {}, h("dt", {}, name), h("dd", { title: row[key] }, known(row[key], "no finite element", formatValue)))),
+  );
+}
+
+/** All elements of a small tensor, in row-major order. */
+function elements({ elements: found }) {
+  return h("p", { class: "elements mono", title: "all elements, in row-major order" }, `[${found.map(String).join(", ")}]`);
+}
+
+function savedTensor(row) {
+  const command = `stepscope tensor TRACE ${row.tensor} -o x.pt`;
+  return h(
+    "div",
+    { class: "saved" },
+    h("span", { class: "when" }, "saved"),
+    h(
+      "div",
+      {},
+      h("div", {}, h("code", {}, row.file), ` ${row.moment} · ${row.dtype} `, h("span", { class: "mono" }, formatShape(row.size)), ` · ${formatBytes(row.tensor_bytes)}`),
+      h("div", {}, h("code", {}, command), " ", h("button", { type: "button", class: "small", onclick: (event) => copy(event, command) }, "Copy")),
+    ),
+  );
+}

@@ -1,0 +1,137 @@
+// Plots of the pages about values; served page and report differ only in `context`: root, remember(statistic).
+import { h } from "#js/core/dom.js";
+import { formatNs, formatValue } from "#js/core/format.js";
+import { countsText } from "#js/core/health.js";
+import { HeatMap } from "#js/values/heat.js";
+import { Plot, exact } from "#js/core/plot.js";
+import { logFits } from "#js/core/plot_model.js";
+
+const NO_MARK = new Set(["finite", "zero", "extreme", "not_recorded"]);
+export const STATISTICS = {
+  largest: "largest magnitude", min: "min", max: "max", mean: "mean", std: "std", l2: "L2 norm", nan: "NaN", positive_infinity: "+inf",
+  negative_infinity: "−inf", zero: "zeros", near_overflow: "near overflow", subnormal: "subnormal",
+};
+
+const COUNTS = new Set(["nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal"]);
+const WHY = "no finite element, or not read";
+
+/** A report holds some pages only: elsewhere it does not lead. */
+function go(context, address) {
+  const href = `${context.root}${address}`;
+  if (context.leads?.(href) ?? true) location.href = href;
+}
+
+function openAt(context, log) {
+  return (launch, step) => go(context, `/steps/${step}?log=${log}&launch=${launch}`);
+}
+
+/** A switch between a linear and a logarithmic axis; greyed with the reason where the values allow only one. */
+function logSwitch(log, can, change) {
+  const box = h("input", { type: "checkbox", checked: log, disabled: !can, onchange: () => change(box.checked) });
+  return h("label", { class: "log-switch", title: can ? null : "Some values are negative, or none is above zero." }, box, " log axis");
+}
+
+function frame(box, ...tools) {
+  const picture = h("div", { class: "plot" });
+  box.replaceChildren(h("div", { class: "plot-tools" }, ...tools), picture);
+  return picture;
+}
+
+function marksOf(names) {
+  return names.flatMap((name, index) => (NO_MARK.has(name) ? [] : [{ index, name }]));
+}
+
+function mountBuffer(box, { buffer: detail, log }, context) {
+  const { versions, steps, kernels, start_ns: starts, limit, row } = detail;
+  const open = openAt(context, log);
+  const values = versions.map((version) => version.largest);
+  const fits = logFits(values);
+  const data = {
+    values,
+    log: fits.can,
+    limit: limit === null ? null : { value: limit, label: `${row.dtype} limit ${formatValue(limit)}` },
+    steps,
+    marks: marksOf(versions.map(({ health }) => health)),
+    label: `Largest magnitude of ${row.buffer}`,
+  };
+  const lines = (index) => {
+    const version = versions[index];
+    const why = version.skipped ?? (version.at_least ? "not known" : "no finite element");
+    return [
+      ["", `${version.moment} ${kernels[index]}`],
+      ["step", `${steps[index]} · launch ${version.launch} · +${formatNs(starts[index])}`],
+      ["largest", exact(version.largest, why)],
+      ["min … max", `${formatValue(version.min)} … ${formatValue(version.max)}`],
+      ["", version.skipped ?? countsText(version)],
+    ];
+  };
+  const tools = logSwitch(data.log, fits.can, (on) => plot.show({ ...data, log: on }));
+  const plot = new Plot(frame(box, tools), data, { lines, open: (index) => open(versions[index].launch, steps[index]) });
+}
+
+function mountCurve(box, { curve, log }, context) {
+  const open = openAt(context, log);
+  const names = Object.keys(STATISTICS).filter((name) => curve.columns[name]);
+  let chosen = box.dataset.statistic;
+  const marks = marksOf(curve.launch.map((_, index) => markAt(curve.columns, index)));
+  const dataOf = (log) => ({
+    values: curve.columns[chosen],
+    log,
+    limit: limitOf(curve, chosen),
+    steps: curve.step,
+    marks,
+    label: `${STATISTICS[chosen]} of ${curve.name}`,
+  });
+  const lines = (index) => [
+    ["", `step ${curve.step[index]} · launch ${curve.launch[index]}`],
+    [STATISTICS[chosen], exact(curve.columns[chosen][index], WHY)],
+    ...names.filter((name) => name !== chosen && isWorthALine(name, curve.columns[name][index])).map((name) => [STATISTICS[name], formatValue(curve.columns[name][index])]),
+  ];
+  const buttons = names.map((name) => h("button", { type: "button", "data-name": name, onclick: () => choose(name, true) }, STATISTICS[name]));
+  const tools = h("span", { class: "axis-tool" });
+  const picture = frame(box, h("div", { class: "choices", role: "group", "aria-label": "Statistic" }, ...buttons), tools);
+  const plot = new Plot(picture, dataOf(false), { lines, open: (index) => open(curve.launch[index], curve.step[index]) });
+
+  function choose(name, push = false) {
+    chosen = name;
+    for (const button of buttons) button.setAttribute("aria-pressed", button.dataset.name === name);
+    const fits = logFits(curve.columns[name]);
+    tools.replaceChildren(logSwitch(fits.better, fits.can, (on) => plot.show(dataOf(on))));
+    plot.show(dataOf(fits.better));
+    if (push) context.remember?.(name);
+  }
+  choose(chosen);
+}
+
+/** Counts of nothing are left out of the tip; the table has them. */
+function isWorthALine(name, value) {
+  return value !== null && !(COUNTS.has(name) && value === 0);
+}
+
+function limitOf({ limit, dtype }, name) {
+  if (limit === null || !["largest", "max"].includes(name)) return null;
+  return { value: limit, label: `${dtype ?? "dtype"} limit ${formatValue(limit)}` };
+}
+
+function markAt(columns, index) {
+  return ["nan", "positive_infinity", "negative_infinity"].find((name) => columns[name]?.[index] > 0) ?? "finite";
+}
+
+function mountHeat(box, { heat }, context) {
+  const to = (path, window, place = "") => go(context, `${path}?${new URLSearchParams({ log: heat.log, ...window })}${place}`);
+  const toLaunch = openAt(context, heat.log);
+  const map = new HeatMap(box, heat, {
+    open: (window, found) => (found ? toLaunch(found.launch, found.step) : to("/values/launch", window)),
+    // A report has no more to show than what is in it.
+    zoom: context.root ? null : (window, cell) => to("/values", window, `#at=${Object.values(cell)}`),
+  });
+  const at = context.root ? null : /^#at=(\d+),(\d+),(\d+),(\d+)$/.exec(location.hash)?.slice(1).map(Number);
+  if (at) map.goTo({ first_site: at[0], last_site: at[1], first_step: at[2], last_step: at[3] });
+}
+
+const MOUNTS = { buffer: mountBuffer, curve: mountCurve, heat: mountHeat };
+
+/** Draws what `data-plot` of the box names. */
+export function mountPlot(box, data, context) {
+  MOUNTS[box.dataset.plot](box, data, context);
+}

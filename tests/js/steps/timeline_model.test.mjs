@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import {
+  AXIS, CALL, GAP, LAUNCH, MINIMAP, SPAN, STRIP, clamp, healthStrip, kernelMatcher, launchesIn, layout, missingWindow, pan, pick, prepare, reveal, ticks, zoom,
+} from "../../../static/js/steps/timeline_model.js";
+
+const ORIGIN = 5_000_000_000;
+
+function timeline({ count = [1, 1, 1], threads = [7], spans = [] } = {}) {
+  return {
+    start_ns: ORIGIN, end_ns: ORIGIN + 10_000, window_start_ns: ORIGIN, window_end_ns: ORIGIN + 10_000,
+    threads, spans, calls: [{ thread: 7, depth: 0, start_ns: ORIGIN + 50, duration_ns: 9_000, graph_label: "0/0 forward" }],
+    launches: {
+      launch: [10, 11, 12], site: [0, 1, 0], thread: [7, 7, 7], start_ns: [100, 2_000, 8_000], duration_ns: [500, 1_000, -1], count,
+    },
+    sites: { 0: { kernel: "triton_poi_fused_add_0", kind: "triton" }, 1: { kernel: "extern_kernels.mm", kind: "extern" } },
+    total_launches: 3,
+  };
+}
+const bounds = { start: 0, end: 10_000 };
+
+test("lanes stand below each other and add up", () => {
+  const spans = [{ depth: 2, start_ns: ORIGIN, duration_ns: 5 }, { depth: 3, start_ns: ORIGIN, duration_ns: 2 }];
+  const { lanes, height } = layout(timeline({ spans, threads: [7, 9] }));
+  assert.deepEqual(lanes.map(({ kind }) => kind), ["spans", "spans", "calls", "launches", "launches"]);
+  assert.equal(height, AXIS + MINIMAP + GAP + 2 * SPAN + GAP + CALL + LAUNCH + GAP + LAUNCH + GAP);
+  lanes.slice(1).forEach((lane, index) => assert.ok(lane.y >= lanes[index].y + lanes[index].height));
+});
+
+test("the health strip stands below the launches, and only where values were recorded", () => {
+  const recorded = timeline();
+  recorded.launches.health = [5, 0, -1];
+  const { lanes, height } = layout(recorded);
+  assert.deepEqual(lanes.map(({ kind }) => kind), ["calls", "launches", "health"]);
+  assert.equal(height, layout(timeline()).height + STRIP);
+  assert.deepEqual(prepare(recorded).launches.get(7).map(({ health }) => health), ["finite", "nan", "not_recorded"]);
+});
+
+test("launches that share a pixel show the worst of them", () => {
+  const row = [
+    { start: 0, end: 40, health: "finite" }, { start: 50, end: 90, health: "nan" }, { start: 95, end: 99, health: "finite" },
+    { start: 500, end: 900, health: "zero" }, { start: 600, end: 650, health: "extreme" },
+  ];
+  const parts = healthStrip(row, bounds, (ns) => ns / 100, 0, 100);
+  assert.deepEqual(parts.map(({ from, health }) => [from, health]), [[0, "nan"], [5, "zero"], [6, "extreme"]]);
+  assert.ok(parts.every(({ from, to }) => to > from));
+  assert.deepEqual(healthStrip(row, { start: 400, end: 450 }, (ns) => ns - 400, 0, 100), []);
+});
+
+test("a launch that did not return lasts to the end of the step", () => {
+  const [first, , last] = prepare(timeline()).launches.get(7);
+  assert.deepEqual([first.start, first.end, first.returned], [100, 600, true]);
+  assert.deepEqual([last.end, last.returned], [10_000, false]);
+});
+
+test("a launch that returned nobody knows when is drawn at its place, without a time", () => {
+  const some = timeline();
+  some.launches.duration_ns = [500, -2, -2];
+  const [first, , last] = prepare(some).launches.get(7);
+  assert.deepEqual([first.timed, last.timed, last.returned, last.end], [true, false, true, 8_001]);
+  assert.equal(prepare(some).untimed, false);
+  some.launches.duration_ns = [-2, -2, -2];
+  assert.equal(prepare(some).untimed, true);
+});
+
+test("pick finds what is under the pointer, or the nearest within reach", () => {
+  const row = prepare(timeline()).launches.get(7);
+  assert.equal(pick(row, 300, 0).launch, 10);
+  assert.equal(pick(row, 700, 0), null);
+  assert.equal(pick(row, 700, 150).launch, 10);
+  assert.equal(pick(row, 1_400, 900).launch, 11);
+  assert.equal(pick([], 5, 5), null);
+});
+
+test("zoom keeps the time under the pointer and stays inside the step", () => {
+  const view = zoom({ start: 2_000, end: 6_000 }, bounds, 0.5, 3_000);
+  assert.deepEqual(view, { start: 2_500, end: 4_500 });
+  assert.deepEqual(zoom(view, bounds, 1000, 3_000), bounds);
+  const closest = zoom(view, bounds, 1e-9, 3_000);
+  assert.equal(Math.round(closest.end - closest.start), 200);
+});
+
+test("moving stops at the ends", () => {
+  assert.deepEqual(pan({ start: 100, end: 1_100 }, bounds, -500), { start: 0, end: 1_000 });
+  assert.deepEqual(pan({ start: 100, end: 1_100 }, bounds, 1e9), { start: 9_000, end: 10_000 });
+  assert.deepEqual(clamp({ start: -5, end: 1e9 }, bounds), bounds);
+});
+
+test("a step shorter than the shortest view can still be shown", () => {
+  assert.deepEqual(clamp({ start: 0, end: 50 }, { start: 0, end: 50 }), { start: 0, end: 50 });
+});
+
+test("a selected launch in sight moves nothing; a far or tiny one is brought near", () => {
+  const view = { start: 0, end: 10_000 };
+  assert.equal(reveal(view, bounds, 2_000, 3_000), view);
+  const near = reveal({ start: 0, end: 1_000 }, bounds, 8_000, 8_100);
+  assert.ok(near.start <= 8_000 && near.end >= 8_100);
+  const closer = reveal(view, bounds, 5_000, 5_001);
+  assert.ok(closer.end - closer.start < 1_000);
+});
+
+test("ticks are round and inside the view", () => {
+  const { step, values } = ticks({ start: 130, end: 1_130 }, 5);
+  assert.equal(step, 200);
+  assert.deepEqual(values, [200, 400, 600, 800, 1_000]);
+});
+
+test("finer data is asked for only where bins are in view", () => {
+  const sharp = prepare(timeline());
+  const binned = prepare(timeline({ count: [1, 40, 1] }));
+  assert.equal(missingWindow(sharp, { start: 2_000, end: 3_000 }, bounds), null);
+  assert.equal(missingWindow(binned, bounds, bounds), null);
+  assert.equal(missingWindow(binned, { start: 0, end: 700 }, bounds), null);
+  assert.deepEqual(missingWindow(binned, { start: 2_000, end: 3_000 }, bounds), { start: 1_750, end: 3_250 });
+});
+
+test("kernel filter: all words, any case, with wildcards; signs are no patterns", () => {
+  assert.equal(kernelMatcher("  "), null);
+  assert.ok(kernelMatcher("FUSED add")("triton_poi_fused_add_0"));
+  assert.ok(kernelMatcher("triton*add")("triton_poi_fused_add_0"));
+  assert.ok(!kernelMatcher("kernels.mm")("kernelsxmm"));
+  assert.ok(!kernelMatcher("(")("triton"));
+});
+
+test("list of launches: in time order, filtered, cut with what is left", () => {
+  const data = prepare(timeline({ count: [1, 5, 1] }));
+  assert.deepEqual(launchesIn(data, bounds, null, 10).rows.map(({ launch }) => launch), [10, 11, 12]);
+  assert.equal(launchesIn(data, bounds, null, 10).total, 7);
+  assert.equal(launchesIn(data, bounds, null, 1).left, 6);
+  assert.deepEqual(launchesIn(data, bounds, kernelMatcher("mm"), 10).rows.map(({ launch }) => launch), [11]);
+  assert.equal(launchesIn(data, { start: 700, end: 1_900 }, null, 10).total, 0);
+});
