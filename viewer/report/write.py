@@ -94,7 +94,6 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         "spans": {f"{detail.row.log} {detail.row.compile_id}": detail.spans for detail in contents.compiles},
         "wrappers": code,
     }
-    static = assets.static_files()
     template = rendering.environment(root="#", redacted=redact).get_template("report/page.html")
     html = template.render(
         contents=contents,
@@ -102,8 +101,8 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         frame=overview_page.frame(contents.overview),
         section="Overview",
         summary=answer,
-        css=Markup(static["css/core/page.css"].read_text("utf-8")),
-        theme=Markup(static["js/core/theme.js"].read_text("utf-8")),
+        css=Markup(assets.content(assets.SHEET).decode()),
+        theme=Markup(assets.content("js/core/theme.js").decode()),
         scripts=SCRIPTS,
         imports=assets.inlined_import_map(*SCRIPTS),
         packed=packed(data),

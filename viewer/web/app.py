@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -131,10 +132,10 @@ def query_of(scope: Scope) -> dict[str, str]:
 def static(name: str, scope: Scope) -> Answer | None:
     """A script or a style. Under the address that names its content a browser may keep it; under any other it asks
     again, and is told when it has it already."""
-    path = assets.static_files().get(name)
-    if path is None:
+    try:
+        content = assets.content(name)
+    except KeyError:
         return None
-    content = path.read_bytes()
     version = assets.version(content)
     kept = query_of(scope).get("v") == version
     headers = [
@@ -142,7 +143,7 @@ def static(name: str, scope: Scope) -> Answer | None:
         (b"etag", f'"{version}"'.encode()),
     ]
     known = dict(scope["headers"]).get(b"if-none-match", b"")
-    content_type = assets.CONTENT_TYPES[path.suffix]
+    content_type = assets.CONTENT_TYPES[PurePosixPath(name).suffix]
     if f'"{version}"'.encode() in known:
         return Answer(b"", content_type, 304, headers)
     return Answer(content, content_type, headers=headers)

@@ -10,6 +10,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 _IMPORTED = re.compile(r"""^(?:import|export)\b[^"';]*["'](#js/[^"']+)["']""", re.M)
+SHEET = "css/stepscope.css"
+"""What every page and the report link to: the sheets of `SHEETS` as one file."""
+SHEETS = (
+    "core/colours", "core/page", "core/plot", "overview/findings", "crash/crash", "steps/steps", "values/values",
+    "memory/memory", "report/report", "records/views", "search/search", "ranks/ranks",
+)  # fmt: skip
+"""In the order of the cascade. Sheets that are not here are linked by the pages that need them."""
 CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
@@ -20,10 +27,17 @@ def folder(name: str) -> Path:
 
 @cache
 def static_files() -> dict[str, Path]:
-    """Everything the server may hand out, by its path below ``/static/``."""
+    """Every style and script, by its path below ``/static/``."""
     root = folder("static")
     files = [*root.glob("css/**/*.css"), *root.glob("js/**/*.js")]
     return {path.relative_to(root).as_posix(): path for path in sorted(files)}
+
+
+def content(name: str) -> bytes:
+    """What is served below ``/static/``. Raises a KeyError where nothing has this name."""
+    if name == SHEET:
+        return b"\n".join(content(f"css/{sheet}.css") for sheet in SHEETS)
+    return static_files()[name].read_bytes()
 
 
 def script_modules() -> dict[str, Path]:
@@ -36,7 +50,7 @@ def served_import_map() -> dict[str, dict[str, str]]:
 
 def address(name: str) -> str:
     """Where a file of `static_files` is served; another one when its content is another, so that it can be kept."""
-    return f"/static/{name}?v={version(static_files()[name].read_bytes())}"
+    return f"/static/{name}?v={version(content(name))}"
 
 
 def version(content: bytes) -> str:

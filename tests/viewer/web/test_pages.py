@@ -302,6 +302,12 @@ def test_static_files_lie_in_the_checkout_or_the_package() -> None:
     assert Path(assets.static_files()["css/core/page.css"]).is_file()
 
 
+def test_every_sheet_is_linked() -> None:
+    templates = "".join(path.read_text("utf-8") for path in assets.folder("templates").rglob("*.html"))
+    linked = {f"css/{sheet}.css" for sheet in assets.SHEETS} | set(re.findall(r"/static/(css/[^\"]+)", templates))
+    assert linked == {name for name in assets.static_files() if name.endswith(".css")}
+
+
 def test_log_of_pytorch_alone_says_how_to_record_launches(opened: Opened) -> None:
     log = synthetic.compile_records(LogBuilder())
     client = Client(opened(log))

@@ -34,7 +34,7 @@ with open_trace(sys.argv[1]) as trace:
     app = create_app(trace)
     front = app.app
     front._warm = lambda: None
-    for path in ("/", "/static/js/core/page.js", "/static/css/core/page.css"):
+    for path in ("/", "/static/js/core/page.js", "/static/css/stepscope.css"):
         status, body = asyncio.run(ask(app, path))
         assert status == 200 and body, path
 packages = {name.partition(".")[0] for name in sys.modules}
