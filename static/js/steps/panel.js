@@ -3,6 +3,7 @@ import { codeBlock } from "#js/core/code.js";
 import { copy } from "#js/core/copy.js";
 import { h, known } from "#js/core/dom.js";
 import { basename, formatCount, formatNs, launchText, plural, slugOf } from "#js/core/format.js";
+import { lastWords } from "#js/crash/last_words.js";
 import { argumentTable } from "#js/steps/panel_arguments.js";
 
 /** `context`: root (what stands before paths), go(launch), close(). */
@@ -36,14 +37,6 @@ export function launchPanel({ launch: row, code_lines: lines, death = null }, co
       h("a", { href: `${context.root}/graphs/${graph.graph}?site=${site.site}#site${site.local_site}` }, `graph ${graph.graph}`),
     ),
   ];
-}
-
-const PARTS = { died: "", in_flight: "In flight on the device: ", last_finished: "The last launch that its stream had finished: " };
-
-/** What a launch has to do with the death of its process. */
-function lastWords({ part, title, sentences }) {
-  const head = h("p", { class: part === "last_finished" ? "" : "critical-text" }, `${part === "last_finished" ? "●" : "✖"} ${PARTS[part]}${title}`);
-  return h("section", { class: "last-words" }, head, sentences.length ? h("ul", { class: "plain" }, ...sentences.map((text) => h("li", {}, text))) : null);
 }
 
 export function missingPanel(text, close) {
