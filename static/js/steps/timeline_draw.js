@@ -6,11 +6,15 @@ import { drawLiveLane } from "#js/steps/timeline_live.js";
 import { AXIS, GAP, MINIMAP, firstAt, healthStrip, intervalsOf, ticks } from "#js/steps/timeline_model.js";
 
 export const GUTTER = 64;
-export const KINDS = ["triton", "cpp", "extern", "fallback", "user_triton", "collective", "subgraph", "copy", "unknown"];
 const NAMES = ["estimated", "bg", "bg-2", "line", "line-2", "text", "muted", "accent", "critical", "bar-text", "span", "call"];
 
+/** Kinds of launches in the order of the legend, as css/core/colours.css names them beside their colours. */
+export function kindsOf(element) {
+  return getComputedStyle(element).getPropertyValue("--kinds").trim().split(" ");
+}
+
 export function themeColours(element) {
-  return coloursOf(element, [...NAMES, ...HEALTH_COLOURS, ...KINDS.map((kind) => `kind-${kind}`)]);
+  return coloursOf(element, [...NAMES, ...HEALTH_COLOURS, ...kindsOf(element).map((kind) => `kind-${kind}`)]);
 }
 
 export function xOf(ns, view, width) {

@@ -5,7 +5,7 @@ import { HEALTH } from "#js/core/health.js";
 import { launchList } from "#js/steps/launch_list.js";
 import { launchPanel, missingPanel } from "#js/steps/panel.js";
 import { TimelineView } from "#js/steps/timeline.js";
-import { KINDS } from "#js/steps/timeline_draw.js";
+import { kindsOf } from "#js/steps/timeline_draw.js";
 import { isUntimed, kernelMatcher } from "#js/steps/timeline_model.js";
 import { healthBadge } from "#js/values/lines.js";
 
@@ -136,7 +136,7 @@ function firstInView({ data, view }) {
 
 function legend({ sites, launches }) {
   const present = new Set(Object.values(sites).map(({ kind }) => kind));
-  const kinds = KINDS.filter((kind) => present.has(kind)).map((kind) => h("li", {}, h("span", { class: `kind kind-${kind}` }, kind)));
+  const kinds = kindsOf(document.documentElement).filter((kind) => present.has(kind)).map((kind) => h("li", {}, h("span", { class: `kind kind-${kind}` }, kind)));
   const classes = new Set(launches.health ?? []);
   return [...kinds, ...HEALTH.filter((_, index) => classes.has(index)).map((name) => h("li", {}, healthBadge(name)))];
 }
