@@ -60,7 +60,7 @@ def test_click_on_the_timeline_opens_a_launch(visit: Visit, address: str) -> Non
     lane = page.evaluate(
         """async () => {
             const { layout, prepare } = await import("#js/steps/timeline_model.js");
-            const { xOf } = await import("#js/steps/timeline_draw.js");
+            const { xOf } = await import("#js/core/chart_draw.js");
             const { timeline } = JSON.parse(document.getElementById("step-data").textContent);
             const { lanes } = layout(timeline);
             const lane = lanes.find(({ kind }) => kind === "launches");

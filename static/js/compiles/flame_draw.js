@@ -1,53 +1,28 @@
 // The picture of the chart of compile-time spans. Draws what it is given; keeps nothing.
-import { coloursOf } from "#js/core/colours.js";
+import { marksOf, outermost, spansOf } from "#js/compiles/flame_model.js";
+import { CHART_COLOURS, GUTTER, barOf, drawChart, drawName, xOf } from "#js/core/chart_draw.js";
+import { GAP, MINIMAP, inView } from "#js/core/chart_model.js";
 import { formatLong } from "#js/core/format.js";
-import { inView, marksOf, outermost, spansOf } from "#js/compiles/flame_model.js";
-import { GUTTER, drawAxis, drawMinimap, drawName, xOf } from "#js/steps/timeline_draw.js";
-import { GAP, MINIMAP } from "#js/steps/timeline_model.js";
 
-const NAMES = ["bg", "bg-2", "bg-3", "line", "line-2", "text", "muted", "accent", "critical", "warning", "bar-text", "span", "call"];
+export const FLAME_COLOURS = [...CHART_COLOURS, "bg-3", "warning"];
 const OPEN_PX = 48;
 
-export function flameColours(element) {
-  return coloursOf(element, NAMES);
-}
-
 export function drawFlame(ctx, picture) {
-  const { width, height, rows, colours, view, whole, bounds, parts } = picture;
-  ctx.clearRect(0, 0, width, height);
-  ctx.font = `11px ${colours.font}`;
-  ctx.textBaseline = "middle";
-  drawAxis(ctx, { width, height, colours, view, parts });
-  const spans = outermost(whole).map(({ start, end }) => ({ item: { depth: 0 }, start, end }));
-  drawMinimap(ctx, { width, colours, whole: { spans, calls: [], launches: new Map() }, bounds, view });
-  for (const row of rows) drawRow(ctx, picture, row);
+  const strips = outermost(picture.whole).map((intervals) => ({ y: 3, height: 4, intervals, colour: () => "span" }));
+  drawChart(ctx, picture, strips, (row) => drawRow(ctx, picture, row));
   for (const gap of picture.gaps) drawGap(ctx, picture, gap);
-  ctx.fillStyle = colours.line;
-  ctx.fillRect(GUTTER - 1, 0, 1, height);
 }
 
 function drawRow(ctx, picture, row) {
   const { width, colours, data, view } = picture;
-  if (row.label) {
-    ctx.fillStyle = colours.muted;
-    ctx.fillText(row.label, 2, row.y + row.height / 2, GUTTER - 6);
-  }
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(GUTTER, row.y, width - GUTTER, row.height);
-  ctx.clip();
-  if (row.depth < 0) drawInstants(ctx, picture, row);
-  else {
-    for (const span of inView(spansOf(data, row), view)) drawSpan(ctx, picture, row, span);
-    for (const mark of marksOf(data, row)) drawOpen(ctx, xOf(mark.ns, view, width), mark, row, colours);
-  }
-  ctx.restore();
+  if (row.depth < 0) return drawInstants(ctx, picture, row);
+  for (const span of inView(spansOf(data, row), view)) drawSpan(ctx, picture, row, span);
+  for (const mark of marksOf(data, row)) drawOpen(ctx, xOf(mark.ns, view, width), mark, row, colours);
 }
 
-function drawSpan(ctx, { width, colours, view }, row, span) {
-  const left = Math.max(xOf(span.start, view, width), GUTTER);
-  const right = Math.min(xOf(span.end, view, width), width);
-  const size = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
+function drawSpan(ctx, picture, row, span) {
+  const { colours } = picture;
+  const { left, size } = barOf(span, picture);
   ctx.globalAlpha = span.count > 1 ? 0.55 : 1;
   ctx.fillStyle = colours[row.depth % 2 ? "call" : "span"];
   ctx.fillRect(left, row.y + 1, size, row.height - 2);

@@ -1,5 +1,5 @@
 // The chart of compile-time spans without a screen: rows, intervals, what is under a point. Times are ns from its begin.
-import { AXIS, GAP, MINIMAP, SPAN, firstAt, pick } from "#js/steps/timeline_model.js";
+import { AXIS, GAP, MINIMAP, SPAN, pick, windowAround } from "#js/core/chart_model.js";
 
 export const MARKS = 14;
 const UNFINISHED_PX = 48;
@@ -87,19 +87,10 @@ export function found(data, row, ns, slack) {
 export function missing(data, view, bounds) {
   const covered = data.start <= view.start && data.end >= view.end;
   if (covered && (!data.binned || view.end - view.start > (data.end - data.start) / 2)) return null;
-  const margin = (view.end - view.start) / 4;
-  return { start: Math.max(view.start - margin, bounds.start), end: Math.min(view.end + margin, bounds.end) };
+  return windowAround(view, bounds);
 }
 
-/** Spans of the outermost row of all lanes, for the strip that shows the whole run. */
+/** Spans of the outermost row of each lane, for the strip that shows the whole run. */
 export function outermost(data) {
-  return [...data.byRow].filter(([key]) => key.endsWith("/0")).flatMap(([, spans]) => spans);
-}
-
-/** Spans of a row in view, in order. */
-export function inView(spans, view) {
-  const first = firstAt(spans, view.start);
-  let last = first;
-  while (last < spans.length && spans[last].start <= view.end) last++;
-  return spans.slice(first, last);
+  return [...data.byRow].filter(([key]) => key.endsWith("/0")).map(([, spans]) => spans);
 }

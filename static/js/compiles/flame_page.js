@@ -1,5 +1,5 @@
 // The page of compile time: the chart's data comes from the server, its view stands in the address.
-import { debounce } from "#js/core/dom.js";
+import { debounce, onKeys } from "#js/core/dom.js";
 import { spent } from "#js/compiles/flame_model.js";
 import { FlameView } from "#js/compiles/flame_view.js";
 import { formatNs } from "#js/core/format.js";
@@ -36,16 +36,15 @@ const view = new FlameView(document.querySelector(".flame-box"), flame, {
     say(shown);
     remember(shown, isWhole);
   },
-  onOpen(compile, of) {
+  onOpen({ compile, log: of }) {
     location.href = `/compile/${encodeURIComponent(compile.replaceAll("/", "_"))}?log=${of}`;
   },
 });
 say(view.view);
 if (flame.window_start_ns > 0 || flame.window_end_ns < flame.end_ns) spans({}).then((whole) => whole && view.setWhole(whole));
 
-document.querySelector(".zoom-in").addEventListener("click", () => view.zoomBy(0.5));
-document.querySelector(".zoom-out").addEventListener("click", () => view.zoomBy(2));
-document.querySelector(".fit").addEventListener("click", () => view.fit());
+view.listenTo(document);
+onKeys(view.keys());
 for (const button of document.querySelectorAll(".show-longest")) {
   button.addEventListener("click", () => {
     const { start, duration } = button.closest("tr").dataset;

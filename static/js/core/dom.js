@@ -22,6 +22,16 @@ export function isTyping(event) {
   return event.target instanceof Element && event.target.closest("input, select, textarea, dialog[open]") !== null;
 }
 
+/** `acts`: what keys do, by their names, while `isOn()` and nothing is typed. */
+export function onKeys(acts, isOn = () => true) {
+  addEventListener("keydown", (event) => {
+    const act = acts[event.key.toLowerCase()];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey || isTyping(event) || !isOn()) return;
+    event.preventDefault();
+    act();
+  });
+}
+
 export function debounce(call, ms) {
   let timer = 0;
   return (...values) => {

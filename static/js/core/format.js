@@ -45,6 +45,11 @@ export function formatCount(value) {
   return value === null || value === undefined ? "–" : thousands(value);
 }
 
+/** All bytes, and in a larger unit where there is one. */
+export function exactBytes(value) {
+  return value < 1000 ? `${formatCount(value)} B` : `${formatCount(value)} B (${formatBytes(value)})`;
+}
+
 /** An element of a tensor: whole numbers with thousands, others with four digits. */
 export function formatValue(value) {
   if (value === null || value === undefined) return "–";

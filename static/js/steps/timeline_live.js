@@ -1,7 +1,6 @@
 // Live bytes below the timeline, on its axis: how they are kept, what they say, how they are drawn.
-import { formatBytes, formatCount } from "#js/core/format.js";
-
-const exact = (value) => (value < 1000 ? `${formatCount(value)} B` : `${formatCount(value)} B (${formatBytes(value)})`);
+import { windowAround } from "#js/core/chart_model.js";
+import { exactBytes, formatBytes } from "#js/core/format.js";
 
 export class LiveLane {
   /** `curve` is the part of the bounds that is there first; times are ns from `origin`. */
@@ -34,8 +33,7 @@ export class LiveLane {
     if (covers(now, view) && (!now.merged || span > (now.end - now.start) / 2)) return null;
     if (!covers(now, view) && covers(this.whole, view) && !this.whole.merged) return null;
     if (span >= (this.bounds.end - this.bounds.start) * 0.9) return null;
-    const margin = span / 4;
-    return { start: Math.max(this.bounds.start, view.start - margin), end: Math.min(this.bounds.end, view.end + margin) };
+    return windowAround(view, this.bounds);
   }
 
   lines(ns) {
@@ -44,9 +42,9 @@ export class LiveLane {
     if (index < 0) return ["no compiled call had met a storage yet"];
     const [low, high] = [points.low[index], points.high[index]];
     return [
-      low === high ? exact(high) : `${exact(low)} to ${exact(high)}`,
+      low === high ? exactBytes(high) : `${exactBytes(low)} to ${exactBytes(high)}`,
       "live of all storages that compiled calls have met",
-      `made by compiled calls: ${exact(points.made[index])}`,
+      `made by compiled calls: ${exactBytes(points.made[index])}`,
       ...(low === high ? [] : ["zoom in to tell them apart"]),
     ];
   }

@@ -1,8 +1,8 @@
-// The timeline without a screen: lanes, views, what is under a point. All times are ns from the start of the step.
+// The timeline without a screen: lanes, intervals, what is in view. All times are ns from the start of the step.
+import { AXIS, GAP, MINIMAP, SPAN, firstAt, inView, windowAround } from "#js/core/chart_model.js";
 import { HEALTH, worse } from "#js/core/health.js";
 
-export const AXIS = 22, SPAN = 16, CALL = 20, LAUNCH = 34, STRIP = 14, GAP = 6, MINIMAP = 30, MEMORY = 64;
-const SHORTEST_VIEW = 200;
+export const CALL = 20, LAUNCH = 34, STRIP = 14, MEMORY = 64;
 
 /** Rows of the picture from top to bottom; viewer/web/rendering.py adds up the same heights. */
 export function layout(timeline, hasMemory = false) {
@@ -103,81 +103,17 @@ export function healthStrip(intervals, view, at, left, right) {
   return parts;
 }
 
-/** Index of the first interval that ends at or after `ns`; intervals of a lane do not overlap. */
-export function firstAt(intervals, ns) {
-  let low = 0;
-  let high = intervals.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (intervals[middle].end < ns) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-/** The interval under `ns`, or the nearest one within `slack`. */
-export function pick(intervals, ns, slack) {
-  let best = null;
-  let distance = Infinity;
-  for (let index = firstAt(intervals, ns - slack); index < intervals.length; index++) {
-    const found = intervals[index];
-    if (found.start > ns + slack) break;
-    const away = Math.max(found.start - ns, ns - found.end, 0);
-    if (away < distance) [best, distance] = [found, away];
-  }
-  return best;
-}
-
-export function clamp(view, bounds) {
-  const span = Math.min(Math.max(view.end - view.start, SHORTEST_VIEW), bounds.end - bounds.start);
-  const start = Math.min(Math.max(view.start, bounds.start), bounds.end - span);
-  return { start, end: start + span };
-}
-
-/** Zoom so that the time `at` stays where it is; factor < 1 shows less. */
-export function zoom(view, bounds, factor, at) {
-  const span = Math.min(Math.max((view.end - view.start) * factor, SHORTEST_VIEW), bounds.end - bounds.start);
-  const share = (at - view.start) / (view.end - view.start);
-  return clamp({ start: at - share * span, end: at + (1 - share) * span }, bounds);
-}
-
-export function pan(view, bounds, ns) {
-  return clamp({ start: view.start + ns, end: view.end + ns }, bounds);
-}
-
-/** A view with room around a launch; the same view when it already shows it well. */
-export function reveal(view, bounds, start, end) {
-  const span = view.end - view.start;
-  if (start >= view.start && end <= view.end && end - start > span / 400) return view;
-  const wanted = Math.max((end - start) * 24, SHORTEST_VIEW);
-  const middle = (start + end) / 2;
-  const next = Math.min(span, Math.max(wanted, span / 50, end - start));
-  return clamp({ start: middle - next / 2, end: middle + next / 2 }, bounds);
-}
-
-export function ticks(view, most) {
-  const raw = (view.end - view.start) / Math.max(most, 1);
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw) ?? 10 * power;
-  const values = [];
-  for (let n = Math.ceil(view.start / step - 1e-9); n * step <= view.end; n++) values.push(n * step);
-  return { step, values };
-}
-
 /** The window to ask for when `data` holds bins in this view that a narrower window would resolve; else null. */
 export function missingWindow(data, view, bounds) {
   const covered = data.start <= view.start && data.end >= view.end;
   if (covered && !(data.binned && hasBins(data, view))) return null;
   if (covered && view.end - view.start > (data.end - data.start) / 2) return null;
-  const margin = (view.end - view.start) / 4;
-  return { start: Math.max(view.start - margin, bounds.start), end: Math.min(view.end + margin, bounds.end) };
+  return windowAround(view, bounds);
 }
 
 function hasBins(data, view) {
   for (const row of data.launches.values()) {
-    for (let index = firstAt(row, view.start); index < row.length && row[index].start <= view.end; index++) {
-      if (row[index].count > 1) return true;
-    }
+    if (inView(row, view).some(({ count }) => count > 1)) return true;
   }
   return false;
 }
@@ -195,10 +131,10 @@ export function launchesIn(data, view, matches, most) {
   const rows = [];
   let total = 0;
   for (const row of data.launches.values()) {
-    for (let index = firstAt(row, view.start); index < row.length && row[index].start <= view.end; index++) {
-      if (matches && !matches(row[index].kernel)) continue;
-      total += row[index].count;
-      rows.push(row[index]);
+    for (const launch of inView(row, view)) {
+      if (matches && !matches(launch.kernel)) continue;
+      total += launch.count;
+      rows.push(launch);
     }
   }
   rows.sort((a, b) => a.start - b.start);

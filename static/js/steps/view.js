@@ -1,5 +1,5 @@
 // A step on the page: timeline, list and panel, joined. Served page and report differ only in their `source`.
-import { debounce, h, isTyping } from "#js/core/dom.js";
+import { debounce, h, onKeys } from "#js/core/dom.js";
 import { formatNs } from "#js/core/format.js";
 import { HEALTH } from "#js/core/health.js";
 import { launchList } from "#js/steps/launch_list.js";
@@ -23,17 +23,17 @@ export function mountStep(view, panel, timeline, source) {
   const span = (start, end) => (isUntimed(timeline) ? "" : formatNs(Math.round(end - start)));
 
   const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), 80);
-  const rememberView = debounce(() => source.remember(viewState(chart), false), 250);
+  const rememberView = debounce((isWhole) => source.remember(viewState(chart.view, isWhole), false), 250);
   const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length) });
   const chart = new TimelineView(find(".timeline-box"), timeline, {
     fetchWindow: source.window,
     live: source.live ?? null,
     fetchLive: source.liveWindow,
-    onSelect: (launch) => open(launch),
-    onView: ({ start, end }) => {
+    onOpen: ({ launch }) => open(launch),
+    onView: ({ start, end }, isWhole) => {
       find(".view-span").textContent = span(start, end);
       refresh();
-      rememberView();
+      rememberView(isWhole);
     },
   });
   list.show(chart.data, chart.view, null, total);
@@ -84,26 +84,14 @@ export function mountStep(view, panel, timeline, source) {
     filterBy(filter.value);
     source.remember({ kernels: filter.value || null }, false);
   });
-  find(".zoom-in").addEventListener("click", () => chart.zoomBy(0.5));
-  find(".zoom-out").addEventListener("click", () => chart.zoomBy(2));
-  find(".fit").addEventListener("click", () => chart.fit());
-
+  chart.listenTo(view);
   const keys = {
-    w: () => chart.zoomBy(0.7),
-    s: () => chart.zoomBy(1 / 0.7),
-    a: () => chart.panBy(-0.15),
-    d: () => chart.panBy(0.15),
-    f: () => (chart.selected && !isFitted(chart) ? chart.fitTo(chart.selected.start, chart.selected.end) : chart.fit()),
+    ...chart.keys(),
     arrowleft: () => open(opened ? opened.previous : firstInView(chart)),
     arrowright: () => open(opened ? opened.next : firstInView(chart)),
     escape: () => !panel.hidden && close(),
   };
-  addEventListener("keydown", (event) => {
-    const act = keys[event.key.toLowerCase()];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey || isTyping(event) || !view.checkVisibility()) return;
-    event.preventDefault();
-    act();
-  });
+  onKeys(keys, () => view.checkVisibility());
 
   return {
     open,
@@ -119,14 +107,8 @@ export function mountStep(view, panel, timeline, source) {
   };
 }
 
-function viewState(chart) {
-  const { view, bounds } = chart;
-  const whole = view.start === bounds.start && view.end === bounds.end;
-  return { from: whole ? null : Math.floor(view.start), to: whole ? null : Math.ceil(view.end) };
-}
-
-function isFitted({ view, selected }) {
-  return view.end - view.start < 1.5 * Math.max(selected.end - selected.start, 200);
+function viewState({ start, end }, isWhole) {
+  return { from: isWhole ? null : Math.floor(start), to: isWhole ? null : Math.ceil(end) };
 }
 
 function firstInView({ data, view }) {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { AXIS, GAP, MINIMAP, SPAN } from "../../../static/js/core/chart_model.js";
 import {
-  AXIS, CALL, GAP, LAUNCH, MINIMAP, SPAN, STRIP, clamp, healthStrip, kernelMatcher, launchesIn, layout, missingWindow, pan, pick, prepare, reveal, ticks, zoom,
+  CALL, LAUNCH, STRIP, healthStrip, kernelMatcher, launchesIn, layout, missingWindow, prepare,
 } from "../../../static/js/steps/timeline_model.js";
 
 const ORIGIN = 5_000_000_000;
@@ -61,48 +62,6 @@ test("a launch that returned nobody knows when is drawn at its place, without a 
   assert.equal(prepare(some).untimed, false);
   some.launches.duration_ns = [-2, -2, -2];
   assert.equal(prepare(some).untimed, true);
-});
-
-test("pick finds what is under the pointer, or the nearest within reach", () => {
-  const row = prepare(timeline()).launches.get(7);
-  assert.equal(pick(row, 300, 0).launch, 10);
-  assert.equal(pick(row, 700, 0), null);
-  assert.equal(pick(row, 700, 150).launch, 10);
-  assert.equal(pick(row, 1_400, 900).launch, 11);
-  assert.equal(pick([], 5, 5), null);
-});
-
-test("zoom keeps the time under the pointer and stays inside the step", () => {
-  const view = zoom({ start: 2_000, end: 6_000 }, bounds, 0.5, 3_000);
-  assert.deepEqual(view, { start: 2_500, end: 4_500 });
-  assert.deepEqual(zoom(view, bounds, 1000, 3_000), bounds);
-  const closest = zoom(view, bounds, 1e-9, 3_000);
-  assert.equal(Math.round(closest.end - closest.start), 200);
-});
-
-test("moving stops at the ends", () => {
-  assert.deepEqual(pan({ start: 100, end: 1_100 }, bounds, -500), { start: 0, end: 1_000 });
-  assert.deepEqual(pan({ start: 100, end: 1_100 }, bounds, 1e9), { start: 9_000, end: 10_000 });
-  assert.deepEqual(clamp({ start: -5, end: 1e9 }, bounds), bounds);
-});
-
-test("a step shorter than the shortest view can still be shown", () => {
-  assert.deepEqual(clamp({ start: 0, end: 50 }, { start: 0, end: 50 }), { start: 0, end: 50 });
-});
-
-test("a selected launch in sight moves nothing; a far or tiny one is brought near", () => {
-  const view = { start: 0, end: 10_000 };
-  assert.equal(reveal(view, bounds, 2_000, 3_000), view);
-  const near = reveal({ start: 0, end: 1_000 }, bounds, 8_000, 8_100);
-  assert.ok(near.start <= 8_000 && near.end >= 8_100);
-  const closer = reveal(view, bounds, 5_000, 5_001);
-  assert.ok(closer.end - closer.start < 1_000);
-});
-
-test("ticks are round and inside the view", () => {
-  const { step, values } = ticks({ start: 130, end: 1_130 }, 5);
-  assert.equal(step, 200);
-  assert.deepEqual(values, [200, 400, 600, 800, 1_000]);
 });
 
 test("finer data is asked for only where bins are in view", () => {

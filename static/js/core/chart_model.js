@@ -1,0 +1,79 @@
+// Rows over time without a screen: what is in a view, what is under a point. Times are ns from the start of the chart.
+
+export const AXIS = 22, MINIMAP = 30, GAP = 6, SPAN = 16;
+const SHORTEST_VIEW = 200;
+
+/** Index of the first interval that ends at or after `ns`; intervals of a lane do not overlap. */
+export function firstAt(intervals, ns) {
+  let low = 0;
+  let high = intervals.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (intervals[middle].end < ns) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The interval under `ns`, or the nearest one within `slack`. */
+export function pick(intervals, ns, slack) {
+  let best = null;
+  let distance = Infinity;
+  for (let index = firstAt(intervals, ns - slack); index < intervals.length; index++) {
+    const found = intervals[index];
+    if (found.start > ns + slack) break;
+    const away = Math.max(found.start - ns, ns - found.end, 0);
+    if (away < distance) [best, distance] = [found, away];
+  }
+  return best;
+}
+
+/** Intervals in view, in order. */
+export function inView(intervals, view) {
+  const first = firstAt(intervals, view.start);
+  let last = first;
+  while (last < intervals.length && intervals[last].start <= view.end) last++;
+  return intervals.slice(first, last);
+}
+
+export function clamp(view, bounds) {
+  const span = Math.min(Math.max(view.end - view.start, SHORTEST_VIEW), bounds.end - bounds.start);
+  const start = Math.min(Math.max(view.start, bounds.start), bounds.end - span);
+  return { start, end: start + span };
+}
+
+/** Zoom so that the time `at` stays where it is; factor < 1 shows less. */
+export function zoom(view, bounds, factor, at) {
+  const span = Math.min(Math.max((view.end - view.start) * factor, SHORTEST_VIEW), bounds.end - bounds.start);
+  const share = (at - view.start) / (view.end - view.start);
+  return clamp({ start: at - share * span, end: at + (1 - share) * span }, bounds);
+}
+
+export function pan(view, bounds, ns) {
+  return clamp({ start: view.start + ns, end: view.end + ns }, bounds);
+}
+
+/** A view with room around a launch; the same view when it already shows it well. */
+export function reveal(view, bounds, start, end) {
+  const span = view.end - view.start;
+  if (start >= view.start && end <= view.end && end - start > span / 400) return view;
+  const wanted = Math.max((end - start) * 24, SHORTEST_VIEW);
+  const middle = (start + end) / 2;
+  const next = Math.min(span, Math.max(wanted, span / 50, end - start));
+  return clamp({ start: middle - next / 2, end: middle + next / 2 }, bounds);
+}
+
+export function ticks(view, most) {
+  const raw = (view.end - view.start) / Math.max(most, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw) ?? 10 * power;
+  const values = [];
+  for (let n = Math.ceil(view.start / step - 1e-9); n * step <= view.end; n++) values.push(n * step);
+  return { step, values };
+}
+
+/** The view with room on both sides, to ask for. */
+export function windowAround(view, bounds) {
+  const margin = (view.end - view.start) / 4;
+  return { start: Math.max(view.start - margin, bounds.start), end: Math.min(view.end + margin, bounds.end) };
+}

@@ -1,0 +1,71 @@
+// What all pictures on a canvas share: size, theme, a layer for what moves with the pointer, and a tip.
+import { coloursOf, onTheme, sizeCanvas } from "#js/core/colours.js";
+import { h } from "#js/core/dom.js";
+
+export class Picture {
+  /** `names`: of the colours that it is drawn with; `attributes`: of its canvas. A subclass calls `start` when it is ready. */
+  constructor(box, names, attributes) {
+    Object.assign(this, { box, names, frame: 0 });
+    this.canvas = h("canvas", { class: "picture", ...attributes });
+    this.overlay = h("canvas", { class: "pointer", "aria-hidden": "true" });
+    this.tip = h("div", { class: "tip", hidden: true });
+    box.append(this.canvas, this.overlay, this.tip);
+  }
+
+  start() {
+    this.recolour();
+    onTheme(() => {
+      this.recolour();
+      this.draw();
+    });
+    new ResizeObserver(() => this.resize()).observe(this.box);
+    this.resize();
+  }
+
+  recolour() {
+    this.colours = coloursOf(this.box, this.names);
+  }
+
+  resize() {
+    const [width, height] = [this.box.clientWidth, this.roomBelow()];
+    if (!width || (width === this.width && height === this.height && devicePixelRatio === this.ratio)) return;
+    Object.assign(this, { width, height, ratio: devicePixelRatio });
+    for (const canvas of [this.canvas, this.overlay]) sizeCanvas(canvas, width, height);
+    this.paint();
+  }
+
+  /** How high it is: as its box, unless it knows better. */
+  roomBelow() {
+    return this.box.clientHeight;
+  }
+
+  /** Soon, and once for all that changes until then. */
+  draw() {
+    this.frame ||= requestAnimationFrame(() => this.paint());
+  }
+
+  paint() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    if (!this.width) return;
+    const ctx = this.canvas.getContext("2d");
+    ctx.clearRect(0, 0, this.width, this.height);
+    ctx.font = `11px ${this.colours.font}`;
+    ctx.textBaseline = "middle";
+    this.picture(ctx);
+    this.drawPointer();
+  }
+
+  /** `lines`: texts, or pairs of a name and a text. */
+  fillTip(lines) {
+    const row = (line, place) => {
+      const [name, text] = Array.isArray(line) ? line : ["", line];
+      return h(place ? "div" : "strong", {}, name ? h("span", { class: "label" }, `${name} `) : null, text);
+    };
+    this.tip.replaceChildren(...lines.map(row));
+  }
+
+  moveTip(left, top) {
+    this.tip.style.transform = `translate(${Math.max(0, left)}px, ${top}px)`;
+  }
+}
