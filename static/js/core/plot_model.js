@@ -1,4 +1,4 @@
-// Axes without a screen: ranges, ticks, where a value stands, which point is under the pointer.
+// Plots without a screen: the part in view, ranges, ticks, where a value stands, which point is under the pointer.
 import { formatValue } from "#js/core/format.js";
 
 /** Round places between two values, at most about `most` of them. */
@@ -66,24 +66,45 @@ export function rangeOf(values, { log = false, limit = null } = {}) {
   return { low: low === 0 ? 0 : inside(low - room), high: inside(high + room), limitAbove: limit !== null && !near };
 }
 
+/** Range of all series in view, with some room above; from zero unless something is negative. */
+export function rangeInView(series, [first, last], least = null) {
+  const known = series.flatMap(({ values }) => values.slice(first, last + 1)).filter((value) => Number.isFinite(value));
+  const [low, most] = known.length ? extent(known) : [0, 1];
+  const high = Math.max(most, least ?? most);
+  const bottom = Math.min(0, low);
+  return { low: bottom, high: high > bottom ? high + (high - bottom) * 0.06 : bottom + 1 };
+}
+
 /** A vertical axis of `size` pixels: `at(value)` from the top; zeros of a logarithmic one lie on its floor. */
-export function scaleOf({ low, high }, size, log) {
+export function scaleOf({ low, high }, size, log = false, format = formatValue) {
   const place = log ? Math.log10 : (value) => value;
   const [bottom, span] = [place(low), place(high) - place(low)];
   return {
     at: (value) => (log && value <= 0 ? size : size - ((place(value) - bottom) / span) * size),
-    ticks: (log ? logTicks(low, high, size / 26) : linearTicks(low, high, size / 36)).map((value) => ({ value, label: formatValue(value) })),
+    ticks: (log ? logTicks(low, high, size / 26) : linearTicks(low, high, size / 36)).map((value) => ({ value, label: format(value) })),
   };
 }
 
-/** Points in order, evenly spaced: where the n-th of `count` stands on `width` pixels. */
-export function xOf(index, count, width) {
-  return count > 1 ? (index / (count - 1)) * width : width / 2;
+/** First and last point in view; at least two of them where there are two. */
+export function clampView(view, count) {
+  if (!view || count < 2) return [0, Math.max(0, count - 1)];
+  const [low, high] = [Math.min(...view), Math.max(...view)].map((place) => Math.min(count - 1, Math.max(0, Math.round(place))));
+  return low < high ? [low, high] : [Math.max(0, low - 1), Math.min(count - 1, low + 1)];
 }
 
-export function indexAt(x, count, width) {
-  if (count <= 1) return 0;
-  return Math.min(count - 1, Math.max(0, Math.round((x / width) * (count - 1))));
+/** The view made `factor` times as wide around a point that keeps its place. */
+export function zoomed([first, last], factor, around, count) {
+  const place = Math.min(last, Math.max(first, around));
+  return clampView([place - (place - first) * factor, place + (last - place) * factor], count);
+}
+
+/** Where a point stands on `width` pixels. */
+export function placeX(index, [first, last], width) {
+  return last > first ? ((index - first) / (last - first)) * width : width / 2;
+}
+
+export function pointAt(x, [first, last], width) {
+  return Math.min(last, Math.max(first, Math.round(first + (x / Math.max(width, 1)) * (last - first))));
 }
 
 /** The next of 1, 2, 5, 10, 20, ... that is not less than `least`. */
@@ -94,7 +115,7 @@ export function roundUp(least) {
 
 /** Where labels of an ordered axis go: at the first point of each step, of round steps only where there are many. */
 export function stepLabels(steps, width, least) {
-  const firsts = steps.map((step, index) => ({ step, index, x: xOf(index, steps.length, width) })).filter(({ step, index }) => step !== steps[index - 1]);
+  const firsts = steps.map((step, index) => ({ step, index, x: placeX(index, [0, steps.length - 1], width) })).filter(({ step, index }) => step !== steps[index - 1]);
   const every = roundUp((firsts.length * least) / Math.max(width, 1));
   const span = firsts.length ? firsts.at(-1).step - firsts[0].step : 0;
   const round = roundUp((span * least) / Math.max(width, 1));
@@ -104,11 +125,20 @@ export function stepLabels(steps, width, least) {
   return chosen.filter(({ x }) => x - right >= least && ((right = x), true));
 }
 
+/** Points whose label is written: evenly spaced, none over another. */
+export function labelled(view, width, least) {
+  const [first, last] = view;
+  const every = Math.max(1, Math.ceil(((last - first) * least) / Math.max(width, 1)));
+  const found = [];
+  for (let index = first; index <= last; index += every) found.push(index);
+  return found;
+}
+
 /** Signs along the top, the worst of those that would overlap. `order` tells how bad a name is, worst first. */
-export function thinned(marks, count, width, least, order) {
+export function thinned(marks, view, width, least, order) {
   const found = [];
   for (const { index, name } of marks) {
-    const x = xOf(index, count, width);
+    const x = placeX(index, view, width);
     const last = found.at(-1);
     if (!last || x - last.x >= least) found.push({ x, index, name });
     else if (order.indexOf(name) < order.indexOf(last.name)) Object.assign(last, { index, name });

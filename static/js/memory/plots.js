@@ -1,10 +1,9 @@
 // Plots of the memory pages, with a legend that hides and shows their series. Served page and report differ in `context`.
 import { h } from "#js/core/dom.js";
-import { formatBytes, formatCount } from "#js/core/format.js";
+import { exactBytes, formatBytes } from "#js/core/format.js";
+import { Plot } from "#js/core/plot.js";
 import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, shownPlot } from "#js/memory/model.js";
-import { SeriesPlot } from "#js/core/series_plot.js";
 
-const exact = (value) => (value < 1000 ? `${formatCount(value)} B` : `${formatCount(value)} B (${formatBytes(value)})`);
 const DASH = { solid: "", dashed: "5 3", dotted: "1.5 2.5" };
 
 function key({ colour, dash = "solid", filled = false }) {
@@ -27,9 +26,9 @@ function mount(box, full, context = {}) {
   const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag to zoom · double-click for all");
   const all = h("button", { type: "button", class: "show-all", hidden: !context.view, onclick: () => plot.look(null) }, "All");
   box.replaceChildren(h("div", { class: "plot-tools" }, legend, tools, all), picture);
-  const plot = new SeriesPlot(picture, dataOf(), {
+  const plot = new Plot(picture, dataOf(), {
     format: formatBytes,
-    exact,
+    exact: exactBytes,
     open: context.open,
     view: context.view,
     remember(view) {

@@ -3,8 +3,8 @@ import { h } from "#js/core/dom.js";
 import { formatNs, formatValue } from "#js/core/format.js";
 import { countsText } from "#js/core/health.js";
 import { HeatMap } from "#js/values/heat.js";
-import { Plot, exact } from "#js/core/plot.js";
-import { logFits } from "#js/core/plot_model.js";
+import { Plot } from "#js/core/plot.js";
+import { logFits, rangeOf, stepLabels } from "#js/core/plot_model.js";
 
 const NO_MARK = new Set(["finite", "zero", "extreme", "not_recorded"]);
 export const STATISTICS = {
@@ -41,14 +41,31 @@ function marksOf(names) {
   return names.flatMap((name, index) => (NO_MARK.has(name) ? [] : [{ index, name }]));
 }
 
+/** One value per point, in order of time, on an axis of values. */
+function dataOf({ values, limit, steps, marks, label }, log) {
+  const range = rangeOf(values, { log, limit: limit?.value ?? null });
+  return { label, names: steps.map((step) => `step ${step}`), steps, series: [{ values, dots: true }], marks, limit, log, range };
+}
+
+function plotOf(box, data, lines, open) {
+  const labelsIn = (view, width) => stepLabels(data.steps, width, 68).map(({ index }) => index);
+  return new Plot(box, data, { lines, open, labelsIn, isFixed: true });
+}
+
+/** The value as shown, and in full where that says more. */
+function exact(value, reason) {
+  if (value === null || value === undefined) return `– (${reason})`;
+  const shown = formatValue(value);
+  return Number.isInteger(value) || shown === String(value) ? shown : `${shown} (${value})`;
+}
+
 function mountBuffer(box, { buffer: detail, log }, context) {
   const { versions, steps, kernels, start_ns: starts, limit, row } = detail;
   const open = openAt(context, log);
   const values = versions.map((version) => version.largest);
   const fits = logFits(values);
-  const data = {
+  const shown = {
     values,
-    log: fits.can,
     limit: limit === null ? null : { value: limit, label: `${row.dtype} limit ${formatValue(limit)}` },
     steps,
     marks: marksOf(versions.map(({ health }) => health)),
@@ -65,8 +82,8 @@ function mountBuffer(box, { buffer: detail, log }, context) {
       ["", version.skipped ?? countsText(version)],
     ];
   };
-  const tools = logSwitch(data.log, fits.can, (on) => plot.show({ ...data, log: on }));
-  const plot = new Plot(frame(box, tools), data, { lines, open: (index) => open(versions[index].launch, steps[index]) });
+  const tools = logSwitch(fits.can, fits.can, (log) => plot.show(dataOf(shown, log)));
+  const plot = plotOf(frame(box, tools), dataOf(shown, fits.can), lines, (index) => open(versions[index].launch, steps[index]));
 }
 
 function mountCurve(box, { curve, log }, context) {
@@ -74,14 +91,10 @@ function mountCurve(box, { curve, log }, context) {
   const names = Object.keys(STATISTICS).filter((name) => curve.columns[name]);
   let chosen = box.dataset.statistic;
   const marks = marksOf(curve.launch.map((_, index) => markAt(curve.columns, index)));
-  const dataOf = (log) => ({
-    values: curve.columns[chosen],
-    log,
-    limit: limitOf(curve, chosen),
-    steps: curve.step,
-    marks,
-    label: `${STATISTICS[chosen]} of ${curve.name}`,
-  });
+  const shown = (log) => {
+    const label = `${STATISTICS[chosen]} of ${curve.name}`;
+    return dataOf({ values: curve.columns[chosen], limit: limitOf(curve, chosen), steps: curve.step, marks, label }, log);
+  };
   const lines = (index) => [
     ["", `step ${curve.step[index]} · launch ${curve.launch[index]}`],
     [STATISTICS[chosen], exact(curve.columns[chosen][index], WHY)],
@@ -90,14 +103,14 @@ function mountCurve(box, { curve, log }, context) {
   const buttons = names.map((name) => h("button", { type: "button", "data-name": name, onclick: () => choose(name, true) }, STATISTICS[name]));
   const tools = h("span", { class: "axis-tool" });
   const picture = frame(box, h("div", { class: "choices", role: "group", "aria-label": "Statistic" }, ...buttons), tools);
-  const plot = new Plot(picture, dataOf(false), { lines, open: (index) => open(curve.launch[index], curve.step[index]) });
+  const plot = plotOf(picture, shown(false), lines, (index) => open(curve.launch[index], curve.step[index]));
 
   function choose(name, push = false) {
     chosen = name;
     for (const button of buttons) button.setAttribute("aria-pressed", button.dataset.name === name);
     const fits = logFits(curve.columns[name]);
-    tools.replaceChildren(logSwitch(fits.better, fits.can, (on) => plot.show(dataOf(on))));
-    plot.show(dataOf(fits.better));
+    tools.replaceChildren(logSwitch(fits.better, fits.can, (on) => plot.show(shown(on))));
+    plot.show(shown(fits.better));
     if (push) context.remember?.(name);
   }
   choose(chosen);

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { indexAt, linearTicks, logFits, logTicks, rangeOf, roundUp, scaleOf, stepLabels, thinned, xOf } from "../../../static/js/core/plot_model.js";
+import {
+  clampView, labelled, linearTicks, logFits, logTicks, placeX, pointAt, rangeInView, rangeOf, roundUp, scaleOf, stepLabels, thinned, zoomed,
+} from "../../../static/js/core/plot_model.js";
 
 test("ticks are round and inside", () => {
   assert.deepEqual(linearTicks(0, 10, 5), [0, 2, 4, 6, 8, 10]);
@@ -48,9 +50,9 @@ test("when a logarithmic axis can and should be used", () => {
 });
 
 test("the point under the pointer, also beyond the ends", () => {
-  assert.equal(xOf(3, 7, 600), 300);
-  assert.equal(indexAt(290, 7, 600), 3);
-  assert.deepEqual([indexAt(-50, 7, 600), indexAt(9999, 7, 600), indexAt(10, 1, 600)], [0, 6, 0]);
+  assert.equal(placeX(3, [0, 6], 600), 300);
+  assert.equal(pointAt(290, [0, 6], 600), 3);
+  assert.deepEqual([pointAt(-50, [0, 6], 600), pointAt(9999, [0, 6], 600), pointAt(10, [0, 0], 600)], [0, 6, 0]);
 });
 
 test("labels stand at the first point of a step, of round steps where there are many", () => {
@@ -65,6 +67,39 @@ test("labels stand at the first point of a step, of round steps where there are 
 
 test("of signs that overlap the worst is kept", () => {
   const marks = [{ index: 0, name: "positive_infinity" }, { index: 1, name: "nan" }, { index: 90, name: "nan" }];
-  const found = thinned(marks, 100, 500, 12, ["nan", "positive_infinity"]);
+  const found = thinned(marks, [0, 99], 500, 12, ["nan", "positive_infinity"]);
   assert.deepEqual(found.map(({ name, index }) => [name, index]), [["nan", 1], ["nan", 90]]);
+});
+
+test("a view stays inside and holds at least two points", () => {
+  assert.deepEqual(clampView(null, 10), [0, 9]);
+  assert.deepEqual(clampView([7, 3], 10), [3, 7]);
+  assert.deepEqual(clampView([-5, 50], 10), [0, 9]);
+  assert.deepEqual(clampView([4, 4], 10), [3, 5]);
+  assert.deepEqual([clampView(null, 0), clampView([3, 4], 1)], [[0, 0], [0, 0]]);
+});
+
+test("zooming keeps the point under the cursor and comes back", () => {
+  assert.deepEqual(zoomed([0, 100], 0.5, 50, 101), [25, 75]);
+  assert.deepEqual(zoomed([25, 75], 2, 50, 101), [0, 100]);
+  assert.deepEqual(zoomed([0, 100], 0.5, 0, 101), [0, 50]);
+});
+
+test("the range is of what is in view and of known values", () => {
+  const series = [{ values: [1, null, 100, 5] }, { values: [2, 3, NaN, 50] }];
+  assert.equal(rangeInView(series, [0, 1]).high, 3 * 1.06);
+  assert.deepEqual(rangeInView([{ values: [null] }], [0, 0]), { low: 0, high: 1.06 });
+  assert.equal(rangeInView([{ values: [-4, 4] }], [0, 1]).low, -4);
+});
+
+test("points are found where they were put", () => {
+  for (const index of [10, 11, 15, 20]) assert.equal(pointAt(placeX(index, [10, 20], 400), [10, 20], 400), index);
+  assert.equal(pointAt(-50, [10, 20], 400), 10);
+  assert.equal(pointAt(900, [10, 20], 400), 20);
+});
+
+test("labels have room", () => {
+  assert.deepEqual(labelled([0, 4], 400, 76), [0, 1, 2, 3, 4]);
+  const many = labelled([0, 5000], 800, 76);
+  assert.ok(many.length <= 12 && many[0] === 0);
 });

@@ -16,7 +16,7 @@ from tests.logs import overflow_log
 pytestmark = pytest.mark.browser
 
 MOUNT = """async () => {
-    const { SeriesPlot } = await import("#js/core/series_plot.js");
+    const { Plot } = await import("#js/core/plot.js");
     const { formatBytes, thousands } = await import("#js/core/format.js");
     const box = Object.assign(document.createElement("div"), { className: "plot" });
     document.querySelector("main").replaceChildren(box);
@@ -36,7 +36,7 @@ MOUNT = """async () => {
         markers: [{ index: 100, series: 0, name: "peak" }],
     };
     window.told = { opened: [], views: [] };
-    window.plot = new SeriesPlot(box, data, {
+    window.plot = new Plot(box, data, {
         format: formatBytes, exact: (value) => `${formatBytes(value)} (${thousands(value)} bytes)`,
         open: (index) => told.opened.push(index), remember: (view) => told.views.push(view),
     });
@@ -50,7 +50,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield where
 
 
-def test_series_plot(visit: Visit, served: str) -> None:
+def test_a_plot_of_several_series(visit: Visit, served: str) -> None:
     page = visit.page
     page.goto(served)
     page.evaluate(MOUNT)
