@@ -31,7 +31,7 @@ export class ChartView extends Picture {
     super.start();
   }
 
-  roomBelow() {
+  heightOf() {
     return this.rowsHeight;
   }
 

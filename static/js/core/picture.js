@@ -3,7 +3,10 @@ import { coloursOf, onTheme, sizeCanvas } from "#js/core/colours.js";
 import { h } from "#js/core/dom.js";
 
 export class Picture {
-  /** `names`: of the colours that it is drawn with; `attributes`: of its canvas. A subclass calls `start` when it is ready. */
+  /**
+   * `names`: of the colours that it is drawn with; `attributes`: of its canvas. A subclass says with picture(ctx) and
+   * drawPointer() what is drawn, and calls `start` when it is ready.
+   */
   constructor(box, names, attributes) {
     Object.assign(this, { box, names, frame: 0 });
     this.canvas = h("canvas", { class: "picture", ...attributes });
@@ -18,7 +21,7 @@ export class Picture {
       this.recolour();
       this.draw();
     });
-    new ResizeObserver(() => this.resize()).observe(this.box);
+    new ResizeObserver(() => this.resize()).observe(this.room());
     this.resize();
   }
 
@@ -27,16 +30,20 @@ export class Picture {
   }
 
   resize() {
-    const [width, height] = [this.box.clientWidth, this.roomBelow()];
+    const [width, height] = [this.room().clientWidth, this.heightOf(this.room())];
     if (!width || (width === this.width && height === this.height && devicePixelRatio === this.ratio)) return;
     Object.assign(this, { width, height, ratio: devicePixelRatio });
     for (const canvas of [this.canvas, this.overlay]) sizeCanvas(canvas, width, height);
     this.paint();
   }
 
-  /** How high it is: as its box, unless it knows better. */
-  roomBelow() {
-    return this.box.clientHeight;
+  /** The element that it fills. */
+  room() {
+    return this.box;
+  }
+
+  heightOf(room) {
+    return room.clientHeight;
   }
 
   /** Soon, and once for all that changes until then. */

@@ -1,41 +1,46 @@
 // Launch sites by steps: one canvas the size of what is seen, rows drawn as they scroll into it.
-import { coloursOf, onTheme, sizeCanvas } from "#js/core/colours.js";
 import { h } from "#js/core/dom.js";
 import { plural } from "#js/core/format.js";
-import { HEALTH_COLOURS, drawClass } from "#js/core/health_draw.js";
-import { HEAD, ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstCell, zoomWindow } from "#js/values/heat_model.js";
 import { NAMES } from "#js/core/health.js";
+import { HEALTH_COLOURS, drawClass } from "#js/core/health_draw.js";
+import { Picture } from "#js/core/picture.js";
 import { roundUp } from "#js/core/plot_model.js";
+import { HEAD, ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstCell, zoomWindow } from "#js/values/heat_model.js";
 
 const COLOURS = ["bg", "bg-2", "line", "text", "muted", "accent", ...HEALTH_COLOURS];
 const WORST = 44;
 const TALLEST = 560;
 
-export class HeatMap {
+export class HeatMap extends Picture {
+  cell = null;
+
   /**
    * `open(window, launch)` is called for the cell that is chosen; `launch` {launch, step} where the data has it.
    * `zoom(window, cell)`, where it can be done, for a cell that joins several.
    */
   constructor(box, heat, { open, zoom = null }) {
-    Object.assign(this, { box, heat, open, zoom, cell: null, rows: rowsOf(heat) });
-    this.canvas = h("canvas", { class: "heat-picture", tabindex: "0", role: "application", "aria-label": `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or looks closer" : ""}.` });
-    this.spacer = h("div", { class: "heat-space" }, this.canvas);
-    this.scroll = h("div", { class: "heat-scroll" }, this.spacer);
-    this.tip = h("div", { class: "tip", hidden: true });
-    this.said = h("p", { class: "visually-hidden", "aria-live": "polite" });
-    box.append(this.scroll, this.tip, this.said);
+    const label = `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or looks closer" : ""}.`;
+    super(box, COLOURS, { class: "heat-picture", tabindex: "0", role: "application", "aria-label": label });
+    Object.assign(this, { heat, open, zoom, rows: rowsOf(heat) });
     const full = HEAD + this.rows.length * ROW + 4;
+    this.spacer = h("div", { class: "heat-space" }, this.canvas);
+    this.spacer.style.height = `${full}px`;
+    this.scroll = h("div", { class: "heat-scroll" }, this.spacer);
     this.height = Math.min(TALLEST, full);
     this.scroll.style.height = `${this.height}px`;
-    this.spacer.style.height = `${full}px`;
-    this.colours = coloursOf(box, COLOURS);
-    onTheme(() => {
-      this.colours = coloursOf(this.box, COLOURS);
-      this.draw();
-    });
+    this.said = h("p", { class: "visually-hidden", "aria-live": "polite" });
+    this.overlay.remove();
+    box.append(this.scroll, this.tip, this.said);
     this.listen();
-    new ResizeObserver(() => this.resize()).observe(this.scroll);
-    this.resize();
+    this.start();
+  }
+
+  room() {
+    return this.scroll;
+  }
+
+  heightOf() {
+    return this.height;
   }
 
   listen() {
@@ -78,13 +83,12 @@ export class HeatMap {
   }
 
   resize() {
-    const width = this.scroll.clientWidth;
-    if (!width || (width === this.width && devicePixelRatio === this.ratio)) return;
-    Object.assign(this, { width, ratio: devicePixelRatio });
-    this.gutter = this.gutterOf(width);
-    this.edges = columnEdges(this.heat.steps.length, width - this.gutter - WORST - 8, 28, devicePixelRatio);
-    sizeCanvas(this.canvas, width, this.height);
-    this.draw();
+    const { clientWidth: width } = this.scroll;
+    if (width) {
+      this.gutter = this.gutterOf(width);
+      this.edges = columnEdges(this.heat.steps.length, width - this.gutter - WORST - 8, 28, devicePixelRatio);
+    }
+    super.resize();
   }
 
   /** Room for the names, as far as they take less than a third. */
@@ -104,7 +108,7 @@ export class HeatMap {
   choose(cell, aloud = false) {
     this.cell = cell;
     this.draw();
-    this.showTip();
+    this.drawPointer();
     this.canvas.classList.toggle("pointing", this.wasRead());
     if (aloud && cell) this.said.textContent = this.lines().join(", ");
   }
@@ -147,26 +151,21 @@ export class HeatMap {
     ];
   }
 
-  showTip() {
+  drawPointer() {
     this.tip.hidden = !this.cell;
     if (!this.cell) return;
-    this.tip.replaceChildren(...this.lines().map((line, place) => h(place ? "div" : "strong", {}, line)));
+    this.fillTip(this.lines());
     const [x, y] = this.corner(this.cell);
     const left = x + 24 + this.tip.offsetWidth > this.width ? x - this.tip.offsetWidth - 8 : x + 24;
     const top = y + ROW + 6 + this.tip.offsetHeight > this.height ? y - this.tip.offsetHeight - 4 : y + ROW + 6;
-    this.tip.style.transform = `translate(${Math.max(0, left)}px, ${Math.max(0, top)}px)`;
+    this.moveTip(left, Math.max(0, top));
   }
 
   corner({ row, column }) {
     return [this.gutter + this.edges[column], HEAD + row * ROW - this.scroll.scrollTop];
   }
 
-  draw() {
-    if (!this.width) return;
-    const ctx = this.canvas.getContext("2d");
-    ctx.clearRect(0, 0, this.width, this.height);
-    ctx.font = `11px ${this.colours.font}`;
-    ctx.textBaseline = "middle";
+  picture(ctx) {
     const [first, last] = visibleRows(this.rows.length, this.scroll.scrollTop, this.height - HEAD);
     ctx.save();
     ctx.beginPath();
