@@ -1,7 +1,6 @@
-// What every page has: theme, keys, the jump box.
+// What every page has: theme and keys.
 import { isTyping } from "#js/core/dom.js";
 import { nextFinding } from "#js/core/finding_keys.js";
-import "#js/search/omnibox.js";
 
 const root = document.documentElement;
 const keys = document.getElementById("keys");
