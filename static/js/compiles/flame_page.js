@@ -1,29 +1,18 @@
 // The page of compile time: the chart's data comes from the server, its view stands in the address.
-import { debounce, onKeys } from "#js/core/dom.js";
 import { spent } from "#js/compiles/flame_model.js";
 import { FlameView } from "#js/compiles/flame_view.js";
+import { debounce, onKeys } from "#js/core/dom.js";
 import { formatNs } from "#js/core/format.js";
+import { compileHref, getJson, setState } from "#js/core/server.js";
 
 const flame = JSON.parse(document.getElementById("flame-data").textContent);
 const log = new URL(location.href).searchParams.get("log");
 
-async function spans(values) {
-  const query = new URLSearchParams({ ...(log ? { log } : {}), ...values });
-  try {
-    const answer = await fetch(`/compile-time/spans.json?${query}`);
-    return answer.ok ? await answer.json() : null;
-  } catch {
-    return null; // The server was ended; what is on the page stays.
-  }
-}
+const spans = (values) => getJson(`/compile-time/spans.json?${new URLSearchParams({ ...(log ? { log } : {}), ...values })}`);
 
 const remember = debounce((view, isWhole) => {
-  const url = new URL(location.href);
-  for (const [name, value] of [["start_ns", view.start], ["end_ns", view.end]]) {
-    if (isWhole) url.searchParams.delete(name);
-    else url.searchParams.set(name, Math.round(value));
-  }
-  if (url.href !== location.href) history.replaceState(null, "", url);
+  const at = (ns) => (isWhole ? null : Math.round(ns));
+  setState({ start_ns: at(view.start), end_ns: at(view.end) });
 }, 200);
 
 function say(view) {
@@ -37,7 +26,7 @@ const view = new FlameView(document.querySelector(".flame-box"), flame, {
     remember(shown, isWhole);
   },
   onOpen({ compile, log: of }) {
-    location.href = `/compile/${encodeURIComponent(compile.replaceAll("/", "_"))}?log=${of}`;
+    location.href = compileHref(compile, of);
   },
 });
 say(view.view);

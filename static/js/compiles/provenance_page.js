@@ -1,7 +1,8 @@
 // Three panes side by side: a click on a line lights up what belongs to it in all of them.
+import { PANES, across, firstOf, groupAt, linkedLines, nameOf, parseLine, step } from "#js/compiles/provenance_model.js";
 import { h, isTyping } from "#js/core/dom.js";
 import { plural, slugOf } from "#js/core/format.js";
-import { PANES, across, firstOf, groupAt, linkedLines, nameOf, parseLine, step } from "#js/compiles/provenance_model.js";
+import { setState } from "#js/core/server.js";
 
 const { map, kernels, line: wanted } = JSON.parse(document.getElementById("provenance-data").textContent);
 const related = document.getElementById("related");
@@ -49,10 +50,7 @@ function choose(at, { from = null } = {}) {
   }
   if (at && !group && from === null) show(at.pane, at.line);
   describe(at, group);
-  const address = new URL(location.href);
-  if (at) address.searchParams.set("line", nameOf(at));
-  else address.searchParams.delete("line");
-  history.replaceState(null, "", address);
+  setState({ line: at ? nameOf(at) : null });
 }
 
 function show(pane, line) {

@@ -1,18 +1,12 @@
 // Rows over time without a screen: what is in a view, what is under a point. Times are ns from the start of the chart.
+import { firstWhere, roundStep } from "#js/core/numbers.js";
 
 export const AXIS = 22, MINIMAP = 30, GAP = 6, SPAN = 16;
 const SHORTEST_VIEW = 200;
 
 /** Index of the first interval that ends at or after `ns`; intervals of a lane do not overlap. */
 export function firstAt(intervals, ns) {
-  let low = 0;
-  let high = intervals.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (intervals[middle].end < ns) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  return firstWhere(intervals.length, (index) => intervals[index].end >= ns);
 }
 
 /** The interval under `ns`, or the nearest one within `slack`. */
@@ -64,9 +58,7 @@ export function reveal(view, bounds, start, end) {
 }
 
 export function ticks(view, most) {
-  const raw = (view.end - view.start) / Math.max(most, 1);
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw) ?? 10 * power;
+  const step = roundStep((view.end - view.start) / Math.max(most, 1));
   const values = [];
   for (let n = Math.ceil(view.start / step - 1e-9); n * step <= view.end; n++) values.push(n * step);
   return { step, values };

@@ -1,6 +1,7 @@
 // A trace that grows: says when there is more than this page shows. Nothing moves until it is asked for.
 import { h } from "#js/core/dom.js";
 import { formatCount } from "#js/core/format.js";
+import { getJson } from "#js/core/server.js";
 
 const EVERY_MS = 2_000;
 const PLACE = "stepscope-place";
@@ -15,13 +16,7 @@ setInterval(look, EVERY_MS);
 
 async function look() {
   if (document.hidden) return;
-  let news = null;
-  try {
-    const answer = await fetch("/news.json");
-    if (answer.ok) news = await answer.json();
-  } catch {
-    // The server was ended; what is on the page stays.
-  }
+  const news = await getJson("/news.json");
   const text = news === null ? "no answer from the server" : textOf(news);
   if (text === said) return;
   said = text;

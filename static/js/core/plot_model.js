@@ -1,11 +1,10 @@
 // Plots without a screen: the part in view, ranges, ticks, where a value stands, which point is under the pointer.
 import { formatValue } from "#js/core/format.js";
+import { roundStep } from "#js/core/numbers.js";
 
 /** Round places between two values, at most about `most` of them. */
 export function linearTicks(low, high, most) {
-  const raw = (high - low) / Math.max(most, 1);
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw * (1 - 1e-9)) ?? 10 * power;
+  const step = roundStep((high - low) / Math.max(most, 1));
   const values = [];
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) values.push(Number((n * step).toPrecision(12)));
   return values;
@@ -109,8 +108,7 @@ export function pointAt(x, [first, last], width) {
 
 /** The next of 1, 2, 5, 10, 20, ... that is not less than `least`. */
 export function roundUp(least) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= least * (1 - 1e-9));
+  return roundStep(Math.max(least, 1));
 }
 
 /** Where labels of an ordered axis go: at the first point of each step, of round steps only where there are many. */

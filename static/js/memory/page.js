@@ -1,4 +1,5 @@
 // The served pages about memory: curves stand in the page, what is alive at a node is asked for, all state is in the address.
+import { getJson, setState } from "#js/core/server.js";
 import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 
@@ -7,15 +8,6 @@ const main = document.getElementById("main");
 const asked = new URL(location.href).searchParams;
 /** Kept while other parts of the state change. */
 const KEPT = ["from", "to", "hide"];
-
-function setState(changes) {
-  const url = new URL(location.href);
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === null) url.searchParams.delete(name);
-    else url.searchParams.set(name, value);
-  }
-  if (url.href !== location.href) history.replaceState(history.state, "", url);
-}
 
 function withState(address) {
   const url = new URL(address, location.href);
@@ -97,16 +89,11 @@ if (data.run) {
   const log = data.run.log;
   mountRun(main.querySelector("[data-run-memory]"), data.run, {
     open: (step) => (location.href = `/steps/${step}?log=${log}`),
-    async fetch(first, last) {
+    fetch(first, last) {
       const query = new URLSearchParams({ log, device: data.run.device });
       if (first !== null) query.set("first_step", first);
       if (last !== null) query.set("last_step", last);
-      try {
-        const answer = await fetch(`/memory/steps.json?${query}`);
-        return answer.ok ? await answer.json() : null;
-      } catch {
-        return null;
-      }
+      return getJson(`/memory/steps.json?${query}`);
     },
     remember: ({ steps }) => setState({ first_step: steps ? steps[0] : null, last_step: steps ? steps[1] : null }),
   });

@@ -1,5 +1,5 @@
 // Plots of the memory pages, with a legend that hides and shows their series. Served page and report differ in `context`.
-import { h } from "#js/core/dom.js";
+import { h, svg } from "#js/core/dom.js";
 import { exactBytes, formatBytes } from "#js/core/format.js";
 import { Plot } from "#js/core/plot.js";
 import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, shownPlot } from "#js/memory/model.js";
@@ -7,14 +7,10 @@ import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, shownPlot } from "#js
 const DASH = { solid: "", dashed: "5 3", dotted: "1.5 2.5" };
 
 function key({ colour, dash = "solid", filled = false }) {
-  const NS = "http://www.w3.org/2000/svg";
-  const picture = document.createElementNS(NS, "svg");
-  const line = document.createElementNS(NS, filled ? "rect" : "path");
-  const parts = filled ? { x: 1, y: 0, width: 20, height: 8, class: `key-${colour} key-filled` } : { d: "M1 4h20", class: `key-${colour}`, "stroke-dasharray": DASH[dash] };
-  for (const [name, value] of Object.entries({ width: 22, height: 8, "aria-hidden": "true" })) picture.setAttribute(name, value);
-  for (const [name, value] of Object.entries(parts)) line.setAttribute(name, value);
-  picture.append(line);
-  return picture;
+  const line = filled
+    ? svg("rect", { x: 1, y: 0, width: 20, height: 8, class: `key-${colour} key-filled` })
+    : svg("path", { d: "M1 4h20", class: `key-${colour}`, "stroke-dasharray": DASH[dash] });
+  return svg("svg", { width: 22, height: 8, "aria-hidden": "true" }, line);
 }
 
 /** A plot with its legend; `context`: hide (keys, or null: as is best), view, open(index), remember({view, hide}), top. */

@@ -1,19 +1,11 @@
 // What is alive, as areas: arrow keys move from one to the next, Enter opens the buffer.
-import { h } from "#js/core/dom.js";
+import { h, svg } from "#js/core/dom.js";
 import { formatBytes, formatCount, slugOf } from "#js/core/format.js";
 import { neighbour, nested } from "#js/memory/treemap_model.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const GAP = 1, LETTER = 6.6;
 const KINDS = { parameter: "parameter", input: "input", saved: "saved for backward", temporary: "temporary", output: "output" };
 const MOVES = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-
-function svg(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 export function mountTreemap(box, { root = "" } = {}) {
   const cells = JSON.parse(box.dataset.treemap);

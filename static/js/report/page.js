@@ -1,9 +1,9 @@
 // The report: every page of it is in this file; the fragment of the address says which one is shown.
-import { codeBlock } from "#js/core/code.js";
-import { makeResizable } from "#js/steps/panel_width.js";
-import { launchOf, parseRoute } from "#js/report/data.js";
-import { mountMemory } from "#js/memory/report.js";
 import { mountSpans } from "#js/compiles/spans.js";
+import { codeBlock } from "#js/core/code.js";
+import { mountMemory } from "#js/memory/report.js";
+import { launchOf, parseRoute } from "#js/report/data.js";
+import { makeResizable } from "#js/steps/panel_width.js";
 import { mountStep } from "#js/steps/view.js";
 import { mountPlot } from "#js/values/plots.js";
 

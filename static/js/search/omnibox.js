@@ -1,5 +1,6 @@
 // The box in the header: places that fit what is typed stand below it; Enter without a chosen one searches.
 import { debounce, h } from "#js/core/dom.js";
+import { getJson } from "#js/core/server.js";
 
 const WAIT_MS = 120;
 
@@ -35,8 +36,8 @@ function mount(input, form) {
   const look = debounce(async () => {
     const text = input.value.trim();
     const turn = ++asked;
-    const jumps = text ? await ask(text) : [];
-    if (turn === asked && document.activeElement === input) show(jumps);
+    const answer = text && (await getJson(`/jump.json?${new URLSearchParams({ text })}`));
+    if (turn === asked && document.activeElement === input) show(answer ? answer.jumps : []); // Without a server Enter says so.
   }, WAIT_MS);
 
   input.addEventListener("input", look);
@@ -59,13 +60,4 @@ function option(jump, index) {
     h("span", { class: "jump-kind" }, jump.kind), h("span", { class: "jump-label" }, jump.label),
     jump.detail && h("span", { class: "jump-detail" }, jump.detail));
   return h("li", { id: `jump-${index}`, role: "option", "aria-selected": "false" }, link);
-}
-
-async function ask(text) {
-  try {
-    const answer = await fetch(`/jump.json?${new URLSearchParams({ text })}`);
-    return answer.ok ? (await answer.json()).jumps : [];
-  } catch {
-    return []; // The server was ended; Enter says so.
-  }
 }

@@ -1,6 +1,7 @@
 // Goes on looking, piece by piece, until the page is full, everything was looked through, or it is told to stop.
 import { h, known } from "#js/core/dom.js";
 import { formatBytes, formatCount } from "#js/core/format.js";
+import { compileHref, getJson } from "#js/core/server.js";
 
 const MOST_HITS = 100;
 
@@ -17,8 +18,9 @@ async function lookOn() {
   let hits = Number(progress.dataset.hits);
   let next = Number(progress.dataset.next);
   while (next !== null && hits < MOST_HITS) {
-    const piece = await ask(next, leaving.signal);
-    if (piece === null) break;
+    const answer = await getJson(addressOf("/search.json", next), { signal: leaving.signal });
+    if (answer === null) break; // Stopped, or the server was ended: what was found stays.
+    const { piece } = answer;
     for (const hit of piece.hits) addHit(hit);
     hits += piece.hits.length;
     next = piece.next_offset;
@@ -36,15 +38,6 @@ function addressOf(path, offset) {
   return `${path}?${query}`;
 }
 
-async function ask(offset, signal) {
-  try {
-    const answer = await fetch(addressOf("/search.json", offset), { signal });
-    return answer.ok ? (await answer.json()).piece : null;
-  } catch {
-    return null; // Stopped, or the server was ended: what was found stays.
-  }
-}
-
 function say(hits, piece) {
   const bar = progress.querySelector("progress");
   bar.max = piece.total_bytes;
@@ -58,7 +51,7 @@ function addHit(hit) {
   const table = document.getElementById("hits");
   table.parentElement.hidden = false;
   const none = () => known(null, "this line belongs to no record");
-  const compile = hit.compile_id && `/compile/${encodeURIComponent(hit.compile_id.replaceAll("/", "_"))}?log=${hit.log}`;
+  const compile = hit.compile_id && compileHref(hit.compile_id, hit.log);
   const cells = [
     h("td", { class: "mono clip", title: hit.name ?? hit.event ?? "" }, ...(hit.record === null ? [none()] : record(hit))),
     h("td", {}, compile ? h("a", { href: compile }, hit.compile_id) : known(null, "outside a compile")),

@@ -1,4 +1,5 @@
 // The served page of a step: data comes from the server, state lives in the address.
+import { getJson, setState } from "#js/core/server.js";
 import { makeResizable } from "#js/steps/panel_width.js";
 import { mountStep } from "#js/steps/view.js";
 
@@ -8,15 +9,6 @@ const SHARP_WIDTH = 1_000_000;
 const { timeline, launch, live } = JSON.parse(document.getElementById("step-data").textContent);
 const panel = document.getElementById("panel");
 const path = `/steps/${timeline.step}`;
-
-async function getJson(url) {
-  try {
-    const answer = await fetch(url);
-    return answer.ok ? await answer.json() : null;
-  } catch {
-    return null; // The server was ended; what is on the page stays.
-  }
-}
 
 const query = (values) => new URLSearchParams({ log: timeline.log, ...values });
 const timelineUrl = (values) => `${path}/timeline.json?${query(values)}`;
@@ -29,15 +21,7 @@ const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
   missing: "The server gave no answer about this launch.",
   launch: (id) => getJson(`/launches/${id}.json`),
   hrefOf: (id) => `${path}?${query({ launch: id })}`,
-  remember(changes, push) {
-    const url = new URL(location.href);
-    url.searchParams.set("log", timeline.log);
-    for (const [name, value] of Object.entries(changes)) {
-      if (value === null) url.searchParams.delete(name);
-      else url.searchParams.set(name, value);
-    }
-    if (url.href !== location.href) history[push ? "pushState" : "replaceState"](null, "", url);
-  },
+  remember: (changes, push) => setState({ log: timeline.log, ...changes }, push),
 });
 
 function follow() {

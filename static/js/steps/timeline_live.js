@@ -1,6 +1,7 @@
 // Live bytes below the timeline, on its axis: how they are kept, what they say, how they are drawn.
 import { windowAround } from "#js/core/chart_model.js";
 import { exactBytes, formatBytes } from "#js/core/format.js";
+import { firstWhere } from "#js/core/numbers.js";
 
 export class LiveLane {
   /** `curve` is the part of the bounds that is there first; times are ns from `origin`. */
@@ -57,14 +58,7 @@ function covers({ start, end, first, last }, view) {
 
 /** Index of the last point at or before a time; -1: none. */
 export function indexAt(at, ns) {
-  let low = 0;
-  let high = at.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (at[middle] <= ns) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
+  return firstWhere(at.length, (index) => at[index] > ns) - 1;
 }
 
 /** `x(ns)` is a place in pixels. */

@@ -1,5 +1,6 @@
 // The heat map without a screen: its rows, where its cells stand, what is under a point.
 import { HEALTH } from "#js/core/health.js";
+import { firstWhere } from "#js/core/numbers.js";
 
 export const ROW = 18, HEAD = 22;
 
@@ -99,13 +100,7 @@ export function runsOf(heat, index, edges) {
 
 export function columnAt(edges, x) {
   if (x < 0 || x >= edges.at(-1)) return null;
-  let [low, high] = [0, edges.length - 2];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (edges[middle] <= x) low = middle;
-    else high = middle - 1;
-  }
-  return low;
+  return firstWhere(edges.length, (column) => edges[column] > x) - 1;
 }
 
 /** First and last row that a window of `height` pixels shows. */

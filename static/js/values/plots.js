@@ -2,9 +2,9 @@
 import { h } from "#js/core/dom.js";
 import { formatNs, formatValue } from "#js/core/format.js";
 import { countsText } from "#js/core/health.js";
-import { HeatMap } from "#js/values/heat.js";
 import { Plot } from "#js/core/plot.js";
 import { logFits, rangeOf, stepLabels } from "#js/core/plot_model.js";
+import { HeatMap } from "#js/values/heat.js";
 
 const NO_MARK = new Set(["finite", "zero", "extreme", "not_recorded"]);
 export const STATISTICS = {

@@ -1,0 +1,18 @@
+// Searching and rounding that several pictures need.
+
+/** The first index below `count` from which on `test(index)` holds; `count` where it nowhere does. */
+export function firstWhere(count, test) {
+  let [low, high] = [0, count];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (test(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** The next of ..., 0.5, 1, 2, 5, 10, 20, ... that is not less than `least`. */
+export function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= least * (1 - 1e-9)) ?? 10 * power;
+}
