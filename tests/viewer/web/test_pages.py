@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import jsonschema
@@ -306,6 +306,14 @@ def test_every_sheet_is_linked() -> None:
     templates = "".join(path.read_text("utf-8") for path in assets.folder("templates").rglob("*.html"))
     linked = {f"css/{sheet}.css" for sheet in assets.SHEETS} | set(re.findall(r"/static/(css/[^\"]+)", templates))
     assert linked == {name for name in assets.static_files() if name.endswith(".css")}
+
+
+def test_every_kind_of_launch_has_its_colour() -> None:
+    text = assets.content("css/core/colours.css").decode()
+    assert re.findall(r"--kinds: ([^;]+);", text) == [" ".join(get_args(schema.LaunchKind))]
+    for kind in get_args(schema.LaunchKind):
+        assert f"--kind-{kind}:" in text
+        assert f".kind-{kind} {{" in text
 
 
 def test_log_of_pytorch_alone_says_how_to_record_launches(opened: Opened) -> None:
