@@ -1,7 +1,7 @@
 // Value classes: their order, names and signs, and how many elements of a tensor are in each.
 import { formatValue, thousands } from "#js/core/format.js";
 
-/** From worst to best, as in viewer/rows.py. */
+/** From worst to best, as in viewer/values/rows.py. */
 export const HEALTH = ["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"];
 export const NAMES = {
   nan: "NaN", positive_infinity: "+inf", negative_infinity: "−inf", extreme: "extreme", zero: "all zero", finite: "finite", not_recorded: "not recorded",
