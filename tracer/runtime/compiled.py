@@ -1,4 +1,4 @@
-"""Modules in C++ beside the Python code that does the same: built by Inductor's own toolchain when first wanted."""
+"""Loads the C++ modules that stand in for slower Python code; Inductor's own toolchain builds them on first use."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from typing import Any
 
 _loading = threading.RLock()  # a signal handler may load a wrapper in the midst
 _found: dict[str, Any] = {}
-"""Modules, or why there is none, by their names."""
+"""Each module by its name, or the reason why it could not be built."""
 
 
-def load(name: str, file: str, set_up: Callable[[Any], object] = id) -> Any:
-    """The module `name` whose source is `file` in this folder; built, in a second or two, where no cache has it, and
-    then `set_up`. Raises RuntimeError, at each call the same, where it cannot be built."""
+def load(name: str, source: Path, set_up: Callable[[Any], object] = id) -> Any:
+    """Return the extension module `name` that is built from the C++ file `source`, and hand it to `set_up` once.
+
+    A build takes a second or two unless a cache has its result. Each call raises the same RuntimeError where the
+    module cannot be built.
+    """
     with _loading:
         if name not in _found:
-            _found[name] = _module_or_reason(name, file, set_up)
+            _found[name] = _module_or_reason(name, source, set_up)
     if isinstance(_found[name], str):
         raise RuntimeError(_found[name])
     return _found[name]
 
 
 def forget_parent_process() -> None:
-    """In a forked child: a thread that was loading is not there."""
+    """Replace the lock in a forked child, because a thread that held it does not exist there."""
     global _loading
     _loading = threading.RLock()
 
 
-def _module_or_reason(name: str, file: str, set_up: Callable[[Any], object]) -> Any:
+def _module_or_reason(name: str, source: Path, set_up: Callable[[Any], object]) -> Any:
     from stepscope.tracer.inductor.stats_toolchain import build_library
 
     try:
-        path = str(build_library(Path(__file__).with_name(file).read_text("utf-8")))
+        path = str(build_library(source.read_text("utf-8")))
         spec = spec_from_file_location(name, path, loader=ExtensionFileLoader(name, path))
         assert spec is not None
         assert spec.loader is not None

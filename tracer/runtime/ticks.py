@@ -10,6 +10,7 @@ import mmap
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from stepscope.tracer.runtime import compiled
@@ -78,6 +79,6 @@ def _address(memory: memoryview | mmap.mmap) -> int:
 
 def _library() -> Any:
     try:
-        return compiled.load("stepscope_ticks", "ticks.cpp")
+        return compiled.load("stepscope_ticks", Path(__file__).with_name("ticks.cpp"))
     except RuntimeError:
         return None

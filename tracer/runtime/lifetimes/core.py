@@ -1,13 +1,16 @@
-"""A tracker whose hot paths are compiled: lifetimes_core.cpp, built by Inductor's own toolchain."""
+"""A tracker whose hot paths are compiled: core.cpp, built by Inductor's own toolchain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from stepscope.tracer.runtime import compiled
 from stepscope.tracer.runtime.launches import Call, GraphHooks
 from stepscope.tracer.runtime.lifetimes.tracker import RECENT_STEPS, Place, Storage, Tracker
+
+SOURCE = Path(__file__).with_name("core.cpp")
 
 
 class CompiledTracker(Tracker):
@@ -36,4 +39,4 @@ class CompiledTracker(Tracker):
 
 def load() -> Any:
     """The compiled module. Raises RuntimeError, at each call the same, where it cannot be built."""
-    return compiled.load("stepscope_lifetimes", "lifetimes_core.cpp", lambda made: made.set_up(Call, RECENT_STEPS))
+    return compiled.load("stepscope_lifetimes", SOURCE, lambda made: made.set_up(Call, RECENT_STEPS))
