@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = ROOT / "tracer" / "schema"
 RECORDS = SCHEMA / "records.py"
 PARTS = {
+    "Graphs": SCHEMA / "graphs.py",
+    "Launches": SCHEMA / "launches.py",
+    "Steps": SCHEMA / "steps.py",
     "Arguments that are no tensors": SCHEMA / "scalars.py",
     "Values": SCHEMA / "values.py",
     "Memory": SCHEMA / "memory.py",

@@ -14,19 +14,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 470
 
-# A module of the tracer may import from its own layer and from layers before it.
+# A module of the tracer may import from its own layer and from the layers before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version",),
     ("schema",),
-    ("config", "symbol_values"),
-    ("signals",),
-    ("inductor", "log", "runtime", "wrapper", "aoti", "command"),
-    ("active",),
-    ("recorder",),
-    ("",),
-    ("waiting", "demo"),
+    ("wrapper", "config", "steps"),
+    ("log",),
+    ("inductor", "runtime", "aoti"),
+    ("command", "recorder"),
+    ("", "autostart", "demo"),
 )
-DEFAULT_LAYER = 4
+PURE = frozenset({"wrapper", "schema"})
+"""Rooms of the tracer that read text and load no torch."""
+WITHOUT_CIRCLES = ("tracer",)
 VIEWER_MAY_USE = ("stepscope.tracer.schema", "stepscope.tracer.wrapper", "stepscope.tracer._version")
 VIEWER_JOINS = "stepscope.viewer.cli."
 TOP = Path("tracer", "package")
@@ -69,10 +69,9 @@ def inside(name: str, package: str) -> str | None:
 
 
 def layer(name: str) -> int:
-    """Where a name below the tracer stands; one that no layer names belongs beside inductor and runtime."""
-    found = [index for index, row in enumerate(LAYERS) if name in row]
-    below = [index for index, row in enumerate(LAYERS) if name.startswith(tuple(f"{p}." for p in row if p))]
-    return (found or below or [DEFAULT_LAYER])[0]
+    """Return the layer of a module of the tracer: that of the room, or of the module at the root, that it is in."""
+    (found,) = (index for index, row in enumerate(LAYERS) if name.partition(".")[0] in row)
+    return found
 
 
 def test_tracer_imports_go_one_way() -> None:
@@ -83,6 +82,49 @@ def test_tracer_imports_go_one_way() -> None:
             if to is not None and own is not None and is_module(imported) and layer(to) > layer(own):
                 wrong.append(f"{name} imports {imported}")
     assert not wrong
+
+
+def test_wrappers_and_records_are_read_with_the_standard_library_alone() -> None:
+    wrong = []
+    for name, path in modules("tracer"):
+        room = (inside(name, "tracer") or "").partition(".")[0]
+        allowed = ("stepscope.tracer.schema", f"stepscope.tracer.{room}", "orjson")
+        wrong += [
+            f"{name} imports {imported}"
+            for imported in imports(name, path)
+            if room in PURE
+            and imported.partition(".")[0] not in sys.stdlib_module_names
+            and not f"{imported}.".startswith(tuple(f"{one}." for one in allowed))
+        ]
+    assert not wrong
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the sets of modules each of which leads to itself by imports, sorted."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        found, waiting = set(), [start]
+        while waiting:
+            new = graph[waiting.pop()] - found
+            found |= new
+            waiting += new
+        reached[start] = found
+    rings = {frozenset(other for other in found if name in reached[other]) for name, found in reached.items()}
+    return sorted(sorted(ring) for ring in rings if ring)
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d"}, "e": {"a"}}) == [["b", "c"], ["d"]]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_circle_of_imports(package: str) -> None:
+    """Imports in functions and under TYPE_CHECKING count too."""
+    names = {name for name, _ in modules(package)}
+    graph = {name: {to for to in imports(name, path) if to in names} for name, path in modules(package)}
+    assert sum(map(len, graph.values())) > 100
+    assert not circles(graph)
 
 
 def test_tracer_does_not_know_the_viewer() -> None:
@@ -114,7 +156,7 @@ def test_everything_is_imported_as_a_part_of_stepscope() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("module", ["stepscope.tracer", "stepscope.tracer.waiting", "stepscope.viewer.web.app"])
+@pytest.mark.parametrize("module", ["stepscope.tracer", "stepscope.tracer.autostart", "stepscope.viewer.web.app"])
 def test_import_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

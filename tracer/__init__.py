@@ -18,10 +18,10 @@ from stepscope.tracer.config import ConfigError, TraceConfig, changed, make_conf
 
 if TYPE_CHECKING:
     from stepscope.tracer.recorder import Recorder
-    from stepscope.tracer.runtime.lifetimes.expected import LifetimeError as LifetimeError
     from stepscope.tracer.runtime.lifetimes.lifecycle_checks import check_memory_step as check_memory_step
     from stepscope.tracer.runtime.lifetimes.lifecycle_checks import track_tensor as track_tensor
     from stepscope.tracer.runtime.lifetimes.lifecycle_checks import tracked_empty_strided as tracked_empty_strided
+    from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError as LifetimeError
 
 __all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "step", "trace"]
 __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty_strided"]
@@ -86,7 +86,7 @@ def configure(**changes: Any) -> bool:
     False, and nothing else, when nothing is recorded. Raises ConfigError for a setting that does not exist, a value
     that cannot be, and for those that cannot be changed (`stepscope.tracer.config.FIXED`); then nothing has changed.
     """
-    from stepscope.tracer.active import current
+    from stepscope.tracer.runtime.active import current
 
     recorder = current()
     if recorder is None:
@@ -97,7 +97,7 @@ def configure(**changes: Any) -> bool:
 
 def step() -> None:
     """Mark the end of a step. Does nothing when nothing is recorded."""
-    from stepscope.tracer.active import current
+    from stepscope.tracer.runtime.active import current
 
     recorder = current()
     if recorder is not None:

@@ -16,7 +16,7 @@ OVERFLOW_STEP = 2
 OVERFLOW_SCALE = 300.0
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """A pre-norm transformer block, [batch, time, width] -> [batch, time, width]."""
 
     def __init__(self, width: int = 64, heads: int = 4) -> None:
@@ -46,7 +46,7 @@ class Block(nn.Module):
 
 def main() -> None:
     torch.manual_seed(0)
-    model = Block()
+    model = TransformerBlock()
     compiled = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     target = torch.randn(4, 32, 64)

@@ -5,56 +5,53 @@ from __future__ import annotations
 import atexit
 import errno
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ContextDecorator, suppress
+from contextlib import ContextDecorator
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
-from stepscope.tracer import active
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat, structured_log
 from stepscope.tracer.inductor.failed_compiles import FailedCompiles
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
-from stepscope.tracer.leaving import LONGEST_WAIT_S, Leaving, Reason
-from stepscope.tracer.log.launch_ring import LaunchRing, is_blocking
-from stepscope.tracer.log.pending import Unwritten, to_record
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.pending import PendingRows, to_record
+from stepscope.tracer.log.ring_blocks import is_blocking
 from stepscope.tracer.log.run_log import RunLog, reason_of
-from stepscope.tracer.process import cost_of_a_launch, uncaught_exception
-from stepscope.tracer.runtime import ticks
-from stepscope.tracer.runtime.device.cuda_graphs import CapturedCalls, flush_devices, forget_parent_devices
+from stepscope.tracer.runtime import active, ticks
+from stepscope.tracer.runtime.calls import GraphCall, recorded_calls_of_this_thread
+from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, flush_devices, forget_parent_devices
 from stepscope.tracer.runtime.device.failed import failure_in, never_free
 from stepscope.tracer.runtime.device.marks import DeviceMarks
 from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.launch_columns import records_of
-from stepscope.tracer.runtime.launches import Call, calls_of_this_thread
+from stepscope.tracer.runtime.leaving import LONGEST_WAIT_S, Leaving, Reason
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
-from stepscope.tracer.runtime.lifetimes.following import Following
+from stepscope.tracer.runtime.lifetimes.following import LifetimeTrackers
 from stepscope.tracer.runtime.lifetimes.growth import growth_of
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
-from stepscope.tracer.runtime.values.batches import ValueBatches
+from stepscope.tracer.runtime.overhead import OverheadMeter
+from stepscope.tracer.runtime.problems import Problems
+from stepscope.tracer.runtime.process import environment_number, run_record, uncaught_exception
+from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.runtime.values.save import Saving, TensorSaver, tensors_folder
+from stepscope.tracer.runtime.whole_calls import WholeCalls
 from stepscope.tracer.schema.records import (
-    CACHED_ESTIMATE,
-    DEVICE_FAILED,
     End,
-    Failure,
     Graph,
-    Overhead,
     Record,
+    Run,
     Skipped,
 )
 from stepscope.tracer.schema.values import SavedTensor
-from stepscope.tracer.signals import is_from_handler
 from stepscope.tracer.steps import StepTracker
-from stepscope.tracer.whole_calls import WholeCalls
 
 FLUSH_NS = 250_000_000
 FLUSH_STEP_NS = 100_000_000
@@ -68,7 +65,7 @@ class Recorder(ContextDecorator):
     """
 
     def __init__(self, config: TraceConfig, *, gives_way: bool = False) -> None:
-        """`gives_way`: to a recording that the program's code asks for (`stepscope.tracer.active`)."""
+        """`gives_way`: to a recording that the program's code asks for (`stepscope.tracer.runtime.active`)."""
         self.config, self.gives_way = config, gives_way
         self._graph_numbers = count()
         self._configuring = threading.RLock()
@@ -76,8 +73,10 @@ class Recorder(ContextDecorator):
 
     def _begin(self) -> None:
         """A recording of its own, with nothing in it."""
-        self._log = RunLog(self.config, self._on_log_failed)
-        self.launch_words = self._log.launch_words
+        self._log = RunLog(self.config.directory, environment_number("RANK"), self._opening, self._on_log_failed)
+        self.describe_launch = self._log.describe_launch
+        self._problems = Problems(self._write)
+        self.skipped = self._problems.skipped
         self._begin_ring()
         self._whole_calls = WholeCalls(lambda begins: self._guarded("steps", self._steps.on_whole_call, begins))
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
@@ -87,19 +86,16 @@ class Recorder(ContextDecorator):
         self._optimizer_hook: Any = None
         self._leaving = Leaving(self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead)
         self._lock = threading.RLock()
-        self.running: dict[int, Call] = {}
+        self.running: dict[int, GraphCall] = {}
         self._running = self._has_ended = self._flushing = False
-        self._failures: dict[str, int] = {}
-        self._said: set[str] = set()
         self.timer = EventTimer()
-        self.captured = CapturedCalls(self)
-        self._values = ValueBatches()
-        self._following = Following(self.config)
+        self.cuda_graphs = CudaGraphCalls(self)
+        self._values = PendingValues()
+        self._lifetimes = LifetimeTrackers(self.config)
         self._saving = Saving(lambda: tensors_folder(self._log.target), self.config.save_quota_bytes)
-        self._stats_ns: int | None = None
-        self._launches, self._hook_ns, self._per_launch_ns = 0, 0, 0.0
+        self._overhead = OverheadMeter()
         self._device_error: str | None = None
-        self._started_ns = self._flushed_ns = time.perf_counter_ns()
+        self._flushed_ns = time.perf_counter_ns()
 
     @property
     def path(self) -> Path | None:
@@ -114,13 +110,17 @@ class Recorder(ContextDecorator):
     @property
     def lifetimes(self) -> Tracker | None:
         """What follows the storages of calls that begin now."""
-        return self._following.tracker
+        return self._lifetimes.tracker
+
+    def _opening(self, forked: bool) -> tuple[Run, list[bytes]]:
+        """Return what a log begins with."""
+        return run_record(environment_number("RANK"), self.config, forked=forked), structured_log.known_strings()
 
     def _begin_ring(self) -> None:
         self.ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))
         self.marks = DeviceMarks(self.ring, lambda why: self.skipped(Skipped("what the device has finished", why)))
-        self._unwritten = Unwritten(self.ring)
-        self._steps = StepTracker(self._unwritten.add_mark, time.perf_counter_ns)
+        self._pending: PendingRows[GraphCall] = PendingRows(self.ring)
+        self._steps = StepTracker(self._pending.add_mark, time.perf_counter_ns)
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
         """Attach; while another one is attached, say so and record nothing. After `stop`, a new log begins.
@@ -131,14 +131,14 @@ class Recorder(ContextDecorator):
             return self
         if not active.take(self):
             if not self.gives_way:  # else it waits
-                self._say(f"nothing is recorded to {self.config.directory}: {active.what_runs()}")
+                self._problems.say(f"nothing is recorded to {self.config.directory}: {active.what_runs()}")
             return self
         if self._has_ended:
             self._begin()
         self._running = True
         lifecycle_checks.attach(self)
-        self._started_ns = self._flushed_ns = time.perf_counter_ns()
-        self._per_launch_ns = cost_of_a_launch()
+        self._flushed_ns = time.perf_counter_ns()
+        self._overhead.start()
         try:
             self._attach()
             if first is not None:
@@ -166,7 +166,7 @@ class Recorder(ContextDecorator):
             self.config = config
             try:
                 self._saving.set_quota(config.save_quota_bytes)
-                self._following.configure(config)
+                self._lifetimes.configure(config)
                 if self._hook is not None:
                     self._hook.configure(config)
                 if config.level == "off":  # it may be long until the next call that is recorded
@@ -209,13 +209,6 @@ class Recorder(ContextDecorator):
 
     provenance = scheduled = tensors = tuned = cpp_code = about_graph
 
-    def skipped(self, record: Skipped) -> None:
-        """Every one is written down; of each `what` the first one is said."""
-        self._write(record)
-        if record.what not in self._said and record.what != CACHED_ESTIMATE:
-            self._said.add(record.what)
-            self._say(f"not recorded: {record.what}: {record.why}")
-
     @property
     def asserts_lifetimes(self) -> bool:
         return self.config.lifetimes == "assert"
@@ -231,41 +224,30 @@ class Recorder(ContextDecorator):
         self._whole_calls.look()
         return self._steps.on_call(frame, phase)
 
-    def finish(self, call: Call) -> None:
+    def finish(self, call: GraphCall) -> None:
         with self._lock:
             if self.running.pop(call.number, None) is None:  # it was told of when the recording ended
                 return
-            self._unwritten.add_call(call)
+            self._pending.add_call(call)
             if call.readings:
                 self._values.add(call)
-            if call.stats_ns:
-                self._stats_ns = (self._stats_ns or 0) + call.stats_ns
-            due = call.end_ns - self._flushed_ns > FLUSH_NS or self._unwritten.is_much
+            due = call.end_ns - self._flushed_ns > FLUSH_NS or self._pending.is_much
             values = bool(call.readings or call.rows_written)
             if due or (values and is_blocking()):  # one who looks for a crash: the last values count, not time
                 self.flush()
-            self._hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
+            self._overhead.add_call(call)
 
-    def values_now(self, call: Call) -> None:
+    def values_now(self, call: GraphCall) -> None:
         with self._lock:
             if call.number in self.running:
                 self._write_all(lambda: self._values.now(call))
 
     def failed(self, where: str, error: BaseException) -> None:
-        """A hook failed: it is counted, written and said once. Raises what a signal handler of the program raised."""
-        if is_from_handler(error):
-            raise error
+        """Count, write and report that a hook failed. Raises what a signal handler of the program raised."""
+        self._problems.failed(where, error)
         with suppress(Exception):
-            count = self._failures[where] = self._failures.get(where, 0) + 1
-            failure = failure_in(error)
-            if failure is not None:
+            if failure_in(error) is not None:
                 never_free(self)
-            if count == 1 and failure is not None:
-                self._write(Skipped(where, f"{DEVICE_FAILED}: {failure}"))
-            elif count == 1:
-                text = f"{type(error).__name__}: {error}"
-                self._say(f"the recorder's {where} hook failed ({text}); the program goes on")
-                self._write(Failure(where, text, count))
 
     def flush(self, wait: bool = False) -> None:
         """Write the finished calls, and the values that have come back from their device; with `wait` all of them."""
@@ -282,14 +264,14 @@ class Recorder(ContextDecorator):
         self._flushed_ns = time.perf_counter_ns()
         self._log.check_file()
         self.ring.check_file()
-        batch = self._unwritten.take()
-        self._launches += batch.launches
+        batch = self._pending.take()
+        self._overhead.launches += batch.launches
         self._write_all(lambda: records_of(batch.calls))
         if batch.marks:
             self._write(to_record(batch.marks))
-        self._unwritten.written(batch)
-        self._write_all(lambda: self._following.batches(batch.calls))
-        if not self.captured.is_capturing():  # asking a device anything could break the capture
+        self._pending.written(batch)
+        self._write_all(lambda: self._lifetimes.batches(batch.calls))
+        if not self.cuda_graphs.is_capturing():  # asking a device anything could break the capture
             self._guarded("devices", flush_devices)
             self._guarded("device times", self._write_all, self.timer.take)
         self._guarded("values", self._write_all, lambda: self._values.take(wait))
@@ -312,7 +294,7 @@ class Recorder(ContextDecorator):
         started = time.perf_counter_ns()
         if started - self._flushed_ns > FLUSH_STEP_NS:
             self.flush()
-            self._hook_ns += time.perf_counter_ns() - started
+            self._overhead.hook_ns += time.perf_counter_ns() - started
 
     # Attaching.
 
@@ -347,9 +329,9 @@ class Recorder(ContextDecorator):
                 self._hook = WrapperHook(self, self.config, self._graph_numbers, self._plain.dynamo)
                 self._hook.attach()
                 lifecycle_checks.stand_in()
-                self.captured.attach()
+                self.cuda_graphs.attach()
                 self._guarded("ring", self.ring.guard_by, ticks)
-                self._following.use_compiled()
+                self._lifetimes.use_compiled()
 
     def _stop(self, reason: Any) -> None:
         if not active.release(self):
@@ -366,8 +348,8 @@ class Recorder(ContextDecorator):
                 part.detach()
             if self._hook is not None:
                 self._hook.detach()
-                self.captured.detach()
-            if self._log.has_begun or self._unwritten:
+                self.cuda_graphs.detach()
+            if self._log.has_begun or self._pending:
                 self._end_log(reason)
         except Exception as error:
             self.failed("detach", error)
@@ -384,7 +366,7 @@ class Recorder(ContextDecorator):
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
         self._guarded("device marks", self._ask_devices)
         with self._lock:
-            self._guarded("unfinished calls", self._unwritten.end_calls, self.running, time.perf_counter_ns())
+            self._guarded("unfinished calls", self._end_calls)
         self.flush(wait=self._device_error is None)
         self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
         self._write_overhead()
@@ -392,11 +374,19 @@ class Recorder(ContextDecorator):
             self._write(uncaught)
         self._write(End(reason, time.perf_counter_ns(), self._device_error))
 
+    def _end_calls(self) -> None:
+        """Record calls that still run, on other threads, as far as they have come."""
+        now_ns = time.perf_counter_ns()
+        for number, call in list(self.running.items()):
+            if call.hooks is not None and call.start_ns:
+                self._pending.add_call(call.unfinished(now_ns))
+            del self.running[number]
+
     def _leave(self, reason: Reason) -> bool:
         """The process is about to be gone: no device is waited for, and no thread for long. Whether there is a log."""
-        if (self._log.has_begun or self._unwritten) and self._lock.acquire(timeout=LONGEST_WAIT_S):
+        if (self._log.has_begun or self._pending) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
-                self._guarded("unfinished calls", self._unwritten.end_calls, self.running, time.perf_counter_ns())
+                self._guarded("unfinished calls", self._end_calls)
                 self.flush()
                 self._write_overhead()
                 self._write(End(reason, time.perf_counter_ns()))
@@ -419,16 +409,17 @@ class Recorder(ContextDecorator):
         self._lock, self._configuring = threading.RLock(), threading.RLock()
         self._flushing = False
         self._values.again()
-        self._following = Following(self.config, may_compile=self._hook is not None)
-        self.running = {call.number: call for call in calls_of_this_thread()}
+        self._lifetimes = LifetimeTrackers(self.config, may_compile=self._hook is not None)
+        self.running = {call.number: call for call in recorded_calls_of_this_thread()}
         if self._hook is not None:
             self._hook.after_fork()
             self._guarded("ring", self.ring.guard_by, ticks)
         self.timer = EventTimer()
         self.marks.forget()
         self._saving.after_fork()
-        self._failures, self._stats_ns, self._launches, self._hook_ns = {}, None, 0, 0
-        self._started_ns = self._flushed_ns = time.perf_counter_ns()
+        self._overhead.forget()
+        self._problems.forget()
+        self._flushed_ns = time.perf_counter_ns()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
         self._log.write_torchs(data, metadata)
@@ -446,16 +437,8 @@ class Recorder(ContextDecorator):
             self.failed("optimizer", error)
 
     def _write_overhead(self) -> None:
-        hook_ns = int(self._hook_ns + self._launches * self._per_launch_ns)
-        wall_ns, log_bytes = time.perf_counter_ns() - self._started_ns, self._log.bytes_written
-        self._write(Overhead(hook_ns, wall_ns, log_bytes, self._launches, sum(self._failures.values()), self._stats_ns))
+        self._write(self._overhead.to_record(self._log.bytes_written, self._problems.count))
 
     def _on_log_failed(self, error: OSError) -> None:
         self.ring.log_failed(error.errno or errno.EIO)
-        self._say(f"cannot write to {self.config.directory}: {reason_of(error)}; recording has stopped")
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            with suppress(OSError, ValueError, AttributeError):  # standard error may be closed or gone
-                print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201
+        self._problems.say(f"cannot write to {self.config.directory}: {reason_of(error)}; recording has stopped")

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 Source = Literal["user", "optimizer", "call"]
 
 
-class StepMark(NamedTuple):
+class PossibleStepEnd(NamedTuple):
     what: Literal["user", "optimizer", "begin", "end"]
     who: int
     name: str | None
@@ -34,7 +34,7 @@ class StepTracker:
     called, as in an evaluation, are steps of their own.
     """
 
-    def __init__(self, on_mark: Callable[[StepMark], None], now: Callable[[], int]) -> None:
+    def __init__(self, on_mark: Callable[[PossibleStepEnd], None], now: Callable[[], int]) -> None:
         self._on_mark, self._now = on_mark, now
         self._lock = threading.RLock()  # a signal handler may end a step or run a graph
         self._source: Source = "call"
@@ -120,7 +120,7 @@ class StepTracker:
         return self._next - 1
 
     def _mark(self, what: Literal["user", "optimizer", "begin", "end"], who: int = 0, name: str | None = None) -> None:
-        self._on_mark(StepMark(what, who, name, threading.get_native_id(), self._now()))
+        self._on_mark(PossibleStepEnd(what, who, name, threading.get_native_id(), self._now()))
 
     def _join_first_steps(self) -> None:
         if self._open is not None:

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import stepscope
-from stepscope.tracer.active import current
 from stepscope.tracer.recorder import Recorder
+from stepscope.tracer.runtime.active import current
 from tests.benchmarks.bench_launches import set_code, wrapper_functions
 from tests.capture.logs import Trace
 

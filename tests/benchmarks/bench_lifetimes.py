@@ -16,15 +16,16 @@ from itertools import count
 
 import torch
 
-from stepscope.tracer.runtime.launches import Call, running_call
+from stepscope.tracer.runtime.calls import GraphCall, running_call
 from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
+from stepscope.tracer.runtime.lifetimes.call_layouts import CallLayouts
 from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
-from stepscope.tracer.runtime.lifetimes.layouts import Layouts
-from stepscope.tracer.runtime.lifetimes.tracker import Place, Tracker
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.wrapper.parsed import PointStorages
 
 SIZES = (1_000, 10_000, 100_000)
 TURNS = 7
-PLACE = Place("allocated", ("buf0",), ("cpu",))
+PLACE = PointStorages("allocated", ("buf0",), ("cpu",))
 
 
 class Hooks:
@@ -33,21 +34,21 @@ class Hooks:
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
 
-    def meet(self, call: Call, place: int, values: Sequence[object]) -> None:
-        self.tracker.meet(call, place, PLACE, values)
+    def see_storages(self, call: GraphCall, place: int, values: Sequence[object]) -> None:
+        self.tracker.see(call, place, PLACE, values)
 
 
-def call_of(storages: int, tracker: Tracker, layouts: Layouts, numbers: count[int]) -> float:
+def call_of(storages: int, tracker: Tracker, layouts: CallLayouts, numbers: count[int]) -> float:
     """Seconds of one call that is followed."""
     start = time.perf_counter()
-    call = Call(0, 0, None, None)
+    call = GraphCall(0, 0, None, None)
     call.step = next(numbers)
     call.life = tracker.life(call)
-    meet = tracker.meeter(Hooks(tracker), [PLACE])  # type: ignore[arg-type]
+    see = tracker.observer(Hooks(tracker), [PLACE])  # type: ignore[arg-type]
     kept = []
     for number in range(storages):
         tensor = torch.empty(4)
-        meet(call, 0, (tensor,))
+        see(call, 0, (tensor,))
         if number % 2:
             kept.append(tensor)
     layouts.of(call, tracker, lambda record: None)
@@ -83,7 +84,7 @@ def main() -> int:
 
 
 def report(name: str, tracker: Tracker) -> None:
-    layouts, numbers = Layouts(0, [PLACE]), count()
+    layouts, numbers = CallLayouts(0, [PLACE]), count()
     first = 0.0
     for storages in SIZES:
         bare = median(lambda n=storages: plain(n))  # type: ignore[misc]

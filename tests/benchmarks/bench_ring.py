@@ -21,9 +21,10 @@ import torch
 
 import stepscope
 from stepscope.tracer.inductor import code_swap
-from stepscope.tracer.log.launch_ring import LaunchRing, Shape
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.ring_blocks import FunctionShape
 from stepscope.tracer.recorder import Recorder
-from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.ticks import tick_type
 from tests.benchmarks import bench_gpu, bench_launches
 
@@ -55,11 +56,11 @@ def least_ns(statement: Callable[[], object]) -> float:
 
 def bare_ns() -> dict[str, float]:
     """Of what is done at each launch and each graph call."""
-    shape = Shape(0, 300)
+    shape = FunctionShape(0, 300)
     now: Callable[[], int] = time.perf_counter_ns
     with tempfile.TemporaryDirectory() as folder:
         ring = ring_in(folder)
-        call = Call(0, 0, None, None)
+        call = GraphCall(0, 0, None, None)
         ring.begin(call, shape)
         cells, rows = call.cells, call.rows
 
@@ -105,14 +106,14 @@ def bare_ns() -> dict[str, float]:
 @contextmanager
 def no_ring_in_new_code() -> Iterator[None]:
     """Code that is made meanwhile has no statement of the ring; what is compiled writes to memory of its own."""
-    kept = code_swap.IN_PYTHON, code_swap.FLAG
-    bare = (text.replace(" _ss_cells[{cell}] = _ss_at;", "") for text in code_swap.IN_PYTHON[1:])
-    code_swap.IN_PYTHON, code_swap.FLAG = code_swap.Clock(code_swap.IN_PYTHON.names, *bare), "pass\n"
-    assert not any("_ss_cells[" in text for text in code_swap.IN_PYTHON)
+    kept = code_swap.PYTHON_TICKS, code_swap.FLAG
+    bare = (text.replace(" _ss_cells[{cell}] = _ss_at;", "") for text in code_swap.PYTHON_TICKS[1:])
+    code_swap.PYTHON_TICKS, code_swap.FLAG = code_swap.TickStatements(code_swap.PYTHON_TICKS.names, *bare), "pass\n"
+    assert not any("_ss_cells[" in text for text in code_swap.PYTHON_TICKS)
     try:
         yield
     finally:
-        code_swap.IN_PYTHON, code_swap.FLAG = kept
+        code_swap.PYTHON_TICKS, code_swap.FLAG = kept
 
 
 def in_turns(step: Callable[[], None], timed: Callable[[], float], recorder: Recorder) -> dict[str, list[float]]:
@@ -165,9 +166,9 @@ def main() -> int:
         for _ in range(WARM_TURNS):
             step()
             stepscope.step()
-        before = recorder._launches + sum((len(c.rows) + 1) // 3 for c in recorder._unwritten._calls)
+        before = recorder._overhead.launches + sum((len(c.rows) + 1) // 3 for c in recorder._pending._calls)
         step()
-        after = recorder._launches + sum((len(c.rows) + 1) // 3 for c in recorder._unwritten._calls)
+        after = recorder._overhead.launches + sum((len(c.rows) + 1) // 3 for c in recorder._pending._calls)
         title = torch.cuda.get_device_name() if is_cuda else "CPU"
         report(title, in_turns(step, timed, recorder), after - before)
     return 0

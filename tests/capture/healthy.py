@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stepscope.tracer.demo import Block
+from stepscope.tracer.demo import TransformerBlock
 
 STEPS = 3
 
@@ -26,7 +26,7 @@ def train(model: nn.Module, batch: Callable[[], tuple[Tensor, ...]]) -> None:
 
 def demo() -> None:
     """The demo's model without its overflow."""
-    train(Block(), lambda: (torch.randn(4, 32, 64),))
+    train(TransformerBlock(), lambda: (torch.randn(4, 32, 64),))
 
 
 def masked_attention() -> None:

@@ -199,7 +199,7 @@ def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scr
         """
         import time
         from stepscope.tracer.inductor import stats_toolchain
-        from stepscope.tracer.active import current
+        from stepscope.tracer.runtime.active import current
 
         begun, goes_on, build = threading.Event(), threading.Event(), stats_toolchain.build_library
 

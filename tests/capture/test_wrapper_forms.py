@@ -8,7 +8,8 @@ import textwrap
 import pytest
 
 from stepscope.tracer.inductor.operators import operator_schema
-from stepscope.tracer.wrapper.source import Launch, WrapperSource, analyse
+from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource
+from stepscope.tracer.wrapper.source import analyse
 
 HEADER = """\
 # AOT ID: ['0_inference']
@@ -29,12 +30,12 @@ def read(body: str, before: str = "") -> WrapperSource:
     return analyse(HEADER + textwrap.dedent(before) + runner, operator_schema)
 
 
-def only(source: WrapperSource) -> Launch:
+def only(source: WrapperSource) -> LaunchStatement:
     (launch,) = source.launches
     return launch
 
 
-def arguments(launch: Launch) -> list[tuple[str, str, str | None]]:
+def arguments(launch: LaunchStatement) -> list[tuple[str, str, str | None]]:
     return [(argument.name, argument.role, argument.buffer) for argument in launch.site.arguments]
 
 

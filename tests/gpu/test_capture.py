@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import stepscope
-from stepscope.tracer.demo import Block
+from stepscope.tracer.demo import TransformerBlock
 from stepscope.tracer.schema.records import CACHED_ESTIMATE
 from tests.tracer import logs
 
@@ -102,7 +102,7 @@ def test_triton_launches_have_nodes_and_lines_of_source(tmp_path: Path) -> None:
     # Compiled anew and alone: tuning may choose other kernels in another compile, whose results differ in the last bit.
     torch._dynamo.reset()
     with torch._inductor.config.patch(force_disable_caches=True), stepscope.trace(tmp_path) as recorder:
-        torch.compile(Block().cuda())(torch.randn(4, 32, 64, device="cuda")).sum().backward()
+        torch.compile(TransformerBlock().cuda())(torch.randn(4, 32, 64, device="cuda")).sum().backward()
     assert recorder.path is not None
     found = logs.read(recorder.path)
     sites = [site for graph in graphs_called(found) for site in graph["sites"]]

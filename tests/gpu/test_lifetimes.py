@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import stepscope
-from stepscope.tracer.demo import Block
+from stepscope.tracer.demo import TransformerBlock
 from stepscope.tracer.schema.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
 from tests.tracer import logs
 
@@ -88,7 +88,7 @@ def test_each_position_agrees_with_the_allocator(tmp_path: Path) -> None:
 
 def test_whole_calls_of_a_training_agree_with_the_allocator(tmp_path: Path) -> None:
     def run() -> None:
-        model = Block().cuda()
+        model = TransformerBlock().cuda()
         compiled = torch.compile(model)
         x = torch.randn(4, 64, 64, device="cuda")
         for _ in range(5):

@@ -17,7 +17,8 @@ from torch.utils import _pytree as pytree
 import stepscope
 from stepscope.tracer.runtime.stats.arena import arenas
 from stepscope.tracer.runtime.values.elements import elements_of
-from stepscope.tracer.runtime.values.reading import Place, Planned
+from stepscope.tracer.runtime.values.reading import PlanPoint
+from stepscope.tracer.runtime.values.rows import PlannedRead
 from tests.capture.logs import Trace
 from tests.capture.test_values import rows
 from tests.gpu.test_capture import Step, not_recorded, transformer
@@ -247,7 +248,7 @@ def test_a_replay_says_that_it_cannot_read_more_than_was_captured(tmp_path: Path
 def test_elements_are_those_of_the_moment_of_reading() -> None:
     """They are copied down the stream; what a CUDA graph is captured with has none."""
     tensor = torch.arange(6.0, device="cuda").view(2, 3).t()
-    place = Place([Planned(0, 0, "after", "mm", "buf0", True)], None, None, elements=64)
+    place = PlanPoint([PlannedRead(0, 0, "after", "mm", "buf0", True)], None, None, elements=64)
     prepared = place.prepare([tensor])
     block = prepared.read([tensor])
     tensor.zero_()

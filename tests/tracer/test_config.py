@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stepscope
-from stepscope.tracer import active
 from stepscope.tracer.config import (
     LEVELS,
     MOST,
@@ -26,6 +25,7 @@ from stepscope.tracer.config import (
     option_of,
     to_environment,
 )
+from stepscope.tracer.runtime import active
 
 NAMES = st.text(st.characters(exclude_characters=",\0", exclude_categories=["Cs"]), min_size=1).filter(
     lambda text: text == text.strip()

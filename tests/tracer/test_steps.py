@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from stepscope.tracer.steps import StepMark, StepTracker
+from stepscope.tracer.steps import PossibleStepEnd, StepTracker
 
 
 class Optimizer:
@@ -20,7 +20,7 @@ class Adam(Optimizer):
 
 class Steps:
     def __init__(self) -> None:
-        self.marks: list[StepMark] = []
+        self.marks: list[PossibleStepEnd] = []
         clock = count(1)
         self.tracker = StepTracker(self.marks.append, lambda: next(clock))
         self.optimizer = Adam()
@@ -165,7 +165,7 @@ def test_training_that_goes_on_to_another_model_follows_its_optimizer(steps: Ste
 
 
 def test_a_signal_handler_may_end_a_step(steps: Steps) -> None:
-    def on_mark(mark: StepMark) -> None:
+    def on_mark(mark: PossibleStepEnd) -> None:
         if mark.ns < 3:
             tracker.on_user()
 

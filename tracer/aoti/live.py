@@ -18,7 +18,6 @@ from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
 from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.aoti.program_output import ProgramOutput
 from stepscope.tracer.aoti.saved_files import SavedFiles
-from stepscope.tracer.command.watch import Ending
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.log.writer import LogWriter
 from stepscope.tracer.runtime.values.save import tensors_folder
@@ -137,14 +136,14 @@ class LiveCapture:
     def release(self) -> bytes:
         return self._own.release()
 
-    def finish(self, ending: Ending) -> None:
-        """The command has ended and nothing more comes."""
+    def finish(self, code: int, *, timed_out: bool) -> None:
+        """Read what is left, now that the command has ended with `code` (-n when signal n ended it)."""
         with self._changed:
             self._pieces.append(None)
             self._changed.notify_all()
         self._thread.join()
         if self._capture is not None:
-            self._capture.end(is_clean=0 <= ending.code <= _DEATHS_OF_SHELLS and not ending.timed_out)
+            self._capture.end(is_clean=0 <= code <= _DEATHS_OF_SHELLS and not timed_out)
             self.launches = self._capture.log.launches
 
     def _read(self) -> None:

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 
-from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printed_launches import LaunchPrints, ModelRun
 from stepscope.tracer.aoti.printed_scalars import scalars, symbols
 from stepscope.tracer.aoti.printer_output import PrintedFile, PrintedTensor
 from stepscope.tracer.schema.records import (
@@ -44,7 +44,7 @@ def continues(known: _Key, cut_off: _Key) -> bool:
     return known[: len(cut_off) - 1] == cut_off[:-1] and kernel == whole_kernel and whole[: len(arguments)] == arguments
 
 
-def tensor(launch: Launch, argument: int, moment: str) -> PrintedTensor | None:
+def tensor(launch: LaunchPrints, argument: int, moment: str) -> PrintedTensor | None:
     """The block of an argument, if one was printed."""
     printed = launch.before if moment == "before" else launch.after
     one = printed[argument] if argument < len(printed) else None
@@ -111,7 +111,7 @@ class _Memory:
             self._left[held.tensor.statistics] = name
 
 
-def _site(number: int, launch: Launch, memory: _Memory) -> LaunchSite:
+def _site(number: int, launch: LaunchPrints, memory: _Memory) -> LaunchSite:
     names = launch.arguments
     written = _written(launch, memory)
     arguments, after = [], {}
@@ -145,7 +145,7 @@ def _argument(
     return argument, _Held(made if is_written else version, seen, bool(held and held.is_input))
 
 
-def _written(launch: Launch, memory: _Memory) -> set[int]:
+def _written(launch: LaunchPrints, memory: _Memory) -> set[int]:
     """Positions of the arguments that the launch wrote."""
     before = [tensor(launch, position, "before") for position in range(len(launch.arguments))]
     after = [tensor(launch, position, "after") for position in range(len(launch.arguments))]
@@ -159,7 +159,7 @@ def _written(launch: Launch, memory: _Memory) -> set[int]:
     return {new[-1] if new else 0} if kind(launch.kernel) in ("cpp", "triton") else set()
 
 
-def _is_out(launch: Launch, position: int) -> bool:
+def _is_out(launch: LaunchPrints, position: int) -> bool:
     """By the operator's signature the argument is only written."""
     return position == 0 and launch.kernel.startswith("aoti_torch_") and launch.kernel.endswith("_out")
 
@@ -171,7 +171,7 @@ def kind(kernel: str) -> LaunchKind:
     return "fallback" if "::" in kernel else "extern"
 
 
-def file(launch: Launch, argument: int, moment: str) -> PrintedFile | None:
+def file(launch: LaunchPrints, argument: int, moment: str) -> PrintedFile | None:
     """The saved tensor of an argument, if one was named."""
     printed = launch.before if moment == "before" else launch.after
     one = printed[argument] if argument < len(printed) else None

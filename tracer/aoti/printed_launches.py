@@ -17,7 +17,9 @@ MOST_HELD = 8192
 
 
 @dataclass
-class Launch:
+class LaunchPrints:
+    """What was printed of one launch, before and after it."""
+
     kernel: str
     begin_ns: int | None = None
     """When the last of what was printed before it was read."""
@@ -54,12 +56,12 @@ class ModelRun:
 
     lane: int
     inputs: dict[str, PrintedTensor] = field(default_factory=dict)
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[LaunchPrints] = field(default_factory=list)
     most: int = field(default_factory=lambda: MOST_HELD)
     """So many launches, and runs are looked for among them."""
 
     @property
-    def open(self) -> Launch | None:
+    def open(self) -> LaunchPrints | None:
         """The launch that has not ended."""
         return self.launches[-1] if self.launches and not self.launches[-1].is_whole else None
 
@@ -87,7 +89,7 @@ class LaunchReader:
         if event.moment == "before":
             launch = next((one for one in self._opened(kernel) if not one.after and self._joins(one, name)), None)
             if launch is None:
-                launch = Launch(kernel, scalars=list(enumerate(self._early.pop(kernel, []))))
+                launch = LaunchPrints(kernel, scalars=list(enumerate(self._early.pop(kernel, []))))
                 yield from self._add(launch, type(event))
             launch.before.append(event)
             launch.begin_ns = event.at_ns
@@ -95,7 +97,7 @@ class LaunchReader:
         waiting = (one for one in self._opened(kernel) if _argument(one.before[len(one.after)]) == name)
         launch = next(waiting, None)
         if launch is None:  # what was printed before it is not there
-            launch = Launch(kernel)
+            launch = LaunchPrints(kernel)
             yield from self._add(launch, type(event))
         launch.after.append(event)
         launch.end_ns = event.at_ns if launch.end_ns is None else launch.end_ns
@@ -118,10 +120,10 @@ class LaunchReader:
         else:
             self._early.setdefault(event.kernel, []).append(event)
 
-    def _opened(self, kernel: str) -> Iterator[Launch]:
+    def _opened(self, kernel: str) -> Iterator[LaunchPrints]:
         return (run.open for run in self._lanes if run.open is not None and run.open.kernel == kernel)
 
-    def _joins(self, launch: Launch, argument: str) -> bool:
+    def _joins(self, launch: LaunchPrints, argument: str) -> bool:
         """`argument` is one more of `launch`; else of a launch of another thread."""
         if not launch.arguments:
             return False
@@ -148,7 +150,7 @@ class LaunchReader:
         else:
             self._lanes.append(ModelRun(lane, {event.argument: event}))
 
-    def _add(self, launch: Launch, level: type[Printed]) -> Iterator[ModelRun]:
+    def _add(self, launch: LaunchPrints, level: type[Printed]) -> Iterator[ModelRun]:
         run = next((run for run in self._lanes if run.open is None), None)
         if run is not None and run.launches and not isinstance(run.launches[0].printed[0], level):  # another model
             yield from split(run)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from stepscope.tracer._version import __version__
 from stepscope.tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
-from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printed_launches import LaunchPrints, ModelRun
 from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import PrintedTensor
 from stepscope.tracer.aoti.printing_code import PrintingCodes, with_code
@@ -158,7 +158,7 @@ class PrintedLog:
             for position, launch in enumerate(run.launches):
                 self._of_kernel[launch.kernel].append((call, position))
 
-    def _interval(self, launch: Launch) -> tuple[int, int]:
+    def _interval(self, launch: LaunchPrints) -> tuple[int, int]:
         """When its lines were read; without times where it stands in the text."""
         if launch.begin_ns is None:
             self._position += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from stepscope.tracer.aoti.printed_launches import Launch, ModelRun
+from stepscope.tracer.aoti.printed_launches import LaunchPrints, ModelRun
 from stepscope.tracer.aoti.printer_output import PrintedScalar
 from stepscope.tracer.schema.records import Assignment, InputSize, Scalar
 
@@ -15,7 +15,7 @@ _CONSTANT = re.compile(r"(-?\d+)L?")
 _LARGEST = 2**63
 
 
-def scalars(site: int, launch: Launch) -> list[Scalar]:
+def scalars(site: int, launch: LaunchPrints) -> list[Scalar]:
     return [_scalar(site, position, launch.kernel, one) for position, one in launch.scalars]
 
 

@@ -55,7 +55,7 @@ Examine = Callable[[Path], Look]
 
 
 @dataclass(frozen=True)
-class Plan:
+class CrashPlan:
     """What is asked of one run."""
 
     purpose: str
@@ -93,7 +93,7 @@ class CrashRuns:
         self.results: list[RunResult] = []
         self._examine, self._say, self._fresh_cache, self._aoti = examine, say, fresh_cache, aoti
         self._stdin = _place()
-        self._seen: list[tuple[Plan, Look]] = []
+        self._seen: list[tuple[CrashPlan, Look]] = []
 
     def run(self) -> int:
         """Run the command, and again while it dies and there is something left to ask. The first run's exit code.
@@ -101,7 +101,7 @@ class CrashRuns:
         Raises FileExistsError when the folder holds such runs already, FileNotFoundError and PermissionError like
         `stepscope.tracer.command.run.run`.
         """
-        first = self._one(Plan("as it is", self.config, printed=AS_COMPILED))
+        first = self._one(CrashPlan("as it is", self.config, printed=AS_COMPILED))
         if self._seen[0][1].symptom is None:
             self._say("it did not die: nothing is run again")
             return first.exit_code
@@ -122,7 +122,7 @@ class CrashRuns:
         last = self.results[-1].ending
         return last.interrupted or len(self.results) >= self.limits.most_runs or self.results[0].ending.timed_out
 
-    def _one(self, plan: Plan) -> RunResult:
+    def _one(self, plan: CrashPlan) -> RunResult:
         number = len(self.results) + 1
         folder = self.config.directory / f"run-{number}"
         folder.mkdir(parents=True)
@@ -166,13 +166,13 @@ class CrashRuns:
 
     # What is asked, in this order.
 
-    def _serial(self) -> Plan:
+    def _serial(self) -> CrashPlan:
         symptom = self._seen[0][1].symptom or ""
         raised = not symptom.startswith("SIG") or symptom == "SIGABRT"  # by an exception that nothing caught
         flags = SERIAL | (CPP_STACKS if raised else {})
-        return Plan("one launch at a time", replace(self.config, level="launches"), flags)
+        return CrashPlan("one launch at a time", replace(self.config, level="launches"), flags)
 
-    def _values(self) -> Plan | None:
+    def _values(self) -> CrashPlan | None:
         """With the flags of the run before, if the program still died of the same."""
         look = self._suspect()
         if look is None:
@@ -182,14 +182,14 @@ class CrashRuns:
         kernels = tuple(escape(kernel) for kernel in look.kernels if "," not in kernel)
         config = replace(self.config, level=level, kernels=kernels)
         printed = self._aoti if self._aoti in LEVELS else "launches"
-        return Plan("values of the suspect", config, SERIAL if self._survived(-1) else {}, printed=printed)
+        return CrashPlan("values of the suspect", config, SERIAL if self._survived(-1) else {}, printed=printed)
 
-    def _checks(self) -> Plan | None:
+    def _checks(self) -> CrashPlan | None:
         look = self._seen[0][1]
         flags = (NAN_ASSERTS if look.compiles else {}) | (CHECK_INPUTS if look.is_packaged else {})
-        return Plan("sanity checks", replace(self.config, level="launches"), flags) if flags else None
+        return CrashPlan("sanity checks", replace(self.config, level="launches"), flags) if flags else None
 
-    def _sanitized(self) -> Plan | None:
+    def _sanitized(self) -> CrashPlan | None:
         if not self.limits.with_sanitizer:
             return None
         if shutil.which(sanitizer.TOOL[0]) is None:
@@ -198,7 +198,7 @@ class CrashRuns:
         caching = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         # It keeps the frames of each launch, and so what their variables hold: no leak of the program's.
         config = replace(self.config, level="launches", lifetimes="off")
-        return Plan("compute-sanitizer", config, caching, sanitizer.TOOL)
+        return CrashPlan("compute-sanitizer", config, caching, sanitizer.TOOL)
 
     def _survived(self, run: int) -> bool:
         return self._seen[run][1].symptom == self._seen[0][1].symptom

@@ -79,7 +79,7 @@ def recorded(
         raise
     cached = cache.end(failed=ending.exit_code != 0) if cache is not None else None
     if printed:
-        printed.finish(ending)
+        printed.finish(ending.code, timed_out=ending.timed_out)
     logs = set(config.directory.glob("*.log")) - before
     in_order = sorted(logs, key=lambda path: path.stat().st_mtime)
     return RunResult(ending, in_order, printed.launches if printed else None, cached)

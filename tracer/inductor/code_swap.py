@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from stepscope.tracer.log.launch_ring import Shape, is_blocking
-from stepscope.tracer.wrapper.source import Launch, WrapperSource, wrapper_functions
-from stepscope.tracer.wrapper.storage_points import find_meetings
+from stepscope.tracer.log.ring_blocks import FunctionShape, is_blocking
+from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.storage_points import find_storage_points
 from stepscope.tracer.wrapper.versions import ReadPoint
 
 HOOKS = "stepscope hooks"
@@ -31,7 +31,7 @@ try:
     _ss_look = _ss_call.look
     _ss_read = _ss_call.read
     _ss_mark = _ss_call.mark
-    _ss_meet = _ss_call.meet
+    _ss_see = _ss_call.see_storages
     _ss_flag = _ss_call.flag
     _ss_due = _ss_call.due
 except BaseException:
@@ -58,9 +58,9 @@ MARK = """
 if _ss_mark is not None:
     _ss_mark()
 """
-MEET = """
-if _ss_meet is not None:
-    _ss_meet(_ss_call, {place}, _ss_values)
+SEE_STORAGES = """
+if _ss_see is not None:
+    _ss_see(_ss_call, {point}, _ss_values)
 """
 SYMBOLS = '"stepscope hooks".symbols(_ss_call, {numbers}, _ss_values)'
 READ = """
@@ -69,7 +69,7 @@ if _ss_read is not None:
 """
 
 
-class Clock(NamedTuple):
+class TickStatements(NamedTuple):
     """The statements that write down when a launch begins and returns, and the names that they need."""
 
     names: str
@@ -77,8 +77,10 @@ class Clock(NamedTuple):
     returned: str
 
 
-COMPILED = Clock("_ss_tick = _ss_call.tick", "_ss_at = _ss_tick({cell}, {site})", "_ss_at = _ss_tick({cell})")
-IN_PYTHON = Clock(
+COMPILED_TICKS = TickStatements(
+    "_ss_tick = _ss_call.tick", "_ss_at = _ss_tick({cell}, {site})", "_ss_at = _ss_tick({cell})"
+)
+PYTHON_TICKS = TickStatements(
     "_ss_rows, _ss_now, _ss_cells = _ss_call.rows, _ss_call.now, _ss_call.cells",
     "_ss_rows.append({site}); _ss_at = _ss_now(); _ss_cells[{cell}] = _ss_at; _ss_rows.append(_ss_at)",
     "_ss_at = _ss_now(); _ss_cells[{cell}] = _ss_at; _ss_rows.append(_ss_at)",
@@ -139,8 +141,8 @@ def _pairs(
     module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
 ) -> list[tuple[FunctionType, CodeType]]:
     """The functions of a module and the code they are to have."""
-    clock = IN_PYTHON if hooks.tick_type is None else COMPILED
-    code = compile(instrumented(source, points, plan, clock), path, "exec", dont_inherit=True)
+    ticks = PYTHON_TICKS if hooks.tick_type is None else COMPILED_TICKS
+    code = compile(instrumented(source, points, plan, ticks), path, "exec", dont_inherit=True)
     pairs = []
     for name in source.functions:
         function = _resolve(module, name)
@@ -154,13 +156,13 @@ def _pairs(
     return pairs
 
 
-def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, clock: Clock) -> ast.Module:
+def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, ticks: TickStatements) -> ast.Module:
     """The wrapper's syntax tree, with hooks put into it."""
-    hooks = _Hooks(source, points, clock)
+    hooks = _Hooks(source, points, ticks)
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
         hooks.first = min(_sites(hooks.launches, function), default=0)
         hooks.insert(function)
-        frame = ast.parse(FRAME.format(function=number, plan=plan, names=clock.names)).body
+        frame = ast.parse(FRAME.format(function=number, plan=plan, names=ticks.names)).body
         attempt = frame[1]
         assert isinstance(attempt, ast.Try)
         for node in frame:
@@ -170,7 +172,7 @@ def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, 
     return source.tree
 
 
-def shapes(source: WrapperSource) -> list[Shape]:
+def shapes(source: WrapperSource) -> list[FunctionShape]:
     """What the ring needs to know of each function. The syntax tree of `source` carries no hooks yet."""
     launches = {launch.statement: launch for launch in source.launches}
     found = []
@@ -179,11 +181,11 @@ def shapes(source: WrapperSource) -> list[Shape]:
         first = min(sites, default=0)
         loops = (node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While)))
         has_loops = any(_sites(launches, loop) for loop in loops)
-        found.append(Shape(first, max(sites, default=-1) - first + 1 if sites else 0, has_loops))
+        found.append(FunctionShape(first, max(sites, default=-1) - first + 1 if sites else 0, has_loops))
     return found
 
 
-def _sites(launches: Mapping[ast.stmt, Launch], parent: ast.AST) -> list[int]:
+def _sites(launches: Mapping[ast.stmt, LaunchStatement], parent: ast.AST) -> list[int]:
     nodes = (node for node in ast.walk(parent) if isinstance(node, ast.stmt))
     return [launches[node].site.site for node in nodes if node in launches]
 
@@ -191,8 +193,8 @@ def _sites(launches: Mapping[ast.stmt, Launch], parent: ast.AST) -> list[int]:
 class _Hooks:
     """The statements that go before and after those of a wrapper."""
 
-    def __init__(self, source: WrapperSource, points: Sequence[ReadPoint], clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self, source: WrapperSource, points: Sequence[ReadPoint], ticks: TickStatements) -> None:
+        self.ticks = ticks
         self.launches = {launch.statement: launch for launch in source.launches}
         self.is_cuda = source.is_cuda
         self.first = 0
@@ -203,10 +205,10 @@ class _Hooks:
             hook = _hook(READ.format(point=number), expressions, point.statement)
             self.reads.setdefault((point.statement, point.place), []).extend(hook)
         self.symbols: dict[ast.stmt, list[ast.stmt]] = {}
-        self.meetings: dict[tuple[ast.stmt, str], list[ast.stmt]] = {}
-        for number, meeting in enumerate(find_meetings(source)):
-            hook = _hook(MEET.format(place=number), meeting.expressions, meeting.statement)
-            self.meetings.setdefault((meeting.statement, meeting.moment), []).extend(hook)
+        self.storages: dict[tuple[ast.stmt, str], list[ast.stmt]] = {}
+        for number, storage_point in enumerate(find_storage_points(source)):
+            hook = _hook(SEE_STORAGES.format(point=number), storage_point.expressions, storage_point.statement)
+            self.storages.setdefault((storage_point.statement, storage_point.moment), []).extend(hook)
 
         for statement, names in source.bindings:
             numbers = tuple(source.symbols.index(name) for name in names)
@@ -227,12 +229,12 @@ class _Hooks:
 
     def _surrounded(self, statement: ast.stmt) -> list[ast.stmt]:
         launch = self.launches.get(statement)
-        reads = [*self.meetings.get((statement, "before"), []), *self.reads.get((statement, "before"), [])]
-        then = [*self.symbols.get(statement, []), *self.meetings.get((statement, "after"), [])]
+        reads = [*self.storages.get((statement, "before"), []), *self.reads.get((statement, "before"), [])]
+        then = [*self.symbols.get(statement, []), *self.storages.get((statement, "after"), [])]
         then += self.reads.get((statement, "after"), [])
         if launch is None:
             return [*reads, statement, *then]
-        before, core, after = _with_hooks(statement, launch, launch.site.site - self.first, self.clock)
+        before, core, after = _with_hooks(statement, launch, launch.site.site - self.first, self.ticks)
         if self.is_cuda:
             before = [*_hook(MARK, [], statement), *before]
             last = len(after) - isinstance(statement, ast.Return)
@@ -245,13 +247,13 @@ class _Hooks:
 
 
 def _with_hooks(
-    statement: ast.stmt, launch: Launch, slot: int, clock: Clock
+    statement: ast.stmt, launch: LaunchStatement, slot: int, ticks: TickStatements
 ) -> tuple[list[ast.stmt], ast.stmt, list[ast.stmt]]:
     """What goes before a launch, the launch, what goes after it."""
     site = launch.site.site
     before = _hook(BEFORE.format(site=site), launch.expressions, statement)
-    before += _hook(clock.begun.format(cell=2 * slot, site=site), [], statement)
-    after = _hook(clock.returned.format(cell=2 * slot + 1), [], statement)
+    before += _hook(ticks.begun.format(cell=2 * slot, site=site), [], statement)
+    after = _hook(ticks.returned.format(cell=2 * slot + 1), [], statement)
     if isinstance(statement, ast.Return):
         result, leave = ast.parse("_ss_result = None\nreturn _ss_result").body
         assert isinstance(result, ast.Assign)

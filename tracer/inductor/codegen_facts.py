@@ -49,7 +49,7 @@ class LaunchFacts:
 
 
 @dataclass
-class CompileFacts:
+class CodegenFacts:
     """Of one wrapper."""
 
     launches: list[LaunchFacts] = field(default_factory=list)
@@ -65,7 +65,7 @@ class CompileFacts:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.facts: CompileFacts | None = None
+        self.facts: CodegenFacts | None = None
 
 
 class CodegenTap:
@@ -100,7 +100,7 @@ class CodegenTap:
         self._attached = False
         self._undo.close()
 
-    def take(self) -> CompileFacts | None:
+    def take(self) -> CodegenFacts | None:
         """The facts collected on this thread since the last call; None when no scheduler ran."""
         facts, self._thread.facts = self._thread.facts, None
         return facts
@@ -160,9 +160,9 @@ class CodegenTap:
         fact = LaunchFacts(kernel, handle, snodes, fx_nodes, module_paths(origins), nodes, operators)
         self._facts().launches.append(fact)
 
-    def _facts(self) -> CompileFacts:
+    def _facts(self) -> CodegenFacts:
         if self._thread.facts is None:
-            self._thread.facts = CompileFacts()
+            self._thread.facts = CodegenFacts()
         return self._thread.facts
 
 
@@ -231,7 +231,7 @@ def sidecar_path(key: str) -> Path:
     return Path(cache_dir()) / "stepscope" / key[1:3] / f"{key}.json"
 
 
-def write_sidecar(key: str, facts: CompileFacts) -> None:
+def write_sidecar(key: str, facts: CodegenFacts) -> None:
     """Keep `facts` for warm runs. Raises OSError."""
     path = sidecar_path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -247,13 +247,13 @@ def write_sidecar(key: str, facts: CompileFacts) -> None:
     temporary.replace(path)
 
 
-def read_sidecar(key: str) -> CompileFacts | None:
+def read_sidecar(key: str) -> CodegenFacts | None:
     """The facts kept under `key`, or None when there are none that can be read."""
     try:
         content = orjson.loads(sidecar_path(key).read_bytes())
         if content["version"] != SIDECAR_VERSION:
             return None
-        return CompileFacts(
+        return CodegenFacts(
             [LaunchFacts(**entry) for entry in content["launches"]],
             [from_payload(entry) for entry in content["memory"]],
             content["memory_problem"],

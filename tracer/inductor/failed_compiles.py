@@ -14,7 +14,7 @@ COMPILER = "torch._inductor.compile_fx", "_compile_fx_inner"
 MOST_LETTERS = 16_000
 
 
-class Sink(Protocol):
+class FailedCompileSink(Protocol):
     """What is needed of the recorder."""
 
     def compile_error(self, record: CompileError) -> None: ...
@@ -24,7 +24,7 @@ class Sink(Protocol):
 class FailedCompiles:
     """Tells of each exception that leaves such a compile."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: FailedCompileSink) -> None:
         self._sink = sink
         self._undo = ExitStack()
         self._is_attached = False

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from stepscope.tracer.wrapper.operator_schema import OperatorSchema
 
 MAY_BE_TENSOR = re.compile(r"Tensor|__torch__|\bAny\b|^t$")
-
-
-class OperatorSchema(NamedTuple):
-    parameters: tuple[tuple[str, bool], ...]
-    """(name, is written), in order."""
-    view_of: str | None = None
-    """The parameter whose memory all results share; None: results have memory of their own."""
-    scalars: tuple[str | None, ...] = ()
-    """Of each parameter that takes no tensor its type, of the others None: ``SymInt``, ``float``."""
-
-
-SchemaLookup = Callable[[str], "OperatorSchema | None"]
-"""Dotted operator name -> its schema, or None when it is not known."""
 
 
 def operator_schema(name: str) -> OperatorSchema | None:

@@ -21,8 +21,8 @@ from stepscope.tracer.inductor.wrapper_hook import frame_of
 from stepscope.tracer.runtime import launches
 from stepscope.tracer.schema.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
 from stepscope.tracer.wrapper.expressions import buffer_of, dotted
-from stepscope.tracer.wrapper.source import Launch, WrapperSource
-from stepscope.tracer.wrapper.storage_points import places_of
+from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource
+from stepscope.tracer.wrapper.storage_points import storages_at_points
 
 CAPTURED = "torch._dynamo.output_graph", "OutputGraph"
 OPERATORS = {
@@ -33,7 +33,7 @@ OPERATORS = {
 }  # fmt: skip
 
 
-class Sink(launches.Sink, Protocol):
+class PlainGraphSink(launches.CallSink, Protocol):
     """What is needed of the recorder."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
@@ -43,7 +43,7 @@ class Sink(launches.Sink, Protocol):
 class PlainGraphs:
     """Puts hooks into the graphs that a backend hands back as they are."""
 
-    def __init__(self, sink: Sink, numbers: Callable[[], int]) -> None:
+    def __init__(self, sink: PlainGraphSink, numbers: Callable[[], int]) -> None:
         """`numbers` gives the number of the next graph of the log."""
         self._sink, self._numbers = sink, numbers
         self.dynamo = DynamoGraphs()
@@ -111,8 +111,8 @@ class PlainGraphs:
             sites=wrapper.sites,
             memory=wrapper.memory,
         )
-        shapes, places = code_swap.shapes(wrapper), places_of(wrapper)
-        hooks = launches.GraphHooks(self._sink, graph, frame_of(graph), shapes, places=places)
+        shapes, places = code_swap.shapes(wrapper), storages_at_points(wrapper)
+        hooks = launches.GraphHooks(self._sink, graph, frame_of(graph), shapes, points=places)
         path = type(module).forward.__code__.co_filename
         self._swaps.append(code_swap.swap(type(module), wrapper, path, hooks))
         self._sink.graph(graph, code)
@@ -179,7 +179,7 @@ class _Reader:
             source_nodes=[name],
         )
         expressions: list[ast.expr] = [ast.Name(text, ast.Load()) for text in used]
-        launch = Launch(site, statement, expressions, [name])
+        launch = LaunchStatement(site, statement, expressions, [name])
         self.result.launches.append(launch)
         self.result.events.setdefault(statement, []).append(launch)
 

@@ -26,6 +26,7 @@ from stepscope.tracer.inductor.triton_configs import TritonConfigs
 from stepscope.tracer.runtime import launches, ticks
 from stepscope.tracer.runtime.stats.readers import why_not_compiled
 from stepscope.tracer.runtime.values import reading as values_reading
+from stepscope.tracer.runtime.values.rows import PlannedRead
 from stepscope.tracer.schema.records import (
     CACHED_ESTIMATE,
     CPP_WRAPPER,
@@ -39,8 +40,9 @@ from stepscope.tracer.schema.records import (
     TunedKernels,
 )
 from stepscope.tracer.wrapper.expectations import expected_lifetimes
-from stepscope.tracer.wrapper.source import WrapperSource, analyse
-from stepscope.tracer.wrapper.storage_points import places_of
+from stepscope.tracer.wrapper.parsed import WrapperSource
+from stepscope.tracer.wrapper.source import analyse
+from stepscope.tracer.wrapper.storage_points import storages_at_points
 from stepscope.tracer.wrapper.versions import Read, ReadPoint, follow
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ COMPILED_UNSEEN = "the graph came from a cache, compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
 
 
-class Sink(launches.Sink, values_reading.Sink, Protocol):
+class WrapperSink(launches.CallSink, values_reading.ValueSink, Protocol):
     """What the hook and the hooks it puts in need of the recorder."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
@@ -92,7 +94,7 @@ class _Waiting:
 class WrapperHook:
     """Instruments wrapper modules as they are loaded, and those that are loaded already."""
 
-    def __init__(self, sink: Sink, config: TraceConfig, numbers: Iterator[int], dynamo: DynamoGraphs) -> None:
+    def __init__(self, sink: WrapperSink, config: TraceConfig, numbers: Iterator[int], dynamo: DynamoGraphs) -> None:
         """`numbers` are those of the graphs of the log."""
         self._sink, self._config, self._numbers, self._dynamo = sink, config, numbers, dynamo
         self._instrumented: list[_Instrumented] = []
@@ -192,9 +194,9 @@ class WrapperHook:
             again=config.verify_before or saves,
             deferred=wrapper.is_cuda and not saves and not values_reading.writes_at_once(config),
         ).points
-        save = values_reading.Save(self._sink.saver(), self._sink) if saves else None
+        save = values_reading.SaveTarget(self._sink.saver(), self._sink) if saves else None
         places = [
-            values_reading.Place(
+            values_reading.PlanPoint(
                 [_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save, config.elements
             )
             for point in points
@@ -203,7 +205,7 @@ class WrapperHook:
             _preload()
         elif not wrapper.is_cuda and (why := why_not_compiled()) is not None:
             self._sink.skipped(Skipped("quick statistics", f"{why}; torch's operations are used"))
-        hooks.plans.append(values_reading.Plan(places, config, self._sink))
+        hooks.plans.append(values_reading.ReadPlan(places, config, self._sink))
         return points
 
     def after_fork(self) -> None:
@@ -284,8 +286,8 @@ class WrapperHook:
         whole = [memory for memory in facts.memory if memory.subgraph is None] if facts else []
         expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)
         hooks = launches.GraphHooks(
-            self._sink, graph, frame_of(graph), code_swap.shapes(wrapper), _capture_check(wrapper), places_of(wrapper),
-            expected, ticks.tick_type(),
+            self._sink, graph, frame_of(graph), code_swap.shapes(wrapper), _capture_check(wrapper),
+            storages_at_points(wrapper), expected, ticks.tick_type(),
         )  # fmt: skip
         try:
             with self._lock:
@@ -307,7 +309,7 @@ class WrapperHook:
         else:
             self._waiting.setdefault(threading.get_ident(), []).append(entry)
 
-    def _report_memory(self, facts: codegen_facts.CompileFacts | None, number: int) -> None:
+    def _report_memory(self, facts: codegen_facts.CodegenFacts | None, number: int) -> None:
         for memory in facts.memory if facts else []:
             self._sink.scheduled(replace(memory, graph=number))
         if facts is None:
@@ -316,7 +318,7 @@ class WrapperHook:
             self._sink.skipped(Skipped("estimated memory", facts.memory_problem, number))
         self._report_mismatches(facts, number)
 
-    def _report_mismatches(self, facts: codegen_facts.CompileFacts | None, number: int | None) -> None:
+    def _report_mismatches(self, facts: codegen_facts.CodegenFacts | None, number: int | None) -> None:
         for found in facts.mismatches if facts else []:
             self._report_found(found, number)
         self._report_lost()
@@ -332,7 +334,7 @@ class WrapperHook:
             why = f"{found.dropped} more; the first {MOST_RECORDS} of a graph are recorded"
             self._sink.skipped(Skipped("recompute mismatches", why, number))
 
-    def _keep(self, key: str, facts: codegen_facts.CompileFacts, number: int) -> None:
+    def _keep(self, key: str, facts: codegen_facts.CodegenFacts, number: int) -> None:
         try:
             codegen_facts.write_sidecar(key, facts)
         except OSError as error:
@@ -356,10 +358,10 @@ def _preload() -> None:
     cuda.preload(torch.cuda.current_device())
 
 
-def _planned(wrapper: WrapperSource, read: Read) -> values_reading.Planned:
+def _planned(wrapper: WrapperSource, read: Read) -> PlannedRead:
     launch = wrapper.launches[read.site].site
     argument = launch.arguments[read.argument]
-    return values_reading.Planned(
+    return PlannedRead(
         read.site,
         read.argument,
         read.moment,

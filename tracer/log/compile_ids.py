@@ -13,7 +13,7 @@ Ids = Mapping[str, Any]
 NONE: Ids = {}
 
 
-class CompileIds:
+class CompileEnvelopes:
     """Learns the ids from torch's records. A graph keeps those that it was loaded with: torch may count anew."""
 
     def __init__(self) -> None:

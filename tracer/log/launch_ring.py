@@ -17,73 +17,33 @@ import threading
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from stepscope.tracer.log.ring_blocks import (
+    CallInRing,
+    FunctionShape,
+    RingBlock,
+    block_words,
+    describe_call,
+    is_blocking,
+)
+from stepscope.tracer.log.shared_pages import allocate, map_over
+from stepscope.tracer.log.symbol_values import SymbolValues
 from stepscope.tracer.log.writer import OwnFile
 from stepscope.tracer.schema import ring_format as layout
 from stepscope.tracer.schema.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
-from stepscope.tracer.symbol_values import SymbolValues
 
 FIRST_BYTES = 1 << 18
-_LEAST_WORDS = 32
 _END, _STATE = CallWord.END_NS.value, CallWord.STATE.value
-_CALL, _NOTHING, _SLOTS = What.CALL.value, What.NOTHING.value, Form.SLOTS.value
-_pack_call = struct.Struct(f"@{CALL_WORDS - 2}q").pack_into
+_NOTHING, _SLOTS = What.NOTHING.value, Form.SLOTS.value
 _pack_mark = struct.Struct("@4q").pack_into
-_MAP_FIXED = 0x10
 _kept: list[mmap.mmap] = []
 _STATE_NUMBERS = {state: number for number, state in enumerate(layout.STATES)}
 _MARK_NUMBERS = {mark: number for number, mark in enumerate(layout.STEP_MARKS)}
 
 
-class Block:
-    """A piece of the ring. Views of one memory: its words, those behind the words of a call, and their bytes."""
-
-    __slots__ = ("cells", "data", "tick", "words")
-
-    def __init__(self, view: memoryview) -> None:
-        self.words = view.cast("q")
-        self.cells = self.words[CALL_WORDS:]
-        self.data = view[CALL_WORDS * WORD :]
-        self.tick: Any = None
-        """What writes into `cells` (`stepscope.tracer.runtime.ticks`), once a call had need of it."""
-
-
-class Shape:
-    """How many launch sites a function of a graph has, and what its calls need for them."""
-
-    __slots__ = ("count", "first", "has_loops", "scratch", "words")
-
-    def __init__(self, first: int, count: int, has_loops: bool = False) -> None:
-        self.first, self.count, self.has_loops = first, count, has_loops
-        self.words = _class_of(2 * count)
-        self.scratch = memoryview(bytearray(max(2 * WORD * count, WORD))).cast("q")
-        """Where calls write that have no block."""
-
-
-class Call(Protocol):
-    """What the ring needs of `stepscope.tracer.runtime.launches.Call`."""
-
-    block: Block | None
-    cells: memoryview
-    number: int
-    graph: int
-    function: int
-    step: int
-    thread: int
-    state: str
-    start_ns: int
-    end_ns: int
-    stream: int
-    graph_slot: int
-    rows: list[int]
-    parent: Any
-    symbol_block: Block | None
-
-
-class Guard(Protocol):
+class MappingGuard(Protocol):
     """What the ring needs of `stepscope.tracer.runtime.ticks`."""
 
     def guard(self, mapped: mmap.mmap, /) -> None: ...
@@ -105,16 +65,16 @@ class LaunchRing:
         self.header: memoryview | None = None
         """Words of the header and of the marks; None: there is no file."""
         self._log, self._say = log, say
-        self._free: dict[int, list[Block]] = {}
+        self._free: dict[int, list[RingBlock]] = {}
         self._lock = threading.RLock()
         self._is_carving = self._is_full = False
         self._file: OwnFile | None = None
         self._maps: list[mmap.mmap] = []
         self._segment: memoryview | None = None
         self._used = self._segment_at = self._end = 0
-        self._guard: Guard | None = None
+        self._guard: MappingGuard | None = None
 
-    def guard_by(self, guard: Guard) -> None:
+    def guard_by(self, guard: MappingGuard) -> None:
         """`guard` keeps whoever writes into a mapping of the file from dying of SIGBUS when another process cuts it,
         and has a signal that ends the process write itself into the header."""
         with self._lock:
@@ -155,7 +115,7 @@ class LaunchRing:
             return 0
         return ctypes.addressof(ctypes.c_char.from_buffer(self._maps[0])) + layout.HEADER_WORDS * WORD
 
-    def begin(self, call: Call, shape: Shape) -> None:
+    def begin(self, call: CallInRing, shape: FunctionShape) -> None:
         """A call of a graph is about to begin; it has a number, a step and a thread."""
         block = self._take(shape.words) if self.is_on else None
         if block is None:
@@ -164,12 +124,12 @@ class LaunchRing:
         block.words[1] = _NOTHING
         call.block, call.cells = block, block.cells
 
-    def started(self, call: Call, shape: Shape) -> None:
+    def started(self, call: CallInRing, shape: FunctionShape) -> None:
         """All of it is known, its start too: from now on it counts."""
         if call.block is not None:
-            _describe(call.block, call, _SLOTS, shape.count, shape.first)
+            describe_call(call.block, call, _SLOTS, shape.count, shape.first)
 
-    def end(self, call: Call, shape: Shape) -> None:
+    def end(self, call: CallInRing, shape: FunctionShape) -> None:
         block = call.block
         if block is None:
             return
@@ -179,24 +139,24 @@ class LaunchRing:
         words[_STATE] = _STATE_NUMBERS.get(call.state, 0)
         words[_END] = call.end_ns
 
-    def replay(self, call: Call, sites: bytes) -> None:
+    def replay(self, call: CallInRing, sites: bytes) -> None:
         """A CUDA graph is about to be replayed: the launches at `sites`, words, belong to `call`."""
-        block = self._take(_class_of(len(sites) // WORD)) if self.is_on else None
+        block = self._take(block_words(len(sites) // WORD)) if self.is_on else None
         if block is None:
             return
         block.words[1] = _NOTHING
         block.data[: len(sites)] = sites
-        _describe(block, call, Form.SITES.value, len(sites) // WORD)
+        describe_call(block, call, Form.SITES.value, len(sites) // WORD)
         call.block = block
 
-    def symbols(self, call: Call, found: SymbolValues, count: int) -> None:
+    def symbols(self, call: CallInRing, found: SymbolValues, count: int) -> None:
         """A call that has a block has come to know some of the `count` symbols of its graph. What finds no room is in
         the log once the call has ended."""
         if call.block is None:
             return
         block = call.symbol_block
         if block is None:
-            block = self._take(_class_of(layout.SYMBOL_WORDS * count)) if self.is_on else None
+            block = self._take(block_words(layout.SYMBOL_WORDS * count)) if self.is_on else None
             if block is None:
                 return
             block.words[1] = _NOTHING
@@ -212,7 +172,7 @@ class LaunchRing:
                 at, known = at + layout.SYMBOL_WORDS, known + 1
         words[3] = known
 
-    def step_mark(self, what: str, who: int, thread: int, ns: int) -> Block | None:
+    def step_mark(self, what: str, who: int, thread: int, ns: int) -> RingBlock | None:
         """Something may have ended a step. The block is given back when it is in the log."""
         block = self._take(layout.STEP_WORDS) if self.is_on else None
         if block is not None:
@@ -222,13 +182,13 @@ class LaunchRing:
             words[1] = What.STEP_MARK.value
         return block
 
-    def replayed(self, call: Call) -> None:
+    def replayed(self, call: CallInRing) -> None:
         """The replay of a CUDA graph has been submitted."""
         if call.block is not None:
             call.block.words[_STATE] = _STATE_NUMBERS["replayed"]
             call.block.words[_END] = call.end_ns
 
-    def drop(self, call: Call) -> None:
+    def drop(self, call: CallInRing) -> None:
         """A call that will not be in the log."""
         if call.block is not None:
             call.block.words[1] = _NOTHING
@@ -237,7 +197,7 @@ class LaunchRing:
             self.give_back(call.symbol_block)
             call.block = call.symbol_block = None
 
-    def give_back(self, block: Block | None) -> None:
+    def give_back(self, block: RingBlock | None) -> None:
         """What it says is in the log."""
         if block is not None:
             self._free.setdefault(block.words[0], []).append(block)
@@ -276,25 +236,25 @@ class LaunchRing:
             self._file = None
         with suppress(Exception):
             for mapped in self._maps:
-                _map_over(mapped, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+                map_over(mapped, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
-    def _with_rows(self, call: Call, block: Block) -> Block:
+    def _with_rows(self, call: CallInRing, block: RingBlock) -> RingBlock:
         """The launches of a call whose sites may have run more than once, one by one."""
         rows = array("q", call.rows[: len(call.rows) // 3 * 3])
         if len(call.rows) % 3 == 2:
             rows.extend([*call.rows[-2:], -1])
-        longer = self._take(_class_of(len(rows)))
+        longer = self._take(block_words(len(rows)))
         if longer is None:
             return block
         longer.words[1] = _NOTHING
         longer.data[: len(rows) * WORD] = rows.tobytes()
-        _describe(longer, call, Form.ROWS.value, len(rows) // 3)
+        describe_call(longer, call, Form.ROWS.value, len(rows) // 3)
         block.words[1] = _NOTHING
         self.give_back(block)
         call.block = longer
         return longer
 
-    def _take(self, words: int) -> Block | None:
+    def _take(self, words: int) -> RingBlock | None:
         free = self._free.get(words)
         if free:
             try:
@@ -303,7 +263,7 @@ class LaunchRing:
                 pass
         return self._carve(words)
 
-    def _carve(self, words: int) -> Block | None:
+    def _carve(self, words: int) -> RingBlock | None:
         with self._lock:
             if self._is_carving or not self.is_on:  # a signal handler runs a graph in the midst of this
                 return None
@@ -321,7 +281,7 @@ class LaunchRing:
             finally:
                 self._is_carving = False
 
-    def _new_block(self, size: int) -> Block | None:
+    def _new_block(self, size: int) -> RingBlock | None:
         if self._used + size > self._end:
             if not self._is_full:
                 self._grow(size)
@@ -332,7 +292,7 @@ class LaunchRing:
         assert self._segment is not None
         assert self.header is not None
         at = self._used - self._segment_at
-        block = Block(self._segment[at : at + size])
+        block = RingBlock(self._segment[at : at + size])
         block.words[0] = size // WORD
         self._used += size
         self.header[Header.USED_BYTES] = self._used - layout.BLOCKS_AT
@@ -350,9 +310,9 @@ class LaunchRing:
         if first + length > layout.MOST_BYTES:
             raise ValueError(f"more than {layout.MOST_BYTES >> 20} MiB would be needed")
         self._file.checked()
-        _allocate(self._file.descriptor, first, length)
+        allocate(self._file.descriptor, first, length)
         segment = mmap.mmap(-1, length)  # of the file itself it would keep a descriptor, and close that number
-        _map_over(segment, mmap.MAP_SHARED, self._file.descriptor, first)
+        map_over(segment, mmap.MAP_SHARED, self._file.descriptor, first)
         if self._guard is not None:
             self._guard.guard(segment)
         if self._segment is not None and self._used < self._end:  # the rest becomes a block of nothing
@@ -379,54 +339,3 @@ class LaunchRing:
         header[Header.FLAGS] = layout.BLOCKING if is_blocking() else 0
         header[Header.MAGIC] = layout.MAGIC
         self.header = header
-
-
-def is_blocking() -> bool:
-    """Launches of this process wait for their device."""
-    return os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
-
-
-def _class_of(words: int) -> int:
-    """Size of the blocks of calls that need so many words: few sizes, so that each is soon used again."""
-    return max(_LEAST_WORDS, 1 << (CALL_WORDS + words - 1).bit_length())
-
-
-def _describe(block: Block, call: Call, form: int, count: int, first_site: int = 0) -> None:
-    """Write what is known of a call that has begun. It counts when all is written."""
-    parent = call.parent.number if call.parent is not None else -1
-    words = block.words
-    _pack_call(
-        words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread, parent,
-        call.start_ns, 0, 0, form, first_site, count, call.stream, call.graph_slot,
-    )  # fmt: skip
-    words[1] = _CALL
-
-
-@cache
-def _libc() -> Any:
-    library = ctypes.CDLL(None, use_errno=True)
-    library.mmap.restype = ctypes.c_void_p
-    return library
-
-
-def _map_over(mapped: mmap.mmap, flags: int, descriptor: int, offset: int) -> None:
-    """Other memory takes the place of `mapped`, at the same addresses. Raises OSError."""
-    address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-    found = _libc().mmap(
-        ctypes.c_void_p(address), ctypes.c_size_t(len(mapped)), mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED,
-        descriptor, ctypes.c_long(offset),
-    )  # fmt: skip
-    if found != address:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def _allocate(descriptor: int, first: int, length: int) -> None:
-    """Room on the disk. A page that the disk has no room for would kill the process when it is written."""
-    allocate = getattr(os, "posix_fallocate", None)
-    if allocate is not None:
-        with suppress(OSError):
-            allocate(descriptor, first, length)
-            return
-    zeros, at = memoryview(bytes(length)), 0
-    while at < length:
-        at += os.pwrite(descriptor, zeros[at:], first + at)

@@ -1,5 +1,7 @@
-"""The log of a recording: begins with what the process is, and with what a forked child inherited: graphs, and what is
-said of them once."""
+"""The log of one recording.
+
+It begins with the run record and, in a forked child, with the graphs that the child has inherited.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.inductor import structured_log
-from stepscope.tracer.log.compile_ids import CompileIds
+from stepscope.tracer.log.compile_ids import CompileEnvelopes
 from stepscope.tracer.log.writer import LogWriter
-from stepscope.tracer.process import environment_number, run_record
-from stepscope.tracer.schema.records import OUTPUT_CODE, Frame, Graph, Provenance, Record
+from stepscope.tracer.schema.records import OUTPUT_CODE, Frame, Graph, Provenance, Record, Run
 
 
 class RunLog:
     """The log of this process, made at its first record. `stopped` is told once why it cannot be written any more."""
 
-    def __init__(self, config: TraceConfig, stopped: Callable[[OSError], None]) -> None:
-        self._config, self._stopped = config, stopped
-        self._folder = _absolute(config.directory)
-        self._writer = LogWriter(self._folder, environment_number("RANK"))
+    def __init__(
+        self,
+        directory: Path,
+        rank: int | None,
+        opening: Callable[[bool], tuple[Run, list[bytes]]],
+        stopped: Callable[[OSError], None],
+    ) -> None:
+        """`opening` returns the run record and torch's interned strings; its argument says whether this is a fork."""
+        self._opening, self._stopped = opening, stopped
+        self._folder = _absolute(directory)
+        self._writer = LogWriter(self._folder, rank)
         self._lock = threading.RLock()
-        self._compile_ids = CompileIds()
+        self._compile_ids = CompileEnvelopes()
         self._forked = False
         self.has_begun = False
         self._has_stopped = False
@@ -52,8 +58,9 @@ class RunLog:
         with self._lock:
             if not self.has_begun:
                 self.has_begun = True
-                self._writer.write(run_record(self._writer.rank, self._config, forked=self._forked))
-                for data in structured_log.known_strings():
+                run, strings = self._opening(self._forked)
+                self._writer.write(run)
+                for data in strings:
                     self._writer.write_bytes(data)
                 for record, source in self._graphs:
                     self._write_graph(record, source)
@@ -81,7 +88,7 @@ class RunLog:
         self._write_graph(record, source)
         self._check()
 
-    def launch_words(self, graph: int, site: int) -> str:
+    def describe_launch(self, graph: int, site: int) -> str:
         """``extern_kernels.mm, line 77 of cab.py, from model.py:12``, as far as it is known."""
         loaded = next((record for record, _ in self._graphs if record.graph == graph), None)
         launch = next((one for one in loaded.sites if one.site == site), None) if loaded is not None else None

@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
+from stepscope.tracer.log.signals import is_from_handler
 from stepscope.tracer.schema import log_format
 from stepscope.tracer.schema.records import Record, artifact_name, to_payload
-from stepscope.tracer.signals import is_from_handler
 
 
 class OwnFile:

@@ -29,7 +29,7 @@ def _record():  # type: () -> None
     if sys.version_info < (3, 10):  # noqa: UP036
         raise RuntimeError("stepscope needs Python 3.10 or newer")
     _refuse_others()
-    from stepscope.tracer.waiting import wait_for_compile
+    from stepscope.tracer.autostart import wait_for_compile
 
     wait_for_compile()
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stepscope.tracer.log.symbol_values import symbols_of
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.schema.records import Calls, CallSymbols, Launches, TensorMeta
-from stepscope.tracer.symbol_values import symbols_of
-
-if TYPE_CHECKING:
-    from stepscope.tracer.runtime.launches import Call
 
 NO_END = -1
 
@@ -68,14 +66,14 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
     )
 
 
-def records_of(calls: Sequence[Call]) -> Iterator[Launches | CallSymbols]:
+def records_of(calls: Sequence[GraphCall]) -> Iterator[Launches | CallSymbols]:
     """What the log says of finished calls."""
     if calls:
         yield to_batch(calls)
     yield from symbols_of(calls)
 
 
-def to_batch(calls: Sequence[Call]) -> Launches:
+def to_batch(calls: Sequence[GraphCall]) -> Launches:
     """The columns of finished calls."""
     rows: list[int] = []
     for call in calls:

@@ -12,9 +12,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from stepscope.tracer.runtime.lifetimes.expected import Expectations, Expected, Unscheduled
 from stepscope.tracer.schema.records import LaunchSite, MemoryStatement, SchedulerMemory
-from stepscope.tracer.wrapper.source import Launch, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of one storage. Positions are those of `schema.memory`; None: it outlives the call."""
+
+    name: str
+    dies: int | None
+    """The position at which the wrapper's statements let go of the storage."""
+    is_scheduled: bool
+    """The schedule names every buffer that has this memory."""
+    scheduled: int | None
+    """The position at which the schedule frees the storage."""
+
+
+@dataclass(frozen=True)
+class Unscheduled:
+    """The buffers that only one of the wrapper's text and the schedule allocates."""
+
+    missing: tuple[tuple[str, int], ...] = ()
+    """Scheduled names that no statement of the wrapper binds, and their bytes."""
+    extra: tuple[str, ...] = ()
+    """Allocated names that the schedule does not know."""
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What is expected of the storages of one function of a wrapper."""
+
+    storages: tuple[Expected, ...]
+    allocations: Unscheduled
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    """The inputs that the function may free, and the position at which its statements let go of each."""
 
 
 @dataclass(eq=False)
@@ -123,7 +155,7 @@ class _Follower:
     def block(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:
             for event in self._events.get(statement, ()):
-                if isinstance(event, Launch):
+                if isinstance(event, LaunchStatement):
                     self._launch(event)
                 else:
                     self._memory(event, statement)
@@ -148,7 +180,7 @@ class _Follower:
         self.made.append(root)
         return root
 
-    def _launch(self, launch: Launch) -> None:
+    def _launch(self, launch: LaunchStatement) -> None:
         self.sites.append(launch.site.site)
         if launch.site.kind in ("subgraph", "collective"):  # they may keep what they are given
             for argument in launch.site.arguments:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from stepscope.tracer.inductor.operators import SchemaLookup
-from stepscope.tracer.inductor.sources.source_nodes import commented, debug_handle
 from stepscope.tracer.schema.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role, Scalar
+from stepscope.tracer.wrapper.comments import commented, debug_handle
 from stepscope.tracer.wrapper.expressions import (
     SYMBOL,
     VIEW_METHODS,
@@ -34,12 +31,10 @@ from stepscope.tracer.wrapper.expressions import (
     root_of,
 )
 from stepscope.tracer.wrapper.kernel_signatures import KernelDefinition, Parameter, read_definition
-from stepscope.tracer.wrapper.symbols import Binding, FunctionSymbols, ScalarArgument, grouped
+from stepscope.tracer.wrapper.operator_schema import SchemaLookup
+from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.symbols import FunctionSymbols, ScalarArgument, grouped
 
-if TYPE_CHECKING:
-    from stepscope.tracer.wrapper.storage_points import Meeting
-
-NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
 OPERATOR_ROOTS = ("torch.ops.", "aten.", "inductor_ops.", "_quantized.", "prims.", "quantized.")
 TENSOR_METHODS = frozenset({"clone", "copy_", "zero_", "fill_", "resize_", "index_put_", "add_", "record_stream"})
@@ -56,48 +51,6 @@ MAY_BE_VIEWS = frozenset({"contiguous", "to", "reshape", "flatten", "expand_as",
 """Methods whose result may share the memory of the tensor, or has its own."""
 CARRIERS = {"run_and_save_rng_state": 0, "run_with_rng_state": 1, "graphsafe_run_with_rng_state": 0}
 MOST_TEXT = 120
-
-
-@dataclass(eq=False)
-class Launch:
-    """A launch site with the syntax that instrumentation needs."""
-
-    site: LaunchSite
-    statement: ast.stmt
-    expressions: list[ast.expr]
-    """One for each of `site.arguments` but the trailing ones the statement itself binds."""
-    bound: list[str]
-    view_of: int | None = None
-    """The argument whose memory the bound names share; None: they have memory of their own."""
-    scalars: list[ScalarArgument] = field(default_factory=list)
-    """The arguments that are no tensors, with their syntax."""
-
-
-@dataclass
-class WrapperSource:
-    aot_id: str | None
-    functions: list[str] = field(default_factory=list)
-    """Qualified names of the functions that hold launches or memory statements, e.g. ``Runner.call``."""
-    launches: list[Launch] = field(default_factory=list)
-    memory: list[MemoryStatement] = field(default_factory=list)
-    events: dict[ast.stmt, list[Launch | MemoryStatement]] = field(default_factory=dict)
-    """The same by statement."""
-    unknown: list[str] = field(default_factory=list)
-    """Calls that no launch can stand for, where a branch or a loop is decided, as ``function: text``."""
-    symbols: list[str] = field(default_factory=list)
-    """Names of numbers that differ from call to call, of all functions."""
-    bindings: list[Binding] = field(default_factory=list)
-    """Where the functions come to know them."""
-    dynamic: bool = False
-    cpp_wrapper: bool = False
-    is_cuda: bool = False
-    tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
-    meetings: list[Meeting] | None = None
-    """Once they have been looked for."""
-
-    @property
-    def sites(self) -> list[LaunchSite]:
-        return [launch.site for launch in self.launches]
 
 
 def analyse(source: str, schema: SchemaLookup = lambda name: None) -> WrapperSource:
@@ -121,23 +74,12 @@ def analyse(source: str, schema: SchemaLookup = lambda name: None) -> WrapperSou
     return result
 
 
-def _add_symbols(result: WrapperSource, function: ast.FunctionDef, launches: list[Launch]) -> None:
+def _add_symbols(result: WrapperSource, function: ast.FunctionDef, launches: list[LaunchStatement]) -> None:
     symbols = FunctionSymbols(function)
     for launch in launches:
         launch.site = symbols.with_scalars(launch.site, launch.scalars)
     result.symbols += [name for name in symbols.names if name not in result.symbols]
     result.bindings += grouped(symbols.bindings(), function)
-
-
-def wrapper_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The functions a wrapper runs: `call`, partitions, subgraphs; with their qualified names."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name not in NOT_BODIES:
-            yield node.name, node
-        elif isinstance(node, ast.ClassDef):
-            for member in node.body:
-                if isinstance(member, ast.FunctionDef) and member.name not in NOT_BODIES:
-                    yield f"{node.name}.{member.name}", member
 
 
 def _kernel_definitions(tree: ast.Module) -> Iterator[tuple[str, KernelDefinition]]:
@@ -267,7 +209,7 @@ class _FunctionReader:
             aten=aten,
             scalars=self._compiled_in(kernel),
         )
-        launch = Launch(site, statement, expressions, bound, self._view_of(site), self.scalars)
+        launch = LaunchStatement(site, statement, expressions, bound, self._view_of(site), self.scalars)
         self.result.launches.append(launch)
         self.result.events.setdefault(statement, []).append(launch)
 

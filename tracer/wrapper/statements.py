@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stepscope.tracer.schema.records import Held
 from stepscope.tracer.wrapper.expressions import dotted
-from stepscope.tracer.wrapper.source import Launch
+from stepscope.tracer.wrapper.parsed import LaunchStatement
 
 WHOLE = "whole"
 """The extent of a tensor whose size is not known."""
@@ -44,7 +44,7 @@ def allocation(statement: ast.stmt) -> Allocation:
     return Allocation(held, extent_of(size, []), is_fixed)
 
 
-def copies_later(launch: Launch) -> bool:
+def copies_later(launch: LaunchStatement) -> bool:
     """``pinned.copy_(on_device, True)`` returns before the copy is there."""
     call = launch.statement.value if isinstance(launch.statement, (ast.Expr, ast.Assign)) else None
     if launch.site.kernel != "Tensor.copy_" or not isinstance(call, ast.Call):

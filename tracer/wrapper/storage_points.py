@@ -1,7 +1,7 @@
-"""Where a wrapper's functions meet storages: the tensors that come in, the allocations, what launches return.
+"""Finds the points of a wrapper at which storages appear: its inputs, its allocations and the results of launches.
 
-Pure. The tracker in `runtime/lifetimes` looks at these storages while the wrapper runs; allocations that follow one
-another are looked at together.
+The tracker in `runtime/lifetimes` looks at these storages while the wrapper runs. Allocations that follow one another
+form one point.
 """
 
 from __future__ import annotations
@@ -9,74 +9,71 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Literal
 
-from stepscope.tracer.runtime.lifetimes.tracker import Place
 from stepscope.tracer.schema.records import StorageKind
 from stepscope.tracer.wrapper.expressions import SYMBOL, dotted
-from stepscope.tracer.wrapper.source import Launch, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.parsed import (
+    LaunchStatement,
+    PointStorages,
+    StoragePoint,
+    WrapperSource,
+    wrapper_functions,
+)
 from stepscope.tracer.wrapper.statements import allocating_call
 
 
-@dataclass(frozen=True)
-class Meeting:
-    """A moment at which storages are looked at: before or after a statement."""
+def find_storage_points(source: WrapperSource) -> list[StoragePoint]:
+    """Return the storage points of all functions of `source` in the order of its text.
 
-    statement: ast.stmt
-    moment: str
-    """``before`` or ``after`` the statement."""
-    expressions: tuple[ast.expr, ...]
-    """What is looked at: one tensor each, or what a launch returned."""
-    place: Place
-
-
-def find_meetings(source: WrapperSource) -> list[Meeting]:
-    """The meetings of all functions of `source`, in the order of its text; looked for once. Not to be changed."""
-    if source.meetings is None:
-        source.meetings = [
-            meeting
+    The list is made once and must not be changed.
+    """
+    if source.storage_points is None:
+        source.storage_points = [
+            point
             for _, function in wrapper_functions(source.tree)
-            for meeting in (*_inputs(function), *_block(source, function.body))
+            for point in (*_inputs(function), *_block(source, function.body))
         ]
-    return source.meetings
+    return source.storage_points
 
 
-def places_of(source: WrapperSource) -> list[Place]:
-    return [meeting.place for meeting in find_meetings(source)]
+def storages_at_points(source: WrapperSource) -> list[PointStorages]:
+    """Return the storages of each storage point of `source`, in the same order."""
+    return [point.storages for point in find_storage_points(source)]
 
 
-def _inputs(function: ast.FunctionDef) -> Iterator[Meeting]:
-    """What the function is given: ``a, b = args``, or parameters of its own."""
+def _inputs(function: ast.FunctionDef) -> Iterator[StoragePoint]:
+    """Yield the point at which the inputs have names: after ``a, b = args``, or where parameters do."""
     for statement in function.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
             names = [n.id for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name) and not _is_size(n.id)]
             if names:
-                yield _meeting(statement, "after", "input", names)
+                yield _point(statement, "after", "input", names)
             return
     renamed = {a.arg: a.arg for a in function.args.args if a.arg not in ("self", "args") and not _is_size(a.arg)}
-    last: tuple[ast.stmt, str] = (function.body[0], "before")
-    for statement in function.body:  # a graph of Dynamo's gives its inputs other names first
+    last: tuple[ast.stmt, Literal["before", "after"]] = (function.body[0], "before")
+    for statement in function.body:  # a graph of Dynamo first gives its inputs other names
         if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name)):
             break
         renamed[statement.value.id] = ast.unparse(statement.targets[0])
         last = statement, "after"
     if renamed:
-        yield _meeting(*last, "input", list(renamed.values()))
+        yield _point(*last, "input", list(renamed.values()))
 
 
 def _is_size(name: str) -> bool:
     return SYMBOL.fullmatch(name) is not None
 
 
-def _block(source: WrapperSource, body: list[ast.stmt], index: str = "") -> Iterator[Meeting]:
-    """`index` is that of the current device, ``:0``."""
+def _block(source: WrapperSource, body: list[ast.stmt], index: str = "") -> Iterator[StoragePoint]:
+    """Yield the points below `body`; `index` is that of the current device, as ``:0``."""
     waiting: list[tuple[str, str]] = []
     last: ast.stmt | None = None
     for statement in body:
         allocated = [
             (event.buffer, device_of(statement, index))
             for event in source.events.get(statement, [])
-            if not isinstance(event, Launch) and event.event in ("allocate", "pool")
+            if not isinstance(event, LaunchStatement) and event.event in ("allocate", "pool")
         ]
         if allocated:
             waiting += allocated
@@ -93,12 +90,12 @@ def _block(source: WrapperSource, body: list[ast.stmt], index: str = "") -> Iter
         yield _allocations(last, waiting)
 
 
-def _returned(source: WrapperSource, statement: ast.stmt) -> Iterator[Meeting]:
+def _returned(source: WrapperSource, statement: ast.stmt) -> Iterator[StoragePoint]:
     for event in source.events.get(statement, []):
-        if isinstance(event, Launch) and event.bound and isinstance(statement, ast.Assign):
+        if isinstance(event, LaunchStatement) and event.bound and isinstance(statement, ast.Assign):
             names = [name for name in event.bound if name.isidentifier()]
             if names:
-                yield _meeting(statement, "after", "returned", names, site=event.site.site)
+                yield _point(statement, "after", "returned", names, site=event.site.site)
 
 
 def _is_check(statement: ast.stmt) -> bool:
@@ -106,13 +103,13 @@ def _is_check(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and (dotted(call.func) or "").startswith("assert_")
 
 
-def _allocations(last: ast.stmt, waiting: list[tuple[str, str]]) -> Meeting:
+def _allocations(last: ast.stmt, waiting: list[tuple[str, str]]) -> StoragePoint:
     names, devices = zip(*waiting, strict=True)
-    return _meeting(last, "after", "allocated", names, devices)
+    return _point(last, "after", "allocated", names, devices)
 
 
 def _guarded_index(statement: ast.stmt) -> str | None:
-    """``:0`` for ``with torch.cuda._DeviceGuard(0):``."""
+    """Return ``:0`` for ``with torch.cuda._DeviceGuard(0):``, and None for other statements."""
     if not isinstance(statement, ast.With):
         return None
     found = re.search(r"_DeviceGuard\((\d+)\)", ast.unparse(statement.items[0].context_expr))
@@ -120,7 +117,7 @@ def _guarded_index(statement: ast.stmt) -> str | None:
 
 
 def device_of(statement: ast.stmt, index: str = "") -> str:
-    """``cpu`` or ``cuda:0``, as an allocation says it; `index` is that of the current device."""
+    """Return the device that an allocation names (``cpu``, ``cuda:0``); `index` is that of the current device."""
     call = allocating_call(statement)
     if not isinstance(call, ast.Call):
         return "?"
@@ -132,13 +129,13 @@ def device_of(statement: ast.stmt, index: str = "") -> str:
     return name if name == "cpu" else name + index
 
 
-def _meeting(
+def _point(
     statement: ast.stmt,
-    moment: str,
+    moment: Literal["before", "after"],
     kind: StorageKind,
     names: Sequence[str],
     devices: Sequence[str] = (),
     site: int | None = None,
-) -> Meeting:
+) -> StoragePoint:
     expressions = tuple(ast.parse(name, mode="eval").body for name in names)
-    return Meeting(statement, moment, expressions, Place(kind, tuple(names), tuple(devices), site))
+    return StoragePoint(statement, moment, expressions, PointStorages(kind, tuple(names), tuple(devices), site))

@@ -16,7 +16,7 @@ from typing import Literal
 
 from stepscope.tracer.schema.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
 from stepscope.tracer.wrapper.expressions import buffer_of, dotted
-from stepscope.tracer.wrapper.source import Launch, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
 from stepscope.tracer.wrapper.statements import (
     WHOLE,
     Parts,
@@ -183,11 +183,11 @@ class _Follower:
         self._sizes(statement)
         events = self.source.events.get(statement, [])
         for event in events:
-            if isinstance(event, Launch):
+            if isinstance(event, LaunchStatement):
                 self._launch(event, statement)
             else:
                 self._memory(event, statement)
-        if isinstance(statement, ast.Return) and not any(isinstance(event, Launch) for event in events):
+        if isinstance(statement, ast.Return) and not any(isinstance(event, LaunchStatement) for event in events):
             self._flush(statement, "before")
 
     # Names.
@@ -276,7 +276,7 @@ class _Follower:
 
     # Launches.
 
-    def _launch(self, launch: Launch, statement: ast.stmt) -> None:
+    def _launch(self, launch: LaunchStatement, statement: ast.stmt) -> None:
         site = launch.site
         if site.kind == "subgraph":
             self._subgraph(launch, statement)
@@ -300,7 +300,7 @@ class _Follower:
         if any(id(storage) in written for _, storage in self.pending):
             self._flush(statement, "before")
 
-    def _rebound(self, launch: Launch, statement: ast.stmt) -> None:
+    def _rebound(self, launch: LaunchStatement, statement: ast.stmt) -> None:
         for name in launch.bound:
             self._rebind(name, statement)
 
@@ -310,7 +310,7 @@ class _Follower:
                 view.storage.rows.clear()
                 view.storage.held = None
 
-    def _subgraph(self, launch: Launch, statement: ast.stmt) -> None:
+    def _subgraph(self, launch: LaunchStatement, statement: ast.stmt) -> None:
         """Its own launches are followed in its own function; it may write everything that it is given."""
         self._flush(statement, "before")
         facts = []
@@ -326,7 +326,7 @@ class _Follower:
             facts.append(replace(argument, storage=name))
         self.result.sites[launch.site.site] = replace(self.result.sites[launch.site.site], arguments=facts)
 
-    def _before(self, launch: Launch, views: list[_View | None], statement: ast.stmt) -> list[Argument]:
+    def _before(self, launch: LaunchStatement, views: list[_View | None], statement: ast.stmt) -> list[Argument]:
         facts = []
         pairs = list(zip(views, launch.site.arguments, strict=False))
         written = {id(view.storage) for view, argument in pairs if view and argument.role == "out"}
@@ -353,7 +353,9 @@ class _Follower:
             facts.append(replace(argument, storage=storage.name, held=held, version=version))
         return facts
 
-    def _after(self, launch: Launch, views: list[_View | None], statement: ast.stmt, in_flight: bool) -> list[Argument]:
+    def _after(
+        self, launch: LaunchStatement, views: list[_View | None], statement: ast.stmt, in_flight: bool
+    ) -> list[Argument]:
         site, given = launch.site, len(launch.expressions)
         is_wait = site.kind == "collective" and not in_flight
         for number, (view, argument) in enumerate(zip(views, site.arguments, strict=False)):
@@ -374,7 +376,13 @@ class _Follower:
         return facts
 
     def _written(
-        self, view: _View, row: Version, expression: ast.expr, launch: Launch, statement: ast.stmt, in_flight: bool
+        self,
+        view: _View,
+        row: Version,
+        expression: ast.expr,
+        launch: LaunchStatement,
+        statement: ast.stmt,
+        in_flight: bool,
     ) -> None:
         storage = view.storage
         storage.rows.clear()

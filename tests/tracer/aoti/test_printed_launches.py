@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.tracer.aoti import printed_launches
 from stepscope.tracer.aoti.printed_graphs import continues, graph, key
-from stepscope.tracer.aoti.printed_launches import Launch, LaunchReader, ModelRun, period, runs
+from stepscope.tracer.aoti.printed_launches import LaunchPrints, LaunchReader, ModelRun, period, runs
 from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedScalar, PrintedTensor, PrinterReader
 from stepscope.tracer.schema.records import Assignment
@@ -140,8 +140,8 @@ def test_a_run_that_was_cut_off_is_of_the_graph_it_began() -> None:
     assert not continues(whole, key(ModelRun(0, {}, [_launch("c")])))
 
 
-def _launch(kernel: str, *names: str) -> Launch:
-    return Launch(kernel, before=[tensor("before", kernel, name) for name in names])
+def _launch(kernel: str, *names: str) -> LaunchPrints:
+    return LaunchPrints(kernel, before=[tensor("before", kernel, name) for name in names])
 
 
 def test_numbers_are_scalars_of_the_launch_and_symbols_of_the_call() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.tracer.log.compile_ids import CompileIds
+from stepscope.tracer.log.compile_ids import CompileEnvelopes
 from stepscope.tracer.schema.records import Graph, Overhead, Skipped
 from tests.logs import synthetic
 from tests.logs.memory_records import recompute
@@ -18,7 +18,7 @@ def graph(number: int, compile_id: str | None) -> Graph:
 
 
 def test_a_graph_has_the_ids_of_its_compile_and_so_has_what_is_said_of_it() -> None:
-    ids = CompileIds()
+    ids = CompileEnvelopes()
     ids.note({"dynamo_start": {}, "frame_id": 0, "frame_compile_id": 0, "attempt": 0})
     ids.note({"artifact": {"name": "x"}, **FIRST, "rank": 3, "has_payload": "md5"})
     ids.note({"artifact": {"name": "y"}, **NESTED})
@@ -29,7 +29,7 @@ def test_a_graph_has_the_ids_of_its_compile_and_so_has_what_is_said_of_it() -> N
 
 
 def test_a_graph_keeps_its_ids_when_torch_counts_anew() -> None:
-    ids = CompileIds()
+    ids = CompileEnvelopes()
     ids.note(FIRST)
     assert ids.of(graph(0, "0/0")) == FIRST
     ids.note({**FIRST, "attempt": 0})
@@ -39,7 +39,7 @@ def test_a_graph_keeps_its_ids_when_torch_counts_anew() -> None:
 
 
 def test_records_of_no_compile_have_no_ids() -> None:
-    ids = CompileIds()
+    ids = CompileEnvelopes()
     ids.note({"str": ["a.py", 0]})
     ids.note(FIRST)
     assert ids.of(graph(0, None)) == {}
@@ -49,7 +49,7 @@ def test_records_of_no_compile_have_no_ids() -> None:
 
 
 def test_a_mismatch_of_a_compile_that_failed_has_the_ids_of_that() -> None:
-    ids = CompileIds()
+    ids = CompileEnvelopes()
     ids.note(FIRST)
     lost = replace(recompute(), graph=None, compile_id="0/0")
     assert ids.of(lost) == FIRST

@@ -44,7 +44,7 @@ def stopped_with(recorder: Recorder, graph: HandMade, capsys: pytest.CaptureFixt
         steps(recorder, graph)
         recorder.flush()
         recorder.skipped(MUCH)
-    assert not recorder._failures
+    assert not recorder._problems._failures
     recorder.stop()
     said = [line for line in capsys.readouterr().err.splitlines() if "recording has stopped" in line]
     assert len(said) == 1
@@ -270,7 +270,7 @@ def test_what_a_handler_raises_in_the_midst_of_a_write_reaches_the_program(
             recorder.flush()
     graph()
     recorder.stop()
-    assert not recorder._failures
+    assert not recorder._problems._failures
     rows = rows_of(tmp_path / "logs")
     assert not rows.tables["problems"]
     assert rows.tables["logs"][0][7] is True
@@ -290,11 +290,11 @@ def test_what_a_handler_raises_in_the_midst_of_a_hook_reaches_the_program(
 
     on_signal(fail)
     with monkeypatch.context() as patch:
-        patch.setattr(recorder._unwritten, "add_call", interrupted)
+        patch.setattr(recorder._pending, "add_call", interrupted)
         with pytest.raises(Ring):
             graph()
     graph()
-    assert not recorder._failures
+    assert not recorder._problems._failures
     recorder.stop()
     assert not rows_of(tmp_path / "logs").tables["problems"]
 

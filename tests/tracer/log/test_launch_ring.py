@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.log import launch_ring
-from stepscope.tracer.log.launch_ring import LaunchRing, Shape
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.ring_blocks import FunctionShape
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime import compiled
-from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.schema import ring_format
 from stepscope.tracer.schema.ring_format import BLOCKS_AT, Ring, RingCall, read_ring, ring_path
 from tests.tracer.hand_made import HandMade, column, recorder_in, ring_rows, rows_of
@@ -116,9 +117,9 @@ def test_a_launch_that_raises_has_not_returned(tmp_path: Path) -> None:
 
 def test_the_file_grows_with_what_is_not_written(tmp_path: Path) -> None:
     ring = LaunchRing(lambda: tmp_path / "x.log", pytest.fail)
-    shape, calls = Shape(0, 500), []
+    shape, calls = FunctionShape(0, 500), []
     for number in range(100):
-        call = Call(0, 0, None, None)
+        call = GraphCall(0, 0, None, None)
         call.number = number
         ring.begin(call, shape)
         calls.append(call)
@@ -161,9 +162,9 @@ def test_no_more_room_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ring_format, "MOST_BYTES", launch_ring.FIRST_BYTES)
     said: list[str] = []
     ring = LaunchRing(lambda: tmp_path / "x.log", said.append)
-    calls = [Call(0, 0, None, None) for _ in range(100)]
+    calls = [GraphCall(0, 0, None, None) for _ in range(100)]
     for call in calls:
-        ring.begin(call, Shape(0, 500))
+        ring.begin(call, FunctionShape(0, 500))
     assert ring.path is not None
     lost = read_ring(ring.path.read_bytes()).lost_calls
     assert lost == sum(call.block is None for call in calls) > 0
@@ -182,9 +183,9 @@ def test_an_exception_of_a_signal_handler_while_the_file_is_made_costs_that_call
     monkeypatch.setattr(launch_ring, "_allocate", interrupt)
     ring = LaunchRing(lambda: tmp_path / "x.log", lambda why: None)
     with pytest.raises(KeyboardInterrupt):
-        ring.begin(Call(0, 0, None, None), Shape(0, 3))
-    call = Call(0, 0, None, None)
-    ring.begin(call, Shape(0, 3))
+        ring.begin(GraphCall(0, 0, None, None), FunctionShape(0, 3))
+    call = GraphCall(0, 0, None, None)
+    ring.begin(call, FunctionShape(0, 3))
     assert call.block is not None
     ring.close(keep=False)
 
@@ -194,10 +195,11 @@ def test_a_file_that_got_the_number_of_a_closed_descriptor_stays_open(tmp_path: 
     script = """
 import gc, os, sys
 from pathlib import Path
-from stepscope.tracer.log.launch_ring import LaunchRing, Shape
-from stepscope.tracer.runtime.launches import Call
-ring, call = LaunchRing(lambda: Path(sys.argv[1], "x.log"), print), Call(0, 0, None, None)
-ring.begin(call, Shape(0, 3))
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.runtime.calls import GraphCall
+ring, call = LaunchRing(lambda: Path(sys.argv[1], "x.log"), print), GraphCall(0, 0, None, None)
+ring.begin(call, FunctionShape(0, 3))
 os.closerange(3, 64)
 own = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]
 ring.close(keep=False)

@@ -14,14 +14,15 @@ from tests.capture.conftest import ROOT, clean_environment
 PRELUDE = """
 import ctypes, mmap, os, signal, subprocess, sys, tempfile
 from pathlib import Path
-from stepscope.tracer.log.launch_ring import LaunchRing, Shape
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.ring_blocks import FunctionShape
 from stepscope.tracer.runtime import ticks
-from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.calls import GraphCall
 said = []
 ring = LaunchRing(lambda: Path(sys.argv[1], "x.log"), said.append)
 ring.guard_by(ticks)
-shape = Shape(0, 5000)
-call = Call(0, 0, None, None)
+shape = FunctionShape(0, 5000)
+call = GraphCall(0, 0, None, None)
 ring.begin(call, shape)
 ring.started(call, shape)
 def cut(path):
@@ -46,7 +47,7 @@ print(15000)
 REST = """
 ring.end(call, shape)
 ring.check_file()
-ring.begin(Call(0, 0, None, None), shape)
+ring.begin(GraphCall(0, 0, None, None), shape)
 print(said)
 ring.close(keep=False)
 print(os.listdir(sys.argv[1]))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from stepscope.tracer.log.launch_ring import LaunchRing, Shape
-from stepscope.tracer.runtime import launches
-from stepscope.tracer.runtime.device.cuda_graphs import CapturedCalls
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.runtime import calls
+from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls
 from stepscope.tracer.runtime.device.marks import DeviceMarks
 from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.launch_columns import describe, to_batch
-from stepscope.tracer.runtime.launches import Call, GraphHooks
+from stepscope.tracer.runtime.launches import GraphHooks
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.schema.records import (
     Argument,
@@ -27,26 +29,26 @@ from stepscope.tracer.schema.records import (
 
 class Sink:
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[GraphCall] = []
         self.seen: list[Tensors] = []
         self.failures: list[str] = []
-        self.captured = CapturedCalls(self)
+        self.cuda_graphs = CudaGraphCalls(self)
 
-    def finish(self, call: Call) -> None:
+    def finish(self, call: GraphCall) -> None:
         self.calls.append(call)
 
     timer = EventTimer()
     ring = LaunchRing(lambda: None, lambda why: None)
     marks = DeviceMarks(ring, lambda why: None)
     lifetimes: Tracker | None = None
-    running: dict[int, Call] = {}  # noqa: RUF012
+    running: dict[int, GraphCall] = {}  # noqa: RUF012
     is_on = True
 
     @property
     def asserts_lifetimes(self) -> bool:
         return False
 
-    def launch_words(self, graph: int, site: int) -> str:
+    def describe_launch(self, graph: int, site: int) -> str:
         return f"site {site}"
 
     def tensors(self, record: Tensors) -> None:
@@ -71,8 +73,8 @@ def graph(dynamic: bool = False) -> Graph:
     return Graph(3, "key", "0/0", "0_inference", "inference", False, dynamic, ["call"], [site], [])
 
 
-def call_with(rows: list[int], start_ns: int, end_ns: int) -> Call:
-    call = Call(0, 0, bytearray(1), None)
+def call_with(rows: list[int], start_ns: int, end_ns: int) -> GraphCall:
+    call = GraphCall(0, 0, bytearray(1), None)
     call.rows, call.start_ns, call.end_ns = rows, start_ns, end_ns
     return call
 
@@ -104,29 +106,29 @@ def test_columns_have_one_row_a_call() -> None:
 
 def test_nested_calls_know_their_parent_and_share_its_step() -> None:
     sink = Sink()
-    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
+    hooks = GraphHooks(sink, graph(), "0", [FunctionShape(0, 1)])
     outer = hooks.begin(0)
     inner = hooks.begin(0)
     hooks.end(inner)
     hooks.end(outer)
     assert [call.parent for call in sink.calls] == [outer, None]
     assert [call.step for call in sink.calls] == [7, 7]
-    assert not launches._thread.stack
+    assert not calls.this_thread.stack
 
 
 def test_a_call_that_was_left_by_an_exception_leaves_no_trace_on_the_thread() -> None:
     sink = Sink()
-    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
+    hooks = GraphHooks(sink, graph(), "0", [FunctionShape(0, 1)])
     outer = hooks.begin(0)
     hooks.begin(0)
     hooks.end(outer)
-    assert not launches._thread.stack
+    assert not calls.this_thread.stack
 
 
 def test_arguments_are_described_once_and_again_when_a_dynamic_size_changes() -> None:
     for dynamic, expected in ((False, 1), (True, 2)):
         sink = Sink()
-        hooks = GraphHooks(sink, graph(dynamic), "0", [Shape(0, 1)])
+        hooks = GraphHooks(sink, graph(dynamic), "0", [FunctionShape(0, 1)])
         for size in (4, 4, 8):
             call = hooks.begin(0)
             if call.look is not None and call.look[0]:
@@ -139,14 +141,14 @@ def test_arguments_are_described_once_and_again_when_a_dynamic_size_changes() ->
 
 def test_a_sink_that_fails_is_told_and_the_call_goes_on() -> None:
     class Failing(Sink):
-        def finish(self, call: Call) -> None:
+        def finish(self, call: GraphCall) -> None:
             raise RuntimeError("full")
 
         def enter(self, frame: object, phase: str | None) -> int:
             raise RuntimeError("no step")
 
     sink = Failing()
-    hooks = GraphHooks(sink, graph(), "0", [Shape(0, 1)])
+    hooks = GraphHooks(sink, graph(), "0", [FunctionShape(0, 1)])
     hooks.end(hooks.begin(0))
     assert sink.failures == ["begin", "end"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from stepscope.tracer.inductor.operators import OperatorSchema
-from stepscope.tracer.symbol_values import SymbolValues, plain_values, symbols_of
-from stepscope.tracer.wrapper.source import WrapperSource, analyse
+from stepscope.tracer.log.symbol_values import SymbolValues, plain_values, symbols_of
+from stepscope.tracer.wrapper.operator_schema import OperatorSchema
+from stepscope.tracer.wrapper.parsed import WrapperSource
+from stepscope.tracer.wrapper.source import analyse
 
 CPP = """
 cpp_fused_mul_0 = async_compile.cpp_pybinding(['const float*', 'float*', 'const int64_t', 'const double'], r'''

@@ -8,7 +8,8 @@ import textwrap
 import pytest
 
 from stepscope.tracer.inductor.operators import operator_schema
-from stepscope.tracer.wrapper.source import WrapperSource, analyse
+from stepscope.tracer.wrapper.parsed import WrapperSource
+from stepscope.tracer.wrapper.source import analyse
 from stepscope.tracer.wrapper.versions import MOST_AT_ONCE, Followed, follow
 
 KERNELS = "\n".join(

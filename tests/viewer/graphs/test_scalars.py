@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.log.launch_ring import LaunchRing, Shape
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.log.symbol_values import SymbolValues
 from stepscope.tracer.schema import records as schema
 from stepscope.tracer.schema.ring_format import RingSymbols, read_ring
-from stepscope.tracer.symbol_values import SymbolValues
 from stepscope.viewer.findings.crash.suspects import reach_facts, scalar_sentences, suspect
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.repro.write import write_reproducer
@@ -200,7 +201,7 @@ def test_what_the_ring_holds_is_what_was_written(tmp_path: Path) -> None:
     said: list[str] = []
     written = LaunchRing(lambda: tmp_path / "x.log", said.append)
     call = SimpleNamespace(block=None, symbol_block=None, cells=None, number=7)
-    written.begin(call, Shape(0, 1))
+    written.begin(call, FunctionShape(0, 1))
     for one in (SymbolValues((0, 1), 0, (16, 0.5)), SymbolValues((2,), 3, (False,)), SymbolValues((3,), 3, (None,))):
         written.symbols(call, one, 4)
     found = read_ring((tmp_path / "x.log.ring").read_bytes())

@@ -16,8 +16,8 @@ from stepscope.tracer.aoti.printed_graphs import FUNCTION
 from stepscope.tracer.aoti.printed_graphs import kind as kind_of
 from stepscope.tracer.inductor.codegen_facts import LaunchFacts, match
 from stepscope.tracer.inductor.cpp_wrapper.calls import declared, scalars
-from stepscope.tracer.inductor.sources.source_nodes import commented, debug_handle
 from stepscope.tracer.schema.records import Argument, CppCode, InputSize, LaunchSite, Scalar
+from stepscope.tracer.wrapper.comments import commented, debug_handle
 
 PRINTS = "before_launch"
 """It stands in all code that prints its launches; code without it, which can be long, need not be read."""

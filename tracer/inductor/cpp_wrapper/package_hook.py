@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from stepscope.tracer.inductor.codegen_facts import CodegenTap, CompileFacts
+from stepscope.tracer.inductor.codegen_facts import CodegenFacts, CodegenTap
 from stepscope.tracer.inductor.cpp_wrapper.code import PRINTS, cpp_code
 from stepscope.tracer.schema.records import CppCode
 
@@ -52,7 +52,7 @@ class PackageHook:
         except Exception as error:
             self._on_failure("package", error)
 
-    def tell(self, code: str, facts: CompileFacts | None) -> None:
+    def tell(self, code: str, facts: CodegenFacts | None) -> None:
         if PRINTS not in code:
             return
         found = cpp_code(code, facts.launches if facts else [])

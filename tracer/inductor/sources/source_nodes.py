@@ -6,27 +6,8 @@ Inductor writes them above the launches of Triton kernels and extern kernels, no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
-
-_HANDLE = "[Provenance debug handles] "
-_COMMENT = re.compile(r"Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
-
-
-def commented(text: str) -> tuple[list[str], list[str]] | None:
-    """Names of nodes and of operators in Inductor's comment; None where `text` is no such comment."""
-    found = _COMMENT.search(text)
-    return (_names(found[1]), _names(found[2])) if found else None
-
-
-def debug_handle(text: str) -> str | None:
-    """The first handle in Inductor's comment of them, ``extern_kernels.mm:3``; None where `text` is no such comment."""
-    return text.partition(_HANDLE)[2].split(",")[0].strip() or None
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in (part.strip() for part in text.split(",")) if name]
 
 
 def source_nodes(origins: Iterable[Any]) -> tuple[list[str], list[str]]:

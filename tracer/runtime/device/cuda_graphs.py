@@ -14,64 +14,81 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.runtime.device.marks import GraphSlot
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.runtime.calls import GraphCall, running_call
+from stepscope.tracer.runtime.device.marks import DeviceMarks, GraphSlot
 from stepscope.tracer.runtime.device.replays import Replays
 from stepscope.tracer.runtime.device.times import between_readings
-from stepscope.tracer.runtime.launches import Call, running_call
 from stepscope.tracer.runtime.stats.snapshots import joined, runs
-from stepscope.tracer.runtime.values.reading import Row, Together
+from stepscope.tracer.runtime.values.rows import JoinedRows, ValueRow
 from stepscope.tracer.schema.records import Skipped
 
 if TYPE_CHECKING:
-    from stepscope.tracer.runtime.launches import Sink
     from stepscope.tracer.runtime.stats.arena import Arena
     from stepscope.tracer.runtime.stats.snapshots import CapturedBlock, DeviceBlock, Snapshot
-    from stepscope.tracer.runtime.values.reading import Plan
+    from stepscope.tracer.runtime.values.reading import ReadPlan
 
 
 @dataclass
-class _Captured:
+class _CapturedCall:
     """A call as it was captured."""
 
-    call: Call
+    call: GraphCall
     enter: Callable[[], int]
     """Tells the step tracker of a call; gives its step."""
-    plan: Callable[[], Plan | None]
+    plan: Callable[[], ReadPlan | None]
     """What is to be read now."""
     sites: list[int]
-    rows: list[Row]
+    rows: list[ValueRow]
     blocks: list[CapturedBlock]
     read_at: list[int]
     """Launches before each of `blocks`."""
-    plan_then: Plan | None
-    chosen: _Chosen
+    plan_then: ReadPlan | None
+    chosen: _ChosenRows
     slot: GraphSlot | None
     """Where its replays count up what they have finished."""
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _ChosenRows:
     """What a plan wants of the rows that a graph computes."""
 
-    plan: Plan | None
-    rows: Together | None
+    plan: ReadPlan | None
+    rows: JoinedRows | None
     places: npt.NDArray[np.intp] | None
     """Of the wanted rows; None: all are."""
 
 
-class CapturedCalls:
+class ReplaySink(Protocol):
+    """The part of the recorder that replays of CUDA graphs need."""
+
+    ring: LaunchRing
+    marks: DeviceMarks
+    running: dict[int, GraphCall]
+    """The calls that go into the log and are not handed on yet, by number."""
+
+    @property
+    def is_on(self) -> bool:
+        """Calls that begin now go into the log."""
+
+    def finish(self, call: GraphCall) -> None: ...
+    def skipped(self, record: Skipped) -> None: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+class CudaGraphCalls:
     """The captured calls of each CUDA graph of a process."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: ReplaySink) -> None:
         self._sink = sink
-        self._replaying: dict[tuple[int, int], list[tuple[_Captured, Call]]] = {}
+        self._replaying: dict[tuple[int, int], list[tuple[_CapturedCall, GraphCall]]] = {}
         """By thread and graph: a replay that is being submitted."""
-        self._by_graph: dict[int, list[_Captured]] = {}
+        self._by_graph: dict[int, list[_CapturedCall]] = {}
         self._lock = threading.Lock()
         self._replays = Replays(self._on_replay, self._on_capture, self._on_reset)
 
@@ -88,7 +105,7 @@ class CapturedCalls:
         self._replays.detach()
         self._by_graph.clear()
 
-    def add(self, call: Call, enter: Callable[[], int], plan: Callable[[], Plan | None]) -> bool:
+    def add(self, call: GraphCall, enter: Callable[[], int], plan: Callable[[], ReadPlan | None]) -> bool:
         """A call that was captured has ended. False: into a graph whose capture was not seen to begin.
 
         `enter` tells the step tracker of a call and gives its step; `plan` says what is to be read now.
@@ -104,9 +121,9 @@ class CapturedCalls:
         blocks: list[Any] = [block for (_, block), _ in readings]
         rows = [row for (prepared, _), _ in readings for row in prepared.rows]
         now, read_at = plan(), [at for _, at in readings]
-        chosen = _Chosen(now, Together(rows) if rows else None, None)
+        chosen = _ChosenRows(now, JoinedRows(rows) if rows else None, None)
         slot = call.flag if isinstance(call.flag, GraphSlot) else None
-        captured = _Captured(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen, slot)
+        captured = _CapturedCall(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen, slot)
         with self._lock:
             if id(graph) not in self._by_graph:
                 self._by_graph[id(graph)] = []
@@ -146,9 +163,9 @@ class CapturedCalls:
         except Exception as error:
             self._sink.failed("replay", error)
 
-    def _begin_replay(self, captured: Sequence[_Captured]) -> list[tuple[_Captured, Call]]:
-        replayed: dict[int, Call] = {}
-        begun: list[tuple[_Captured, Call]] = []
+    def _begin_replay(self, captured: Sequence[_CapturedCall]) -> list[tuple[_CapturedCall, GraphCall]]:
+        replayed: dict[int, GraphCall] = {}
+        begun: list[tuple[_CapturedCall, GraphCall]] = []
         around = running_call()
         if not (around.is_recorded if around is not None else self._sink.is_on):
             return begun
@@ -166,7 +183,7 @@ class CapturedCalls:
             begun.append((one, call))
         return begun
 
-    def _end_replay(self, graph: Any, begun: Sequence[tuple[_Captured, Call]]) -> None:
+    def _end_replay(self, graph: Any, begun: Sequence[tuple[_CapturedCall, GraphCall]]) -> None:
         end_ns = perf_counter_ns()
         snapshots: Sequence[Snapshot] | None = None
         for one, call in begun:
@@ -185,25 +202,25 @@ class CapturedCalls:
                     call.device_times = partial(_device_times, blocks, one.read_at)
             self._sink.finish(call)
 
-    def _chosen(self, captured: _Captured) -> _Chosen:
+    def _chosen(self, captured: _CapturedCall) -> _ChosenRows:
         """The rows that are wanted now: a graph goes on computing those that were wanted when it was captured."""
         plan, before = captured.plan(), captured.chosen
         if plan is not before.plan:
             places = [n for n, row in enumerate(captured.rows) if plan is not None and plan.wants(row.planned)]
             if len(places) == len(captured.rows):
-                captured.chosen = _Chosen(plan, Together(captured.rows) if places else None, None)
+                captured.chosen = _ChosenRows(plan, JoinedRows(captured.rows) if places else None, None)
             else:
-                rows = Together([captured.rows[n] for n in places]) if places else None
-                captured.chosen = _Chosen(plan, rows, np.array(places, dtype=np.intp))
+                rows = JoinedRows([captured.rows[n] for n in places]) if places else None
+                captured.chosen = _ChosenRows(plan, rows, np.array(places, dtype=np.intp))
             if plan is not None and captured.sites and _may_miss(captured.plan_then, plan):
                 why = "what was not asked for when the graph was captured is not read by its replays"
                 self._sink.skipped(Skipped("values inside of a CUDA graph", why, captured.call.graph))
         return captured.chosen
 
 
-def _replay(captured: _Captured, parent: Call | None) -> Call:
+def _replay(captured: _CapturedCall, parent: GraphCall | None) -> GraphCall:
     of = captured.call
-    call = Call(of.graph, of.function, None, parent)
+    call = GraphCall(of.graph, of.function, None, parent)
     call.state = "replayed"
     call.thread = threading.get_native_id()
     call.step = parent.step if parent is not None else captured.enter()
@@ -214,7 +231,7 @@ def _replay(captured: _Captured, parent: Call | None) -> Call:
     return call
 
 
-def _may_miss(then: Plan | None, now: Plan) -> bool:
+def _may_miss(then: ReadPlan | None, now: ReadPlan) -> bool:
     """A plan asks for more than the one of the capture."""
     if then is None:
         return True

@@ -19,7 +19,8 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor.device_launch import raw_stream_of
-from stepscope.tracer.log.launch_ring import Call, LaunchRing, is_blocking
+from stepscope.tracer.log.launch_ring import LaunchRing
+from stepscope.tracer.log.ring_blocks import CallInRing, is_blocking
 from stepscope.tracer.schema.ring_format import (
     HEADER_WORDS,
     MARK_WORDS,
@@ -37,7 +38,7 @@ class Flag(Protocol):
     due: Sequence[int]
     """Not before this time, ns; at the end of a call it is told in any case."""
 
-    def __call__(self, call: Call) -> None: ...
+    def __call__(self, call: CallInRing) -> None: ...
 
 
 _PORTABLE_AND_MAPPED = 3
@@ -86,7 +87,7 @@ class DeviceMarks:
         self.due = [0]
         """When the next mark may be sent, ns."""
 
-    def begin(self, call: Call, device: int | None) -> Flag | None:
+    def begin(self, call: CallInRing, device: int | None) -> Flag | None:
         """What is to be called after some launches of `call`, and at its end; None: the device does not mark it."""
         if self._is_off or call.block is None or device is None:
             return None
@@ -164,7 +165,7 @@ class DeviceMarks:
                 self._streams[device, handle] = _Stream(self, device, handle, index)
             return self._streams[device, handle]
 
-    def _in_graph(self, call: Call, device: int) -> Flag | None:
+    def _in_graph(self, call: CallInRing, device: int) -> Flag | None:
         if self._write_in_graph is None or self._raw_stream is None:
             return None
         slot = self._free_slots.pop() if self._free_slots else next(self._slots, None)
@@ -268,7 +269,7 @@ class _Stream:
         self._marks, self._device, self._handle, self.index = marks, device, handle, index
         self.due: Sequence[int] = marks.due
 
-    def __call__(self, call: Call) -> None:
+    def __call__(self, call: CallInRing) -> None:
         value = call.number << POSITION_BITS | (len(call.rows) + 1) // 3
         self._marks.send(self._device, self._handle, self.index, value)
 
@@ -283,7 +284,7 @@ class GraphSlot:
         self._flags, self._every = 0, 1 if is_blocking() else GRAPH_FLAGS
         self.due: Sequence[int] = (0,)
 
-    def __call__(self, call: Call) -> None:
+    def __call__(self, call: CallInRing) -> None:
         self._flags += 1
         if (self._flags - 1) % self._every and not call.end_ns:
             return

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stepscope.tracer.inductor import compat
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.schema.records import DeviceTimes
-
-if TYPE_CHECKING:
-    from stepscope.tracer.runtime.launches import Call
 
 MOST_DELAY_NS = 50_000_000
 FIRST = 2
@@ -33,11 +31,11 @@ class EventTimer:
     """The measured calls of a process. The caller of `take` holds a lock."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Call, list[Any]]] = deque()
+        self._waiting: deque[tuple[GraphCall, list[Any]]] = deque()
         self._calls: dict[tuple[int, int], int] = {}
         self._host_ns: dict[tuple[int, int], int] = {}
 
-    def wanted(self, call: Call) -> Callable[[], None] | None:
+    def wanted(self, call: GraphCall) -> Callable[[], None] | None:
         """What to call before and after each launch of `call`; None: this call is not measured."""
         what = call.graph, call.function
         number = self._calls[what] = self._calls.get(what, 0) + 1
@@ -64,7 +62,7 @@ class EventTimer:
         compat.delay_device(min(self._host_ns.get(what, 0), MOST_DELAY_NS))
         return mark
 
-    def ended(self, call: Call) -> None:
+    def ended(self, call: GraphCall) -> None:
         if call.mark is None:
             self._host_ns[call.graph, call.function] = call.end_ns - call.start_ns
 
@@ -87,7 +85,7 @@ def _is_sampled(number: int) -> bool:
     return number % FIRST == 0 and half & (half - 1) == 0 and half.bit_length() % 2 == 1
 
 
-def _times(call: Call, events: list[Any]) -> DeviceTimes:
+def _times(call: GraphCall, events: list[Any]) -> DeviceTimes:
     pairs = list(zip(events[0::2], events[1::2], strict=True))
     return DeviceTimes(
         call=[call.number] * len(pairs),

@@ -1,5 +1,5 @@
 // What tracer/runtime/lifetimes/tracker.py does for every storage of every call, compiled: the same events, which say what they
-// mean there. `Core` stands for a Tracker, `Life` for its Life, `Meet` for GraphHooks.meet.
+// mean there. `Core` stands for a Tracker, `Life` for its Life, `Observer` for GraphHooks.observer.
 #include <Python.h>
 
 #include <stddef.h>
@@ -40,7 +40,7 @@ PyObject* share(void* object) {
 
 PyTypeObject core_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject life_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
-PyTypeObject meet_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject observer_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject weak_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyObject *s_data_ptr, *s_nbytes, *s_numel, *s_untyped_storage, *s_device;
 Number recent_steps = 0;
@@ -611,9 +611,9 @@ PyMethodDef core_methods[] = {
     {},
 };
 
-// Meet
+// Observer
 
-struct Meet {
+struct Observer {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject *core, *hooks;
@@ -622,13 +622,13 @@ struct Meet {
   Number taken_ns;
 };
 
-bool meet_values(Meet* meet, PyObject* call, PyObject* place, PyObject* values) {
+bool observer_values(Observer* observer, PyObject* call, PyObject* place, PyObject* values) {
   Ref its(share(member(call, calls.life)));
   if (Py_TYPE(its.get()) != &life_type) return true;
   Life* life = reinterpret_cast<Life*>(its.get());
-  Core* core = reinterpret_cast<Core*>(meet->core);
+  Core* core = reinterpret_cast<Core*>(observer->core);
   Py_ssize_t at = PyLong_AsSsize_t(place);
-  if (at < 0 || at >= static_cast<Py_ssize_t>(meet->kinds->size())) {
+  if (at < 0 || at >= static_cast<Py_ssize_t>(observer->kinds->size())) {
     PyErr_SetString(PyExc_IndexError, "no such place");
     return false;
   }
@@ -641,7 +641,7 @@ bool meet_values(Meet* meet, PyObject* call, PyObject* place, PyObject* values) 
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); i++) {
     PyObject* value = PyTuple_GET_ITEM(values, i);
     bool is_done = false;
-    switch ((*meet->kinds)[at]) {
+    switch ((*observer->kinds)[at]) {
       case 'a':
         is_done = allocated(core, life, value, found);
         entries++;
@@ -651,95 +651,95 @@ bool meet_values(Meet* meet, PyObject* call, PyObject* place, PyObject* values) 
         entries++;
         break;
       default:
-        is_done = returned(core, life, (*meet->names)[at][i], value, found, entries);
+        is_done = returned(core, life, (*observer->names)[at][i], value, found, entries);
     }
     if (!is_done) return false;
   }
   found[2] = entries;
   life->events->insert(life->events->end(), found.begin(), found.end());
   found.swap(kept);
-  if (life->asks_owner && (*meet->kinds)[at] == 'i') {
-    Ref told(PyObject_CallMethod(meet->hooks, "met_inputs", "OOO", call, place, values));
+  if (life->asks_owner && (*observer->kinds)[at] == 'i') {
+    Ref told(PyObject_CallMethod(observer->hooks, "see_inputs", "OOO", call, place, values));
     if (!told) return false;
   }
   if (!life->asks_allocator) return true;
-  Ref asked(PyObject_CallMethod(meet->hooks, "ask_allocator", "OO", call, life->device));
+  Ref asked(PyObject_CallMethod(observer->hooks, "ask_allocator", "OO", call, life->device));
   return bool(asked);
 }
 
 // What goes wrong here is told to the hooks; only what is no Exception (KeyboardInterrupt) is the program's.
-bool tell(Meet* meet, PyObject* call) {
+bool tell(Observer* observer, PyObject* call) {
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
   PyErr_NormalizeException(&type, &error, &trace);
-  Ref told(PyObject_CallMethod(meet->hooks, "lost", "OO", call, error));
+  Ref told(PyObject_CallMethod(observer->hooks, "lost", "OO", call, error));
   Py_XDECREF(type), Py_XDECREF(error), Py_XDECREF(trace);
   return bool(told);
 }
 
-PyObject* meet_call(PyObject* self, PyObject* const* args, size_t flags, PyObject*) {
+PyObject* observer_call(PyObject* self, PyObject* const* args, size_t flags, PyObject*) {
   Number started = now_ns();
-  Meet* meet = reinterpret_cast<Meet*>(self);
+  Observer* observer = reinterpret_cast<Observer*>(self);
   if (PyVectorcall_NARGS(flags) != 3 || reinterpret_cast<PyObject*>(Py_TYPE(args[0])) != calls.type ||
       !PyLong_Check(args[1]) || !PyTuple_Check(args[2])) {
-    PyErr_SetString(PyExc_TypeError, "a call, a place and a tuple of values are needed");
+    PyErr_SetString(PyExc_TypeError, "a call, a point and a tuple of values are needed");
     return nullptr;
   }
-  if (!meet_values(meet, args[0], args[1], args[2]) && !tell(meet, args[0])) return nullptr;
-  meet->taken_ns += now_ns() - started;
+  if (!observer_values(observer, args[0], args[1], args[2]) && !tell(observer, args[0])) return nullptr;
+  observer->taken_ns += now_ns() - started;
   Py_RETURN_NONE;
 }
 
-int meet_init(PyObject* self, PyObject* args, PyObject*) {
-  Meet* meet = reinterpret_cast<Meet*>(self);
+int observer_init(PyObject* self, PyObject* args, PyObject*) {
+  Observer* observer = reinterpret_cast<Observer*>(self);
   PyObject *core, *hooks, *names;
   const char* kinds;
   if (!PyArg_ParseTuple(args, "O!OsO!", &core_type, &core, &hooks, &kinds, &PyTuple_Type, &names)) return -1;
-  meet->core = share(core), meet->hooks = share(hooks);
-  meet->kinds = new std::vector<char>(kinds, kinds + strlen(kinds));
-  meet->names = new std::vector<std::vector<Number>>;
+  observer->core = share(core), observer->hooks = share(hooks);
+  observer->kinds = new std::vector<char>(kinds, kinds + strlen(kinds));
+  observer->names = new std::vector<std::vector<Number>>;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
     PyObject* of_place = PyTuple_GET_ITEM(names, i);
-    meet->names->emplace_back();
+    observer->names->emplace_back();
     for (Py_ssize_t j = 0; PyTuple_Check(of_place) && j < PyTuple_GET_SIZE(of_place); j++) {
       PyObject* name = PyTuple_GET_ITEM(of_place, j);
-      meet->names->back().push_back(words.of(name, name));
-      if (meet->names->back().back() < 0) return -1;
+      observer->names->back().push_back(words.of(name, name));
+      if (observer->names->back().back() < 0) return -1;
     }
   }
-  meet->vectorcall = meet_call;
+  observer->vectorcall = observer_call;
   return 0;
 }
 
-int meet_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(reinterpret_cast<Meet*>(self)->core);
-  Py_VISIT(reinterpret_cast<Meet*>(self)->hooks);
+int observer_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(reinterpret_cast<Observer*>(self)->core);
+  Py_VISIT(reinterpret_cast<Observer*>(self)->hooks);
   return 0;
 }
 
-int meet_clear(PyObject* self) {
-  Py_CLEAR(reinterpret_cast<Meet*>(self)->core);
-  Py_CLEAR(reinterpret_cast<Meet*>(self)->hooks);
+int observer_clear(PyObject* self) {
+  Py_CLEAR(reinterpret_cast<Observer*>(self)->core);
+  Py_CLEAR(reinterpret_cast<Observer*>(self)->hooks);
   return 0;
 }
 
-void meet_dealloc(PyObject* self) {
+void observer_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
-  meet_clear(self);
-  delete reinterpret_cast<Meet*>(self)->kinds;
-  delete reinterpret_cast<Meet*>(self)->names;
+  observer_clear(self);
+  delete reinterpret_cast<Observer*>(self)->kinds;
+  delete reinterpret_cast<Observer*>(self)->names;
   Py_TYPE(self)->tp_free(self);
 }
 
-PyObject* meet_taken(PyObject* self, PyObject*) {
-  Meet* meet = reinterpret_cast<Meet*>(self);
-  Number taken = meet->taken_ns;
-  meet->taken_ns = 0;
+PyObject* observer_taken(PyObject* self, PyObject*) {
+  Observer* observer = reinterpret_cast<Observer*>(self);
+  Number taken = observer->taken_ns;
+  observer->taken_ns = 0;
   return PyLong_FromLongLong(taken);
 }
 
-PyMethodDef meet_methods[] = {{"taken", meet_taken, METH_NOARGS, "Nanoseconds spent here since the last time."}, {}};
+PyMethodDef observer_methods[] = {{"taken", observer_taken, METH_NOARGS, "Nanoseconds spent here since the last time."}, {}};
 
 // The module
 
@@ -761,7 +761,7 @@ PyObject* set_up(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {{"set_up", set_up, METH_VARARGS, "The class Call, and RECENT_STEPS."}, {}};
+PyMethodDef functions[] = {{"set_up", set_up, METH_VARARGS, "The class GraphCall, and RECENT_STEPS."}, {}};
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "stepscope_lifetimes", nullptr, -1, functions,
                       nullptr, nullptr, nullptr, nullptr};
 
@@ -781,10 +781,10 @@ PyMODINIT_FUNC PyInit_stepscope_lifetimes() {
   describe(life_type, "stepscope_lifetimes.Life", sizeof(Life), life_traverse, life_clear, life_dealloc);
   life_type.tp_new = life_new, life_type.tp_methods = life_methods;
   life_type.tp_members = life_members, life_type.tp_getset = life_getset;
-  describe(meet_type, "stepscope_lifetimes.Meet", sizeof(Meet), meet_traverse, meet_clear, meet_dealloc);
-  meet_type.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
-  meet_type.tp_vectorcall_offset = offsetof(Meet, vectorcall), meet_type.tp_call = PyVectorcall_Call;
-  meet_type.tp_new = PyType_GenericNew, meet_type.tp_init = meet_init, meet_type.tp_methods = meet_methods;
+  describe(observer_type, "stepscope_lifetimes.Observer", sizeof(Observer), observer_traverse, observer_clear, observer_dealloc);
+  observer_type.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+  observer_type.tp_vectorcall_offset = offsetof(Observer, vectorcall), observer_type.tp_call = PyVectorcall_Call;
+  observer_type.tp_new = PyType_GenericNew, observer_type.tp_init = observer_init, observer_type.tp_methods = observer_methods;
   describe(weak_type, "stepscope_lifetimes.Weak", sizeof(Weak), weak_traverse, weak_clear, weak_dealloc);
   weak_type.tp_base = &_PyWeakref_RefType;
   s_data_ptr = PyUnicode_InternFromString("data_ptr");
@@ -793,12 +793,12 @@ PyMODINIT_FUNC PyInit_stepscope_lifetimes() {
   s_untyped_storage = PyUnicode_InternFromString("untyped_storage");
   s_device = PyUnicode_InternFromString("device");
   words.numbers = PyDict_New();
-  for (PyTypeObject* type : {&core_type, &life_type, &meet_type, &weak_type})
+  for (PyTypeObject* type : {&core_type, &life_type, &observer_type, &weak_type})
     if (PyType_Ready(type) < 0) return nullptr;
   Ref made(PyModule_Create(&module));
   if (!made || PyModule_AddObject(made.get(), "Core", share(&core_type)) < 0 ||
       PyModule_AddObject(made.get(), "Life", share(&life_type)) < 0 ||
-      PyModule_AddObject(made.get(), "Meet", share(&meet_type)) < 0)
+      PyModule_AddObject(made.get(), "Observer", share(&observer_type)) < 0)
     return nullptr;
   return share(made.get());
 }

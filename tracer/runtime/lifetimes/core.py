@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.tracer.runtime import compiled
-from stepscope.tracer.runtime.launches import Call, GraphHooks
-from stepscope.tracer.runtime.lifetimes.tracker import RECENT_STEPS, Place, Storage, Tracker
+from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.lifetimes.life import FollowedCall, LiveStorage
+from stepscope.tracer.runtime.lifetimes.tracker import RECENT_STEPS, StorageHooks, Tracker
+from stepscope.tracer.wrapper.parsed import PointStorages
 
 SOURCE = Path(__file__).with_name("core.cpp")
 
@@ -19,24 +21,28 @@ class CompiledTracker(Tracker):
     usual = 1
 
     def __init__(
-        self, module: Any, running: Callable[[], Call | None], clock: Callable[[], int], every: int | None = None
+        self,
+        module: Any,
+        running: Callable[[], FollowedCall | None],
+        clock: Callable[[], int],
+        every: int | None = None,
     ) -> None:
         super().__init__(running, clock, every)
         self._module, self.life = module, module.Life
         self._core = module.Core(running, clock)
 
-    def storages(self) -> list[Storage]:
-        return [Storage(*fields) for fields in self._core.storages()]
+    def storages(self) -> list[LiveStorage]:
+        return [LiveStorage(*fields) for fields in self._core.storages()]
 
     def _died_outside(self) -> tuple[list[int], list[int], list[int]]:
         columns: tuple[list[int], list[int], list[int]] = self._core.outside()
         return columns
 
-    def meeter(self, hooks: GraphHooks, places: Sequence[Place]) -> Any:
-        kinds = "".join(place.kind[0] for place in places)
-        return self._module.Meet(self._core, hooks, kinds, tuple(place.names for place in places))
+    def observer(self, hooks: StorageHooks, points: Sequence[PointStorages]) -> Any:
+        kinds = "".join(point.kind[0] for point in points)
+        return self._module.Observer(self._core, hooks, kinds, tuple(point.names for point in points))
 
 
 def load() -> Any:
     """The compiled module. Raises RuntimeError, at each call the same, where it cannot be built."""
-    return compiled.load("stepscope_lifetimes", SOURCE, lambda made: made.set_up(Call, RECENT_STEPS))
+    return compiled.load("stepscope_lifetimes", SOURCE, lambda made: made.set_up(GraphCall, RECENT_STEPS))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.runtime.launches import Call, running_call
+from stepscope.tracer.runtime.calls import GraphCall, running_call
 from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
 from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
 from stepscope.tracer.runtime.lifetimes.lifecycle_checks import take_repeats
@@ -15,7 +15,7 @@ from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.schema.records import Lifetimes, MemoryStepMismatch
 
 
-class Following:
+class LifetimeTrackers:
     """The trackers of a recording. The caller of `batches` holds a lock."""
 
     def __init__(self, config: TraceConfig, may_compile: bool = False) -> None:
@@ -44,7 +44,7 @@ class Following:
         self._may_compile = True
         self._compile()
 
-    def batches(self, calls: Sequence[Call]) -> Iterator[Lifetimes | MemoryStepMismatch]:
+    def batches(self, calls: Sequence[GraphCall]) -> Iterator[Lifetimes | MemoryStepMismatch]:
         """What `calls` followed, what has died outside of calls and what checks found again since the last time."""
         for tracker in reversed(self._trackers):
             if (found := tracker.batch(calls)) is not None:

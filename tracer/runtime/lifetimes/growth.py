@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from stepscope.tracer.runtime.lifetimes.holders import MOST_STORAGES, find_holders
-from stepscope.tracer.runtime.lifetimes.tracker import Storage, Tracker
+from stepscope.tracer.runtime.lifetimes.life import LiveStorage
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.schema.records import Growth
 
 LEAST_STEPS = 3
@@ -22,7 +23,7 @@ def growth_of(tracker: Tracker | None, last_step: int) -> list[Growth]:
     return [] if tracker is None else [find_growth(tracker.storages(), last_step)]
 
 
-def find_growth(live: Iterable[Storage], last_step: int) -> Growth:
+def find_growth(live: Iterable[LiveStorage], last_step: int) -> Growth:
     """Storages among `live` that were made at the same place of a frame in at least three steps before `last_step`;
     a frame that is compiled anew in each step (a guard looks at the list that keeps its results) is one place.
 
@@ -49,9 +50,9 @@ def find_growth(live: Iterable[Storage], last_step: int) -> Growth:
     )
 
 
-def _groups(live: Iterable[Storage], last_step: int) -> list[list[Storage]]:
+def _groups(live: Iterable[LiveStorage], last_step: int) -> list[list[LiveStorage]]:
     """Those of one place together, in the order of their calls; most bytes first."""
-    groups: defaultdict[tuple[object, int], list[Storage]] = defaultdict(list)
+    groups: defaultdict[tuple[object, int], list[LiveStorage]] = defaultdict(list)
     for one in live:
         if not one.is_given and one.owner.place is not None and one.owner.step < last_step:
             groups[one.owner.place, one.index].append(one)
@@ -61,12 +62,12 @@ def _groups(live: Iterable[Storage], last_step: int) -> list[list[Storage]]:
     return sorted(kept, key=lambda group: -sum(_bytes(one) for one in group))
 
 
-def _bytes(one: Storage) -> int:
+def _bytes(one: LiveStorage) -> int:
     storage = one.reference()
     return storage.nbytes() if storage is not None else 0
 
 
-def _holders(looked_at: list[Storage]) -> dict[int, list[str]]:
+def _holders(looked_at: list[LiveStorage]) -> dict[int, list[str]]:
     storages = [storage for one in looked_at if (storage := one.reference()) is not None]
     if len(storages) != len(looked_at):  # some died just now, on another thread
         return {}

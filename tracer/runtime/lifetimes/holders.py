@@ -60,7 +60,7 @@ def overlapped(start_ns: int) -> bool:
     return _searches.elsewhere_since(start_ns, get_ident())
 
 
-def by_words(held: Sequence[str]) -> str:
+def describe_holders(held: Sequence[str]) -> str:
     """Who holds a storage, as the end of a sentence; empty: not looked for."""
     if list(held) == [UNKNOWN]:
         return f"; its holder was {UNKNOWN}"

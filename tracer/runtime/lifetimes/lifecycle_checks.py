@@ -23,16 +23,16 @@ from stepscope.tracer.inductor.compat import (
     memory_checks,
     tracked_allocation_imported,
 )
-from stepscope.tracer.runtime.launches import running_call
-from stepscope.tracer.runtime.lifetimes.expected import LifetimeError
+from stepscope.tracer.runtime.calls import running_call
+from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError
 from stepscope.tracer.runtime.lifetimes.step_names import FunctionNames, names_at
 from stepscope.tracer.runtime.lifetimes.step_reports import (
     MOST_TOLD,
-    Mismatch,
-    Place,
+    CheckedStep,
     Reports,
+    StepMismatch,
+    describe_mismatches,
     holders_of,
-    in_words,
     to_record,
 )
 from stepscope.tracer.schema.records import MemoryStepMismatch, Skipped
@@ -47,21 +47,21 @@ _reports = Reports()
 _skipped: set[str] = set()
 
 
-class Sink(Protocol):
+class CheckSink(Protocol):
     """What is needed of a recorder."""
 
     config: TraceConfig
 
     def layout(self, record: MemoryStepMismatch) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
-    def launch_words(self, graph: int, site: int) -> str: ...
+    def describe_launch(self, graph: int, site: int) -> str: ...
 
 
-_sink: Sink | None = None
+_sink: CheckSink | None = None
 _stand_ins = ExitStack()
 
 
-def attach(sink: Sink) -> None:
+def attach(sink: CheckSink) -> None:
     """What is found is written there too, and done as its settings say."""
     global _sink
     _sink = sink
@@ -149,12 +149,12 @@ def _check(frame: FrameType | None, allocated: Sequence[str], freed: Sequence[st
         _tell(found, code.co_filename, line, is_final_step, raises=mode == "assert")
 
 
-def _tell(found: list[Mismatch], file: str, line: int, is_final_step: bool, raises: bool) -> None:
+def _tell(found: list[StepMismatch], file: str, line: int, is_final_step: bool, raises: bool) -> None:
     """Once; raises each time where it is to."""
     call = running_call()
     rows = call.rows if call is not None else []
     site = rows[len(rows) // 3 * 3 - 3] if len(rows) >= 3 else None
-    place = Place(call.graph if call is not None else None, site, file, line, is_final_step)
+    place = CheckedStep(call.graph if call is not None else None, site, file, line, is_final_step)
     number = call.number if call is not None else None
     new = _reports.add(place, number, found)
     told = found if raises else new
@@ -168,8 +168,8 @@ def _tell(found: list[Mismatch], file: str, line: int, is_final_step: bool, rais
         _sink.layout(to_record(place, number, new, held))
     after = ""
     if _sink is not None and place.graph is not None and place.site is not None:
-        after = f", after {_sink.launch_words(place.graph, place.site)}"
-    text = f"stepscope: at {PurePath(file).name}:{line}{after}: {in_words(told, holders)}"
+        after = f", after {_sink.describe_launch(place.graph, place.site)}"
+    text = f"stepscope: at {PurePath(file).name}:{line}{after}: {describe_mismatches(told, holders)}"
     if raises:
         raise LifetimeError(text)
     _log.warning(text)
@@ -190,13 +190,13 @@ class _Tracked:
         self.reference = ref(storage, lambda _: died.append(self))
 
 
-class MemorySteps:
+class TrackedRun:
     """What one run of a function has tracked. Hangs on its frame as what a debugger would be, and is none."""
 
     def __init__(self) -> None:
         self._reset()
 
-    def __call__(self, *_: object) -> MemorySteps:
+    def __call__(self, *_: object) -> TrackedRun:
         """A debugger that comes later calls it for every line."""
         return self
 
@@ -235,7 +235,7 @@ class MemorySteps:
         is_final: bool,
         source: FunctionNames | None,
         line: int,
-    ) -> list[Mismatch]:
+    ) -> list[StepMismatch]:
         """The step that ends at `line`."""
         if source is not None:
             self._adopt(source, line)
@@ -256,12 +256,12 @@ class MemorySteps:
             if tracked is not None and self._by_name.get(name) is not tracked:
                 self._name(name, tracked, False)
 
-    def _deaths(self, source: FunctionNames | None) -> list[Mismatch]:
+    def _deaths(self, source: FunctionNames | None) -> list[StepMismatch]:
         found = []
         for tracked in self._died:
             names = self._counted(tracked, source)
             if names and names[-1] not in tracked.freed and tracked.storage_bytes:
-                found.append(Mismatch("unexpected_death", names[-1], tracked.storage_bytes, None, tracked.first))
+                found.append(StepMismatch("unexpected_death", names[-1], tracked.storage_bytes, None, tracked.first))
         return found
 
     def _counted(self, tracked: _Tracked, source: FunctionNames | None) -> list[str]:
@@ -269,7 +269,7 @@ class MemorySteps:
         scheduled = source.scheduled if source is not None else frozenset()
         return [name for name, is_told in tracked.names.items() if is_told or name in scheduled]
 
-    def _alive(self, freed: Sequence[str], is_final: bool, source: FunctionNames | None) -> list[Mismatch]:
+    def _alive(self, freed: Sequence[str], is_final: bool, source: FunctionNames | None) -> list[StepMismatch]:
         if source is None:
             return []
         found = []
@@ -281,19 +281,21 @@ class MemorySteps:
             awaited = {one for one in sharing if tracked.names.get(one) or one in source.scheduled} - tracked.freed
             lives_on = is_final and (sharing & source.returned or not sharing & source.deleted)
             if not awaited and not lives_on:
-                found.append(Mismatch("missing_death", name, tracked.storage_bytes, tracked.reference, tracked.first))
+                found.append(
+                    StepMismatch("missing_death", name, tracked.storage_bytes, tracked.reference, tracked.first)
+                )
         return found
 
-    def _allocations(self, allocated: Sequence[str], source: FunctionNames | None, line: int) -> list[Mismatch]:
+    def _allocations(self, allocated: Sequence[str], source: FunctionNames | None, line: int) -> list[StepMismatch]:
         expected = set(allocated)
         found = [
-            Mismatch("unexpected_allocation", name, tracked.storage_bytes, None, tracked.first)
+            StepMismatch("unexpected_allocation", name, tracked.storage_bytes, None, tracked.first)
             for name, tracked in self._added.items()
             if expected.isdisjoint(tracked.names) and tracked.storage_bytes
         ]
         if source is not None:
             found += [
-                Mismatch("missing_allocation", name, None, None, name)
+                StepMismatch("missing_allocation", name, None, None, name)
                 for name in allocated
                 if name not in self._by_name and name not in self._untold and name not in source.elsewhere
                 if source.bound.get(name, sys.maxsize) > line
@@ -319,20 +321,20 @@ def _track(frame: FrameType | None, tensor: torch.Tensor, name: str) -> None:
         steps.track(name, tensor)
 
 
-def _steps_of(frame: FrameType) -> MemorySteps | None:
+def _steps_of(frame: FrameType) -> TrackedRun | None:
     """What hangs on `frame`, which ends with it; None: a debugger has that place."""
     steps = frame.f_trace
-    if isinstance(steps, MemorySteps):
+    if isinstance(steps, TrackedRun):
         return steps
     if steps is None and sys.gettrace() is None:
-        frame.f_trace = steps = MemorySteps()
+        frame.f_trace = steps = TrackedRun()
         return steps
     if _sink is not None:
         _skip(_sink, "a debugger or a coverage tool traces the functions that make them")
     return None
 
 
-def _skip(to: Sink, why: str) -> None:
+def _skip(to: CheckSink, why: str) -> None:
     if why not in _skipped:
         _skipped.add(why)
         to.skipped(Skipped("checks of memory steps", why))

@@ -9,11 +9,11 @@ from threading import Lock
 from typing import Any, NamedTuple
 from weakref import ref
 
-from stepscope.tracer.runtime.lifetimes.holders import by_words, find_holders
+from stepscope.tracer.runtime.lifetimes.holders import describe_holders, find_holders
 from stepscope.tracer.schema.records import MemoryStepMismatch, MismatchKind
 
 MOST_TOLD = 10_000
-_WORDS: dict[MismatchKind, str] = {
+_DESCRIPTIONS: dict[MismatchKind, str] = {
     "missing_death": "should have died and is alive",
     "unexpected_death": "has died and should be alive",
     "missing_allocation": "should have been allocated and was not",
@@ -21,7 +21,7 @@ _WORDS: dict[MismatchKind, str] = {
 }
 
 
-class Mismatch(NamedTuple):
+class StepMismatch(NamedTuple):
     kind: MismatchKind
     name: str
     storage_bytes: int | None
@@ -30,7 +30,7 @@ class Mismatch(NamedTuple):
     """The first name of its memory."""
 
 
-class Place(NamedTuple):
+class CheckedStep(NamedTuple):
     """Where a check stands."""
 
     graph: int | None
@@ -46,9 +46,9 @@ class Place(NamedTuple):
 class _Again:
     """What was found again since it was told last."""
 
-    place: Place
+    place: CheckedStep
     call: int | None
-    found: Mismatch
+    found: StepMismatch
     times: int = 0
 
 
@@ -57,12 +57,12 @@ class Reports:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._told: set[tuple[Place, MismatchKind, str]] = set()
-        self._again: dict[tuple[Place, MismatchKind, str], _Again] = {}
+        self._told: set[tuple[CheckedStep, MismatchKind, str]] = set()
+        self._again: dict[tuple[CheckedStep, MismatchKind, str], _Again] = {}
         self.is_full = False
         """Further mismatches are not told, being too many."""
 
-    def add(self, place: Place, call: int | None, found: Sequence[Mismatch]) -> list[Mismatch]:
+    def add(self, place: CheckedStep, call: int | None, found: Sequence[StepMismatch]) -> list[StepMismatch]:
         """Those that are found for the first time; the others are counted."""
         new = []
         with self._lock:
@@ -81,7 +81,7 @@ class Reports:
         """What was found again since the last time."""
         with self._lock:
             again, self._again = self._again, {}
-        by_place: defaultdict[Place, list[_Again]] = defaultdict(list)
+        by_place: defaultdict[CheckedStep, list[_Again]] = defaultdict(list)
         for entry in again.values():
             by_place[entry.place].append(entry)
         return [
@@ -97,9 +97,9 @@ class Reports:
 
 
 def to_record(
-    place: Place,
+    place: CheckedStep,
     call: int | None,
-    found: Sequence[Mismatch],
+    found: Sequence[StepMismatch],
     holders: list[list[str]],
     times: list[int] | None = None,
 ) -> MemoryStepMismatch:
@@ -120,7 +120,7 @@ def to_record(
     )
 
 
-def holders_of(found: Sequence[Mismatch]) -> list[list[str]]:
+def holders_of(found: Sequence[StepMismatch]) -> list[list[str]]:
     """Who holds what should be dead, beside `found`."""
     held = [one.reference() if one.reference is not None else None for one in found]
     searched = [storage for storage in held if storage is not None]
@@ -128,10 +128,10 @@ def holders_of(found: Sequence[Mismatch]) -> list[list[str]]:
     return [next(words) if storage is not None else [] for storage in held]
 
 
-def in_words(found: Sequence[Mismatch], holders: Sequence[list[str]]) -> str:
+def describe_mismatches(found: Sequence[StepMismatch], holders: Sequence[list[str]]) -> str:
     """For the program's user."""
     parts = []
     for one, held in zip(found, holders, strict=True):
         size = f" ({one.storage_bytes:,} bytes)" if one.storage_bytes is not None else ""
-        parts.append(f"{one.name}{size} {_WORDS[one.kind]}{by_words(held)}")
+        parts.append(f"{one.name}{size} {_DESCRIPTIONS[one.kind]}{describe_holders(held)}")
     return "; ".join(parts)

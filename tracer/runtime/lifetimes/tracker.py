@@ -8,14 +8,12 @@ events, so what they looked like is worked out and written once, and a call cost
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import getweakrefs, ref
 
-from stepscope.tracer.schema.records import AllocatorCurve, Lifetimes, StorageKind
-
-if TYPE_CHECKING:
-    from stepscope.tracer.runtime.launches import Call, GraphHooks
+from stepscope.tracer.runtime.lifetimes.life import Entry, FollowedCall, Life, LiveStorage
+from stepscope.tracer.schema.records import AllocatorCurve, Lifetimes
+from stepscope.tracer.wrapper.parsed import PointStorages
 
 STALE = 4096
 RECENT_STEPS = 2
@@ -24,88 +22,11 @@ in each of them."""
 SPARSE = 16
 """Of so many steps one is followed, where each storage costs what Python code costs."""
 
-Entry = int | tuple[int | None, int | None, int, int] | None
-"""A tensor that was met: the bytes of a storage that no call has met before; (calls back, call of an earlier step,
-number there, bytes) of one that was; None: no storage, or one that this call has met already."""
-Event = tuple[Any, ...]
-"""(place, rows, entry, ...) of a meeting; (-1 - number, rows) of the death of a storage. `rows` is the length of the
-call's list of launches. An entry has (device, bytes) for a new input, (name, device, entry) for what was returned."""
 
+class StorageHooks(Protocol):
+    """The hooks of a graph, as far as a tracker calls them."""
 
-@dataclass(frozen=True)
-class Place:
-    """A place of a wrapper where storages are met."""
-
-    kind: StorageKind
-    names: tuple[str, ...]
-    devices: tuple[str, ...] = ()
-    """Of an allocation."""
-    site: int | None = None
-    """The launch site that returned them."""
-
-
-@dataclass(frozen=True)
-class Storage:
-    """A storage that is alive, and which one it was to the call that met it first."""
-
-    owner: Life
-    index: int
-    reference: ref[Any]
-    """To torch's object for it."""
-    is_given: bool
-    """It came in from outside of compiled code."""
-
-
-class Life:
-    """The storages of one call."""
-
-    __slots__ = (
-        "asks_allocator",
-        "asks_owner",
-        "call",
-        "child",
-        "count",
-        "device",
-        "events",
-        "known",
-        "place",
-        "rows",
-        "step",
-    )
-
-    def __init__(self, call: Call, place: tuple[object, ...] | None = None) -> None:
-        self.call, self.step = call.number, call.step
-        self.place = place
-        """The same for calls that repeat from step to step, compiled anew or not; None: the call is captured, its
-        storages are the CUDA graph's."""
-        self.rows: list[int] | None = call.rows
-        """None: the call has ended."""
-        self.child: Life | None = None
-        """Of the call that runs inside this one."""
-        self.device: str | None = None
-        """Whose allocator is asked; None: that of the current one."""
-        self.asks_allocator = False
-        """At every meeting, not at the begin and the end only."""
-        self.asks_owner = False
-        """Of inputs, whether somebody else holds them."""
-        self.count = 0
-        self.events: list[Event] = []
-        self.known: dict[int, tuple[int, ref[Any]]] = {}
-        """Storages that other calls met first, by the `id` of the reference: which storage of this call it is."""
-
-    def key(self) -> object:
-        """Equal for calls that ran alike."""
-        return tuple(self.events)
-
-    def since(self, start: int) -> tuple[list[Event], int]:
-        """What has come after `start`, and what to ask with the next time; 0: all."""
-        events = self.events[start:]
-        return events, start + len(events)
-
-    def end(self) -> None:
-        """Its storages may live on, and this with them."""
-        self.rows = self.child = None
-        self.events, self.known = [], {}
+    def see_storages(self, call: Any, point: int, values: Sequence[Any], /) -> None: ...
 
 
 class Tracker:
@@ -114,7 +35,9 @@ class Tracker:
     usual = SPARSE
     """`every`, where nothing else is asked for."""
 
-    def __init__(self, running: Callable[[], Call | None], clock: Callable[[], int], every: int | None = None) -> None:
+    def __init__(
+        self, running: Callable[[], FollowedCall | None], clock: Callable[[], int], every: int | None = None
+    ) -> None:
         """After the first calls of a graph, those of steps that `every` divides are followed."""
         self.is_on = True
         """Calls that begin now are followed. The deaths of what others have met are told in any case."""
@@ -122,7 +45,7 @@ class Tracker:
         self.follow_every(every)
         self.life: type[Life] = Life
         self._live: dict[int, tuple[Life, int, ref[Any], bool]] = {}
-        """The fields of a `Storage`, by the `id` of its reference."""
+        """The fields of a `LiveStorage`, by the `id` of its reference."""
         self._by_address: dict[int, ref[Any]] = {}
         self._outside: list[tuple[int, int, int]] = []
         self._allocator: list[tuple[int, int, int, int]] = []
@@ -131,11 +54,13 @@ class Tracker:
     def follow_every(self, steps: int | None) -> None:
         self.every = steps or self.usual
 
-    def meeter(self, hooks: GraphHooks, places: Sequence[Place]) -> Callable[[Call, int, Sequence[Any]], None]:
+    def observer(
+        self, hooks: StorageHooks, points: Sequence[PointStorages]
+    ) -> Callable[[FollowedCall, int, Sequence[Any]], None]:
         """What generated code calls at the `places` of a graph."""
-        return hooks.meet
+        return hooks.see_storages
 
-    def batch(self, calls: Sequence[Call]) -> Lifetimes | None:
+    def batch(self, calls: Sequence[FollowedCall]) -> Lifetimes | None:
         """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
         followed = [(call.number, call.layout) for call in calls if call.layout is not None]
         allocator = _taken(self._allocator)
@@ -156,7 +81,7 @@ class Tracker:
         outside = _taken(self._outside)
         return [call for call, _, _ in outside], [index for _, index, _ in outside], [ns for _, _, ns in outside]
 
-    def ask_allocator(self, call: Call, device: str | None) -> None:
+    def ask_allocator(self, call: FollowedCall, device: str | None) -> None:
         """Bytes that the allocator of a CUDA device (None: the current one) says it has given out and holds, now."""
         import torch
 
@@ -164,28 +89,28 @@ class Tracker:
         allocated, reserved = (stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes"))
         self._allocator.append((call.number, (len(call.rows) + 2) // 3, allocated, reserved))
 
-    def storages(self) -> list[Storage]:
+    def storages(self) -> list[LiveStorage]:
         """All that are alive."""
-        return [Storage(*fields) for fields in list(self._live.values())]
+        return [LiveStorage(*fields) for fields in list(self._live.values())]
 
-    def alive(self, wanted: Collection[int], call: Call) -> dict[int, Any]:
+    def alive(self, wanted: Collection[int], call: FollowedCall) -> dict[int, Any]:
         """torch's objects for those of the storages that `call` met first that are alive, by their number there."""
         mine = [one for one in self.storages() if one.owner is call.life and one.index in wanted]
         return {one.index: storage for one in mine if (storage := one.reference()) is not None}
 
-    def meet(self, call: Call, number: int, place: Place, values: Sequence[Any]) -> None:
+    def see(self, call: FollowedCall, number: int, point: PointStorages, values: Sequence[Any]) -> None:
         """`call` meets the tensors `values` at the place `number` of its graph."""
         life = call.life
         if life is None:
             return
-        if place.kind == "allocated":
+        if point.kind == "allocated":
             entries: list[Any] = [self._add(life, value.untyped_storage()) for value in values]
-        elif place.kind == "input":
+        elif point.kind == "input":
             entries = [self._input(life, value) for value in values]
         else:
             entries = [
                 entry
-                for name, value in zip(place.names, values, strict=True)
+                for name, value in zip(point.names, values, strict=True)
                 for entry in self._returned(life, name, value)
             ]
         life.events.append((number, len(call.rows), *entries))
@@ -277,14 +202,6 @@ class Tracker:
             owner.events.append((-1 - index, len(owner.rows)))
         elif not is_seen:
             self._outside.append((owner.call, index, self._clock()))
-
-
-def close(call: Call) -> None:
-    """Nothing more is followed in `call`; deaths are its parent's again."""
-    if call.life is not None:
-        call.life.end()
-    if call.parent is not None and call.parent.life is not None:
-        call.parent.life.child = None
 
 
 def _taken(entries: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """Statistics of tensors in one pass: what is read of a tensor, by whom, and the row that comes of it.
 
 `parts` says what can be read of any argument; `reader_for` prepares a reader of tensors whose dtype, size and
-stride stay as they are; calling the reader reads them and gives a `Block`, whose rows may come later (CUDA).
+stride stay as they are; calling the reader reads them and gives a `StatsBlock`, whose rows may come later (CUDA).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Part:
     skipped: str | None = None
 
 
-class Block(Protocol):
+class StatsBlock(Protocol):
     """Rows of one reading."""
 
     def rows(self) -> npt.NDArray[Any] | None:
@@ -66,4 +66,4 @@ class Reader(Protocol):
     looked_at: list[int]
     """Elements that each row is over; fewer than numel: a strided sample."""
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Block: ...
+    def __call__(self, tensors: Sequence[Tensor]) -> StatsBlock: ...

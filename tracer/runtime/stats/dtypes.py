@@ -19,7 +19,7 @@ Family = Literal["float", "integer", "pattern"]
 
 
 @dataclass(frozen=True)
-class Kind:
+class DtypeKind:
     """How elements of a dtype are read."""
 
     code: int
@@ -37,28 +37,30 @@ class Kind:
     """Magnitude from which a finite value lies in the top two binades."""
 
 
-NAMES: dict[str, Kind] = {
-    "float32": Kind(0, "float", 32, mantissa=23),
-    "float64": Kind(1, "float", 64, mantissa=52),
-    "bfloat16": Kind(2, "float", 16, mantissa=7, near=2.0**126),
-    "float16": Kind(3, "float", 16, mantissa=10, near=2.0**14),
-    "int8": Kind(4, "integer", 8),
-    "int16": Kind(5, "integer", 16),
-    "int32": Kind(6, "integer", 32),
-    "int64": Kind(7, "integer", 64),
-    "uint8": Kind(8, "integer", 8),
-    "uint16": Kind(9, "integer", 16),
-    "uint32": Kind(10, "integer", 32),
-    "uint64": Kind(11, "integer", 64),
-    "bool": Kind(12, "integer", 8),
-    "float8_e4m3fn": Kind(13, "pattern", 8, table=0, near=2.0**7),
-    "float8_e5m2": Kind(13, "pattern", 8, table=1, near=2.0**14),
-    "float8_e4m3fnuz": Kind(13, "pattern", 8, table=2, near=2.0**6),
-    "float8_e5m2fnuz": Kind(13, "pattern", 8, table=3, near=2.0**14),
-    "float8_e8m0fnu": Kind(13, "pattern", 8, table=4, near=2.0**126),
-    "float4_e2m1fn_x2": Kind(14, "pattern", 4, values=2, table=5),
+NAMES: dict[str, DtypeKind] = {
+    "float32": DtypeKind(0, "float", 32, mantissa=23),
+    "float64": DtypeKind(1, "float", 64, mantissa=52),
+    "bfloat16": DtypeKind(2, "float", 16, mantissa=7, near=2.0**126),
+    "float16": DtypeKind(3, "float", 16, mantissa=10, near=2.0**14),
+    "int8": DtypeKind(4, "integer", 8),
+    "int16": DtypeKind(5, "integer", 16),
+    "int32": DtypeKind(6, "integer", 32),
+    "int64": DtypeKind(7, "integer", 64),
+    "uint8": DtypeKind(8, "integer", 8),
+    "uint16": DtypeKind(9, "integer", 16),
+    "uint32": DtypeKind(10, "integer", 32),
+    "uint64": DtypeKind(11, "integer", 64),
+    "bool": DtypeKind(12, "integer", 8),
+    "float8_e4m3fn": DtypeKind(13, "pattern", 8, table=0, near=2.0**7),
+    "float8_e5m2": DtypeKind(13, "pattern", 8, table=1, near=2.0**14),
+    "float8_e4m3fnuz": DtypeKind(13, "pattern", 8, table=2, near=2.0**6),
+    "float8_e5m2fnuz": DtypeKind(13, "pattern", 8, table=3, near=2.0**14),
+    "float8_e8m0fnu": DtypeKind(13, "pattern", 8, table=4, near=2.0**126),
+    "float4_e2m1fn_x2": DtypeKind(14, "pattern", 4, values=2, table=5),
 }
-KINDS: dict[torch.dtype, Kind] = {getattr(torch, name): kind for name, kind in NAMES.items() if hasattr(torch, name)}
+KINDS: dict[torch.dtype, DtypeKind] = {
+    getattr(torch, name): kind for name, kind in NAMES.items() if hasattr(torch, name)
+}
 """Complex and quantised dtypes are not here: `parts` takes them to pieces."""
 
 TABLE = np.dtype([("value", "f8", 256), ("flags", "u1", 256)])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from stepscope.tracer.inductor.stats_toolchain import without_torch_function
-from stepscope.tracer.runtime.stats import ROW, Block, Reader
+from stepscope.tracer.runtime.stats import ROW, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.cpu import CpuReader, ToolchainError, kernel
 from stepscope.tracer.runtime.stats.torch_ops import TorchReader
 
@@ -59,9 +59,9 @@ def _reader(device: str, tensors: Sequence[Tensor], most_bytes: int) -> Reader:
 class MixedBlock:
     """Rows of several blocks, each with the places of its rows."""
 
-    blocks: list[tuple[Block, list[int]]]
+    blocks: list[tuple[StatsBlock, list[int]]]
     n: int
-    in_order: list[Block] | None
+    in_order: list[StatsBlock] | None
     """The blocks, where their rows follow one another."""
 
     def rows(self) -> npt.NDArray[Any] | None:

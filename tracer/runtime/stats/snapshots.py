@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.runtime.stats import ROW, Block, cuda_rows
+from stepscope.tracer.runtime.stats import ROW, StatsBlock, cuda_rows
 from stepscope.tracer.runtime.stats.cuda_rows import FLAG_WORDS, ROW_WORDS
 
 TABLE_WORDS = 8192
@@ -178,9 +178,9 @@ class DeviceBlock:
         return None if found is None else found[self._first : self._end]
 
 
-def runs(blocks: Iterable[Block]) -> list[Block]:
+def runs(blocks: Iterable[StatsBlock]) -> list[StatsBlock]:
     """The same rows in fewer blocks: those that follow one another in a snapshot are put together."""
-    found: list[Block] = []
+    found: list[StatsBlock] = []
     last: DeviceBlock | None = None
     for block in _single(blocks):
         if type(block) is not DeviceBlock:
@@ -194,7 +194,7 @@ def runs(blocks: Iterable[Block]) -> list[Block]:
     return found
 
 
-def _single(blocks: Iterable[Block]) -> Iterator[Block]:
+def _single(blocks: Iterable[StatsBlock]) -> Iterator[StatsBlock]:
     for block in blocks:
         inner = None if type(block) is DeviceBlock else getattr(block, "in_order", None)
         if inner is None:
@@ -203,7 +203,7 @@ def _single(blocks: Iterable[Block]) -> Iterator[Block]:
             yield from inner
 
 
-def finish_together(blocks: Iterable[Block], wait: bool) -> None:
+def finish_together(blocks: Iterable[StatsBlock], wait: bool) -> None:
     """Makes the rows of the snapshots of these blocks: of those that have come, or with `wait` of all.
 
     All at once: the arithmetic of a thousand rows takes hardly longer than that of one. Raises as `Snapshot.wait`.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stepscope.tracer.inductor.stats_toolchain import plain_torch
 from stepscope.tracer.runtime.stats import ROW
-from stepscope.tracer.runtime.stats.dtypes import KINDS, NEAR_OVERFLOW, SUBNORMAL, Kind, tables
+from stepscope.tracer.runtime.stats.dtypes import KINDS, NEAR_OVERFLOW, SUBNORMAL, DtypeKind, tables
 from stepscope.tracer.runtime.stats.layout import Layout, layout_of
 
 CHUNK = 1 << 20
@@ -58,7 +58,7 @@ class TorchReader:
         return DoneBlock(rows)
 
 
-def _read(tensor: Tensor, kind: Kind, at: Layout, row: Any) -> None:
+def _read(tensor: Tensor, kind: DtypeKind, at: Layout, row: Any) -> None:
     is_there = tensor.numel() == 0 or tensor.data_ptr() != 0
     flat = _flat(tensor.detach(), at) if is_there else tensor.new_empty(0)
     moments = Moments()
@@ -146,7 +146,7 @@ def _ldexp(x: float, power: int) -> float:
         return math.copysign(math.inf, x)
 
 
-def _floats(x: Tensor, kind: Kind, start: int, row: Any, moments: Moments) -> None:
+def _floats(x: Tensor, kind: DtypeKind, start: int, row: Any, moments: Moments) -> None:
     bits = x.view(SIGNED[kind.bits])
     sizes = bits & ((1 << (kind.bits - 1)) - 1)
     infinite = ((1 << (kind.bits - 1 - kind.mantissa)) - 1) << kind.mantissa
@@ -166,7 +166,7 @@ def _floats(x: Tensor, kind: Kind, start: int, row: Any, moments: Moments) -> No
     moments.add(x.double())
 
 
-def _integers(x: Tensor, kind: Kind, is_first: bool, row: Any, moments: Moments) -> None:
+def _integers(x: Tensor, kind: DtypeKind, is_first: bool, row: Any, moments: Moments) -> None:
     if x.dtype is torch.bool:
         x = x.view(torch.uint8).ne(0).to(torch.uint8)
     row["zero"] += int((x.view(SIGNED[kind.bits]) == 0).sum())
@@ -190,7 +190,7 @@ def _integers(x: Tensor, kind: Kind, is_first: bool, row: Any, moments: Moments)
     moments.low, moments.high = min(moments.low, float(low)), max(moments.high, float(high))
 
 
-def _patterns(x: Tensor, kind: Kind, start: int, row: Any, seen: npt.NDArray[np.int64]) -> None:
+def _patterns(x: Tensor, kind: DtypeKind, start: int, row: Any, seen: npt.NDArray[np.int64]) -> None:
     counts = torch.bincount(x, minlength=256).numpy()
     bad = ~np.isfinite(tables()[kind.table]["value"])
     if kind.values == 2:
@@ -202,7 +202,7 @@ def _patterns(x: Tensor, kind: Kind, start: int, row: Any, seen: npt.NDArray[np.
         row["first_bad"] = start + int(bad[x.numpy()].argmax())
 
 
-def _finish_patterns(seen: npt.NDArray[np.int64], kind: Kind, row: Any, moments: Moments) -> None:
+def _finish_patterns(seen: npt.NDArray[np.int64], kind: DtypeKind, row: Any, moments: Moments) -> None:
     values, flags = tables()[kind.table]["value"], tables()[kind.table]["flags"]
     row["nan"] = seen[np.isnan(values)].sum()
     row["positive_infinity"] = seen[values == math.inf].sum()

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats.snapshots import finish_together, joined, runs
 from stepscope.tracer.runtime.values.elements import elements_of
 from stepscope.tracer.runtime.values.reading import layout
 from stepscope.tracer.schema.records import DeviceTimes, Elements, Exact, Sparse, ValueLayout, Values
 
-if TYPE_CHECKING:
-    from stepscope.tracer.runtime.launches import Call
-
-Rows = npt.NDArray[Any]
+RowArray = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 MOST_ROWS = 65_536
 MOST_LAYOUTS = 4096
@@ -28,18 +26,18 @@ FLOAT32_NORMAL = 2.0**-126
 _INTEGERS = ("int", "uint", "bool", "quint", "qint")
 
 
-class ValueBatches:
+class PendingValues:
     """Collects the readings of calls. The caller holds a lock."""
 
     def __init__(self) -> None:
-        self._calls: deque[Call] = deque()
+        self._calls: deque[GraphCall] = deque()
         self._layouts: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int8]]] = {}
         self._numbers = count()
 
-    def add(self, call: Call) -> None:
+    def add(self, call: GraphCall) -> None:
         self._calls.append(call)
 
-    def now(self, call: Call) -> Iterator[ValueLayout | Values]:
+    def now(self, call: GraphCall) -> Iterator[ValueLayout | Values]:
         """Records of what a call that still runs has read since the last time."""
         if call.readings:
             number, kind, new = self._layout(call)
@@ -91,7 +89,7 @@ class ValueBatches:
                 yield times
             yield encode(calls, layouts, joined(blocks), np.concatenate(kinds), elements)
 
-    def _layout(self, call: Call) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
+    def _layout(self, call: GraphCall) -> tuple[int, npt.NDArray[np.int8], ValueLayout | None]:
         key = (call.graph, call.rows_written, *[prepared.number for prepared, _ in call.readings])
         known = self._layouts.get(key)
         if known is not None:
@@ -105,7 +103,7 @@ class ValueBatches:
         return number, kinds, layout(number, call.graph, prepared, call.rows_written)
 
 
-def _add_times(times: DeviceTimes, call: Call) -> None:
+def _add_times(times: DeviceTimes, call: GraphCall) -> None:
     launches, durations = call.device_times() if call.device_times is not None else ([], [])
     times.call.extend([call.number] * len(launches))
     times.launch.extend(launches)
@@ -120,7 +118,7 @@ def _kind(dtype: str) -> int:
     return 1 if dtype.startswith(_INTEGERS) else 2 if dtype in ("float64", "complex128") else 0
 
 
-def _add_elements(elements: Elements, call: Call, first: int) -> None:
+def _add_elements(elements: Elements, call: GraphCall, first: int) -> None:
     """`first`: the row of the batch at which those of the call begin."""
     for prepared, block in call.readings:
         for row, numbers in elements_of(block):
@@ -130,7 +128,7 @@ def _add_elements(elements: Elements, call: Call, first: int) -> None:
 
 
 def encode(
-    calls: list[int], layouts: list[int], rows: Rows, kinds: npt.NDArray[np.int8], elements: Elements | None = None
+    calls: list[int], layouts: list[int], rows: RowArray, kinds: npt.NDArray[np.int8], elements: Elements | None = None
 ) -> Values:
     """The batch of `rows` (`ROW`, in the order of the calls' layouts)."""
     with np.errstate(all="ignore"):
@@ -164,7 +162,7 @@ def _sparse(column: npt.NDArray[np.int64], absent: int = 0) -> Sparse:
     return Sparse(cast("list[int]", row), cast("list[int]", column[row]))
 
 
-def _exact(rows: Rows, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Exact:
+def _exact(rows: RowArray, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Exact:
     """Where float32 does not hold the extremes."""
     some = np.flatnonzero(kinds)
     least, most = rows["min"][some], rows["max"][some]

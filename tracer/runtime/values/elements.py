@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from stepscope.tracer.inductor.stats_toolchain import plain_torch, without_torch_function
-from stepscope.tracer.runtime.stats import Block, Part, Reader
+from stepscope.tracer.runtime.stats import Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.dtypes import KINDS
 
 Element = float | int | bool | str
@@ -50,7 +50,7 @@ class ElementReader:
         ]
         self._devices = {form.device for form in self._forms if form.device.type == "cuda"}
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Block:
+    def __call__(self, tensors: Sequence[Tensor]) -> StatsBlock:
         if not self._forms or (self._devices and torch.cuda.is_current_stream_capturing()):
             return self._reader(tensors)  # what a graph writes at each replay cannot be told apart
         taken: list[tuple[_Form, Callable[[], bytes]]] = []
@@ -71,7 +71,7 @@ class WithElements:
     """A block and the elements that were taken beside it."""
 
     def __init__(
-        self, block: Block, taken: Sequence[tuple[_Form, Callable[[], bytes]]], events: Sequence[Any] = ()
+        self, block: StatsBlock, taken: Sequence[tuple[_Form, Callable[[], bytes]]], events: Sequence[Any] = ()
     ) -> None:
         """`events` come when the devices have copied what was taken."""
         self.in_order = [block]
@@ -92,7 +92,7 @@ class WithElements:
             yield form.row, _numbers(data(), form.dtype)
 
 
-def elements_of(block: Block) -> Iterator[tuple[int, list[Element]]]:
+def elements_of(block: StatsBlock) -> Iterator[tuple[int, list[Element]]]:
     """What was taken beside the rows of a block."""
     told: Callable[[], Iterator[tuple[int, list[Element]]]] | None = getattr(block, "elements", None)
     return told() if told is not None else iter(())

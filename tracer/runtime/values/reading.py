@@ -5,97 +5,56 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.log.launch_ring import is_blocking
-from stepscope.tracer.runtime.stats import ROW, Block, Part, Reader
+from stepscope.tracer.log.ring_blocks import is_blocking
+from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.stats import ROW, Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.parts import parts
 from stepscope.tracer.runtime.stats.readers import reader_for
 from stepscope.tracer.runtime.values.elements import Element, ElementReader, elements_of
-from stepscope.tracer.schema.records import Moment, SavedTensor, ValueLayout
+from stepscope.tracer.runtime.values.rows import PlannedRead, RowGroup, ValueRow, numbers
+from stepscope.tracer.schema.records import SavedTensor, ValueLayout
 
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
-    from stepscope.tracer.runtime.launches import Call
     from stepscope.tracer.runtime.values.save import TensorSaver
 
 MOST_FORMS = 256
 """Of one place: the forms of its tensors that are kept prepared."""
 
-_numbers = count()
 _FILLER = np.array([(0, 0, 0, 0, 0, 0, -1, *[np.nan] * 4, 0, 0)], dtype=ROW)
 
 
-class Sink(Protocol):
+class ValueSink(Protocol):
     """What reading needs of the recorder."""
 
-    running: dict[int, Call]
+    running: dict[int, GraphCall]
     """Calls that are to be in the log and are not handed on yet, by their numbers."""
 
     def failed(self, where: str, error: BaseException) -> None: ...
-    def values_now(self, call: Call) -> None: ...
+    def values_now(self, call: GraphCall) -> None: ...
     def saved(self, record: SavedTensor) -> None: ...
     def not_saved(self, why: str) -> None: ...
 
 
-class Planned(NamedTuple):
-    """One argument to be read."""
-
-    site: int
-    argument: int
-    moment: Moment
-    kernel: str
-    name: str
-    is_fixed: bool
-    """Nothing about it can vary from call to call."""
-    is_checked: bool = False
-    """Its size and stride cannot."""
-    names: tuple[str, ...] = ()
-    """That a filter of arguments may name it by."""
-
-
-class Row(NamedTuple):
-    """What one value row is about."""
-
-    planned: Planned
-    item: int | None
-    part: str | None
-    dtype: str
-    numel: int
-    looked_at: int
-    skipped: str | None
-
-
-class Rows(Protocol):
-    """What the rows of a block are about."""
-
-    number: int
-    """Equal for equal rows."""
-    rows: list[Row]
-
-
-Reading = tuple[Rows, Block]
-"""What was read at one place in one call."""
-
-
 @dataclass(frozen=True)
-class Save:
+class SaveTarget:
     """Where tensors are saved to, and who says what became of each."""
 
     saver: TensorSaver
-    sink: Sink
+    sink: ValueSink
 
 
-class Prepared:
+class PreparedReading:
     """The readers of one place for tensors of one form. Keeps no tensor."""
 
     def __init__(
-        self, planned: Sequence[Planned], values: Sequence[Any], most_bytes: int | None, elements: int = 0
+        self, planned: Sequence[PlannedRead], values: Sequence[Any], most_bytes: int | None, elements: int = 0
     ) -> None:
         """`elements`: of tensors that have so many at the most all of them are kept, too."""
         found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
@@ -106,9 +65,9 @@ class Prepared:
         if elements:
             reader = ElementReader(reader, [part for _, _, part in found], elements)
         unread = len(found) - len(tensors)
-        self.number = next(_numbers)
+        self.number = next(numbers)
         self.rows = [
-            Row(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
+            ValueRow(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
             for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
         ]
         members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]
@@ -116,7 +75,7 @@ class Prepared:
         self.is_plain = not unread and [id(t) for t in tensors] == [id(_at(values, *at)) for at in members]
         is_one_each = members == [(n, None) for n in range(len(values))]
         self._members = None if is_one_each else members
-        self._reader: Callable[[Sequence[Any]], Block] = reader if self.is_plain else _Parts(reader, unread)
+        self._reader: Callable[[Sequence[Any]], StatsBlock] = reader if self.is_plain else _Parts(reader, unread)
         self.read = self._reader if is_one_each or not self.is_plain else self._read_members
         self._checks = [
             (n, item, tuple(member.shape), member.stride(), member.dtype)
@@ -148,17 +107,9 @@ class Prepared:
                 return False
         return True
 
-    def _read_members(self, values: Sequence[Any]) -> Block:
+    def _read_members(self, values: Sequence[Any]) -> StatsBlock:
         members = self._members or ()
         return self._reader([values[n] if item is None else values[n][item] for n, item in members])
-
-
-class Together:
-    """The rows of several readings as those of one, or some of them."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.number = next(_numbers)
-        self.rows = list(rows)
 
 
 class _Parts:
@@ -167,7 +118,7 @@ class _Parts:
     def __init__(self, reader: Reader, unread: int) -> None:
         self._reader, self._unread = reader, unread
 
-    def __call__(self, values: Sequence[Any]) -> Block:
+    def __call__(self, values: Sequence[Any]) -> StatsBlock:
         block = self._reader([part.tensor for value in values for _, part in _parts(value) if part.tensor is not None])
         return _WithUnread(block, self._unread) if self._unread else block
 
@@ -176,7 +127,7 @@ class _Parts:
 class _WithUnread:
     """A block, then rows of what could not be read."""
 
-    block: Block
+    block: StatsBlock
     unread: int
 
     def elements(self) -> Iterator[tuple[int, list[Element]]]:
@@ -190,24 +141,24 @@ class _WithUnread:
         return np.concatenate([self.block.wait(), np.repeat(_FILLER, self.unread)])
 
 
-class Place:
+class PlanPoint:
     """One place of a wrapper where tensors are read. Threads may share it."""
 
     def __init__(
-        self, planned: Sequence[Planned], most_bytes: int | None, save: Save | None, elements: int = 0
+        self, planned: Sequence[PlannedRead], most_bytes: int | None, save: SaveTarget | None, elements: int = 0
     ) -> None:
         self.planned = tuple(planned)
-        self.last: Prepared | None = None
+        self.last: PreparedReading | None = None
         self.save = save
         self._most_bytes, self._elements = most_bytes, elements
-        self._forms: dict[tuple[Any, ...], Prepared] = {}
+        self._forms: dict[tuple[Any, ...], PreparedReading] = {}
 
-    def prepare(self, values: Sequence[Any]) -> Prepared:
+    def prepare(self, values: Sequence[Any]) -> PreparedReading:
         """Readers for these values."""
         self.last = self._prepare(values)
         return self.last
 
-    def save_all(self, save: Save, call: Call, values: Sequence[Any]) -> None:
+    def save_all(self, save: SaveTarget, call: GraphCall, values: Sequence[Any]) -> None:
         if call.number not in save.sink.running:  # another thread has ended the recording, which has told of the call
             return
         launch = len(call.rows) // 3 - (self.planned[0].moment == "after")
@@ -228,13 +179,13 @@ class Place:
                         )
                     )  # fmt: skip
 
-    def _prepare(self, values: Sequence[Any]) -> Prepared:
+    def _prepare(self, values: Sequence[Any]) -> PreparedReading:
         """Readers for these values; what is no plain tensor is taken apart at each call."""
         form = tuple(_form(value) for value in values)
         known = self._forms.get(form)
         if known is not None and known.is_plain:
             return known
-        made = Prepared(self.planned, values, self._most_bytes, self._elements)
+        made = PreparedReading(self.planned, values, self._most_bytes, self._elements)
         if known is not None and known.rows == made.rows:
             made.number = known.number
         elif len(self._forms) < MOST_FORMS:
@@ -248,19 +199,19 @@ def writes_at_once(config: TraceConfig) -> bool:
     return bool(config.kernels) and is_blocking()
 
 
-class Plan:
+class ReadPlan:
     """The places of one wrapper at which its code reads, under one configuration."""
 
-    def __init__(self, places: Sequence[Place], config: TraceConfig, sink: Sink) -> None:
+    def __init__(self, places: Sequence[PlanPoint], config: TraceConfig, sink: ValueSink) -> None:
         self.wants_step: Callable[[int], bool] = config.wants_step
         self.writes_at_once = writes_at_once(config)
         self.config = config
-        self._places: list[Place | None] = list(places)
-        self._quick: list[Prepared | None] = [None] * len(places)
+        self._places: list[PlanPoint | None] = list(places)
+        self._quick: list[PreparedReading | None] = [None] * len(places)
         """Where nothing can vary from call to call: what reads there."""
         self._sink = sink
 
-    def read(self, call: Call, place: int, values: Sequence[Any]) -> None:
+    def read(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
         """Called from generated code. Never raises; a place that fails is not read again."""
         started = perf_counter_ns()
         try:
@@ -281,14 +232,14 @@ class Plan:
             self._sink.failed("values", error)
         call.stats_ns += perf_counter_ns() - started
 
-    def read_captured(self, call: Call, place: int, values: Sequence[Any]) -> None:
+    def read_captured(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
         """`read` in a call that is captured into a CUDA graph."""
         readings = len(call.readings)
         self.read(call, place, values)
         if len(call.readings) > readings:
             call.read_at.append(len(call.rows) // 3)
 
-    def read_at_once(self, call: Call, place: int, values: Sequence[Any]) -> None:
+    def read_at_once(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
         """`read`, and written before the next launch: one who looks for a crash wants the values of the call that dies.
         Not where launches stand in loops: rows of one record tell the turns apart."""
         self.read(call, place, values)
@@ -299,7 +250,7 @@ class Plan:
             self._sink.failed("values", error)
         call.stats_ns += perf_counter_ns() - started
 
-    def wants(self, planned: Planned) -> bool:
+    def wants(self, planned: PlannedRead) -> bool:
         """Whether the filters let an argument through that an earlier plan had read."""
         return self.config.wants_kernel(planned.kernel) and self.config.wants_argument(*planned.names)
 
@@ -343,7 +294,7 @@ def _form(value: Any) -> Any:
     return type(value), value.dtype, tuple(value.shape), stride, value.device
 
 
-def layout(number: int, graph: int, readings: Sequence[Rows], first: int = 0) -> ValueLayout:
+def layout(number: int, graph: int, readings: Sequence[RowGroup], first: int = 0) -> ValueLayout:
     """The layout of a call that read at these places; `first` rows of it are written already."""
     rows = [row for prepared in readings for row in prepared.rows]
     planned = [row.planned for row in rows]

@@ -88,7 +88,7 @@ def test_marks_keep_to_their_share_and_make_up_for_what_was_saved(
 
 
 def capture(driver: FakeDriver, recorder: Recorder, graph: HandMade) -> list[tuple[int, int]]:
-    captured = recorder.captured._replays._captured
+    captured = recorder.cuda_graphs._replays._captured
     captured[threading.get_ident()] = driver
     driver.capturing = []
     graph()
@@ -98,9 +98,9 @@ def capture(driver: FakeDriver, recorder: Recorder, graph: HandMade) -> list[tup
 
 
 def replay(driver: FakeDriver, recorder: Recorder, marks: list[tuple[int, int]]) -> None:
-    recorder.captured._on_replay(driver, True)
+    recorder.cuda_graphs._on_replay(driver, True)
     driver.replay(marks)
-    recorder.captured._on_replay(driver, False)
+    recorder.cuda_graphs._on_replay(driver, False)
 
 
 def test_a_replay_is_followed_by_the_marks_inside_of_it(driver: FakeDriver, recorder: Recorder, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_replay_is_followed_by_the_marks_inside_of_it(driver: FakeDriver, reco
     marks = capture(driver, recorder, graph)
     assert len(marks) == 2  # its begin and its end: too short for more
     replay(driver, recorder, marks)
-    assert not recorder._failures
+    assert not recorder._problems._failures
     assert in_flight(seen(recorder, tmp_path)) == []
     driver.is_held = True
     replay(driver, recorder, marks)
@@ -191,7 +191,7 @@ def test_marks_of_a_graph_that_is_gone_say_nothing_of_the_next_one(
     graph = graph_on(driver, recorder)
     graph()
     replay(driver, recorder, capture(driver, recorder, short))
-    recorder.captured._on_reset(driver)
+    recorder.cuda_graphs._on_reset(driver)
     marks = capture(driver, recorder, graph)
     driver.is_held = True
     replay(driver, recorder, marks)
@@ -229,7 +229,7 @@ def test_a_device_that_cannot_be_asked_any_more_raises_nothing_into_the_program(
     driver.is_held = True
     graph()
     assert not driver.queue
-    assert not recorder._failures
+    assert not recorder._problems._failures
 
 
 def test_threads_that_begin_at_once_wait_for_the_driver(driver: FakeDriver, recorder: Recorder) -> None:
@@ -249,7 +249,7 @@ def test_threads_that_begin_at_once_wait_for_the_driver(driver: FakeDriver, reco
     may_go_on.set()
     for thread in threads:
         thread.join()
-    assert not recorder._failures
+    assert not recorder._problems._failures
 
 
 def test_a_thread_that_knows_no_device_reports_no_error(driver: FakeDriver, recorder: Recorder, tmp_path: Path) -> None:
@@ -320,4 +320,4 @@ def test_no_driver_costs_the_marks_alone(recorder: Recorder, tmp_path: Path, mon
     rows = rows_of(tmp_path)
     assert [row[:2] for row in rows.tables["ring_launches"]]
     assert any("libcuda" in row[2] for row in rows.tables["not_recorded"])
-    assert not recorder._failures
+    assert not recorder._problems._failures

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stepscope.tracer.runtime.lifetimes.expected import LifetimeError
+from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError
 from stepscope.tracer.schema.records import LifetimeMismatch, Lifetimes
 from tests.tracer.runtime.lifetimes.test_lifetimes import afresh, no_reuse, record, stash, stashing  # noqa: F401 - afresh is a fixture
 

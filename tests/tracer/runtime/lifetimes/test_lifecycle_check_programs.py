@@ -67,13 +67,13 @@ def test_programs_of_torchs_own_tracker_have_no_mismatch(
     program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[object] = []
-    inner = lifecycle_checks.MemorySteps.check
+    inner = lifecycle_checks.TrackedRun.check
 
     def check(*arguments: Any) -> Any:
         checks.append(arguments[1])
         return inner(*arguments)
 
-    monkeypatch.setattr(lifecycle_checks.MemorySteps, "check", check)
+    monkeypatch.setattr(lifecycle_checks.TrackedRun, "check", check)
     with debug_functions_replaced(lifecycle_checks.STAND_INS):
         train(program if program is layer else torch.compile(program))
     assert len(checks) > 6

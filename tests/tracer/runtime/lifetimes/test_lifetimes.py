@@ -16,8 +16,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import stepscope
+from stepscope.tracer.runtime.lifetimes import call_layouts
 from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
-from stepscope.tracer.runtime.lifetimes import layouts
 from stepscope.tracer.runtime.lifetimes.holders import find_holders
 from stepscope.tracer.schema.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
 from tests.tracer.logs import read
@@ -38,7 +38,7 @@ def afresh(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
         monkeypatch.setattr(lifetimes_core, "load", _no_compiler)
     else:
         lifetimes_core.load()
-    monkeypatch.setattr(layouts, "find_holders", partial(find_holders, seconds=60))  # other work on the machine
+    monkeypatch.setattr(call_layouts, "find_holders", partial(find_holders, seconds=60))  # other work on the machine
     torch._dynamo.reset()
     yield
     kept.clear()

@@ -13,38 +13,40 @@ from typing import Any
 import pytest
 import torch
 
-from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
 from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
-from stepscope.tracer.runtime.lifetimes.tracker import Place, Tracker, close
+from stepscope.tracer.runtime.lifetimes.life import close
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.wrapper.parsed import PointStorages
 
 PLACES = (
-    Place("allocated", ("buf0", "buf1"), ("cpu", "cpu")),
-    Place("input", ("a", "b", "c", "d")),
-    Place("returned", ("buf2",), site=0),
+    PointStorages("allocated", ("buf0", "buf1"), ("cpu", "cpu")),
+    PointStorages("input", ("a", "b", "c", "d")),
+    PointStorages("returned", ("buf2",), site=0),
 )
 ALLOCATED, INPUT, RETURNED = range(3)
 
 
 class Hooks:
-    """Of one graph: what a compiled `meet` tells."""
+    """Of one graph: what a compiled observer tells."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
         self.asked: list[Any] = []
         self.tracker: Tracker | None = None
 
-    def lost(self, call: Call, error: BaseException) -> None:
+    def lost(self, call: GraphCall, error: BaseException) -> None:
         self.errors.append(error)
         close(call)
         call.life = None
 
-    def ask_allocator(self, call: Call, device: str | None) -> None:
+    def ask_allocator(self, call: GraphCall, device: str | None) -> None:
         self.asked.append(device)
 
-    def meet(self, call: Call, place: int, values: Sequence[Any]) -> None:
+    def see_storages(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
         assert self.tracker is not None
-        self.tracker.meet(call, place, PLACES[place], values)
+        self.tracker.see(call, place, PLACES[place], values)
 
 
 class Side:
@@ -52,19 +54,19 @@ class Side:
 
     def __init__(self, is_compiled: bool) -> None:
         self.hooks, self.stack, self.moments = Hooks(), [], count()  # type: ignore[var-annotated]
-        running: Callable[[], Call | None] = lambda: self.stack[-1] if self.stack else None  # noqa: E731
+        running: Callable[[], GraphCall | None] = lambda: self.stack[-1] if self.stack else None  # noqa: E731
         clock = lambda: next(self.moments)  # noqa: E731
         self.tracker = (
             CompiledTracker(lifetimes_core.load(), running, clock) if is_compiled else Tracker(running, clock)
         )
         self.hooks.tracker = self.tracker
-        self.meet = self.tracker.meeter(self.hooks, PLACES)  # type: ignore[arg-type]
+        self.see = self.tracker.observer(self.hooks, PLACES)  # type: ignore[arg-type]
         self.numbers = count()
         self.seen: list[Any] = []
 
-    def begin(self, step: int) -> Call:
+    def begin(self, step: int) -> GraphCall:
         parent = self.stack[-1] if self.stack else None
-        call = Call(0, 0, None, parent)
+        call = GraphCall(0, 0, None, parent)
         call.number, call.step = next(self.numbers), step
         call.life = self.tracker.life(call, ("frame", 0))
         if parent is not None:
@@ -72,7 +74,7 @@ class Side:
         self.stack.append(call)
         return call
 
-    def end(self, call: Call) -> None:
+    def end(self, call: GraphCall) -> None:
         self.stack.remove(call)
         assert call.life is not None
         self.seen.append((call.number, list(call.life.events)))
@@ -95,14 +97,14 @@ def random_program(side: Side, seed: int) -> None:
             match chance.randrange(7):
                 case 0 | 1:
                     pair = (torch.empty(chance.randrange(5)), torch.empty(3))
-                    side.meet(call, ALLOCATED, pair)
+                    side.see(call, ALLOCATED, pair)
                     kept += pair
                 case 2:
                     values = (chance.choice(kept), chance.choice(kept).detach(), 3, None)
-                    side.meet(call, INPUT, values)
+                    side.see(call, INPUT, values)
                 case 3:
                     one = torch.empty(6)
-                    side.meet(call, RETURNED, ((one, [one[1:], torch.empty(0)], None, 2.5, chance.choice(kept)),))
+                    side.see(call, RETURNED, ((one, [one[1:], torch.empty(0)], None, 2.5, chance.choice(kept)),))
                     kept.append(one)
                 case 4 | 5:
                     del kept[chance.randrange(1, len(kept))]
@@ -132,8 +134,8 @@ def test_storages_that_are_alive() -> None:
     side = Side(True)
     call = side.begin(0)
     kept, given = torch.empty(4), torch.empty(2)
-    side.meet(call, ALLOCATED, (kept, torch.empty(1)))
-    side.meet(call, INPUT, (given,))
+    side.see(call, ALLOCATED, (kept, torch.empty(1)))
+    side.see(call, INPUT, (given,))
     alive = {one.index: one for one in side.tracker.storages()}
     assert sorted(alive) == [0, 2]
     assert [alive[0].is_given, alive[2].is_given] == [False, True]
@@ -148,7 +150,7 @@ def test_calls_that_ran_alike_have_equal_keys() -> None:
     keys = []
     for size in (4, 4, 8):
         call = side.begin(0)
-        side.meet(call, ALLOCATED, (torch.empty(size),))
+        side.see(call, ALLOCATED, (torch.empty(size),))
         assert call.life is not None
         keys.append(call.life.key())
         side.end(call)
@@ -162,16 +164,16 @@ def test_what_cannot_be_looked_at_is_told_and_not_raised() -> None:
 
     side = Side(True)
     call = side.begin(0)
-    side.meet(call, INPUT, (Broken(),))
+    side.see(call, INPUT, (Broken(),))
     assert [str(error) for error in side.hooks.errors] == ["no"]
-    side.meet(call, INPUT, (torch.ones(1),))  # is not followed any more
+    side.see(call, INPUT, (torch.ones(1),))  # is not followed any more
     assert len(side.hooks.errors) == 1
 
 
 @pytest.mark.parametrize("arguments", [(), (1, 2, 3), ("call", 0, ())])
 def test_wrong_arguments_are_an_error(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError):
-        Side(True).meet(*arguments)
+        Side(True).see(*arguments)
 
 
 def test_interrupts_are_the_program_s() -> None:
@@ -181,7 +183,7 @@ def test_interrupts_are_the_program_s() -> None:
 
     side = Side(True)
     with pytest.raises(KeyboardInterrupt):
-        side.meet(side.begin(0), INPUT, (Interrupted(),))
+        side.see(side.begin(0), INPUT, (Interrupted(),))
 
 
 def test_the_allocator_is_asked_where_a_call_says_so() -> None:
@@ -189,7 +191,7 @@ def test_the_allocator_is_asked_where_a_call_says_so() -> None:
     call = side.begin(0)
     assert call.life is not None
     call.life.asks_allocator, call.life.device = True, "cuda:1"
-    side.meet(call, ALLOCATED, (torch.empty(1),))
+    side.see(call, ALLOCATED, (torch.empty(1),))
     assert side.hooks.asked == ["cuda:1"]
 
 
@@ -197,7 +199,7 @@ def test_nothing_is_kept_alive() -> None:
     side = Side(True)
     call = side.begin(0)
     tensor = torch.empty(4)
-    side.meet(call, ALLOCATED, (tensor,))
+    side.see(call, ALLOCATED, (tensor,))
     side.end(call)
     tracker, hooks = weakref.ref(side.tracker), weakref.ref(side.hooks)
     del side, call
@@ -211,11 +213,11 @@ def test_deaths_on_other_threads_during_calls() -> None:
     side = Side(True)
     call = side.begin(0)
     pending = [torch.empty(16) for _ in range(2000)]
-    side.meet(call, INPUT, tuple(pending))
+    side.see(call, INPUT, tuple(pending))
     thread = threading.Thread(target=pending.clear)
     thread.start()
     for _ in range(200):
-        side.meet(call, ALLOCATED, (torch.empty(1),))
+        side.see(call, ALLOCATED, (torch.empty(1),))
     thread.join()
     assert call.life is not None
     assert sum(event[0] < 0 for event in call.life.events) == 2200

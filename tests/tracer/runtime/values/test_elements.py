@@ -11,15 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats import ROW
 from stepscope.tracer.runtime.stats.dtypes import KINDS
 from stepscope.tracer.runtime.stats.parts import parts
-from stepscope.tracer.runtime.values.batches import ValueBatches
+from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.runtime.values.elements import ElementReader, elements_of
-from stepscope.tracer.runtime.values.reading import Place, Planned, Prepared
+from stepscope.tracer.runtime.values.reading import PlanPoint, PreparedReading
+from stepscope.tracer.runtime.values.rows import PlannedRead
 
-PLANNED = Planned(0, 0, "after", "mm", "buf0", True)
+PLANNED = PlannedRead(0, 0, "after", "mm", "buf0", True)
 DTYPES = [dtype for dtype, kind in KINDS.items() if kind.values == 1]
 
 
@@ -113,13 +114,13 @@ def test_memory_that_has_been_freed() -> None:
 
 def test_rows_of_a_batch() -> None:
     """Two calls with two places each; what cannot be read has a row of its own, the last of its place."""
-    batches = ValueBatches()
+    batches = PendingValues()
     values = [torch.ones(100), torch.ones(2), torch.empty(3, device="meta"), torch.full((2,), 4.0)]
-    places = [Place([PLANNED], None, None, 64), Place([PLANNED._replace(site=1)] * 3, None, None, 64)]
+    places = [PlanPoint([PLANNED], None, None, 64), PlanPoint([PLANNED._replace(site=1)] * 3, None, None, 64)]
     for number in range(2):
-        call = Call(0, 0, None, None)
+        call = GraphCall(0, 0, None, None)
         for place, here in zip(places, (values[:1], values[1:]), strict=True):
-            prepared: Prepared = place.prepare(here)
+            prepared: PreparedReading = place.prepare(here)
             call.readings.append((prepared, prepared.read(here)))
         batches.add(call)
         values[1].fill_(number + 2)
@@ -131,5 +132,5 @@ def test_rows_of_a_batch() -> None:
 
 
 def test_nothing_is_taken_unless_it_is_asked_for() -> None:
-    prepared = Place([PLANNED], None, None).prepare([torch.ones(2)])
+    prepared = PlanPoint([PLANNED], None, None).prepare([torch.ones(2)])
     assert dict(elements_of(prepared.read([torch.ones(2)]))) == {}

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from stepscope.tracer.config import make_config
-from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats import ROW
-from stepscope.tracer.runtime.values.batches import ValueBatches
-from stepscope.tracer.runtime.values.reading import Planned, Row, Together, writes_at_once
+from stepscope.tracer.runtime.values.batches import PendingValues
+from stepscope.tracer.runtime.values.reading import writes_at_once
+from stepscope.tracer.runtime.values.rows import JoinedRows, PlannedRead, ValueRow
 from stepscope.tracer.schema.records import ValueLayout, Values
 from tests.tracer.hand_made import recorder_in
 
-PLANNED = Planned(0, 0, "after", "mm", "buf0", True)
+PLANNED = PlannedRead(0, 0, "after", "mm", "buf0", True)
 
 
 class Read:
@@ -32,11 +33,11 @@ class Read:
 
 
 def reading() -> Any:
-    return Together([Row(PLANNED, None, None, "float32", 4, 4, None)]), Read()
+    return JoinedRows([ValueRow(PLANNED, None, None, "float32", 4, 4, None)]), Read()
 
 
-def call_with(*readings: Any) -> Call:
-    call = Call(0, 0, None, None)
+def call_with(*readings: Any) -> GraphCall:
+    call = GraphCall(0, 0, None, None)
     call.start_ns = perf_counter_ns()
     call.end_ns = call.start_ns + 1
     call.rows = [0, call.start_ns, call.end_ns]
@@ -69,7 +70,7 @@ def test_a_call_that_has_ended_is_written_at_once(
 
 def test_what_is_written_is_forgotten_before_anything_can_go_wrong() -> None:
     """A signal handler may raise while a record is written."""
-    batches, call = ValueBatches(), call_with(reading(), reading())
+    batches, call = PendingValues(), call_with(reading(), reading())
     records = batches.now(call)
     layout, values = next(records), next(records)
     assert isinstance(layout, ValueLayout)

@@ -11,7 +11,7 @@ import threading
 from typing import Any, Protocol
 
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.runtime.launches import forget_parent_process
+from stepscope.tracer.runtime.calls import forget_parent_process
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.leaving import Leaving
+from stepscope.tracer.runtime.leaving import Leaving
 
 
 @pytest.fixture(autouse=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from stepscope.tracer.runtime.lifetimes.holders import by_words
+from stepscope.tracer.runtime.lifetimes.holders import describe_holders
 from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch, MismatchKind
+from stepscope.tracer.wrapper.expectations import Expectations, Expected, Unscheduled
 
-MOST_WORDS = 8
+MOST_DESCRIBED = 8
 """Mismatches that one message tells of."""
 
 
@@ -17,30 +17,7 @@ class LifetimeError(RuntimeError):
     """A storage did not live as expected, and the recording was asked to raise then."""
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What is expected of one storage. Positions are those of `schema.records`; None: it outlives the call."""
-
-    name: str
-    dies: int | None
-    """By the wrapper's statements."""
-    is_scheduled: bool
-    """The schedule names every buffer that has this memory."""
-    scheduled: int | None
-    """By the schedule."""
-
-
-@dataclass(frozen=True)
-class Unscheduled:
-    """Where the wrapper's text and the schedule do not allocate the same buffers."""
-
-    missing: tuple[tuple[str, int], ...] = ()
-    """Names that no statement of the wrapper binds, and their bytes."""
-    extra: tuple[str, ...] = ()
-    """Names that are allocated and that the schedule does not know."""
-
-
-class Mismatch(NamedTuple):
+class StorageMismatch(NamedTuple):
     kind: MismatchKind
     buffer: str
     storage: int | None
@@ -50,17 +27,15 @@ class Mismatch(NamedTuple):
     by: Literal["schedule", "wrapper"]
 
 
-@dataclass(frozen=True)
-class Expectations:
-    """What is expected of a function of a wrapper."""
+class FoundMismatches(NamedTuple):
+    """The mismatches of a call."""
 
-    storages: tuple[Expected, ...]
-    allocations: Unscheduled
-    inputs: Mapping[str, int] = field(default_factory=dict)
-    """Inputs that the function may free, and where its statements let go of them."""
+    mismatches: Sequence[StorageMismatch]
+    holders: list[list[str]]
+    """For each mismatch, who holds the storage that should be dead."""
 
 
-def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collection[str] = ()) -> list[Mismatch]:
+def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collection[str] = ()) -> list[StorageMismatch]:
     """The storages of `layout` that did not live as expected; of those that nothing is expected of nothing is said.
 
     `owned`: inputs whose memory nobody else held when the call began. The others are their caller's to free.
@@ -72,20 +47,20 @@ def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collectio
     ]
 
 
-def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[Mismatch]:
+def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[StorageMismatch]:
     for name, size in found.missing:
-        yield Mismatch("missing_allocation", name, None, size, None, None, "schedule")
+        yield StorageMismatch("missing_allocation", name, None, size, None, None, "schedule")
     for storage, name in enumerate(layout.name):
         if name in found.extra and layout.kind[storage] == "allocated":
             yield _unexpected(layout, storage)
 
 
-def _unexpected(layout: LifetimeLayout, storage: int) -> Mismatch:
+def _unexpected(layout: LifetimeLayout, storage: int) -> StorageMismatch:
     name, size, born = layout.name[storage], layout.storage_bytes[storage], layout.born[storage]
-    return Mismatch("unexpected_allocation", name, storage, size, None, born, "schedule")
+    return StorageMismatch("unexpected_allocation", name, storage, size, None, born, "schedule")
 
 
-def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[Mismatch]:
+def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[StorageMismatch]:
     by_name = {entry.name: entry for entry in expected}
     deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
     return [
@@ -96,7 +71,7 @@ def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[Mismat
     ]
 
 
-def _inputs(layout: LifetimeLayout, dies: Mapping[str, int]) -> Iterator[Mismatch]:
+def _inputs(layout: LifetimeLayout, dies: Mapping[str, int]) -> Iterator[StorageMismatch]:
     deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
     for storage, name in enumerate(layout.name):
         if layout.kind[storage] == "input" and name in dies:
@@ -104,7 +79,7 @@ def _inputs(layout: LifetimeLayout, dies: Mapping[str, int]) -> Iterator[Mismatc
             yield from _death(layout, storage, expected, deaths.get(storage))
 
 
-def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | None) -> Iterator[Mismatch]:
+def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | None) -> Iterator[StorageMismatch]:
     by: Literal["schedule", "wrapper"] = "wrapper"
     due = entry.dies
     if actual == due and entry.is_scheduled:
@@ -113,11 +88,11 @@ def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | 
         return
     is_late = due is not None and (actual is None or actual > due)
     kind: MismatchKind = "missing_death" if is_late else "unexpected_death"
-    yield Mismatch(kind, layout.name[storage], storage, layout.storage_bytes[storage], due, actual, by)
+    yield StorageMismatch(kind, layout.name[storage], storage, layout.storage_bytes[storage], due, actual, by)
 
 
 def to_record(
-    layout: LifetimeLayout, call: int, found: Sequence[Mismatch], holders: list[list[str]]
+    layout: LifetimeLayout, call: int, found: Sequence[StorageMismatch], holders: list[list[str]]
 ) -> LifetimeMismatch:
     """`call` is the first that followed `layout`; `holders` stand beside `found`."""
     return LifetimeMismatch(
@@ -154,7 +129,7 @@ class Progress:
         self._seen = self._dead = 0
         self._position = -1
 
-    def look(self, layout: LifetimeLayout, position: int, owned: Collection[str]) -> list[Mismatch]:
+    def look(self, layout: LifetimeLayout, position: int, owned: Collection[str]) -> list[StorageMismatch]:
         """The call stands at `position`, before a launch; `layout` is what it has done so far."""
         found = [
             entry for storage in range(self._seen, len(layout.name)) for entry in self._born(layout, storage, owned)
@@ -170,7 +145,7 @@ class Progress:
                 found += [one for one in late if one.actual is not None or (one.expected or 0) <= position]
         return found
 
-    def _born(self, layout: LifetimeLayout, storage: int, owned: Collection[str]) -> Iterator[Mismatch]:
+    def _born(self, layout: LifetimeLayout, storage: int, owned: Collection[str]) -> Iterator[StorageMismatch]:
         name, kind = layout.name[storage], layout.kind[storage]
         is_mine = kind != "input" and layout.met_as[storage] is None and name in self._by_name
         if is_mine or (kind == "input" and name in self._inputs and name in owned):
@@ -179,8 +154,8 @@ class Progress:
             yield _unexpected(layout, storage)
 
 
-def in_words(
-    found: Sequence[Mismatch],
+def describe_mismatches(
+    found: Sequence[StorageMismatch],
     holders: Sequence[Sequence[str]],
     launch: Callable[[int], str],
     position: int | None = None,
@@ -189,14 +164,14 @@ def in_words(
 
     `position`: where the call stands; None: at its end.
     """
-    told = zip(found[:MOST_WORDS], holders, strict=False)
-    parts = [_in_words(entry, launch, position) + by_words(held) for entry, held in told]
-    if len(found) > MOST_WORDS:
-        parts.append(f"and {len(found) - MOST_WORDS} more")
+    told = zip(found[:MOST_DESCRIBED], holders, strict=False)
+    parts = [_describe(entry, launch, position) + describe_holders(held) for entry, held in told]
+    if len(found) > MOST_DESCRIBED:
+        parts.append(f"and {len(found) - MOST_DESCRIBED} more")
     return "; ".join(parts)
 
 
-def _in_words(entry: Mismatch, launch: Callable[[int], str], position: int | None) -> str:
+def _describe(entry: StorageMismatch, launch: Callable[[int], str], position: int | None) -> str:
     what = f"{entry.buffer} ({entry.storage_bytes} bytes)"
     if entry.kind == "missing_allocation":
         return f"{what} is scheduled and never allocated"

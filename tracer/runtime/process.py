@@ -18,6 +18,12 @@ from stepscope.tracer.schema.records import CALL_RAISED, FORMAT_VERSION, Frame, 
 MOST_FRAMES, MOST_TEXT, MOST_CALL = 32, 16_000, 4_000
 
 
+def environment_number(name: str) -> int | None:
+    """Return the environment variable `name` as a number; None where it is not set or is no number."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else None
+
+
 def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -> Run:
     """The first record of a log of this process; torch must be imported."""
     torch = sys.modules["torch"]
@@ -81,24 +87,3 @@ def _devices(torch: Any) -> list[str]:
     if torch.cuda.is_initialized():  # to ask more could start the driver, and a forked child could not use it then
         devices += [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
     return devices
-
-
-def environment_number(name: str) -> int | None:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else None
-
-
-def cost_of_a_launch() -> float:
-    """Nanoseconds that the inserted statements of one launch take here, measured."""
-    rows: list[int] = []
-    now = time.perf_counter_ns
-    look = bytearray(1)
-    rounds = 1000
-    started = now()
-    for _ in range(rounds):
-        if look[0]:
-            continue
-        rows.append(0)
-        rows.append(now())
-        rows.append(now())
-    return (now() - started) / rounds

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import ref
 
 from stepscope.tracer.inductor.use_counts import only_one_holds
-from stepscope.tracer.runtime.lifetimes.expected import (
-    Expectations,
+from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.lifetimes.holders import find_holders, overlapped
+from stepscope.tracer.runtime.lifetimes.layout_builder import LayoutBuilder, LifetimeWatch
+from stepscope.tracer.runtime.lifetimes.life import close
+from stepscope.tracer.runtime.lifetimes.mismatches import (
+    FoundMismatches,
     LifetimeError,
-    Mismatch,
-    Progress,
+    StorageMismatch,
     compare,
-    in_words,
+    describe_mismatches,
     to_record,
 )
-from stepscope.tracer.runtime.lifetimes.holders import find_holders, overlapped
-from stepscope.tracer.runtime.lifetimes.tracker import Entry, Event, Place, Tracker, close
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch
 from stepscope.tracer.schema.ring_format import UNFINISHED
-
-if TYPE_CHECKING:
-    from stepscope.tracer.runtime.launches import Call
+from stepscope.tracer.wrapper.expectations import Expectations
+from stepscope.tracer.wrapper.parsed import PointStorages
 
 MOST_LAYOUTS = 512
 """Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
@@ -34,43 +35,20 @@ _layout_numbers = count()
 Write = Callable[[LifetimeLayout | LifetimeMismatch], None]
 
 
-class Sink(Protocol):
+class AssertSink(Protocol):
     """What raising needs of a recorder."""
 
-    def launch_words(self, graph: int, site: int) -> str: ...
+    def describe_launch(self, graph: int, site: int) -> str: ...
     def failed(self, where: str, error: BaseException) -> None: ...
 
 
-class Found:
-    """What is wrong with a call, and who holds the storages that should be dead, beside it."""
-
-    def __init__(self, mismatches: Sequence[Mismatch], holders: list[list[str]]) -> None:
-        self.mismatches, self.holders = mismatches, holders
-
-
-class Watch:
-    """Compares a call with what is expected of it at each of its launches."""
-
-    def __init__(self, graph: int, function: int, places: Sequence[Place], expected: Expectations) -> None:
-        self._builder = _Builder(-1, graph, function, places)
-        self._progress = Progress(expected)
-        self._seen = 0
-
-    def look(self, call: Call) -> list[Mismatch]:
-        """What is wrong that was not when it was last looked at."""
-        if call.life is None:
-            return []
-        events, self._seen = call.life.since(self._seen)
-        return self._progress.look(self._builder.add(events), len(call.rows) // 3, call.owned)
-
-
-class Layouts:
+class CallLayouts:
     """What the calls of one graph have looked like."""
 
-    def __init__(self, graph: int, places: Sequence[Place], expected: Sequence[Expectations] = ()) -> None:
+    def __init__(self, graph: int, points: Sequence[PointStorages], expected: Sequence[Expectations] = ()) -> None:
         """`expected` stands beside the functions of the graph; without it nothing is expected."""
-        self._graph, self._places, self._expected = graph, places, expected
-        self._problems: dict[int, list[Mismatch]] = {}
+        self._graph, self._points, self._expected = graph, points, expected
+        self._problems: dict[int, list[StorageMismatch]] = {}
         """What does not fit in a layout."""
         self._told: set[frozenset[tuple[str, str]]] = set()
         self._tracker: Tracker | None = None
@@ -79,7 +57,7 @@ class Layouts:
     def frees_inputs(self, function: int) -> bool:
         return function < len(self._expected) and bool(self._expected[function].inputs)
 
-    def owned(self, function: int, place: Place, values: Sequence[Any]) -> dict[str, ref[Any]]:
+    def owned(self, function: int, place: PointStorages, values: Sequence[Any]) -> dict[str, ref[Any]]:
         """Of the inputs `values` that the function may free those whose memory nobody else holds; call it at once."""
         wanted = self._expected[function].inputs
         return {
@@ -88,13 +66,13 @@ class Layouts:
             if name in wanted and only_one_holds(value)
         }
 
-    def watch(self, function: int) -> Watch | None:
+    def watch(self, function: int) -> LifetimeWatch | None:
         """For a call of `function` that is to be compared at each launch; None: nothing is expected of it."""
         if function >= len(self._expected):
             return None
-        return Watch(self._graph, function, self._places, self._expected[function])
+        return LifetimeWatch(self._graph, function, self._points, self._expected[function])
 
-    def assert_now(self, call: Call, sink: Sink) -> None:
+    def assert_now(self, call: GraphCall, sink: AssertSink) -> None:
         """Raises LifetimeError before a launch where a storage did not live as expected up to there."""
         try:
             text = self._wrong_now(call, sink)
@@ -104,7 +82,7 @@ class Layouts:
         if text is not None:
             raise LifetimeError(text)
 
-    def assert_ended(self, call: Call, sink: Sink) -> None:
+    def assert_ended(self, call: GraphCall, sink: AssertSink) -> None:
         """Raises LifetimeError where `call`, which has been laid out, did not run as expected."""
         found = self._problems.get(-1 if call.layout is None else call.layout)
         if found is None:
@@ -117,28 +95,30 @@ class Layouts:
             sink.failed("lifetimes", error)
         raise LifetimeError(self._message(call, found, held, sink))
 
-    def _wrong_now(self, call: Call, sink: Sink) -> str | None:
-        found = call.watch.look(call) if call.watch is not None else []
+    def _wrong_now(self, call: GraphCall, sink: AssertSink) -> str | None:
+        found = []
+        if call.watch is not None and call.life is not None:
+            found = call.watch.look(call.life, len(call.rows) // 3, call.owned)
         if not found or overlapped(call.start_ns):
             return None
-        call.found = Found(found, self._holders(call, found))
+        call.found = FoundMismatches(found, self._holders(call, found))
         return self._message(call, found, call.found.holders, sink, len(call.rows) // 3)
 
     def _message(
         self,
-        call: Call,
-        found: Sequence[Mismatch],
+        call: GraphCall,
+        found: Sequence[StorageMismatch],
         holders: Sequence[Sequence[str]],
-        sink: Sink,
+        sink: AssertSink,
         position: int | None = None,
     ) -> str:
         def launch(number: int) -> str:
             sites = call.rows[3 * number : 3 * number + 1]
-            return f"launch {number}" + "".join(f" ({sink.launch_words(self._graph, site)})" for site in sites)
+            return f"launch {number}" + "".join(f" ({sink.describe_launch(self._graph, site)})" for site in sites)
 
-        return f"stepscope: in graph {self._graph}, {in_words(found, holders, launch, position)}"
+        return f"stepscope: in graph {self._graph}, {describe_mismatches(found, holders, launch, position)}"
 
-    def of(self, call: Call, tracker: Tracker, write: Write) -> int | None:
+    def of(self, call: GraphCall, tracker: Tracker, write: Write) -> int | None:
         """The layout that `call` followed; one that is new is written. None: its storages were not followed."""
         if call.life is None:
             return None
@@ -147,7 +127,7 @@ class Layouts:
         finally:
             close(call)
 
-    def _number(self, call: Call, tracker: Tracker, write: Write) -> int:
+    def _number(self, call: GraphCall, tracker: Tracker, write: Write) -> int:
         if tracker is not self._tracker:  # another log
             self._tracker = tracker
             self._numbers.clear()
@@ -163,7 +143,7 @@ class Layouts:
                 self._numbers.clear()
                 self._problems.clear()
             number = self._numbers[key] = next(_layout_numbers)
-            layout = _Builder(number, self._graph, call.function, self._places).add(call.life.events)
+            layout = LayoutBuilder(number, self._graph, call.function, self._points).add(call.life.events)
             write(layout)
             if compares:
                 self._compare(call, layout)
@@ -171,7 +151,7 @@ class Layouts:
                 write(to_record(layout, call.number, call.found.mismatches, call.found.holders))
         return number
 
-    def _compare(self, call: Call, layout: LifetimeLayout) -> None:
+    def _compare(self, call: GraphCall, layout: LifetimeLayout) -> None:
         found = compare(layout, self._expected[call.function], call.owned)
         if not found:
             return
@@ -179,9 +159,9 @@ class Layouts:
         told = frozenset((entry.kind, entry.buffer) for entry in found)
         is_told = told in self._told or len(self._told) >= MOST_TOLD
         self._told.add(told)
-        call.found = Found(found, [[] for _ in found] if is_told else self._holders(call, found))
+        call.found = FoundMismatches(found, [[] for _ in found] if is_told else self._holders(call, found))
 
-    def _holders(self, call: Call, found: Sequence[Mismatch]) -> list[list[str]]:
+    def _holders(self, call: GraphCall, found: Sequence[StorageMismatch]) -> list[list[str]]:
         """Who holds what should be dead, beside `found`."""
         if call.tracker is None:
             return [[] for _ in found]
@@ -192,50 +172,7 @@ class Layouts:
         return [held.get(-1 if entry.storage is None else entry.storage, []) for entry in found]
 
 
-def _owned(call: Call, name: str) -> Any:
+def _owned(call: GraphCall, name: str) -> Any:
     """An input that nobody else held when the call began."""
     reference = call.owned.get(name)
     return reference() if reference is not None else None
-
-
-class _Builder:
-    """Makes a layout of the events of a call, as they come."""
-
-    def __init__(self, layout: int, graph: int, function: int, places: Sequence[Place]) -> None:
-        self._places = places
-        self.result = LifetimeLayout(layout, graph, function, [], [], [], [], [], [], [], [], [], [], [])
-
-    def add(self, events: Sequence[Event]) -> LifetimeLayout:
-        for event in events:
-            if event[0] < 0:
-                self.result.dead.append(-1 - event[0])
-                self.result.dead_at.append((event[1] + 2) // 3)
-            else:
-                self._meeting(self._places[event[0]], event[1] // 3, event[2:])
-        return self.result
-
-    def _meeting(self, place: Place, position: int, entries: Sequence[Any]) -> None:
-        if place.kind == "allocated":
-            met: list[tuple[str, str | None, Entry]] = list(zip(place.names, place.devices, entries, strict=True))
-        elif place.kind == "input":
-            pairs = [e if e is not None and len(e) == 2 else (None, e) for e in entries]
-            met = [(name, *pair) for name, pair in zip(place.names, pairs, strict=True)]
-        else:  # it was there while the launch ran that returned it
-            met, position = list(entries), max(position - 1, 0)
-        for name, device, entry in met:
-            self._storage(place, position, name, device, entry)
-
-    def _storage(self, place: Place, position: int, name: str, device: str | None, entry: Entry) -> None:
-        if entry is None:
-            return
-        back, call, index, size = (None, None, None, entry) if isinstance(entry, int) else entry
-        result = self.result
-        result.name.append(name)
-        result.kind.append(place.kind)
-        result.storage_bytes.append(size)
-        result.device.append(device)
-        result.born.append(position)
-        result.site.append(place.site)
-        result.calls_back.append(back)
-        result.met_in.append(call)
-        result.met_as.append(index)

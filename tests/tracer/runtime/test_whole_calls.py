@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.whole_calls import FUNCTIONS, WholeCalls
+from stepscope.tracer.runtime.whole_calls import FUNCTIONS, WholeCalls
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ class SymbolValues(NamedTuple):
     values: tuple[Plain, ...]
 
 
-class Call(Protocol):
-    """What of `stepscope.tracer.runtime.launches.Call` is needed here."""
+class CallWithSymbols(Protocol):
+    """What of `stepscope.tracer.runtime.calls.GraphCall` is needed here."""
 
     number: int
     symbols: list[SymbolValues]
@@ -41,7 +41,7 @@ def _plain(value: object) -> Plain:
     return None
 
 
-def symbols_of(calls: Sequence[Call]) -> Iterator[CallSymbols]:
+def symbols_of(calls: Sequence[CallWithSymbols]) -> Iterator[CallSymbols]:
     """One record of all calls that had symbols; none where no call had."""
     numbers: dict[tuple[object, ...], int] = {}
     assignments: list[Assignment] = []

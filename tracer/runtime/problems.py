@@ -1,0 +1,62 @@
+"""What the recorder could not record: it is written to the log, and reported once on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from stepscope.tracer.log.signals import is_from_handler
+from stepscope.tracer.runtime.device.failed import failure_in
+from stepscope.tracer.schema.records import CACHED_ESTIMATE, DEVICE_FAILED, Failure, Skipped
+
+
+class Problems:
+    """Counts the failures of one recording, and reports each problem once."""
+
+    def __init__(self, write: Callable[[Failure | Skipped], None]) -> None:
+        self._write = write
+        self._failures: dict[str, int] = {}
+        self._reported: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """How many times a hook has failed."""
+        return sum(self._failures.values())
+
+    def forget(self) -> None:
+        """Start to count anew, in a forked child."""
+        self._failures = {}
+
+    def skipped(self, record: Skipped) -> None:
+        """Write `record`, and report the first one of each `what`."""
+        self._write(record)
+        if record.what not in self._reported and record.what != CACHED_ESTIMATE:
+            self._reported.add(record.what)
+            self.say(f"not recorded: {record.what}: {record.why}")
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """Count that the hook `where` failed; write and report the first time.
+
+        Raises `error` if a signal handler of the program raised it.
+        """
+        if is_from_handler(error):
+            raise error
+        with suppress(Exception):
+            count = self._failures[where] = self._failures.get(where, 0) + 1
+            if count > 1:
+                return
+            failure = failure_in(error)
+            if failure is not None:
+                self._write(Skipped(where, f"{DEVICE_FAILED}: {failure}"))
+                return
+            text = f"{type(error).__name__}: {error}"
+            self.say(f"the recorder's {where} hook failed ({text}); the program goes on")
+            self._write(Failure(where, text, count))
+
+    def say(self, text: str) -> None:
+        """Print `text` on standard error, once."""
+        if text not in self._reported:
+            self._reported.add(text)
+            with suppress(OSError, ValueError, AttributeError):  # standard error may be closed or gone
+                print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,92 @@
+"""What the parser finds in a wrapper: its functions, launches, memory statements and storage points."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stepscope.tracer.schema.records import LaunchSite, MemoryStatement, StorageKind
+from stepscope.tracer.wrapper.symbols import Binding, ScalarArgument
+
+NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})
+"""Functions of a wrapper module that hold no launches of a graph."""
+
+
+@dataclass(eq=False)
+class LaunchStatement:
+    """A launch site with the syntax that instrumentation needs."""
+
+    site: LaunchSite
+    statement: ast.stmt
+    expressions: list[ast.expr]
+    """One expression for each of `site.arguments`, without the trailing ones that the statement itself binds."""
+    bound: list[str]
+    view_of: int | None = None
+    """The argument whose memory the bound names share, or None if they have memory of their own."""
+    scalars: list[ScalarArgument] = field(default_factory=list)
+    """The arguments that are no tensors, with their syntax."""
+
+
+@dataclass(frozen=True)
+class PointStorages:
+    """The storages that can be seen at one point of a wrapper."""
+
+    kind: StorageKind
+    names: tuple[str, ...]
+    devices: tuple[str, ...] = ()
+    """The device of each allocation; empty for inputs and results."""
+    site: int | None = None
+    """The launch site that returned the storages."""
+
+
+@dataclass(frozen=True)
+class StoragePoint:
+    """A point of a wrapper at which the tracker looks at storages: before or after a statement."""
+
+    statement: ast.stmt
+    moment: Literal["before", "after"]
+    expressions: tuple[ast.expr, ...]
+    """What the tracker looks at: one tensor each, or what a launch returned."""
+    storages: PointStorages
+
+
+@dataclass
+class WrapperSource:
+    """The parsed source of a wrapper."""
+
+    aot_id: str | None
+    functions: list[str] = field(default_factory=list)
+    """Qualified names of the functions that hold launches or memory statements, e.g. ``Runner.call``."""
+    launches: list[LaunchStatement] = field(default_factory=list)
+    memory: list[MemoryStatement] = field(default_factory=list)
+    events: dict[ast.stmt, list[LaunchStatement | MemoryStatement]] = field(default_factory=dict)
+    """The launches and memory statements, by the statement of the source."""
+    unknown: list[str] = field(default_factory=list)
+    """Calls that no launch can stand for, in the condition of a branch or a loop, as ``function: text``."""
+    symbols: list[str] = field(default_factory=list)
+    """Names of numbers that differ from call to call, of all functions."""
+    bindings: list[Binding] = field(default_factory=list)
+    """The statements that give the symbols their values."""
+    dynamic: bool = False
+    cpp_wrapper: bool = False
+    is_cuda: bool = False
+    tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
+    storage_points: list[StoragePoint] | None = None
+    """A cache of `storage_points.find_storage_points`; None before its first call."""
+
+    @property
+    def sites(self) -> list[LaunchSite]:
+        return [launch.site for launch in self.launches]
+
+
+def wrapper_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the functions that a wrapper runs (`call`, partitions, subgraphs) with their qualified names."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name not in NOT_BODIES:
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef) and member.name not in NOT_BODIES:
+                    yield f"{node.name}.{member.name}", member
