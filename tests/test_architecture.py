@@ -103,7 +103,8 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Return the sets of modules each of which leads to itself by imports, sorted."""
     reached: dict[str, set[str]] = {}
     for start in graph:
-        found, waiting = set(), [start]
+        found: set[str] = set()
+        waiting = [start]
         while waiting:
             new = graph[waiting.pop()] - found
             found |= new

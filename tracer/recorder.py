@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal

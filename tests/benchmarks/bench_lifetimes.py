@@ -44,7 +44,7 @@ def call_of(storages: int, tracker: Tracker, layouts: CallLayouts, numbers: coun
     call = GraphCall(0, 0, None, None)
     call.step = next(numbers)
     call.life = tracker.life(call)
-    see = tracker.observer(Hooks(tracker), [PLACE])  # type: ignore[arg-type]
+    see = tracker.observer(Hooks(tracker), [PLACE])
     kept = []
     for number in range(storages):
         tensor = torch.empty(4)

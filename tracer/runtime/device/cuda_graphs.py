@@ -25,7 +25,7 @@ from stepscope.tracer.runtime.device.marks import DeviceMarks, GraphSlot
 from stepscope.tracer.runtime.device.replays import Replays
 from stepscope.tracer.runtime.device.times import between_readings
 from stepscope.tracer.runtime.stats.snapshots import joined, runs
-from stepscope.tracer.runtime.values.rows import JoinedRows, ValueRow
+from stepscope.tracer.runtime.values.rows import JoinedRows, ReadRow
 from stepscope.tracer.schema.records import Skipped
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _CapturedCall:
     plan: Callable[[], ReadPlan | None]
     """What is to be read now."""
     sites: list[int]
-    rows: list[ValueRow]
+    rows: list[ReadRow]
     blocks: list[CapturedBlock]
     read_at: list[int]
     """Launches before each of `blocks`."""

@@ -17,7 +17,7 @@ from stepscope.tracer.runtime.stats import ROW, Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.parts import parts
 from stepscope.tracer.runtime.stats.readers import reader_for
 from stepscope.tracer.runtime.values.elements import Element, ElementReader, elements_of
-from stepscope.tracer.runtime.values.rows import PlannedRead, RowGroup, ValueRow, numbers
+from stepscope.tracer.runtime.values.rows import PlannedRead, RowGroup, ReadRow, numbers
 from stepscope.tracer.schema.records import SavedTensor, ValueLayout
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class PreparedReading:
         unread = len(found) - len(tensors)
         self.number = next(numbers)
         self.rows = [
-            ValueRow(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
+            ReadRow(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
             for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
         ]
         members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]

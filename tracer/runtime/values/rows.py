@@ -29,7 +29,7 @@ class PlannedRead(NamedTuple):
     """The names by which a filter of arguments may select it."""
 
 
-class ValueRow(NamedTuple):
+class ReadRow(NamedTuple):
     """What one value row is about."""
 
     planned: PlannedRead
@@ -46,7 +46,7 @@ class RowGroup(Protocol):
 
     number: int
     """Equal for equal rows."""
-    rows: list[ValueRow]
+    rows: list[ReadRow]
 
 
 Reading = tuple[RowGroup, StatsBlock]
@@ -56,6 +56,6 @@ Reading = tuple[RowGroup, StatsBlock]
 class JoinedRows:
     """The rows of several readings, or some of them, as one group."""
 
-    def __init__(self, rows: Sequence[ValueRow]) -> None:
+    def __init__(self, rows: Sequence[ReadRow]) -> None:
         self.number = next(numbers)
         self.rows = list(rows)

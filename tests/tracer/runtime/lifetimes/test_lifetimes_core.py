@@ -60,7 +60,7 @@ class Side:
             CompiledTracker(lifetimes_core.load(), running, clock) if is_compiled else Tracker(running, clock)
         )
         self.hooks.tracker = self.tracker
-        self.see = self.tracker.observer(self.hooks, PLACES)  # type: ignore[arg-type]
+        self.see = self.tracker.observer(self.hooks, PLACES)
         self.numbers = count()
         self.seen: list[Any] = []
 

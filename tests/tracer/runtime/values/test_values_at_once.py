@@ -14,7 +14,7 @@ from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats import ROW
 from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.runtime.values.reading import writes_at_once
-from stepscope.tracer.runtime.values.rows import JoinedRows, PlannedRead, ValueRow
+from stepscope.tracer.runtime.values.rows import JoinedRows, PlannedRead, ReadRow
 from stepscope.tracer.schema.records import ValueLayout, Values
 from tests.tracer.hand_made import recorder_in
 
@@ -33,7 +33,7 @@ class Read:
 
 
 def reading() -> Any:
-    return JoinedRows([ValueRow(PLANNED, None, None, "float32", 4, 4, None)]), Read()
+    return JoinedRows([ReadRow(PLANNED, None, None, "float32", 4, 4, None)]), Read()
 
 
 def call_with(*readings: Any) -> GraphCall:
