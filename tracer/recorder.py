@@ -7,7 +7,7 @@ import errno
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ContextDecorator, suppress
 from itertools import count
 from pathlib import Path
@@ -22,25 +22,19 @@ from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
 from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.pending import PendingRows, to_record
-from stepscope.tracer.log.ring_blocks import is_blocking
 from stepscope.tracer.log.run_log import RunLog, reason_of
 from stepscope.tracer.runtime import active, ticks
 from stepscope.tracer.runtime.calls import GraphCall, recorded_calls_of_this_thread
-from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, flush_devices, forget_parent_devices
+from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, forget_parent_devices
 from stepscope.tracer.runtime.device.failed import failure_in, never_free
 from stepscope.tracer.runtime.device.marks import DeviceMarks
-from stepscope.tracer.runtime.device.times import EventTimer
-from stepscope.tracer.runtime.launch_columns import records_of
 from stepscope.tracer.runtime.leaving import LONGEST_WAIT_S, Leaving, Reason
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
-from stepscope.tracer.runtime.lifetimes.following import LifetimeTrackers
 from stepscope.tracer.runtime.lifetimes.growth import growth_of
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
-from stepscope.tracer.runtime.overhead import OverheadMeter
+from stepscope.tracer.runtime.outbox import Outbox
 from stepscope.tracer.runtime.problems import Problems
 from stepscope.tracer.runtime.process import environment_number, run_record, uncaught_exception
-from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.runtime.values.save import Saving, TensorSaver, tensors_folder
 from stepscope.tracer.runtime.whole_calls import WholeCalls
 from stepscope.tracer.schema.records import (
@@ -52,9 +46,6 @@ from stepscope.tracer.schema.records import (
 )
 from stepscope.tracer.schema.values import SavedTensor
 from stepscope.tracer.steps import StepTracker
-
-FLUSH_NS = 250_000_000
-FLUSH_STEP_NS = 100_000_000
 
 
 class Recorder(ContextDecorator):
@@ -75,9 +66,12 @@ class Recorder(ContextDecorator):
         """A recording of its own, with nothing in it."""
         self._log = RunLog(self.config.directory, environment_number("RANK"), self._opening, self._on_log_failed)
         self.describe_launch = self._log.describe_launch
-        self._problems = Problems(self._write)
+        self._problems = Problems(self.write)
         self.skipped = self._problems.skipped
-        self._begin_ring()
+        self.ring, self.marks = self._new_ring()
+        self._outbox = Outbox(self, self.config, self.ring)
+        self.timer = self._outbox.timer
+        self._steps = StepTracker(self._outbox.pending.add_mark, time.perf_counter_ns)
         self._whole_calls = WholeCalls(lambda begins: self._guarded("steps", self._steps.on_whole_call, begins))
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
@@ -87,15 +81,10 @@ class Recorder(ContextDecorator):
         self._leaving = Leaving(self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead)
         self._lock = threading.RLock()
         self.running: dict[int, GraphCall] = {}
-        self._running = self._has_ended = self._flushing = False
-        self.timer = EventTimer()
+        self._running = self._has_ended = False
         self.cuda_graphs = CudaGraphCalls(self)
-        self._values = PendingValues()
-        self._lifetimes = LifetimeTrackers(self.config)
         self._saving = Saving(lambda: tensors_folder(self._log.target), self.config.save_quota_bytes)
-        self._overhead = OverheadMeter()
         self._device_error: str | None = None
-        self._flushed_ns = time.perf_counter_ns()
 
     @property
     def path(self) -> Path | None:
@@ -110,17 +99,15 @@ class Recorder(ContextDecorator):
     @property
     def lifetimes(self) -> Tracker | None:
         """What follows the storages of calls that begin now."""
-        return self._lifetimes.tracker
+        return self._outbox.lifetimes.tracker
 
     def _opening(self, forked: bool) -> tuple[Run, list[bytes]]:
         """Return what a log begins with."""
         return run_record(environment_number("RANK"), self.config, forked=forked), structured_log.known_strings()
 
-    def _begin_ring(self) -> None:
-        self.ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))
-        self.marks = DeviceMarks(self.ring, lambda why: self.skipped(Skipped("what the device has finished", why)))
-        self._pending: PendingRows[GraphCall] = PendingRows(self.ring)
-        self._steps = StepTracker(self._pending.add_mark, time.perf_counter_ns)
+    def _new_ring(self) -> tuple[LaunchRing, DeviceMarks]:
+        ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))
+        return ring, DeviceMarks(ring, lambda why: self.skipped(Skipped("what the device has finished", why)))
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
         """Attach; while another one is attached, say so and record nothing. After `stop`, a new log begins.
@@ -137,8 +124,7 @@ class Recorder(ContextDecorator):
             self._begin()
         self._running = True
         lifecycle_checks.attach(self)
-        self._flushed_ns = time.perf_counter_ns()
-        self._overhead.start()
+        self._outbox.start()
         try:
             self._attach()
             if first is not None:
@@ -166,7 +152,7 @@ class Recorder(ContextDecorator):
             self.config = config
             try:
                 self._saving.set_quota(config.save_quota_bytes)
-                self._lifetimes.configure(config)
+                self._outbox.lifetimes.configure(config)
                 if self._hook is not None:
                     self._hook.configure(config)
                 if config.level == "off":  # it may be long until the next call that is recorded
@@ -190,15 +176,15 @@ class Recorder(ContextDecorator):
 
     # What the hooks call.
 
-    def _write(self, record: Record) -> None:
+    def write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = written = same_tensors = compile_error = _write
+    recompute_mismatch = layout = written = same_tensors = compile_error = write
 
     def saved(self, record: SavedTensor) -> None:
         with self._lock:
             if record.call in self.running:  # else another thread has ended the recording meanwhile
-                self._write(record)
+                self.write(record)
 
     def graph(self, record: Graph, source: str | None) -> None:
         """A wrapper was loaded; `source` when torch does not log its source itself."""
@@ -228,19 +214,14 @@ class Recorder(ContextDecorator):
         with self._lock:
             if self.running.pop(call.number, None) is None:  # it was told of when the recording ended
                 return
-            self._pending.add_call(call)
-            if call.readings:
-                self._values.add(call)
-            due = call.end_ns - self._flushed_ns > FLUSH_NS or self._pending.is_much
-            values = bool(call.readings or call.rows_written)
-            if due or (values and is_blocking()):  # one who looks for a crash: the last values count, not time
+            if self._outbox.add_call(call):
                 self.flush()
-            self._overhead.add_call(call)
+            self._outbox.overhead.add_call(call)
 
     def values_now(self, call: GraphCall) -> None:
         with self._lock:
             if call.number in self.running:
-                self._write_all(lambda: self._values.now(call))
+                self._outbox.write_all(lambda: self._outbox.values.now(call))
 
     def failed(self, where: str, error: BaseException) -> None:
         """Count, write and report that a hook failed. Raises what a signal handler of the program raised."""
@@ -252,31 +233,10 @@ class Recorder(ContextDecorator):
     def flush(self, wait: bool = False) -> None:
         """Write the finished calls, and the values that have come back from their device; with `wait` all of them."""
         with self._lock:
-            if self._flushing:  # a signal handler runs a graph in the midst of this
-                return
-            self._flushing = True
-            try:
-                self._flush(wait)
-            finally:
-                self._flushing = False
-
-    def _flush(self, wait: bool) -> None:
-        self._flushed_ns = time.perf_counter_ns()
-        self._log.check_file()
-        self.ring.check_file()
-        batch = self._pending.take()
-        self._overhead.launches += batch.launches
-        self._write_all(lambda: records_of(batch.calls))
-        if batch.marks:
-            self._write(to_record(batch.marks))
-        self._pending.written(batch)
-        self._write_all(lambda: self._lifetimes.batches(batch.calls))
-        if not self.cuda_graphs.is_capturing():  # asking a device anything could break the capture
-            self._guarded("devices", flush_devices)
-            self._guarded("device times", self._write_all, self.timer.take)
-        self._guarded("values", self._write_all, lambda: self._values.take(wait))
-        if self._hook is not None:
-            self._guarded("configurations of kernels", self._hook.tell_tuned)
+            self._log.check_file()
+            self._outbox.flush(wait)
+            if self._hook is not None:
+                self._guarded("configurations of kernels", self._hook.tell_tuned)
 
     def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
         """After a device error the rest is written all the same."""
@@ -285,16 +245,11 @@ class Recorder(ContextDecorator):
         except Exception as error:
             self.failed(where, error)
 
-    def _write_all(self, take: Callable[[], Iterable[Record]]) -> None:
-        for record in take():
-            self._write(record)
-
     def _flush_step(self) -> None:
-        """Short steps share a batch: writing each one would cost them more than recording does."""
         started = time.perf_counter_ns()
-        if started - self._flushed_ns > FLUSH_STEP_NS:
+        if self._outbox.is_step_due():
             self.flush()
-            self._overhead.hook_ns += time.perf_counter_ns() - started
+            self._outbox.overhead.hook_ns += time.perf_counter_ns() - started
 
     # Attaching.
 
@@ -331,7 +286,7 @@ class Recorder(ContextDecorator):
                 lifecycle_checks.stand_in()
                 self.cuda_graphs.attach()
                 self._guarded("ring", self.ring.guard_by, ticks)
-                self._lifetimes.use_compiled()
+                self._outbox.lifetimes.use_compiled()
 
     def _stop(self, reason: Any) -> None:
         if not active.release(self):
@@ -349,7 +304,7 @@ class Recorder(ContextDecorator):
             if self._hook is not None:
                 self._hook.detach()
                 self.cuda_graphs.detach()
-            if self._log.has_begun or self._pending:
+            if self._log.has_begun or self._outbox.pending:
                 self._end_log(reason)
         except Exception as error:
             self.failed("detach", error)
@@ -360,36 +315,28 @@ class Recorder(ContextDecorator):
 
     def give_way(self, other: TraceConfig) -> None:
         """End this log, because the program's code has begun a recording of its own."""
-        self._write(Skipped("a part of the run", f"the program recorded it to {other.directory}"))
+        self.write(Skipped("a part of the run", f"the program recorded it to {other.directory}"))
         self.stop()
 
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
         self._guarded("device marks", self._ask_devices)
         with self._lock:
-            self._guarded("unfinished calls", self._end_calls)
+            self._guarded("unfinished calls", self._outbox.end_calls)
         self.flush(wait=self._device_error is None)
-        self._guarded("growth", self._write_all, lambda: growth_of(self.lifetimes, self._steps.last))
+        self._guarded("growth", self._outbox.write_all, lambda: growth_of(self.lifetimes, self._steps.last))
         self._write_overhead()
         if reason == "exit" and (uncaught := uncaught_exception()) is not None:
-            self._write(uncaught)
-        self._write(End(reason, time.perf_counter_ns(), self._device_error))
-
-    def _end_calls(self) -> None:
-        """Record calls that still run, on other threads, as far as they have come."""
-        now_ns = time.perf_counter_ns()
-        for number, call in list(self.running.items()):
-            if call.hooks is not None and call.start_ns:
-                self._pending.add_call(call.unfinished(now_ns))
-            del self.running[number]
+            self.write(uncaught)
+        self.write(End(reason, time.perf_counter_ns(), self._device_error))
 
     def _leave(self, reason: Reason) -> bool:
         """The process is about to be gone: no device is waited for, and no thread for long. Whether there is a log."""
-        if (self._log.has_begun or self._pending) and self._lock.acquire(timeout=LONGEST_WAIT_S):
+        if (self._log.has_begun or self._outbox.pending) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
-                self._guarded("unfinished calls", self._end_calls)
+                self._guarded("unfinished calls", self._outbox.end_calls)
                 self.flush()
                 self._write_overhead()
-                self._write(End(reason, time.perf_counter_ns()))
+                self.write(End(reason, time.perf_counter_ns()))
                 self.ring.close(keep=False)
             finally:
                 self._lock.release()
@@ -405,21 +352,18 @@ class Recorder(ContextDecorator):
         forget_parent_devices()
         self._log.after_fork()
         self.ring.abandon()
-        self._begin_ring()
+        self.ring, self.marks = self._new_ring()
+        self._outbox.after_fork(self.config, self.ring, may_compile=self._hook is not None)
+        self.timer = self._outbox.timer
+        self.marks.forget()
+        self._steps = StepTracker(self._outbox.pending.add_mark, time.perf_counter_ns)
         self._lock, self._configuring = threading.RLock(), threading.RLock()
-        self._flushing = False
-        self._values.again()
-        self._lifetimes = LifetimeTrackers(self.config, may_compile=self._hook is not None)
         self.running = {call.number: call for call in recorded_calls_of_this_thread()}
         if self._hook is not None:
             self._hook.after_fork()
             self._guarded("ring", self.ring.guard_by, ticks)
-        self.timer = EventTimer()
-        self.marks.forget()
         self._saving.after_fork()
-        self._overhead.forget()
         self._problems.forget()
-        self._flushed_ns = time.perf_counter_ns()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
         self._log.write_torchs(data, metadata)
@@ -437,7 +381,7 @@ class Recorder(ContextDecorator):
             self.failed("optimizer", error)
 
     def _write_overhead(self) -> None:
-        self._write(self._overhead.to_record(self._log.bytes_written, self._problems.count))
+        self.write(self._outbox.overhead.to_record(self._log.bytes_written, self._problems.count))
 
     def _on_log_failed(self, error: OSError) -> None:
         self.ring.log_failed(error.errno or errno.EIO)

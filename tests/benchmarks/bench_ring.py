@@ -166,9 +166,13 @@ def main() -> int:
         for _ in range(WARM_TURNS):
             step()
             stepscope.step()
-        before = recorder._overhead.launches + sum((len(c.rows) + 1) // 3 for c in recorder._pending._calls)
+        before = recorder._outbox.overhead.launches + sum(
+            (len(c.rows) + 1) // 3 for c in recorder._outbox.pending._calls
+        )
         step()
-        after = recorder._overhead.launches + sum((len(c.rows) + 1) // 3 for c in recorder._pending._calls)
+        after = recorder._outbox.overhead.launches + sum(
+            (len(c.rows) + 1) // 3 for c in recorder._outbox.pending._calls
+        )
         title = torch.cuda.get_device_name() if is_cuda else "CPU"
         report(title, in_turns(step, timed, recorder), after - before)
     return 0

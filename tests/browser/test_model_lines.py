@@ -23,7 +23,7 @@ def test_the_panel_says_what_a_launch_computes_and_what_has_changed(visit: Visit
     frames = [schema.Frame("/src/model.py", 12, "forward", "y = relu(x)")]
     sites = [schema.SiteProvenance(1, [[0]], ["relu_1"])]
     log = compile_records(LogBuilder().record(run())).record(replace(known, sites=[first, fused, *others]))
-    log.record(schema.Provenance(0, frames, sites, [schema.Changed(0, None)], UNIX_NS)).record(calls(0, 0, 1000))
+    log.record(schema.Provenance(0, frames, sites, [schema.ChangedLine(0, None)], UNIX_NS)).record(calls(0, 0, 1000))
     page = visit.page
     with open_trace(log.write(tmp_path / "log.log")) as trace, serving(trace) as where:
         page.goto(f"{where}/steps/0?launch=1")

@@ -32,7 +32,7 @@ HOOKS = [
     "stepscope.tracer.recorder.Recorder.graph",
     "stepscope.tracer.recorder.Recorder.provenance",
     "stepscope.tracer.runtime.launches.described",
-    "stepscope.tracer.recorder.records_of",
+    "stepscope.tracer.runtime.outbox.records_of",
     "stepscope.tracer.runtime.launches.plain_values",
     "stepscope.tracer.steps.StepTracker.on_user",
     "stepscope.tracer.inductor.wrapper_hook.analyse",

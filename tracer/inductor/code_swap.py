@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from stepscope.tracer.log.ring_blocks import FunctionShape, is_blocking
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.read_points import ReadPoint
 from stepscope.tracer.wrapper.storage_points import find_storage_points
-from stepscope.tracer.wrapper.versions import ReadPoint
 
 HOOKS = "stepscope hooks"
 """Stands for the hooks in the code until they take its place among the code's constants: no name of the module

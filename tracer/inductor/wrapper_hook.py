@@ -19,18 +19,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepscope.tracer.inductor import code_swap, codegen_facts, compat
 from stepscope.tracer.inductor.cpp_wrapper.package_hook import PackageHook
 from stepscope.tracer.inductor.operators import operator_schema
+from stepscope.tracer.inductor.read_plans import PlanSink, read_plan
 from stepscope.tracer.inductor.scheduler.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.triton_configs import TritonConfigs
 from stepscope.tracer.runtime import launches, ticks
-from stepscope.tracer.runtime.stats.readers import why_not_compiled
-from stepscope.tracer.runtime.values import reading as values_reading
-from stepscope.tracer.runtime.values.rows import PlannedRead
 from stepscope.tracer.schema.records import (
     CACHED_ESTIMATE,
     CPP_WRAPPER,
-    Argument,
     CppCode,
     Graph,
     Provenance,
@@ -41,19 +38,19 @@ from stepscope.tracer.schema.records import (
 )
 from stepscope.tracer.wrapper.expectations import expected_lifetimes
 from stepscope.tracer.wrapper.parsed import WrapperSource
+from stepscope.tracer.wrapper.read_points import ReadPoint
 from stepscope.tracer.wrapper.source import analyse
 from stepscope.tracer.wrapper.storage_points import storages_at_points
-from stepscope.tracer.wrapper.versions import Read, ReadPoint, follow
+from stepscope.tracer.wrapper.versions import follow
 
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
-    from stepscope.tracer.runtime.values.save import TensorSaver
 
 COMPILED_UNSEEN = "the graph came from a cache, compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
 
 
-class WrapperSink(launches.CallSink, values_reading.ValueSink, Protocol):
+class WrapperSink(launches.CallSink, PlanSink, Protocol):
     """What the hook and the hooks it puts in need of the recorder."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
@@ -62,7 +59,6 @@ class WrapperSink(launches.CallSink, values_reading.ValueSink, Protocol):
     def cpp_code(self, record: CppCode) -> None: ...
     def scheduled(self, record: SchedulerMemory) -> None: ...
     def recompute_mismatch(self, record: RecomputeMismatch) -> None: ...
-    def saver(self) -> TensorSaver: ...
 
 
 @dataclass
@@ -174,38 +170,13 @@ class WrapperHook:
                 self._sink.failed("configure", error)
 
     def _plan(self, wrapper: WrapperSource, hooks: launches.GraphHooks) -> list[ReadPoint]:
-        """The places to read at; the hooks learn the same plan. What fails here costs values, not launches."""
+        """Return the points to read at, and tell the hooks the plan. What fails here costs values, not launches."""
         try:
-            return self._read_plan(wrapper, hooks)
+            points, plan = read_plan(wrapper, self._config, self._sink)
         except Exception as error:
             self._sink.failed("values", error)
-            hooks.plans.append(None)
-            return []
-
-    def _read_plan(self, wrapper: WrapperSource, hooks: launches.GraphHooks) -> list[ReadPoint]:
-        config = self._config
-        if config.level not in ("values", "save"):
-            hooks.plans.append(None)
-            return []
-        saves = config.level == "save"
-        points = follow(
-            wrapper,
-            lambda site, argument: config.wants_kernel(site.kernel) and config.wants_argument(*_names(argument)),
-            again=config.verify_before or saves,
-            deferred=wrapper.is_cuda and not saves and not values_reading.writes_at_once(config),
-        ).points
-        save = values_reading.SaveTarget(self._sink.saver(), self._sink) if saves else None
-        places = [
-            values_reading.PlanPoint(
-                [_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save, config.elements
-            )
-            for point in points
-        ]
-        if wrapper.is_cuda and compat.uses_cuda_graphs():
-            _preload()
-        elif not wrapper.is_cuda and (why := why_not_compiled()) is not None:
-            self._sink.skipped(Skipped("quick statistics", f"{why}; torch's operations are used"))
-        hooks.plans.append(values_reading.ReadPlan(places, config, self._sink))
+            points, plan = [], None
+        hooks.plans.append(plan)
         return points
 
     def after_fork(self) -> None:
@@ -347,34 +318,6 @@ class WrapperHook:
     def _report_unknown(self, wrapper: WrapperSource, number: int) -> None:
         for text in wrapper.unknown[:UNKNOWN_STATEMENTS]:
             self._sink.skipped(Skipped("a statement of the wrapper", f"its form is not known: {text}", number))
-
-
-def _preload() -> None:
-    """What reads tensors has to be there before a CUDA graph is captured."""
-    import torch
-
-    from stepscope.tracer.runtime.stats import cuda
-
-    cuda.preload(torch.cuda.current_device())
-
-
-def _planned(wrapper: WrapperSource, read: Read) -> PlannedRead:
-    launch = wrapper.launches[read.site].site
-    argument = launch.arguments[read.argument]
-    return PlannedRead(
-        read.site,
-        read.argument,
-        read.moment,
-        launch.kernel,
-        argument.buffer or argument.name,
-        read.is_fixed,
-        read.is_checked,
-        _names(argument),
-    )
-
-
-def _names(argument: Argument) -> tuple[str, ...]:
-    return tuple(name for name in (argument.name, argument.buffer, argument.parameter) if name)
 
 
 def _digest(text: bytes) -> str:

@@ -32,7 +32,7 @@ from stepscope.tracer.log.shared_pages import allocate, map_over
 from stepscope.tracer.log.symbol_values import SymbolValues
 from stepscope.tracer.log.writer import OwnFile
 from stepscope.tracer.schema import ring_format as layout
-from stepscope.tracer.schema.ring_format import CALL_WORDS, WORD, CallWord, Form, Header, What
+from stepscope.tracer.schema.ring_format import CALL_WORDS, WORD, CallWord, Form, RingHeader, What
 
 FIRST_BYTES = 1 << 18
 _END, _STATE = CallWord.END_NS.value, CallWord.STATE.value
@@ -86,11 +86,11 @@ class LaunchRing:
     def expect_signals(self) -> None:
         """Of those for which the program has no handler now."""
         if self._guard is not None and self.header is not None and self.is_on:
-            self._guard.leave_word(self.header, Header.SIGNAL, Header.SIGNAL_NS)
+            self._guard.leave_word(self.header, RingHeader.SIGNAL, RingHeader.SIGNAL_NS)
 
     def _expect_no_signals(self) -> None:
         if self._guard is not None and self.header is not None:
-            self._guard.leave_no_word(self.header, Header.SIGNAL)
+            self._guard.leave_no_word(self.header, RingHeader.SIGNAL)
 
     def check_file(self) -> None:
         """See whether the file is still whole. What was cut off is no reason to go on: nobody could read the rest."""
@@ -208,8 +208,8 @@ class LaunchRing:
 
     def log_failed(self, number: int) -> None:
         """The log cannot be written any more."""
-        if self.header is not None and not self.header[Header.WRITE_ERRNO]:  # the first reason is the one
-            self.header[Header.WRITE_ERRNO] = number
+        if self.header is not None and not self.header[RingHeader.WRITE_ERRNO]:  # the first reason is the one
+            self.header[RingHeader.WRITE_ERRNO] = number
 
     def close(self, keep: bool) -> None:
         """The recorder is left as it should be; the file goes, unless something in it is worth reading."""
@@ -217,7 +217,7 @@ class LaunchRing:
         self._free = {}
         self._expect_no_signals()
         if self.header is not None:
-            self.header[Header.ENDED] = 1
+            self.header[RingHeader.ENDED] = 1
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -275,7 +275,7 @@ class LaunchRing:
                 if self.header is None:
                     self.close(keep=False)
                 else:
-                    self.header[Header.LOST_CALLS] += 1
+                    self.header[RingHeader.LOST_CALLS] += 1
                 self._say(f"{getattr(error, 'strerror', None) or error}")
                 return None
             finally:
@@ -287,7 +287,7 @@ class LaunchRing:
                 self._grow(size)
             if self._used + size > self._end:
                 if self.header is not None:
-                    self.header[Header.LOST_CALLS] += 1
+                    self.header[RingHeader.LOST_CALLS] += 1
                 return None
         assert self._segment is not None
         assert self.header is not None
@@ -295,7 +295,7 @@ class LaunchRing:
         block = RingBlock(self._segment[at : at + size])
         block.words[0] = size // WORD
         self._used += size
-        self.header[Header.USED_BYTES] = self._used - layout.BLOCKS_AT
+        self.header[RingHeader.USED_BYTES] = self._used - layout.BLOCKS_AT
         return block
 
     def _grow(self, size: int) -> None:
@@ -335,7 +335,7 @@ class LaunchRing:
 
     def _write_header(self, segment: mmap.mmap) -> None:
         header = memoryview(segment)[: layout.BLOCKS_AT].cast("q")
-        header[Header.PID] = os.getpid()
-        header[Header.FLAGS] = layout.BLOCKING if is_blocking() else 0
-        header[Header.MAGIC] = layout.MAGIC
+        header[RingHeader.PID] = os.getpid()
+        header[RingHeader.FLAGS] = layout.BLOCKING if is_blocking() else 0
+        header[RingHeader.MAGIC] = layout.MAGIC
         self.header = header

@@ -145,7 +145,7 @@ class SiteProvenance:
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedLine:
     """A line that reads otherwise than when the graph, which came from a cache, was compiled."""
 
     frame: int
@@ -163,7 +163,7 @@ class Provenance:
     graph: int
     frames: list[Frame]
     sites: list[SiteProvenance]
-    changed: list[Changed] = field(default_factory=list)
+    changed: list[ChangedLine] = field(default_factory=list)
     """All other frames read as they did when the graph was compiled."""
     compiled_unix_ns: int | None = None
     """When the graph was compiled; None: in this run, or nobody knows, or no line has changed since."""

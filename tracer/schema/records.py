@@ -16,7 +16,7 @@ from stepscope.tracer.schema.gaps import CompileError as CompileError
 from stepscope.tracer.schema.gaps import Failure as Failure
 from stepscope.tracer.schema.gaps import Skipped as Skipped
 from stepscope.tracer.schema.graphs import Argument as Argument
-from stepscope.tracer.schema.graphs import Changed as Changed
+from stepscope.tracer.schema.graphs import ChangedLine as ChangedLine
 from stepscope.tracer.schema.graphs import CppCode as CppCode
 from stepscope.tracer.schema.graphs import Graph as Graph
 from stepscope.tracer.schema.graphs import Held as Held

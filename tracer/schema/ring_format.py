@@ -3,7 +3,8 @@
 The recorder writes it through memory that it shares with the file, so it is there after any death of the process.
 All of it are 64-bit little-endian integers ("words"):
 
-* the header, `HEADER_WORDS`: what `Header` names; from word `STREAMS_AT` on two words for each stream: device, handle.
+* the header, `HEADER_WORDS`: what `RingHeader` names; from word `STREAMS_AT` on, two words for each stream, which are
+  its device and its handle.
 * the marks, `MARK_WORDS`, which devices write in the order of their streams: `call << POSITION_BITS | position` says
   that what was submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
   are of streams, the others ("graph slots") of calls that were captured into a CUDA graph, where each replay counts
@@ -49,7 +50,7 @@ STEP_ENDS = "user", "optimizer", "call"
 STEP_MARKS = "user", "optimizer", "begin", "end"
 
 
-class Header(IntEnum):
+class RingHeader(IntEnum):
     """Words of the header."""
 
     MAGIC = 0
@@ -232,9 +233,9 @@ def used_bytes(header: bytes) -> int:
     if len(header) < BLOCKS_AT:
         raise ValueError("the launch ring is cut short")
     words: tuple[int, ...] = struct.unpack_from("<3q", header)
-    if words[Header.MAGIC] != MAGIC:
+    if words[RingHeader.MAGIC] != MAGIC:
         raise ValueError("the launch ring is not one, or of another version")
-    return min(max(words[Header.USED_BYTES], 0) + BLOCKS_AT, MOST_BYTES)
+    return min(max(words[RingHeader.USED_BYTES], 0) + BLOCKS_AT, MOST_BYTES)
 
 
 def read_ring(data: bytes) -> Ring:
@@ -269,18 +270,18 @@ def read_ring(data: bytes) -> Ring:
             damaged += 1
         at += size * WORD
     return Ring(
-        pid=header[Header.PID],
+        pid=header[RingHeader.PID],
         calls=calls,
         steps=steps,
         marks=step_marks,
         streams=_streams(header, marks),
-        lost_calls=max(header[Header.LOST_CALLS], 0),
-        is_blocking=bool(header[Header.FLAGS] & BLOCKING),
-        write_errno=header[Header.WRITE_ERRNO] & 0xFFFF or None,
-        has_ended=header[Header.ENDED] == 1,
+        lost_calls=max(header[RingHeader.LOST_CALLS], 0),
+        is_blocking=bool(header[RingHeader.FLAGS] & BLOCKING),
+        write_errno=header[RingHeader.WRITE_ERRNO] & 0xFFFF or None,
+        has_ended=header[RingHeader.ENDED] == 1,
         damaged=damaged,
-        asked_by=header[Header.SIGNAL] if header[Header.SIGNAL] in _ASKING else None,
-        asked_ns=header[Header.SIGNAL_NS],
+        asked_by=header[RingHeader.SIGNAL] if header[RingHeader.SIGNAL] in _ASKING else None,
+        asked_ns=header[RingHeader.SIGNAL_NS],
         symbols=symbols,
     )
 
@@ -318,7 +319,7 @@ def _value(form: int, word: int) -> float | bool:
 
 def _streams(header: Sequence[int], marks: Sequence[int]) -> list[RingStream]:
     found = []
-    for index in range(min(max(header[Header.STREAMS], 0), MOST_STREAMS)):
+    for index in range(min(max(header[RingHeader.STREAMS], 0), MOST_STREAMS)):
         device, stream = header[STREAMS_AT + 2 * index : STREAMS_AT + 2 * index + 2]
         mark = marks[index]
         call, position = (mark >> POSITION_BITS, mark & (1 << POSITION_BITS) - 1) if mark > 0 else (None, None)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
-from stepscope.tracer.schema.records import Argument, Held, LaunchSite, MemoryStatement, Moment, Version
+from stepscope.tracer.schema.records import Argument, Held, LaunchSite, MemoryStatement, Version
 from stepscope.tracer.wrapper.expressions import buffer_of, dotted
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.read_points import MOST_AT_ONCE, Read, ReadPoint, ReadQueue, Side
 from stepscope.tracer.wrapper.statements import (
     WHOLE,
     Parts,
@@ -24,40 +24,13 @@ from stepscope.tracer.wrapper.statements import (
     checked_tensor,
     copies_later,
     extent_of,
-    names_in,
     variables,
 )
-
-MOST_AT_ONCE = 64
-"""Tensors of one reading that waits for others."""
 
 RESIZES = frozenset({"resize_storage_bytes_"})
 """Operators that take memory away from a tensor, or give it other, though no schema says so."""
 
 Wanted = Callable[[LaunchSite, Argument], bool]
-
-
-@dataclass(frozen=True)
-class Read:
-    """One argument to be read."""
-
-    site: int
-    argument: int
-    moment: Moment
-    expression: ast.expr
-    is_fixed: bool
-    """Nothing about it can vary from call to call: the wrapper allocates it with constants."""
-    is_checked: bool = False
-    """Its size and stride cannot vary: the wrapper compares them with constants. Its device may."""
-
-
-@dataclass(frozen=True)
-class ReadPoint:
-    """What is read at one place of a wrapper."""
-
-    statement: ast.stmt
-    place: Literal["before", "after"]
-    reads: tuple[Read, ...]
 
 
 @dataclass
@@ -119,7 +92,7 @@ class _Follower:
         self.again, self.deferred = again, deferred
         self.names: dict[str, _View] = {}
         self.lists: dict[str, list[_Storage]] = {}
-        self.pending: list[tuple[Read, _Storage]] = []
+        self.queue = ReadQueue(result.points, deferred)
         self.entry: ast.stmt | None = None
         self.checked: set[str] = set()
         self.given: set[str] = set()
@@ -131,7 +104,7 @@ class _Follower:
         if self.entry is not None:
             self.result.points += [ReadPoint(self.entry, "after", tuple(reads)) for reads in self.inputs]
         if body:
-            self._flush(body[-1], "after")
+            self.queue.flush(body[-1], "after")
 
     def _find_entry(self, body: list[ast.stmt]) -> None:
         """Where the inputs have their names, and have been checked as far as the wrapper does it at once."""
@@ -158,20 +131,20 @@ class _Follower:
     def _with(self, statement: ast.With) -> None:
         changes_stream = any("stream" in ast.unparse(item.context_expr) for item in statement.items)
         if changes_stream:
-            self._flush(statement, "before")
+            self.queue.flush(statement, "before")
         self._block(statement.body)
         if changes_stream and statement.body:
-            self._flush(statement.body[-1], "after")
+            self.queue.flush(statement.body[-1], "after")
 
     def _branches(self, statement: ast.If | ast.While | ast.For | ast.Try) -> None:
         """What a block that may run never or often leaves behind is not known from its text."""
-        self._flush(statement, "before")
+        self.queue.flush(statement, "before")
         self._forget_rows()
         for name in ("body", "orelse", "finalbody"):
             block = getattr(statement, name, None)
             if block:
                 self._block(block)
-                self._flush(block[-1], "after")
+                self.queue.flush(block[-1], "after")
                 self._forget_rows()
 
     def _forget_rows(self) -> None:
@@ -188,7 +161,7 @@ class _Follower:
             else:
                 self._memory(event, statement)
         if isinstance(statement, ast.Return) and not any(isinstance(event, LaunchStatement) for event in events):
-            self._flush(statement, "before")
+            self.queue.flush(statement, "before")
 
     # Names.
 
@@ -228,7 +201,7 @@ class _Follower:
         if event.event in ("allocate", "pool", "pool_member"):
             self._rebind(name, statement)
             if event.event == "pool_member":  # it may lie where a dead one was, which no statement frees
-                self._flush(statement, "before")
+                self.queue.flush(statement, "before")
             found = allocation(statement)
             parts = Parts(found.extent) if found.held == "uninitialised" and found.extent else None
             storage = _Storage(name, found.held, is_fixed=found.is_fixed, parts=parts)
@@ -251,8 +224,8 @@ class _Follower:
 
     def _rebind(self, name: str, statement: ast.stmt) -> None:
         """`name` will mean something else: what waits to be read through it is read first."""
-        if any(name in names_in(read.expression) for read, _ in self.pending):
-            self._flush(statement, "before")
+        if self.queue.uses_name(name):
+            self.queue.flush(statement, "before")
 
     def _member(self, name: str, value: ast.expr) -> _View:
         """``buf1 = buf0[0]``: a member of what a launch returned, or of a list."""
@@ -285,7 +258,7 @@ class _Follower:
         views = [self._seen(expression) for expression in launch.expressions]
         self._rebound(launch, statement)
         if site.kernel.split(".")[-1] in RESIZES or (site.kind == "fallback" and ".set_." in f"{site.kernel}."):
-            self._flush(statement, "before")
+            self.queue.flush(statement, "before")
             self._unknown(views[:1])
             in_flight = True
         written = {id(v.storage) for v, a in zip(views, site.arguments, strict=False) if v and a.role != "in"}
@@ -297,8 +270,8 @@ class _Follower:
 
     def _flush_if_read(self, written: set[int], statement: ast.stmt) -> None:
         """What waits to be read in these storages is read before the launch writes them."""
-        if any(id(storage) in written for _, storage in self.pending):
-            self._flush(statement, "before")
+        if self.queue.uses_storage(written):
+            self.queue.flush(statement, "before")
 
     def _rebound(self, launch: LaunchStatement, statement: ast.stmt) -> None:
         for name in launch.bound:
@@ -312,7 +285,7 @@ class _Follower:
 
     def _subgraph(self, launch: LaunchStatement, statement: ast.stmt) -> None:
         """Its own launches are followed in its own function; it may write everything that it is given."""
-        self._flush(statement, "before")
+        self.queue.flush(statement, "before")
         facts = []
         for expression, argument in zip(launch.expressions, launch.site.arguments, strict=False):
             view = self._seen(expression)
@@ -402,7 +375,7 @@ class _Follower:
         expression: ast.expr,
         storage: _Storage,
         statement: ast.stmt,
-        place: Literal["before", "after"],
+        place: Side,
     ) -> None:
         if isinstance(expression, ast.Constant):  # an expression that must not be evaluated twice
             return
@@ -410,11 +383,7 @@ class _Follower:
         has_symbols = len(names) != 1
         is_fixed, is_checked = storage.is_fixed and not has_symbols, storage.is_checked and not has_symbols
         read = Read(row.site, row.argument, row.moment, expression, is_fixed, is_checked)
-        if self.deferred and len(self.pending) >= MOST_AT_ONCE:
-            self._flush(statement, place)
-        self.pending.append((read, storage))
-        if not self.deferred:
-            self._flush(statement, place)
+        self.queue.add(read, storage, statement, place)
 
     def _read_at_entry(self, row: Version, expression: ast.expr, storage: _Storage, statement: ast.stmt) -> None:
         """An input holds the same from the begin of the call to its first use: read there, with the others, it makes
@@ -429,13 +398,3 @@ class _Follower:
             self.inputs.append([read])
         else:
             last.append(read)
-
-    def _flush(self, statement: ast.stmt, place: Literal["before", "after"]) -> None:
-        """Read what waits, at this place."""
-        reads = tuple(read for read, _ in self.pending)
-        self.pending.clear()
-        last = self.result.points[-1] if self.result.points else None
-        if reads and last is not None and last.statement is statement and last.place == place:
-            self.result.points[-1] = ReadPoint(statement, place, last.reads + reads)
-        elif reads:
-            self.result.points.append(ReadPoint(statement, place, reads))

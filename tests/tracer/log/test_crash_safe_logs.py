@@ -290,7 +290,7 @@ def test_what_a_handler_raises_in_the_midst_of_a_hook_reaches_the_program(
 
     on_signal(fail)
     with monkeypatch.context() as patch:
-        patch.setattr(recorder._pending, "add_call", interrupted)
+        patch.setattr(recorder._outbox.pending, "add_call", interrupted)
         with pytest.raises(Ring):
             graph()
     graph()

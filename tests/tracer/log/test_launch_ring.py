@@ -180,7 +180,7 @@ def test_an_exception_of_a_signal_handler_while_the_file_is_made_costs_that_call
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(launch_ring, "_allocate", interrupt)
+    monkeypatch.setattr(launch_ring, "allocate", interrupt)
     ring = LaunchRing(lambda: tmp_path / "x.log", lambda why: None)
     with pytest.raises(KeyboardInterrupt):
         ring.begin(GraphCall(0, 0, None, None), FunctionShape(0, 3))

@@ -9,8 +9,9 @@ import pytest
 
 from stepscope.tracer.inductor.operators import operator_schema
 from stepscope.tracer.wrapper.parsed import WrapperSource
+from stepscope.tracer.wrapper.read_points import MOST_AT_ONCE
 from stepscope.tracer.wrapper.source import analyse
-from stepscope.tracer.wrapper.versions import MOST_AT_ONCE, Followed, follow
+from stepscope.tracer.wrapper.versions import Followed, follow
 
 KERNELS = "\n".join(
     f"cpp_{name} = async_compile.cpp_pybinding({types!r}, r''' extern \"C\" void kernel({parameters}) {{}} ''')"

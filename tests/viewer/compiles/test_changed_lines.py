@@ -30,7 +30,7 @@ OLD = schema.Frame("/src/old.py", 3, "forward", "y = x.relu()")
 SITES = [schema.SiteProvenance(0, [[0]], []), schema.SiteProvenance(1, [[1]], [])]
 
 
-def provenance(*changed: schema.Changed, unix_ns: int | None = UNIX_NS) -> schema.Provenance:
+def provenance(*changed: schema.ChangedLine, unix_ns: int | None = UNIX_NS) -> schema.Provenance:
     return schema.Provenance(0, [LINE, OLD], SITES, list(changed), unix_ns)
 
 
@@ -41,14 +41,16 @@ def marks(value: schema.Provenance) -> list[str | None]:
 def test_what_is_said_of_a_line_that_has_changed() -> None:
     day = "2026-03-14 09:26 UTC"
     assert marks(provenance()) == [None, None]
-    assert marks(provenance(schema.Changed(1, None))) == [None, f"as compiled on {day}, since changed"]
-    assert marks(provenance(schema.Changed(1, None), unix_ns=None))[1] == "as compiled earlier, since changed"
+    assert marks(provenance(schema.ChangedLine(1, None))) == [None, f"as compiled on {day}, since changed"]
+    assert marks(provenance(schema.ChangedLine(1, None), unix_ns=None))[1] == "as compiled earlier, since changed"
     was = f"as compiled on {day} it was /src/old.py:3 y = x.relu(), since changed"
-    assert marks(provenance(schema.Changed(0, OLD))) == [was, None]
+    assert marks(provenance(schema.ChangedLine(0, OLD))) == [was, None]
 
 
 def test_a_damaged_record_marks_nothing_else() -> None:
-    value = provenance(schema.Changed(7, None), schema.Changed(-1, OLD), schema.Changed(1, None), unix_ns=1 << 62)
+    value = provenance(
+        schema.ChangedLine(7, None), schema.ChangedLine(-1, OLD), schema.ChangedLine(1, None), unix_ns=1 << 62
+    )
     assert marks(value) == [None, "as compiled on 2116-02-20 23:53 UTC, since changed"]
 
 
@@ -63,7 +65,7 @@ def test_a_log_of_before_has_no_marks(opened: Open) -> None:
 
 
 def changed_line(opened: Open) -> tuple[Trace, Any]:
-    log = compile_records(LogBuilder().record(run())).record(graph()).record(provenance(schema.Changed(1, None)))
+    log = compile_records(LogBuilder().record(run())).record(graph()).record(provenance(schema.ChangedLine(1, None)))
     trace = opened(log.record(calls(0, 0, 1000)))
     return trace, site_rows(trace, [1])[0]
 

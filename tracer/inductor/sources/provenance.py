@@ -17,7 +17,7 @@ from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.codegen_facts import LaunchFacts
 from stepscope.tracer.inductor.sources.current_lines import TodaysLines
 from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, Stack, parse_stack
-from stepscope.tracer.schema.records import Changed, Frame, Graph, LaunchSite, Provenance, SiteProvenance
+from stepscope.tracer.schema.records import ChangedLine, Frame, Graph, LaunchSite, Provenance, SiteProvenance
 
 STACK_TRACES = "inductor_provenance_tracking_kernel_stack_traces"
 IMPORTED_UNIX_NS = time.time_ns()
@@ -28,7 +28,7 @@ class _Frames:
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
-        self.changed: dict[int, Changed] = {}
+        self.changed: dict[int, ChangedLine] = {}
         self._numbers: dict[Frame, int] = {}
 
     def number(self, frame: Frame) -> int:
@@ -42,7 +42,7 @@ class _Frames:
 
     def mark(self, frame: Frame, was: Frame | None) -> None:
         number = self.number(frame)
-        self.changed.setdefault(number, Changed(number, was))
+        self.changed.setdefault(number, ChangedLine(number, was))
 
 
 def as_compiled(

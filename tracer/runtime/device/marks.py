@@ -28,7 +28,7 @@ from stepscope.tracer.schema.ring_format import (
     POSITION_BITS,
     STREAMS_AT,
     WORD,
-    Header,
+    RingHeader,
 )
 
 
@@ -124,7 +124,7 @@ class DeviceMarks:
         if self._copied_from is not None and self._ring.header is not None:
             for index in range(len(self._streams)):
                 self._ring.header[HEADER_WORDS + index] = self._copied_from[index]
-            first, used = HEADER_WORDS + MOST_STREAMS, self._ring.header[Header.GRAPH_SLOTS]
+            first, used = HEADER_WORDS + MOST_STREAMS, self._ring.header[RingHeader.GRAPH_SLOTS]
             self._ring.header[first : first + used] = self._copied_from[MOST_STREAMS : MOST_STREAMS + used]
 
     def forget(self) -> None:
@@ -161,7 +161,7 @@ class DeviceMarks:
             if (device, handle) not in self._streams:
                 assert header is not None
                 header[STREAMS_AT + 2 * index], header[STREAMS_AT + 2 * index + 1] = device, handle
-                header[Header.STREAMS] = index + 1
+                header[RingHeader.STREAMS] = index + 1
                 self._streams[device, handle] = _Stream(self, device, handle, index)
             return self._streams[device, handle]
 
@@ -171,7 +171,7 @@ class DeviceMarks:
         slot = self._free_slots.pop() if self._free_slots else next(self._slots, None)
         if slot is None or self._ring.header is None:
             return None
-        self._ring.header[Header.GRAPH_SLOTS] = max(self._ring.header[Header.GRAPH_SLOTS], slot + 1)
+        self._ring.header[RingHeader.GRAPH_SLOTS] = max(self._ring.header[RingHeader.GRAPH_SLOTS], slot + 1)
         self._ring.header[HEADER_WORDS + MOST_STREAMS + slot] = 0  # of a graph that is gone
         if self._copied_from is not None:
             self._copied_from[MOST_STREAMS + slot] = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from stepscope.tracer.schema.records import Changed, Frame, Provenance
+from stepscope.tracer.schema.records import ChangedLine, Frame, Provenance
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame
 
 MOST_MODULES = 4
@@ -54,7 +54,7 @@ def _line(frame: Frame | UserFrame) -> ModelLine:
     return ModelLine(frame.file, frame.line, frame.function, frame.code)
 
 
-def _as_compiled(changed: Changed, unix_ns: int | None) -> str:
+def _as_compiled(changed: ChangedLine, unix_ns: int | None) -> str:
     when = "earlier" if unix_ns is None else f"on {_date(unix_ns)}"
     if changed.was is None:
         return f"as compiled {when}, since changed"
