@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from inspect import Parameter, signature
+from typing import Any, TypeVar
 
+import duckdb
 import orjson
 
 from stepscope.viewer.store.trace import Trace
 
 Row = tuple[Any, ...]
+Parameters = Sequence[Any] | Mapping[str, Any]
+T = TypeVar("T")
+
+
+def records(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> list[T]:
+    """The rows of `statement` as instances of `row_class`, a dataclass or a NamedTuple. Each column of the statement is
+    named like a field; the order is free, and a field with a default may be absent. Raises TypeError when a field has
+    no column or a column has no field."""
+    cursor = trace.cursor().execute(statement, parameters)
+    return _built(row_class, cursor, cursor.fetchall())
+
+
+def record(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> T | None:
+    """Like `records`, for a statement that has at most one row."""
+    cursor = trace.cursor().execute(statement, parameters)
+    found = cursor.fetchone()
+    return None if found is None else _built(row_class, cursor, [found])[0]
 
 
 def rows(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -32,5 +52,28 @@ def number(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Any:
 
 
 def json_value(text: str | None) -> Any:
-    """What a JSON column of the index holds; None for NULL."""
+    """The value of a JSON column of the index; None for NULL."""
     return None if text is None else orjson.loads(text)
+
+
+def _built(row_class: type[T], cursor: duckdb.DuckDBPyConnection, found: Sequence[Row]) -> list[T]:
+    columns = tuple(column[0] for column in cursor.description or ())
+    if columns == _checked(row_class, columns):
+        return [row_class(*row) for row in found]
+    return [row_class(**dict(zip(columns, row, strict=True))) for row in found]
+
+
+@lru_cache(maxsize=1024)
+def _checked(row_class: type[Any], columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the fields in order, once the columns are known to fit them."""
+    fields = signature(row_class).parameters
+    missing = [name for name, field in fields.items() if field.default is Parameter.empty and name not in columns]
+    extra = [name for name in columns if name not in fields]
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if missing or extra or twice:
+        raise TypeError(
+            f"The columns of the statement do not fit {row_class.__name__}: "
+            f"fields without a column: {', '.join(missing) or 'none'}; "
+            f"columns without a field: {', '.join(extra) or 'none'}; columns named twice: {', '.join(twice) or 'none'}."
+        )
+    return tuple(fields)
