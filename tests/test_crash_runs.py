@@ -20,7 +20,7 @@ from stepscope.tracer.command.watch import descendants
 from stepscope.tracer.config import TraceConfig
 from stepscope.viewer.crash.crash_look import look
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -19,7 +19,8 @@ import stepscope
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.repro.write import worst_launch, write_reproducer
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
 

@@ -16,7 +16,8 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.repro.write import write_reproducer
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.test_repro import SMALL, launch_of, run_fresh
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function

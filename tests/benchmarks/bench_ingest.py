@@ -39,7 +39,7 @@ EACH_ROUTE = 3
 STARTS = 5
 SLOW_MS = 300.0
 _FRAME = re.compile(rb'("frame_id": ?)(\d+)')
-_INGEST = "import sys; from stepscope.viewer.store.trace import open_trace; print(open_trace(sys.argv[1]).index_bytes)"
+_INGEST = "import sys; from stepscope.viewer.store.open import open_trace; print(open_trace(sys.argv[1]).index_bytes)"
 
 
 class Used(NamedTuple):

@@ -25,7 +25,8 @@ from stepscope.viewer.memory.queries.graph import graph_memory, node_memory
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.overview.summary import summary
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import NEW, layout, lifetimes, schedule
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
 

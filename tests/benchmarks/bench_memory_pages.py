@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stepscope.tracer.schema import records as schema
 from stepscope.tracer.schema.memory import BufferRole
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.memory_logs import NEW, layout, lifetimes, schedule
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
 from tests.logs.value_logs import Program

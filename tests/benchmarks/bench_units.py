@@ -23,7 +23,7 @@ from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.store.distributed_ingest.pools import DaskPool, LocalPool, Pool, usable_cores
 from stepscope.viewer.store.distributed_ingest.run import Outcome, plan, run_units
 from stepscope.viewer.store.distributed_ingest.task import Done, Unit
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ("simple.log", "chromium_events.log", "multi_rank_logs/dedicated_log_torch_trace_rank_1.log")

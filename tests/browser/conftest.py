@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.app import create_app
 from stepscope.viewer.web.server import listen
 from tests.logs import synthetic

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from stepscope.viewer.report.write import render_report
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.browser.conftest import Visit, serving
 from tests.logs.hostile import hostile_logs, log_of
 from tests.logs.poisoned import write_poisoned

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from stepscope.tracer.schema import records as schema
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.browser.conftest import Visit, serving
 from tests.logs.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
 

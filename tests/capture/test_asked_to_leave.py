@@ -14,7 +14,7 @@ import pytest
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import Finding, StepRow
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.capture.conftest import ROOT, clean_environment
 
 PROGRAM = Path(__file__).with_name("asked_program.py")

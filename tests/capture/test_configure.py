@@ -17,7 +17,7 @@ from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime.values.save import TensorSaver
 from stepscope.tracer.schema.records import Launches, Lifetimes
 from stepscope.viewer.overview.queries.damage import problem_counts
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles

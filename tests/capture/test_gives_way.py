@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.viewer.overview.queries.overview import overview
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 
 PROGRAM = """
 import sys

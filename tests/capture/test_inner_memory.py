@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 import stepscope
 from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 

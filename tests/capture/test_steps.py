@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.viewer.overview.queries.runs import list_steps
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.step_programs import PROGRAMS
 

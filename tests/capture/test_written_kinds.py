@@ -17,7 +17,7 @@ from stepscope.tracer.aoti.live import LiveCapture
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.schema.records import OUTPUT_CODE, RECORD_TYPES
 from stepscope.viewer.overview.summary import summary
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
 from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to

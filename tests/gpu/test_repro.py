@@ -17,7 +17,8 @@ import torch
 import stepscope
 from stepscope.viewer.repro.write import write_reproducer
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.gpu.kernels import double
 
 pytestmark = [

@@ -11,7 +11,8 @@ import orjson
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.ranks.queries.ranks import Ranks, ranks
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
 
 ALL_REDUCE = "torch.ops._c10d_functional.all_reduce_.default"

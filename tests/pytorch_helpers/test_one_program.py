@@ -17,7 +17,8 @@ import pytest
 
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.steps.rows import LaunchDetail
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.rows import ValueRow
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
 
 

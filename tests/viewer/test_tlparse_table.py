@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from stepscope.viewer.cli import app
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs import compile_summary_logs, rank_logs
 from tests.logs.compile_logs import run, without_id
 from tests.logs.synthetic import LogBuilder, compile_records

@@ -37,7 +37,7 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
     from stepscope.viewer.findings import KINDS, all_findings, is_gap
     from stepscope.viewer.overview.queries.damage import damage_texts
     from stepscope.viewer.overview.summary_text import clean
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
     unknown = sorted(kinds - set(KINDS)) if kinds else []
@@ -83,7 +83,7 @@ def search(
 
     from stepscope.viewer.search.queries.search import search as look
     from stepscope.viewer.search.queries.search import search_text
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     *trace, text = trace_and_text
     if not trace or not text:
@@ -142,7 +142,7 @@ def sql(
 
     from stepscope.viewer.overview.summary_text import clean
     from stepscope.viewer.search.ask import ask
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     memory, most = _size("--max-memory", max_memory), _size("--max-bytes", max_bytes)
     *trace, statement = trace_and_statement
@@ -184,7 +184,7 @@ def _size(option: str, text: str) -> int:
 @click.option("--force", is_flag=True, help="Write over a file that exists.")
 def tensor(trace_and_id: list[str], out: Path | None, force: bool) -> None:
     """List the tensors that --level save wrote, describe one, or copy its file for torch.load."""
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
     from stepscope.viewer.values import saved_files as tensors
 
     trace, tensor_id = _trace_and_id(trace_and_id)

@@ -81,7 +81,7 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
     import orjson
 
     from stepscope.viewer.overview import summary as summaries
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     with open_trace(chosen(trace, latest)) as opened:
         if as_json:
@@ -104,7 +104,7 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
 @latest_option
 def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: bool) -> None:
     """Write one HTML file for a ticket, which opens without a network."""
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     with open_trace(chosen(trace, latest)) as opened:
         write_report(opened, out, redact, text)
@@ -156,7 +156,7 @@ def export(trace: list[str], to: str, table: str, record: int | None, part: str 
     """Write tables, the timeline or the payloads of a trace for other programs."""
     from stepscope.viewer.exports.write import STDOUT, counted, filled_tables
     from stepscope.viewer.exports.write import export as write
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     with open_trace(trace) as opened:
         path, count = write(opened, to, table, out, record, part)

@@ -234,7 +234,7 @@ def demo(out: Path) -> None:
 
     from stepscope.viewer.cli.reading import write_report
     from stepscope.viewer.overview.summary import summary_text
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     if find_spec("torch") is None:
         raise StepscopeError("the demo compiles a model, and torch is not installed: pip install 'stepscope[capture]'")

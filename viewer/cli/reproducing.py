@@ -47,7 +47,7 @@ def repro(
     THE SCRIPT RUNS CODE FROM THE LOG, the source of the kernel: read it before you run it.
     """
     from stepscope.viewer.repro.write import launch_in_step, worst_launch, write_reproducer
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     if launch is None and step is not None:
         raise StepscopeError("--step needs --launch N, the N-th launch of that step.")

@@ -12,7 +12,8 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings.crash.deaths import Death, deaths
 from stepscope.viewer.findings.crash.suspects import suspect
 from stepscope.viewer.graphs.queries.graphs import has_graphs, names_packages
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 
 MOST_KERNELS, MOST_BEFORE = 64, 4
 

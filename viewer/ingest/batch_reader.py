@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stepscope.tracer.schema.log_format import RETURN, TAB
 from stepscope.viewer.ingest.clock import STAMP_BYTES
+from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, UNKNOWN
 
 _POINT_AT = FRACTION_END - 7
@@ -22,8 +23,6 @@ _NS = 10 ** np.arange(8, 2, -1)
 MARKS = (0xFF, 0x00, 0x01, 0xC0)
 """Bytes that texts do not hold."""
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -35,13 +34,13 @@ class Records:
     header_end: Ints
     """Without its line break."""
     end: Ints
-    has_payload: Bools
+    has_payload: Flags
     text: bytes
     """The piece without the tabs before and the returns behind its lines."""
     text_start: Ints
     text_end: Ints
     """Of the payload in `text`."""
-    is_whole: Bools
+    is_whole: Flags
     """Of one that is not, nothing is said of its time and payload."""
     columns: dict[str, Ints]
     """Some of the table `records`, with bytes and lines of the log."""
@@ -111,7 +110,7 @@ def records_of(piece: bytes, line: int, byte: int) -> Records:
     )  # fmt: skip
 
 
-def _fractions(data: Bytes, start: Ints) -> tuple[Ints, Bools]:
+def _fractions(data: Bytes, start: Ints) -> tuple[Ints, Flags]:
     """Nanoseconds of each record's fraction of a second, and whether it is one."""
     fraction = _bytes_at(data, start + _POINT_AT, FRACTION_END - _POINT_AT)
     digits = fraction[:, 1:] - np.uint8(_ZERO)
@@ -125,7 +124,7 @@ def _bytes_at(data: Bytes, places: Ints, count: int) -> Bytes:
 
 
 def _without_tabs(
-    piece: bytes, data: Bytes, starts: Ints, ends: Ints, tabbed: Bools, returned: Bools
+    piece: bytes, data: Bytes, starts: Ints, ends: Ints, tabbed: Flags, returned: Flags
 ) -> tuple[bytes, Ints]:
     """The text without those tabs and returns, and where its lines begin, with its end."""
     removed = np.cumsum(tabbed.astype(np.int64) + returned)

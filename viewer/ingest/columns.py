@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 Column = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 _INT = np.dtype(np.int64)
 
 

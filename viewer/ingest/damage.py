@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from stepscope.viewer.errors import StepscopeError
 
@@ -40,6 +41,13 @@ REASONS: Mapping[str, str] = {
     "not_understood": "a record, a row or a part of a log that could not be understood; everything else was read",
     "unknown_graph": "launches of a graph whose own record is missing; they are kept",
 }
+
+
+class RecordPlace(NamedTuple):
+    """Where a record begins in its log."""
+
+    line: int
+    byte: int
 
 
 class Damage:

@@ -188,11 +188,11 @@ def _check_origin(log: _Log, record: LogRecord) -> None:
     if log.pid is None:
         log.pid = record.pid
     elif record.pid != log.pid and record.pid is not None:
-        log.damage.add("mixed_processes", f"process {record.pid} in a log of {log.pid}", place.line, place.start)
+        log.damage.add("mixed_processes", f"process {record.pid} in a log of {log.pid}", *place)
     if rank is not None and log.rank is None:
         log.rank = rank
     elif rank is not None and rank != log.rank:
-        log.damage.add("mixed_ranks", f"rank {rank} in a log of rank {log.rank}", place.line, place.start)
+        log.damage.add("mixed_ranks", f"rank {rank} in a log of rank {log.rank}", *place)
 
 
 def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> list[StringTable]:

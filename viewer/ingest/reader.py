@@ -26,7 +26,7 @@ from stepscope.tracer.schema.records import ARTIFACT_PREFIX
 from stepscope.viewer.ingest import lenient_json
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import Clock
-from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
 from stepscope.viewer.ingest.torch_trace.compiles_without_id import COMPILE_ERROR, NO_ID, is_of_a_compile
 from stepscope.viewer.ingest.torch_trace.known_events import UNREADABLE
@@ -65,13 +65,6 @@ class Header:
         return Kind(self.pid, self.source, self.event, name, encoding, self.compile_id, self.attempt)
 
 
-class Place(NamedTuple):
-    """Where a record begins."""
-
-    line: int
-    start: int
-
-
 class LogRecord(NamedTuple):
     """One record of a log."""
 
@@ -86,8 +79,8 @@ class LogRecord(NamedTuple):
     """Header and payload are as they were written."""
 
     @property
-    def place(self) -> Place:
-        return Place(self.line, self.byte)
+    def place(self) -> RecordPlace:
+        return RecordPlace(self.line, self.byte)
 
     @property
     def pid(self) -> int | None:
@@ -266,7 +259,7 @@ class _Reader:
             if time_ns is None or pid is None:
                 self._damage.add("absurd_value", header_line[: match.start(11)], line, start)
             torn = last and near.payload_start == near.end
-            bare, place = Header(pid, _source(parts)), Place(line, start)
+            bare, place = Header(pid, _source(parts)), RecordPlace(line, start)
             header = self._read_header(bare, parts[10], torn, place)
             raw = _without_blank_end(data[near.payload_start : near.end])
             payload, crlf, sound = self._read_payload(header, header is not bare, raw, last, place)
@@ -278,7 +271,7 @@ class _Reader:
             )  # fmt: skip
             yield LogRecord(record, header, line, start, time_ns, payload, sound)
 
-    def _read_header(self, header: Header, text: bytes, torn: bool, place: Place) -> Header:
+    def _read_header(self, header: Header, text: bytes, torn: bool, place: RecordPlace) -> Header:
         try:
             content = _content(lenient_json.loads(text))
         except ValueError:
@@ -294,7 +287,7 @@ class _Reader:
         return _header(header.pid, header.source, content, ids or (None, None))
 
     def _read_payload(
-        self, header: Header, is_readable: bool, raw: bytes, last: bool, place: Place
+        self, header: Header, is_readable: bool, raw: bytes, last: bool, place: RecordPlace
     ) -> tuple[bytes | None, bool, bool]:
         """The payload whose tabbed lines are `raw`, whether they are CRLF, and whether all is as it was written."""
         digest = header.envelope.pop("has_payload", None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.batch_reader import Ints
+    from stepscope.viewer.ingest.columns import Ints
 
 FRACTION_END = 21
 """Of a header line: behind the level, the stamp, a point and microseconds, as PyTorch writes them."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stepscope.viewer.findings import rules as rules_of_all_kinds
 from stepscope.viewer.findings.ranks.rank_divergence import WHAT
 from stepscope.viewer.redaction import proofs, rules
+from stepscope.viewer.redaction.placeholders import Placeholders
 from stepscope.viewer.redaction.proofs import words
-
-if TYPE_CHECKING:
-    from stepscope.viewer.redaction.redactor import Redactor
 
 MEASURED = words(
     "nonfinite uninitialised_read storage_overlap changed_without_writer lifetime_mismatch "
@@ -44,24 +42,24 @@ _OTHER = "A finding"
 _PLACES = ("rank", "step", "graph", "launch")
 
 
-def redacted(redactor: Redactor, finding: Mapping[str, Any]) -> dict[str, Any]:
+def redacted(placeholders: Placeholders, finding: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a finding that hold texts, anew."""
-    evidence = _evidence(redactor, finding["evidence"])
+    evidence = _evidence(placeholders, finding["evidence"])
     known = {
-        "kind": redactor.text(finding["kind"], rules.OWN),
-        "severity": redactor.text(finding["severity"], rules.OWN),
+        "kind": placeholders.text(finding["kind"], rules.OWN),
+        "severity": placeholders.text(finding["severity"], rules.OWN),
         "rule": finding["rule"] if finding["rule"] in _rules() else "",
         "evidence": evidence,
-        "page": redactor.address(finding["page"]),
-        "kernel": redactor.optional(finding["kernel"], rules.KERNEL),
-        "buffer": redactor.optional(finding["buffer"], rules.NAME),
-        "argument": redactor.optional(finding["argument"], rules.NAME),
+        "page": placeholders.address(finding["page"]),
+        "kernel": placeholders.optional(finding["kernel"], rules.KERNEL),
+        "buffer": placeholders.optional(finding["buffer"], rules.NAME),
+        "argument": placeholders.optional(finding["argument"], rules.NAME),
     }
-    return {**known, "title": _title(redactor, finding, known)}
+    return {**known, "title": _title(placeholders, finding, known)}
 
 
-def _title(redactor: Redactor, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    if finding["kind"] in MEASURED and (said := redactor.sentence(finding["title"])) is not None:
+def _title(placeholders: Placeholders, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    if finding["kind"] in MEASURED and (said := placeholders.sentence(finding["title"])) is not None:
         return said
     shown = {name: str(known["evidence"].get(name) or "") for name in ("symptom", "compile_id", "aspect")}
     places = [f"compile {shown['compile_id']}"] if shown["compile_id"] else []
@@ -76,31 +74,31 @@ def _title(redactor: Redactor, finding: Mapping[str, Any], known: Mapping[str, A
 _rules = cache(rules_of_all_kinds)
 
 
-def _evidence(redactor: Redactor, evidence: Mapping[str, Any]) -> dict[str, Any]:
+def _evidence(placeholders: Placeholders, evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Only what is known to be a measurement, or one of stepscope's own words."""
-    kept = {name: _fact(redactor, name, value) for name, value in evidence.items() if isinstance(name, str)}
+    kept = {name: _fact(placeholders, name, value) for name, value in evidence.items() if isinstance(name, str)}
     return {name: value for name, value in kept.items() if value is not None and value != []}
 
 
-def _fact(redactor: Redactor, name: str, value: Any) -> Any:
+def _fact(placeholders: Placeholders, name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _evidence(redactor, value) if name in rules.EVIDENCE_TABLES else None
+        return _evidence(placeholders, value) if name in rules.EVIDENCE_TABLES else None
     if isinstance(value, list | tuple):
-        facts = (_fact(redactor, name, item) for item in value)
+        facts = (_fact(placeholders, name, item) for item in value)
         return [fact for fact in facts if fact is not None and fact != {}]
     if not isinstance(value, str):
         return value if name in rules.EVIDENCE_NUMBERS else None
     if name in rules.EVIDENCE_NAMES:
-        return redactor.text(value, rules.EVIDENCE_NAMES[name])
+        return placeholders.text(value, rules.EVIDENCE_NAMES[name])
     if name in rules.EVIDENCE_SENTENCES:
-        return _described(redactor, value)
+        return _described(placeholders, value)
     proof = rules.EVIDENCE_TEXTS.get(name)
     return value if proof is not None and proof(value) else None
 
 
-def _described(redactor: Redactor, text: str) -> str | None:
+def _described(placeholders: Placeholders, text: str) -> str | None:
     """``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's."""
     name, space, content = text.partition(" ")
     name, bracket, item = name.partition("[")
     content = bracket + item + space + content
-    return redactor.text(name, rules.NAME) + content if proofs.described(content) else None
+    return placeholders.text(name, rules.NAME) + content if proofs.described(content) else None

@@ -55,6 +55,6 @@ def _open_and_ask(path: TracePath, ask: Callable[[Trace], None]) -> Trace:
 
 
 def _open(path: TracePath) -> Trace:
-    from stepscope.viewer.store.trace import open_trace
+    from stepscope.viewer.store.open import open_trace
 
     return open_trace(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -150,3 +151,25 @@ def _remove_abandoned(folder: Path) -> None:
             stat = _stat(path)
             if stat is not None and time.time() - stat.st_mtime > _ABANDONED_S:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+_SHARED_MEMORY = "/dev/shm"
+
+
+class TemporaryFolder(tempfile.TemporaryDirectory[str]):
+    def close(self) -> None:
+        self.cleanup()
+
+
+def temporary_folder() -> TemporaryFolder | None:
+    """A private folder that goes away when it is closed; None where none can be made."""
+    return next(temporary_folders(), None)
+
+
+def temporary_folders() -> Iterator[TemporaryFolder]:
+    for place in (tempfile.gettempdir, lambda: _SHARED_MEMORY):
+        try:
+            folder = TemporaryFolder(dir=place(), prefix="stepscope-", ignore_cleanup_errors=True)
+        except OSError:
+            continue
+        yield folder

@@ -58,7 +58,7 @@ def json_value(text: str | None) -> Any:
 
 def _built(row_class: type[T], cursor: duckdb.DuckDBPyConnection, found: Sequence[Row]) -> list[T]:
     columns = tuple(column[0] for column in cursor.description or ())
-    if columns == _checked(row_class, columns):
+    if columns == _checked(row_class, columns):  # type: ignore[arg-type]  # a class is hashable
         return [row_class(*row) for row in found]
     return [row_class(**dict(zip(columns, row, strict=True))) for row in found]
 

@@ -1,11 +1,9 @@
-"""Open a trace: find its index, or build it, and read headers and payloads out of the logs."""
+"""An open trace: the connection to its index, and the headers and payloads in its logs."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,19 +13,14 @@ import duckdb
 
 from stepscope.tracer.schema.log_format import decode_payload, decode_payload_crlf
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.ingest.rows import Rows, without_collection
-from stepscope.viewer.ingest.sources import Source, TracePath, find_logs, trace_names
+from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.store.apart import NAME, connect
-from stepscope.viewer.store.cache_folder import hold, index_name, indexes_folder, make_room, most_bytes
-from stepscope.viewer.store.index import OpenIndex, build_in_memory, build_index, index_key, open_index
-from stepscope.viewer.store.parquet.mark import means_store
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")
-_SHARED_MEMORY = "/dev/shm"
 
 
-class _Held(Protocol):
+class Closeable(Protocol):
     def close(self) -> object: ...
 
 
@@ -35,7 +28,11 @@ class Trace:
     """An open trace: its logs and its index. Close it, or use it as a context manager."""
 
     def __init__(
-        self, sources: Sequence[Source], connection: duckdb.DuckDBPyConnection, index: Path, held: Sequence[_Held] = ()
+        self,
+        sources: Sequence[Source],
+        connection: duckdb.DuckDBPyConnection,
+        index: Path,
+        held: Sequence[Closeable] = (),
     ) -> None:
         """`held` is closed with the trace: what keeps the index from being removed, a folder that goes with it."""
         self.logs = list(sources)
@@ -174,110 +171,3 @@ class Trace:
             self._files.clear()
         for held in self._held:
             held.close()
-
-
-def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
-    """Open the trace at `path`: a log, a `.gz` or `.zst` of one, a folder of logs, `-` for standard input, several of
-    these, or a STORE.
-
-    The index lies in `index_dir`, or in the user's cache folder, never beside a log; where neither can be written it
-    lies in a temporary folder, and at last in memory. One that is there and current is used, any other is built.
-    Raises StepscopeError when there is no log, or one of a newer format.
-    """
-    if means_store(trace_names(path)):
-        from stepscope.viewer.store.parquet.views import open_store  # needs fsspec, which takes time to import
-
-        return open_store(trace_names(path)[0])
-    return open_logs(path, find_logs(path), index_dir=index_dir)
-
-
-def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
-    """Like `open_trace`, for the logs of `path` that were found already; each is read up to its `size`."""
-    return _Opening(sources, trace_names(path)).open(index_dir)
-
-
-class _Opening:
-    """Looks for the place of an index, best first; the logs are read at most once."""
-
-    def __init__(self, sources: Sequence[Source], names: Sequence[str]) -> None:
-        self._sources, self._key = sources, index_key(sources)
-        self._name = index_name(names, self._key)
-        self._rows: Rows | None = None
-
-    def open(self, index_dir: str | os.PathLike[str] | None) -> Trace:
-        with without_collection():
-            return self._in_folder(index_dir) or self._in_temporary_folder() or self._in_memory()
-
-    def _in_folder(self, index_dir: str | os.PathLike[str] | None) -> Trace | None:
-        """In the folder that was asked for, or in the user's cache folder."""
-        if index_dir is None:
-            most_bytes()  # a bound that is none is told before the logs are read, and each time
-        try:
-            index = (Path(index_dir).absolute() if index_dir is not None else indexes_folder()) / self._name
-        except (OSError, StepscopeError):
-            return None
-        found = open_index(index, self._key) if _is_text(index) else None
-        if found is None and (found := self._build(index)) is not None and index_dir is None:
-            make_room(index)
-        return None if found is None else self._trace(found, index)
-
-    def _in_temporary_folder(self) -> Trace | None:
-        for folder in _temporary_folders():
-            index = Path(folder.name, self._name)
-            found = self._build(index)
-            if found is not None:
-                return self._trace(found, index, folder)
-            folder.cleanup()
-        return None
-
-    def _in_memory(self) -> Trace:
-        return Trace(self._sources, build_in_memory(self._key, self._read()), IN_MEMORY, self._spools())
-
-    def _build(self, index: Path) -> OpenIndex | None:
-        if not _is_text(index):
-            return None
-        return build_index(index, self._key, self._read(), sum(source.size for source in self._sources))
-
-    def _read(self) -> Rows:
-        if self._rows is None:
-            from stepscope.viewer.ingest import logs  # not needed to open an index that is there
-
-            self._rows = logs.read_logs(self._sources)
-        return self._rows
-
-    def _trace(self, found: OpenIndex, index: Path, *held: _Held) -> Trace:
-        self._rows = None  # gone before the next collection
-        kept = [found.held] if found.held is not None else []
-        return Trace(self._sources, found.connection, index, [*kept, *self._spools(), *held])
-
-    def _spools(self) -> list[BinaryIO]:
-        """The unpacked logs, which payloads are read from while the trace is open."""
-        unpacked = {source.data_path for source in self._sources if source.data_path != source.path}
-        return [held for path in unpacked if (held := hold(path)) is not None]
-
-
-class TemporaryFolder(tempfile.TemporaryDirectory[str]):
-    def close(self) -> None:
-        self.cleanup()
-
-
-def temporary_folder() -> TemporaryFolder | None:
-    """A private folder that goes away when it is closed; None where none can be made."""
-    return next(_temporary_folders(), None)
-
-
-def _temporary_folders() -> Iterator[TemporaryFolder]:
-    for place in (tempfile.gettempdir, lambda: _SHARED_MEMORY):
-        try:
-            folder = TemporaryFolder(dir=place(), prefix="stepscope-", ignore_cleanup_errors=True)
-        except OSError:
-            continue
-        yield folder
-
-
-def _is_text(path: Path) -> bool:
-    """DuckDB opens no file whose name is not UTF-8."""
-    try:
-        return bool(str(path).encode())
-    except UnicodeEncodeError:
-        return False

@@ -13,7 +13,8 @@ from stepscope.tracer.schema.log_format import HEADER, decode_payload, decode_pa
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_names
-from stepscope.viewer.store.trace import Trace, open_logs
+from stepscope.viewer.store.open import open_logs
+from stepscope.viewer.store.trace import Trace
 
 if TYPE_CHECKING:
     from stepscope.viewer.overview.contexts import Frame

@@ -41,7 +41,7 @@ def warm() -> None:
     import uvicorn.server  # noqa: F401
 
     from stepscope.viewer.overview.queries import overview  # noqa: F401
-    from stepscope.viewer.store import trace as store_trace  # noqa: F401
+    from stepscope.viewer.store import open as store_open  # noqa: F401
     from stepscope.viewer.web import app, rendering  # noqa: F401
 
     rendering.environment()

@@ -24,7 +24,7 @@ from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.log.writer import LogWriter
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
 from tests.waiting import PATIENCE_S, wait_for
 

@@ -13,7 +13,7 @@ import pytest
 
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.capture.conftest import clean_environment
 from tests.tracer.aoti.test_capture import STEPSCOPE, kinds
 

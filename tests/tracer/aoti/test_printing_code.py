@@ -19,7 +19,7 @@ from stepscope.tracer.log.writer import LogWriter
 from stepscope.tracer.schema.records import CppCode, InputSize, LaunchSite, Scalar
 from stepscope.viewer.graphs.queries.graphs import graph_detail
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.tracer.aoti.test_capture import block
 
 TEXTS = Path(__file__).with_name("texts")

@@ -15,7 +15,8 @@ import pytest
 from stepscope.viewer.compiles import provenance_lines
 from stepscope.viewer.compiles.queries.compiles import list_compiles
 from stepscope.viewer.compiles.queries.stack_trie import DEEPEST, MOST_CHIPS, stack_trie
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs import compile_logs, synthetic
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client

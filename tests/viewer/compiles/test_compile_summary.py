@@ -14,7 +14,8 @@ import pytest
 
 from stepscope.viewer.compiles import summary_contexts as contexts
 from stepscope.viewer.compiles.queries.guard_text import failed_guards
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.text_diff import side_by_side
 from tests.logs import compile_summary_logs as logs
 from tests.logs.synthetic import LogBuilder

@@ -14,7 +14,8 @@ from stepscope.tracer.schema.records import CompileError
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.distributed_ingest.parent_strings import StringsBeside
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs import compile_logs
 from tests.logs.synthetic import LogBuilder, run
 from tests.viewer.client import Client

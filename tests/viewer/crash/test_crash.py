@@ -22,7 +22,8 @@ from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.report.write import render_report
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web import pages
 from stepscope.viewer.web.addresses import Request
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run

@@ -9,7 +9,7 @@ import pytest
 from stepscope.tracer.schema.records import CALL_RAISED, End, Frame, UncaughtException
 from stepscope.viewer.crash.queries.process_ends import one_symptom
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import MONOTONIC_NS, recorded
 
 CALL = 'aoti_torch_call_dispatcher("planted::positive", "", values) API call failed at /cache/c7.main.cpp, line 12'

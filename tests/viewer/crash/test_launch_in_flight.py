@@ -16,7 +16,8 @@ from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.repro.queries import shapes_of_function
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web import pages
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, compile_records, graph, run
 from tests.viewer.crash.test_crash import PID, process_end, ring, ring_call

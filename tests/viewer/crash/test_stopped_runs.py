@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.viewer.overview.summary import summary
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import recorded
 from tests.viewer.crash.test_crash import PID, crash_run, process_end
 

@@ -16,7 +16,8 @@ import pytest
 
 from stepscope.tracer.schema import records as schema
 from stepscope.viewer.exports.write import export
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import RUN_PEAK, start_of, training
 from tests.logs.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, calls, compile_records, graph, recorded, run
 from tests.viewer.conftest import sample_logs

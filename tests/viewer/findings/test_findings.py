@@ -16,7 +16,8 @@ from stepscope.tracer.schema.records import Calls, End, Failure, ProcessEnd, Ski
 from stepscope.viewer.compiles.queries.compiles import list_compiles
 from stepscope.viewer.findings import KINDS, all_findings
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded
 from tests.viewer.crash.test_crash import PID, ring, ring_call
 

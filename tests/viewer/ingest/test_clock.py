@@ -13,7 +13,8 @@ import pytest
 
 from stepscope.viewer.ingest.clock import clock_of
 from stepscope.viewer.records.queries.artifacts import list_records
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs import synthetic
 from tests.logs.synthetic import UNIX_NS, LogBuilder, recorded
 

@@ -16,7 +16,8 @@ from stepscope.viewer.ingest import logs
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.queries.jump import jumps
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs import compile_logs
 from tests.logs.compile_summary_logs import MICROS
 from tests.logs.synthetic import LogBuilder, graph, run, tensors

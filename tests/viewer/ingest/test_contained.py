@@ -15,13 +15,14 @@ from stepscope.viewer import cli
 from stepscope.viewer.findings.crash import crash
 from stepscope.viewer.findings.values import storage_overlap
 from stepscope.viewer.ingest.logs import read_logs
-from stepscope.viewer.ingest.recorder.runtime_records import RuntimeRecords
+from stepscope.viewer.ingest.recorder.graph_rows import GraphRows
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.overview.queries.damage import problem_counts, problems
 from stepscope.viewer.overview.queries.overview import first_page, overview
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.report.write import render_report
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder, recorded
 from tests.viewer.client import Client
 from tests.viewer.conftest import sample_logs
@@ -91,7 +92,7 @@ def test_a_row_that_no_index_can_hold_costs_itself(tmp_path: Path, monkeypatch: 
 
 
 def test_a_part_of_a_log_that_fails_costs_itself(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RuntimeRecords, "_add_tensors", fails)
+    monkeypatch.setattr(GraphRows, "add_tensors", fails)
     trace = opened(recorded())
     assert overview(trace).counts.launches == 12
     assert [problem.text for problem in problems(trace)] == [

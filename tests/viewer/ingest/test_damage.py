@@ -22,7 +22,8 @@ from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
 from stepscope.viewer.steps.queries.steps import timeline
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, graph, recorded, run
 
 Open = Callable[[LogBuilder | bytes], Trace]

@@ -16,7 +16,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.sources import Source
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.hostile import ARTIFACTS, EVENTS, FIELDS
 from tests.logs.plain_reader import FORM, places, records
 from tests.logs.synthetic import LogBuilder, compile_records, recorded

@@ -24,7 +24,8 @@ from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.search.queries.search import search
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web import rendering
 from tests.logs.hostile import PATHS, SCRIPT, healthy, hostile_logs, log_of
 from tests.logs.plain_reader import LOST, kinds, places, read_plainly, records

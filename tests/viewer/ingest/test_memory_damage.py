@@ -24,7 +24,8 @@ from stepscope.viewer.memory.queries.mismatches import left_behind, lifetime_mis
 from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import (
     backward_layout,
     forward_layout,

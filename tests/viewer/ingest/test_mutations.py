@@ -12,7 +12,7 @@ import pytest
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.records.queries.artifacts import list_records
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.mutations import mutated, mutated_ring
 from tests.logs.plain_reader import read_plainly
 from tests.logs.poisoned import poisoned_logs

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import recorded
 
 OWN_NAME = "stepscope_trace_rank_0_{}_00ff.log"

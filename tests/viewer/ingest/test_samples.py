@@ -14,7 +14,7 @@ from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.conftest import sample_logs
 
 FOLDER = sample_logs()

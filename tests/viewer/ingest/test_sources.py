@@ -21,7 +21,7 @@ from stepscope.viewer.ingest.sources import cache_dir, find_logs
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.records.queries.artifacts import list_records
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import LogBuilder, compile_records, recorded
 
 if sys.version_info >= (3, 14):

@@ -15,7 +15,8 @@ from stepscope.viewer.overview.queries.damage import problem_counts, problems
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded, run
 from tests.viewer.client import Client
 from tests.viewer.crawling import EVERY_PAGE, crawl

@@ -20,7 +20,8 @@ from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.queries.damage import problem_counts, problems
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.heatmap import heat_map
 from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import FINE, NAN, Program, ValueLog, attention, layout_of, values_of

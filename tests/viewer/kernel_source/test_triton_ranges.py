@@ -15,7 +15,7 @@ import pytest
 from stepscope.tracer.schema import records as schema
 from stepscope.viewer.findings.crash.suspects import reach_sentence, suspect
 from stepscope.viewer.kernel_source.access_bounds import user_reaches
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.kernel_source.test_access_bounds import row
 from tests.viewer.repro.test_repro_script import tensor, wrapper, write_log
 

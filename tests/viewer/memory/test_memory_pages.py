@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.schema import records as schema
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web import contexts
 from tests.logs.memory_logs import (
     BACKWARD_PEAK,

@@ -12,7 +12,7 @@ import pytest
 
 from stepscope.viewer.ranks.queries.difference import rank_difference
 from stepscope.viewer.ranks.queries.ranks import ranks
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs import synthetic
 from tests.logs.rank_logs import (
     ALL_GATHER,

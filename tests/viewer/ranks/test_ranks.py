@@ -17,7 +17,7 @@ from stepscope.viewer.ingest.torch_trace.rank_facts import collectives_of, compa
 from stepscope.viewer.ranks.queries.compare import are_stages
 from stepscope.viewer.ranks.queries.difference import rank_difference
 from stepscope.viewer.ranks.queries.ranks import Ranks, ranks
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs import synthetic
 from tests.logs.rank_logs import (
     ALL_GATHER,

@@ -15,7 +15,8 @@ from stepscope.viewer.records.views import view_of
 from stepscope.viewer.records.views.blocks import RecordView
 from stepscope.viewer.records.views.kinds_of_events import EVENTS
 from stepscope.viewer.search.ask import ask
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.plain_reader import kinds as counted
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client

@@ -13,7 +13,8 @@ from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.report import write as report_write
 from stepscope.viewer.report.links import route_of, without_dead_links
 from stepscope.viewer.report.write import render_report
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs import (
     compile_logs,
     compile_summary_logs,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.viewer.repro.write import write_reproducer
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.viewer.repro.test_repro_script import ARG, refused, script_of, tensor, wrapper, write_log
 
 

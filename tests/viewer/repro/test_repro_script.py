@@ -20,7 +20,7 @@ from stepscope.viewer.repro.launch_code import parse
 from stepscope.viewer.repro.script import literal
 from stepscope.viewer.repro.sizes import Sizes
 from stepscope.viewer.repro.write import launch_in_step, write_reproducer
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs import synthetic
 
 TRITON_SOURCE = """

@@ -19,7 +19,8 @@ from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.queries import search as module
 from stepscope.viewer.search.queries.jump import jumps
 from stepscope.viewer.search.queries.search import SearchHit, SearchPiece, search
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import WRAPPER, LogBuilder, compile_records, recorded
 from tests.viewer.client import Client
 

@@ -13,7 +13,8 @@ import pytest
 from stepscope.viewer import cli
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search.ask import ask
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import recorded
 from tests.viewer.client import Client
 from tests.waiting import PATIENCE_S

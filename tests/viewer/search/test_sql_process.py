@@ -12,7 +12,7 @@ import pytest
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search.ask import ask
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import recorded
 
 LONG = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"

@@ -19,8 +19,9 @@ from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store.distributed_ingest.pools import LocalPool
 from stepscope.viewer.store.distributed_ingest.run import MOST_TRIES, Outcome, Work, plan, run_units
 from stepscope.viewer.store.distributed_ingest.task import ingest_unit
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.parquet.layout import read_store
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.store_logs import tables, without_ids, write_logs
 from tests.logs.synthetic import recorded
 from tests.viewer.store import task_work

@@ -20,8 +20,9 @@ from stepscope.viewer.exports.write import export
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.search.queries.search import search
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.parquet.layout import read_store
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.store_logs import without_ids, write_logs
 from tests.viewer.client import Client
 from tests.viewer.store.test_distributed_ingest import run

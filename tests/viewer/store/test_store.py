@@ -27,7 +27,8 @@ from stepscope.viewer.records.queries.artifacts import list_records, record_deta
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.store import cache_folder as places
 from stepscope.viewer.store import index as index_file
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import WRAPPER, LogBuilder, compile_records, recorded
 
 NAME = "stepscope_trace_rank_0_1_x.log"

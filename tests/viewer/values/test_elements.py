@@ -14,7 +14,7 @@ from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.web import pages, rendering
 from tests.logs import overflow_log
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, run

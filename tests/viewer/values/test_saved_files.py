@@ -13,7 +13,8 @@ import pytest
 from stepscope.tracer.runtime.values.save import file_stem, tensors_folder
 from stepscope.tracer.schema.records import SavedTensor
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values import saved_files
 from tests.logs import synthetic
 

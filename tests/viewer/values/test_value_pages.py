@@ -16,7 +16,8 @@ import pytest
 from stepscope.viewer.overview import contexts as overview_contexts
 from stepscope.viewer.overview.rows import Counts, Finding
 from stepscope.viewer.report.write import render_report
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values import page as values_page
 from stepscope.viewer.values import report as values_report
 from stepscope.viewer.values.rows import Spread

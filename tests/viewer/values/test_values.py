@@ -11,7 +11,7 @@ import pytest
 from stepscope.tracer.schema import records as schema
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.launches import launch_detail
-from stepscope.viewer.ingest.recorder.value_columns import COUNTS
+from stepscope.viewer.ingest.recorder.value_batch import COUNTS
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.summary import summary, summary_text

@@ -14,7 +14,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.sources import Source, find_logs
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.records.queries.artifacts import list_records
-from stepscope.viewer.store.trace import open_logs
+from stepscope.viewer.store.open import open_logs
 from stepscope.viewer.web import follow
 from stepscope.viewer.web.follow import Current, Follower, open_growing, whole_records, whole_size
 from tests.logs.synthetic import LogBuilder, compile_records, recorded, run

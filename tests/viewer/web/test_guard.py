@@ -19,7 +19,8 @@ import uvicorn
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search import ask as asking
 from stepscope.viewer.search.ask import ask
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.app import create_app
 from stepscope.viewer.web.server import configure, listen
 from tests.logs.synthetic import recorded

@@ -16,7 +16,8 @@ from stepscope.tracer.schema import records as schema
 from stepscope.viewer.compiles import contexts as compiles_contexts
 from stepscope.viewer.overview import contexts as overview_contexts
 from stepscope.viewer.ranks import contexts as ranks_contexts
-from stepscope.viewer.store.trace import Trace, open_trace
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web import assets, contexts, pages, parameters
 from tests.logs import overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder

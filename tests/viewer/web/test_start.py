@@ -11,7 +11,7 @@ import pytest
 
 from stepscope.viewer.findings import KINDS, evidence
 from stepscope.viewer.overview import page as overview_page
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import LogBuilder, compile_records
 from tests.viewer.client import Client
 from tests.waiting import PATIENCE_S
@@ -20,7 +20,7 @@ _FIRST_PAGE = """
 import asyncio, sys
 from stepscope.viewer.web import server
 from stepscope.viewer.web.app import create_app
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 
 async def ask(app, path):
     sent = []

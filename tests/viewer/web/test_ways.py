@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 import pytest
 
 from stepscope.viewer.overview.rows import RunRow
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.web.rendering import run_name
 from tests.logs import compile_logs, compile_summary_logs
 from tests.logs.synthetic import LogBuilder

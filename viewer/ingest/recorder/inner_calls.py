@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from stepscope.viewer.ingest.recorder.launch_columns import Places
+from stepscope.viewer.ingest.columns import Ints
+from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 
-Ints = npt.NDArray[np.int64]
 NEVER = np.iinfo(np.int64).max
 _MOST_DEPTH = 64
 
@@ -51,7 +50,7 @@ class InnerBytes(NamedTuple):
         return self.position[part], self.storage_bytes[part]
 
 
-def inner_bytes(at: Ints, places: Places, made: Made, known: Known) -> InnerBytes:
+def inner_bytes(at: Ints, places: LaunchPlaces, made: Made, known: Known) -> InnerBytes:
     """In the order of calls and positions. `at`: position in the log of each call that was followed."""
     outer, storage = _around(_parents(at, places), made.call)
     begin, end = places.call_start_ns[at[outer]], places.call_end_ns[at[outer]]
@@ -70,7 +69,7 @@ def inner_bytes(at: Ints, places: Places, made: Made, known: Known) -> InnerByte
     return _highest(*place, _since(call, change), ns, known)
 
 
-def _parents(at: Ints, places: Places) -> Ints:
+def _parents(at: Ints, places: LaunchPlaces) -> Ints:
     """For each followed call the nearest one around it that was followed, -1 without one."""
     followed = np.full(len(places.call_id), -1, dtype=np.int64)
     followed[at] = np.arange(len(at))
@@ -94,7 +93,7 @@ def _around(parent: Ints, call: Ints) -> tuple[Ints, Ints]:
     return np.concatenate(outers), np.concatenate(storages)
 
 
-def _launches(calls: Ints, at: Ints, places: Places) -> tuple[Ints, Ints]:
+def _launches(calls: Ints, at: Ints, places: LaunchPlaces) -> tuple[Ints, Ints]:
     """Call and start of all launches of `calls`."""
     count = places.count[at[calls]]
     call = np.repeat(calls, count)

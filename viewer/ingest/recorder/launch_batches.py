@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from stepscope.tracer.schema.records import DeviceTimes, Launches, StepMarks, Steps
+from stepscope.tracer.schema.records import Launches, StepMarks, Steps
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.lenient_json import INT64
-from stepscope.viewer.ingest.rows import Rows
-
-if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import Places
 
 CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
 LAUNCH_COLUMNS = ("site", "start_ns", "end_ns")
@@ -94,23 +90,3 @@ class LaunchBatches:
         self.states += calls.state
         for name, values in zip(LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.end_ns), strict=True):
             self.launches[name].extend(values)
-
-    def finish(
-        self,
-        rows: Rows,
-        log: int,
-        steps: Mapping[int, EndedStep],
-        functions: Mapping[int, list[str]],
-        graph_id: Callable[[int], int],
-        site_id: Callable[[int, int], int],
-        times: Sequence[DeviceTimes] = (),
-    ) -> tuple[Places | None, int]:
-        """Add calls and launches, each sorted by step and start, and the steps they belong to.
-
-        Returns where they are, and how many of the `times` on the device belong to no launch.
-        """
-        if not steps and not self.parents:
-            return None, sum(len(batch.call) for batch in times)
-        from stepscope.viewer.ingest.recorder.launch_columns import add_launches
-
-        return add_launches(self, rows, log, steps, functions, graph_id, site_id, times)

@@ -8,22 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.tracer.schema.records import DeviceTimes
 from stepscope.tracer.schema.ring_format import UNFINISHED
-from stepscope.viewer.ingest.columns import Column, as_column
+from stepscope.viewer.ingest.columns import Column, Flags, Ints, as_column
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, function_name
 from stepscope.viewer.ingest.rows import Rows
 
-Ints = npt.NDArray[np.int64]
 _DEEPEST = 256
 NOT_RETURNED = -1
 UNTIMED = "printed"
 
 
 @dataclass(frozen=True)
-class Places:
+class LaunchPlaces:
     """Where launches are: the calls of a log by position, and its launches in the order in which they were sent."""
 
     position: dict[int, int]
@@ -38,7 +36,7 @@ class Places:
     call_step: Ints
     call_start_ns: Ints
     call_end_ns: Ints
-    has_ended: npt.NDArray[np.bool_]
+    has_ended: Flags
     """Of each call; what was read before a launch of a call that has not ended may be all there is of the launch."""
     parent: Ints
     """Position of the call that each one runs inside, -1 without one."""
@@ -80,7 +78,7 @@ def add_launches(
     graph_id: Callable[[int], int],
     site_id: Callable[[int, int], int],
     times: Sequence[DeviceTimes] = (),
-) -> tuple[Places | None, int]:
+) -> tuple[LaunchPlaces | None, int]:
     """Add calls and launches of one log, each sorted by step and start, and its steps.
 
     Returns where they are, and how many of the `times` on the device belong to no launch.
@@ -131,14 +129,14 @@ def _add_launches(
     call_ids: Ints,
     site_id: Callable[[int, int], int],
     times: Sequence[DeviceTimes],
-) -> tuple[Places, int]:
+) -> tuple[LaunchPlaces, int]:
     sites, starts, ends = (_ints(column) for column in batches.launches.values())
     owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
     step = calls["step"][owner]
     order = np.lexsort((starts, step))
     ids = np.empty(len(sites), dtype=np.int64)
     ids[order] = np.arange(len(sites)) + rows.new_id("launches", len(sites))
-    places = Places(
+    places = LaunchPlaces(
         position={number: i for i, number in enumerate(calls["call"].tolist())},
         graph=calls["graph"],
         first=np.cumsum(calls["launches"]) - calls["launches"],
@@ -169,7 +167,7 @@ def _add_launches(
     return places, lost
 
 
-def _device_times(places: Places, times: Sequence[DeviceTimes]) -> tuple[Ints, int]:
+def _device_times(places: LaunchPlaces, times: Sequence[DeviceTimes]) -> tuple[Ints, int]:
     """Time on the device of each launch, -1 where it was not measured, and how many times are of no launch."""
     device = np.full(len(places.launch_id), -1, dtype=np.int64)
     lost = 0

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stepscope.tracer.schema.records import LifetimeMismatch
+from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.recorder.inner_calls import NEVER, InnerBytes, Known, Made, inner_bytes
-from stepscope.viewer.ingest.recorder.launch_columns import Places
+from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 from stepscope.viewer.ingest.recorder.lifetime_layouts import (
     UNKNOWN,
-    Flags,
-    Ints,
     Layouts,
     MeasuredCalls,
     add_layouts,
@@ -22,15 +21,13 @@ from stepscope.viewer.ingest.recorder.lifetime_layouts import (
     measured_calls,
 )
 from stepscope.viewer.ingest.recorder.live_columns import Storages, add_curve
+from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.rows import Rows
-
-if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
 
 _MOST_JUMPS = 32
 
 
-def add_lifetimes(batches: MemoryBatches, rows: Rows, log: int, places: Places | None, ids: Ids) -> None:
+def add_lifetimes(batches: MemoryBatches, rows: Rows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
     """Add layouts, calls, storages and curves of one log, and what was found wrong with lifetimes."""
     layouts = layouts_of(batches)
     calls = measured_calls(batches, layouts, places)
@@ -66,7 +63,7 @@ class _Followed:
     """All storages of all calls end to end; those that several calls met lead to the first of these."""
 
     def __init__(
-        self, batches: MemoryBatches, layouts: Layouts, calls: MeasuredCalls, places: Places, ids: Ids
+        self, batches: MemoryBatches, layouts: Layouts, calls: MeasuredCalls, places: LaunchPlaces, ids: Ids
     ) -> None:
         self._batches, self._ids, self.layouts, self.calls, self.places = batches, ids, layouts, calls, places
         length = layouts.length[calls.layout]
@@ -249,7 +246,7 @@ class _Followed:
         return last_step, backward
 
 
-def _add_allocator(batches: MemoryBatches, rows: Rows, log: int, places: Places) -> None:
+def _add_allocator(batches: MemoryBatches, rows: Rows, log: int, places: LaunchPlaces) -> None:
     columns = {name: np.array(column, dtype=np.int64) for name, column in batches.allocator.items()}
     at = np.array([places.position.get(call, -1) for call in columns["call"].tolist()], dtype=np.int64)
     use = (at >= 0) & (columns["position"] >= 0)
@@ -267,7 +264,7 @@ def _add_mismatch(
     value: LifetimeMismatch,
     layout_ids: Ints,
     layouts: Layouts,
-    places: Places | None,
+    places: LaunchPlaces | None,
     ids: Ids,
 ) -> None:
     layout = layouts.number.get(value.layout)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.tracer.schema.records import LifetimeLayout
-from stepscope.viewer.ingest.columns import Column
+from stepscope.viewer.ingest.columns import Column, Flags, Ints
 from stepscope.viewer.ingest.recorder.inner_calls import InnerBytes
-from stepscope.viewer.ingest.recorder.launch_columns import Places
+from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.rows import Rows
 
-if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 UNKNOWN = np.iinfo(np.int64).min
 _NO_DEVICE = "unknown"
 
@@ -102,7 +96,7 @@ class MeasuredCalls:
         return np.where(self.local[found] == local, found, -1)
 
 
-def measured_calls(batches: MemoryBatches, layouts: Layouts, places: Places | None) -> MeasuredCalls:
+def measured_calls(batches: MemoryBatches, layouts: Layouts, places: LaunchPlaces | None) -> MeasuredCalls:
     """Calls that are in the log and have a layout of their own graph, each once; all others are counted."""
     local, number = (np.array(batches.calls[name], dtype=np.int64) for name in ("call", "layout"))
     position = {} if places is None else places.position
@@ -145,7 +139,7 @@ def add_layouts(
     log: int,
     layouts: Layouts,
     calls: MeasuredCalls,
-    places: Places | None,
+    places: LaunchPlaces | None,
     ids: Ids,
     inner: InnerBytes | None,
 ) -> Ints:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
 from stepscope.viewer.ingest.rows import Rows
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -19,7 +17,7 @@ class Storages:
 
     born_ns: Ints
     size: Ints
-    made: npt.NDArray[np.bool_]
+    made: Flags
     """By a compiled call; the others came in from outside."""
     died_ns: Ints
     """Beside `died`."""

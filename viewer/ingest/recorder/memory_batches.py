@@ -20,15 +20,14 @@ from stepscope.tracer.schema.records import (
     ScheduledBuffers,
     SchedulerMemory,
 )
-from stepscope.viewer.ingest.damage import Damage
+from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.reader import LogRecord
-from stepscope.viewer.ingest.recorder.value_batches import Place
 from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import Places
+    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 
 MOST_BYTES = 1 << 46
 """More than any machine has; sums of such numbers fit 64 bits."""
@@ -49,7 +48,7 @@ class Ids:
 
 
 class MemoryBatches:
-    """Takes in records in the order of the log; `finish` turns them into rows."""
+    """Takes in records in the order of the log; `add_rows` and `lifetime_columns` turn them into rows."""
 
     def __init__(self, damage: Damage) -> None:
         self.damage = damage
@@ -64,7 +63,7 @@ class MemoryBatches:
         self.recomputes: list[tuple[LogRecord, RecomputeMismatch]] = []
         self.saw_lifetimes = False
 
-    def take(self, value: MemoryRecord, place: Place) -> None:
+    def take(self, value: MemoryRecord, place: RecordPlace) -> None:
         """Raises BadPayload for a record that does not fit together."""
         match value:
             case SchedulerMemory():
@@ -91,11 +90,11 @@ class MemoryBatches:
         check_recompute(value)
         self.recomputes.append((record, value))
 
-    def _keep_first(self, known: dict, key: object, value: MemoryRecord, what: str, place: Place) -> None:  # type: ignore[type-arg]
+    def _keep_first(self, known: dict, key: object, value: MemoryRecord, what: str, place: RecordPlace) -> None:  # type: ignore[type-arg]
         if known.setdefault(key, value) != value:
             self.damage.add("broken_lifetimes", f"{what} is there twice; the first is kept", place.line, place.byte)
 
-    def _add(self, batch: Lifetimes, place: Place) -> None:
+    def _add(self, batch: Lifetimes, place: RecordPlace) -> None:
         if len(batch.call) != len(batch.layout):
             raise BadPayload("Lifetimes has columns of unequal length")
         if not len(batch.dead_call) == len(batch.dead_index) == len(batch.dead_ns):
@@ -112,18 +111,18 @@ class MemoryBatches:
         """Of a subgraph that is its function; everything else belongs to the graph itself."""
         return self.schedules.get((graph, function)) or self.schedules.get((graph, None))
 
-    def finish(self, rows: Rows, log: int, places: Places | None, ids: Ids) -> None:
-        """Add all rows. What belongs to no call of the log is counted."""
+    def add_rows(self, rows: Rows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
+        """Add the rows of schedules, step checks and reordering passes."""
         self._add_schedules(rows, log, ids)
         for record, value in self.recomputes:
             _add_recompute(rows, log, record, value, ids)
         for mismatch in self.step_mismatches:
             _add_step_mismatch(rows, log, mismatch, places, ids)
-        if not (self.saw_lifetimes or self.mismatches or self.growth is not None):
-            return
-        from stepscope.viewer.ingest.recorder.lifetime_columns import add_lifetimes
 
-        add_lifetimes(self, rows, log, places, ids)
+    @property
+    def has_lifetimes(self) -> bool:
+        """Whether the log has rows that need numpy."""
+        return self.saw_lifetimes or bool(self.mismatches) or self.growth is not None
 
     def _add_schedules(self, rows: Rows, log: int, ids: Ids) -> None:
         for memory in self.schedules.values():
@@ -214,7 +213,7 @@ def check_recompute(value: RecomputeMismatch) -> None:
     _check_columns(value.buffers, "name")
 
 
-def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: Places | None, ids: Ids) -> None:
+def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: LaunchPlaces | None, ids: Ids) -> None:
     at = None if places is None or value.call is None else places.position.get(value.call)
     call = None if at is None or places is None else int(places.call_id[at])
     graph = None if value.graph is None else ids.graph(value.graph)

@@ -18,7 +18,7 @@ from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBat
 from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import Places
+    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 
 HUNG_NS = 10_000_000_000
 """A launch that is in flight for so long when somebody ends the process is what it was ended for."""
@@ -97,7 +97,7 @@ class RingRows:
                 marks.append(StepMark(mark.what, mark.who, name, mark.thread, mark.ns))
 
     def add_rows(
-        self, rows: Rows, log: int, batches: LaunchBatches, places: Places | None, graph_id: Callable[[int], int]
+        self, rows: Rows, log: int, batches: LaunchBatches, places: LaunchPlaces | None, graph_id: Callable[[int], int]
     ) -> None:
         """Where each thread and each stream of a device stood."""
         if self.ring is not None and places is not None and len(places.launch_id):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from stepscope.tracer.schema.ring_format import UNFINISHED, Ring, RingStream
 from stepscope.viewer.ingest.recorder.launch_batches import LaunchBatches
-from stepscope.viewer.ingest.recorder.launch_columns import Places
+from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 from stepscope.viewer.ingest.rows import Rows
 
 Ints = npt.NDArray[np.int64]
@@ -20,7 +20,7 @@ _REPLAYED = "replayed", UNFINISHED
 
 
 def add_ring_launches(
-    ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: Places, graph_id: Callable[[int], int]
+    ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: LaunchPlaces, graph_id: Callable[[int], int]
 ) -> int | None:
     """Add the rows of one log: of each thread the launch that began last, of each stream what had finished and what
     had not. Returns when the first of those that were in flight began; None: none was."""
@@ -33,7 +33,13 @@ class _Launches:
     """The launches of a log, by their position in the order in which they were sent."""
 
     def __init__(
-        self, ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: Places, graph_id: Callable[[int], int]
+        self,
+        ring: Ring,
+        rows: Rows,
+        log: int,
+        batches: LaunchBatches,
+        places: LaunchPlaces,
+        graph_id: Callable[[int], int],
     ) -> None:
         self.ring, self.rows, self.log, self.places, self.graph_id = ring, rows, log, places, graph_id
         self.ends_ns = np.frombuffer(batches.launches["end_ns"], dtype=np.int64)

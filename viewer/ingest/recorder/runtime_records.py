@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.tracer.schema.records import (
     ARTIFACT_PREFIX,
     OUTPUT_CODE,
-    PRINTED_KEY,
-    PRINTER_LEAVES_OUT,
     RECORD_TYPES,
-    Argument,
     CallSymbols,
     DeviceTimes,
     End,
@@ -22,7 +19,6 @@ from stepscope.tracer.schema.records import (
     Graph,
     Growth,
     Launches,
-    LaunchSite,
     LifetimeLayout,
     LifetimeMismatch,
     Lifetimes,
@@ -49,34 +45,31 @@ from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload, decode
 from stepscope.viewer.ingest.lenient_json import dumps, loads
 from stepscope.viewer.ingest.reader import LogRecord, ids_of
+from stepscope.viewer.ingest.recorder.graph_rows import GraphRows
 from stepscope.viewer.ingest.recorder.launch_batches import (
     EndedStep,
     LaunchBatches,
     StepMark,
     ended_steps,
-    function_name,
     step_marks,
 )
 from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.recorder.ring import RingRows
 from stepscope.viewer.ingest.recorder.run_facts import RunFacts
 from stepscope.viewer.ingest.recorder.symbol_batches import SymbolBatches
-from stepscope.viewer.ingest.recorder.value_batches import Place, ValueBatches
+from stepscope.viewer.ingest.recorder.value_batches import ValueBatches
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.steps.compiles import Compiling
 from stepscope.viewer.ingest.torch_trace.compile_ids import CompileIds
-from stepscope.viewer.ingest.torch_trace.model_lines import ModelLine, model_lines
 from stepscope.viewer.ingest.torch_trace.torch_events import OutputCode
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame
-from stepscope.viewer.kernel_source.arithmetic import value_text
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import Places
+    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
 _OF_A_RUNNING_PROCESS = (Graph, Launches, Steps, StepMarks, Overhead)
 """Behind an `End` they show that it was none: the process was to become another program, and could not."""
-_LOST = "its graph record is missing or broken"
 
 
 class RuntimeRecords:
@@ -94,8 +87,7 @@ class RuntimeRecords:
         self.end: End | None = None
         self.overhead: Overhead | None = None
         self.process_ends: list[ProcessEnd] = []
-        self.graphs: dict[int, Graph] = {}
-        self.provenance: dict[int, Provenance] = {}
+        self.graph_rows = GraphRows(log, rows, damage)
         self.tensors: list[Tensors | SameTensors] = []
         self.tuned: list[TunedKernels] = []
         self.steps: dict[int, EndedStep] = {}
@@ -105,8 +97,6 @@ class RuntimeRecords:
         self.values = ValueBatches(damage)
         self.memory = MemoryBatches(damage)
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
-        self._graph_ids: dict[int, int] = {}
-        self._site_ids: dict[tuple[int, int], int] = {}
 
     def read(self, record: LogRecord) -> None:
         """Take in one `stepscope_*` artifact; kinds that are not known yet are left alone.
@@ -131,8 +121,7 @@ class RuntimeRecords:
             self._take(value, record, payload)
         except ValueError as error:
             if record.sound or isinstance(error, BadPayload):
-                place = record.place
-                self.damage.add("broken_payload", f"{record.name}: {error}", place.line, place.start)
+                self.damage.add("broken_payload", f"{record.name}: {error}", *record.place)
 
     def _note_graph(self, record: LogRecord, graph: int | None) -> None:
         ids = ids_of(record.header.envelope)
@@ -145,7 +134,7 @@ class RuntimeRecords:
         have begun to count anew before the record was written."""
         found = {}
         for record, number, named in self._records:
-            graph = self.graphs.get(number) if number is not None else None
+            graph = self.graph_rows.graphs.get(number) if number is not None else None
             compile_id = graph.compile_id if graph is not None else named
             if compile_id is not None and compile_id in known:
                 found[record] = compile_id
@@ -156,9 +145,11 @@ class RuntimeRecords:
             case Run():
                 self.run.take(value, payload)
             case Graph():
-                self.graphs.setdefault(value.graph, replace(value, compile_id=self.ids.name(value.compile_id, record)))
+                self.graph_rows.graphs.setdefault(
+                    value.graph, replace(value, compile_id=self.ids.name(value.compile_id, record))
+                )
             case Provenance():
-                self.provenance[value.graph] = value
+                self.graph_rows.provenance[value.graph] = value
             case Tensors() | SameTensors():
                 self.tensors.append(value)
             case TunedKernels():
@@ -174,11 +165,11 @@ class RuntimeRecords:
             case CallSymbols():
                 self.symbols.take(value)
             case DeviceTimes() | ValueLayout() | Values() | SavedTensor():
-                self.values.take(value, Place(record.place.line, record.place.start))
+                self.values.take(value, record.place)
             case SchedulerMemory() | LifetimeLayout() | Lifetimes() | Growth():
-                self.memory.take(value, Place(record.place.line, record.place.start))
+                self.memory.take(value, record.place)
             case LifetimeMismatch() | MemoryStepMismatch():
-                self.memory.take(value, Place(record.place.line, record.place.start))
+                self.memory.take(value, record.place)
             case RecomputeMismatch():
                 known = self.ids.name(value.compile_id, record) or record.compile_id
                 self.memory.take_recompute(replace(value, compile_id=known), record)
@@ -204,23 +195,13 @@ class RuntimeRecords:
         """Add all rows; `codes` are the generated wrappers that the log holds, `callers` the lines that called what
         each compile id compiled, `compiles` when it compiled, in unix ns."""
         contained = self.damage.contained
-        code_of = {code.wrapper_key: code for code in codes}
-        for graph in self.graphs.values():
-            code = code_of.get(graph.wrapper_key)
-            with contained(f"graph {graph.graph}"):
-                self._add_graph(graph, code.record if code else None, callers.get(graph.compile_id or ""))
-        loaded = {graph.wrapper_key for graph in self.graphs.values()}
-        for code in codes:
-            if not self.run.is_ours:
-                self._add_code(code, None)
-            elif code.wrapper_key not in loaded:
-                self._add_code(code, "the recorder did not see this wrapper being loaded")
+        self.graph_rows.add(codes, callers, self.run.is_ours)
         for place, tensors in enumerate(self.tensors):
             with contained("tensors of a call"):
-                self._add_tensors(tensors, place)
+                self.graph_rows.add_tensors(tensors, place)
         for tuned in self.tuned:
             with contained("tuned kernels"):
-                self._add_tuned(tuned)
+                self.graph_rows.add_tuned(tuned)
         self._add_runs(compiles)
         self._add_process_ends()
         self._add_not_recorded()
@@ -239,28 +220,54 @@ class RuntimeRecords:
                 self.ring.add_calls(self.batches, self.steps, self.marks)
             with contained("steps"):
                 self._find_steps(compiles)
-        functions = {number: graph.functions for number, graph in self.graphs.items()}
-        places: Places | None = None
+        places: LaunchPlaces | None = None
         with contained("calls and launches"):
-            places, lost = self.batches.finish(
-                self.rows, self.log, self.steps, functions, self.graph_id, self.site_id, self.values.device_times
-            )
-            if lost:
-                text = f"{lost:,} times on the device of launches that are not in the log"
-                self.damage.add("unknown_launch", text)
+            places = self._add_launches()
         with contained("symbols of calls"):
             self._add_symbols(places)
         with contained("where each thread stood"):
-            self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_id)
+            self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_rows.graph_id)
         with contained("values"):
-            self.values.finish(self.rows, self.log, places, self.graphs)
-        ids = Ids(self.graph_id, lambda graph, site: self._site_ids.get((graph, site)), self._function, self._phase)
+            self._add_values(places)
         with contained("memory"):
-            self.memory.finish(self.rows, self.log, places, ids)
+            self._add_memory(places)
 
-    def _add_symbols(self, places: Places | None) -> None:
+    def _add_launches(self) -> LaunchPlaces | None:
+        places, lost = None, sum(len(batch.call) for batch in self.values.device_times)
+        if self.steps or self.batches.parents:
+            from stepscope.viewer.ingest.recorder.launch_columns import add_launches
+
+            graphs = self.graph_rows
+            functions = {number: graph.functions for number, graph in graphs.graphs.items()}
+            places, lost = add_launches(
+                self.batches, self.rows, self.log, self.steps, functions, graphs.graph_id, graphs.site_id,
+                self.values.device_times,
+            )  # fmt: skip
+        if lost:
+            text = f"{lost:,} times on the device of launches that are not in the log"
+            self.damage.add("unknown_launch", text)
+        return places
+
+    def _add_values(self, places: LaunchPlaces | None) -> None:
+        if self.values.batches or self.values.saved:
+            from stepscope.viewer.ingest.recorder.value_columns import add_saved, add_values
+
+            inputs = {number: graph.inputs for number, graph in self.graph_rows.graphs.items()}
+            add_values(self.values, self.rows, self.log, places, inputs)
+            add_saved(self.values.saved, self.rows, self.log, places, self.damage)
+
+    def _add_memory(self, places: LaunchPlaces | None) -> None:
+        graphs = self.graph_rows
+        ids = Ids(graphs.graph_id, graphs.known_site, graphs.function, graphs.phase)
+        self.memory.add_rows(self.rows, self.log, places, ids)
+        if self.memory.has_lifetimes:
+            from stepscope.viewer.ingest.recorder.lifetime_columns import add_lifetimes
+
+            add_lifetimes(self.memory, self.rows, self.log, places, ids)
+
+    def _add_symbols(self, places: LaunchPlaces | None) -> None:
         self.symbols.take_ring(self.ring.ring.symbols if self.ring.ring is not None else ())
-        names = {number: graph.symbols for number, graph in self.graphs.items()}
+        names = {number: graph.symbols for number, graph in self.graph_rows.graphs.items()}
         lost = self.symbols.finish(self.rows, self.log, places, names)
         if lost:
             self.damage.add("unknown_launch", f"numbers of {lost:,} calls that are not in the log")
@@ -276,123 +283,14 @@ class RuntimeRecords:
             ended = self.end is not None or self.ring.has_ended or self.ring.left_between_calls
             self.steps = steps_assign.find_steps(
                 self.batches,
-                self.graphs,
+                self.graph_rows.graphs,
                 self.marks,
                 compiles,
                 has_ended=ended,
                 feeds=self.run.said.get("loads_data", False),
             )
-        booked = steps_compiles.book(compiles, self.batches, self.graphs)
+        booked = steps_compiles.book(compiles, self.batches, self.graph_rows.graphs)
         self.steps = steps_compiles.with_compiles(self.steps, compiles, booked)
-
-    def graph_id(self, number: int) -> int:
-        """Id in the index; a graph whose record is lost gets a row that says so."""
-        if number not in self._graph_ids:
-            self.damage.add("unknown_graph", f"graph {number}: {_LOST}")
-            self._graph_ids[number] = graph_id = self.rows.new_id("graphs")
-            self.rows.add("graphs", graph_id, self.log, number, *(None,) * 7, _LOST, None, "[]", None)
-        return self._graph_ids[number]
-
-    def site_id(self, number: int, site: int) -> int:
-        """Id in the index of site `site` of graph `number`; made up when the graph's record is lost."""
-        key = number, site
-        if key not in self._site_ids:
-            graph_id = self.graph_id(number)
-            self._site_ids[key] = site_id = self.rows.new_id("sites")
-            self.rows.add(
-                "sites", site_id, graph_id, self.log, site, "", None, f"site {site}", "unknown", None, None, None,
-                "[]", "[]", "[]", "[]", "[]",
-            )  # fmt: skip
-        return self._site_ids[key]
-
-    def _function(self, number: int, function: int) -> str:
-        graph = self.graphs.get(number)
-        return function_name(graph.functions if graph else [], function)
-
-    def _phase(self, number: int) -> str | None:
-        graph = self.graphs.get(number)
-        return graph.phase if graph else None
-
-    def _add_graph(self, graph: Graph, output_code: int | None, caller: UserFrame | None) -> None:
-        graph_id = self._graph_ids[graph.graph] = self.rows.new_id("graphs")
-        self.rows.add(
-            "graphs", graph_id, self.log, graph.graph, graph.wrapper_key, graph.compile_id, graph.aot_id, graph.phase,
-            graph.cached, graph.dynamic, None if graph.not_recorded else len(graph.sites), graph.not_recorded,
-            output_code, dumps(graph.functions), graph.operands_left_out or _left_out(graph),
-        )  # fmt: skip
-        self.rows.extend(
-            "memory_statements",
-            ((graph_id, m.event, m.buffer, m.function, m.line, m.of) for m in graph.memory),
-        )
-        provenance = self.provenance.get(graph.graph)
-        stacks = model_lines(provenance, [site.site for site in graph.sites], caller)
-        nodes = {site.site: site.fx_nodes for site in provenance.sites} if provenance else {}
-        new = {site.site: site for site in reversed(graph.sites) if (graph.graph, site.site) not in self._site_ids}
-        sites = [site for site in graph.sites if new.get(site.site) is site]
-        for site in sites:  # arguments name sites that come later
-            self._site_ids[graph.graph, site.site] = self.rows.new_id("sites")
-        for site in sites:
-            self._add_site(graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, []))
-
-    def _add_site(
-        self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[ModelLine]], nodes: list[str]
-    ) -> None:
-        site_id = self._site_ids[number, site.site]
-        self.rows.add(
-            "sites", site_id, graph_id, self.log, site.site, site.function, site.line, site.kernel, site.kind,
-            site.operator, site.handle, None if site.snodes is None else dumps(site.snodes), dumps(site.outputs),
-            dumps(site.source_nodes), dumps(site.aten), dumps(nodes), dumps(stacks),
-        )  # fmt: skip
-        self.rows.extend(
-            "arguments",
-            (
-                (site_id, i, a.name, a.role, a.buffer, a.parameter, a.storage, a.held, *self._version(number, a))
-                for i, a in enumerate(site.arguments)
-            ),
-        )
-        self.rows.extend(
-            "scalars",
-            (
-                (site_id, i, s.position, s.name, s.expression, s.type, value_text(s.expression, lambda name: None))
-                for i, s in enumerate(site.scalars)
-            ),
-        )
-
-    def _version(self, number: int, argument: Argument) -> tuple[int | None, int | None, str | None, int | None]:
-        """Where the value row of what an argument held stands; a site that is not in the graph is none."""
-        version = argument.version
-        site = None if version is None else self._site_ids.get((number, version.site))
-        if version is None or site is None:
-            return None, None, None, None
-        return site, version.argument, version.moment, version.item
-
-    def _add_code(self, code: OutputCode, not_recorded: str | None) -> None:
-        """A graph of which only the generated code is known."""
-        phase = (code.aot_id or "").partition("_")[2]
-        self.rows.add(
-            "graphs", self.rows.new_id("graphs"), self.log, None, code.wrapper_key, code.compile_id, code.aot_id,
-            phase if phase in ("forward", "backward", "inference") else None, code.cached, None, None, not_recorded,
-            code.record, "[]", None,
-        )  # fmt: skip
-
-    def _add_tensors(self, seen: Tensors | SameTensors, place: int) -> None:
-        site_id = self.site_id(seen.graph, seen.site)
-        if isinstance(seen, SameTensors):
-            self.rows.add("same_tensors", self.log, seen.call, site_id, seen.argument, seen.of, place)
-            return
-        self.rows.extend(
-            "tensors",
-            (
-                (site_id, self.log, seen.call, t.argument, t.item, t.dtype, dumps(t.size), dumps(t.stride),
-                 t.device, t.offset, t.storage_bytes, t.storage, place)
-                for t in seen.tensors
-            ),
-        )  # fmt: skip
-
-    def _add_tuned(self, tuned: TunedKernels) -> None:
-        graph = self.graph_id(tuned.graph)
-        pairs = zip(tuned.kernel, tuned.config, strict=True)
-        self.rows.extend("tuned_kernels", ((self.log, graph, kernel, dumps(config)) for kernel, config in pairs))
 
     def _add_exception(self, error: UncaughtException, time_unix_ns: int | None) -> None:
         self.rows.add("uncaught_exceptions", self.log, time_unix_ns, error.type, error.text, dumps(error.frames))
@@ -415,16 +313,11 @@ class RuntimeRecords:
 
     def _add_not_recorded(self) -> None:
         told = {graph for _, _, graph in self.not_recorded}
-        for number, graph in self.graphs.items():
+        for number, graph in self.graph_rows.graphs.items():
             if graph.not_recorded is not None and number not in told:
                 self.not_recorded["launches of a graph", graph.not_recorded, number] += 1
         for what, why in self.ring.not_recorded():
             self.not_recorded[what, why, None] += 1
         for (what, why, about), count in self.not_recorded.items():
-            graph_id = None if about is None else self._graph_ids.get(about)
+            graph_id = self.graph_rows.known_graph(about)
             self.rows.add("not_recorded", self.log, what, why, graph_id, count)
-
-
-def _left_out(graph: Graph) -> str | None:
-    """Of graphs whose record does not say it: those that were made from printed text."""
-    return PRINTER_LEAVES_OUT if graph.wrapper_key.startswith(PRINTED_KEY) else None

@@ -12,7 +12,7 @@ from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import Places
+    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 
 _NO_NUMBERS = ("inf", "-inf", "nan")
 
@@ -41,7 +41,7 @@ class SymbolBatches:
             assignments = [Assignment(list(one.symbols), list(one.launches), list(one.values)) for one in new.values()]
             self._batches.append(CallSymbols(list(new), list(range(len(new))), assignments))
 
-    def finish(self, rows: Rows, log: int, places: Places | None, symbols: Mapping[int, Sequence[str]]) -> int:
+    def finish(self, rows: Rows, log: int, places: LaunchPlaces | None, symbols: Mapping[int, Sequence[str]]) -> int:
         """Add the rows. Returns how many calls are told of that are not in the log. `symbols`: names of each graph's,
         as the log numbers graphs."""
         lost = 0

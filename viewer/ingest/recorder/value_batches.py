@@ -5,30 +5,19 @@ Without numpy until the first values: a log without them has no need of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from stepscope.tracer.schema.records import DeviceTimes, Graph, SavedTensor, ValueLayout, Values
-from stepscope.viewer.ingest.damage import Damage
+from stepscope.tracer.schema.records import DeviceTimes, SavedTensor, ValueLayout, Values
+from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
-from stepscope.viewer.ingest.rows import Rows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import Places
-    from stepscope.viewer.ingest.recorder.value_columns import Batch
+    from stepscope.viewer.ingest.recorder.value_batch import Batch
 
 _NUMBERS = "layout", "graph", "first"
 """Fields of a layout that are no columns."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where in a log a record stands."""
-
-    line: int
-    byte: int
 
 
 class ValueBatches:
@@ -39,9 +28,9 @@ class ValueBatches:
         self.layouts: dict[int, ValueLayout] = {}
         self.batches: list[Batch] = []
         self.device_times: list[DeviceTimes] = []
-        self.saved: list[tuple[SavedTensor, Place]] = []
+        self.saved: list[tuple[SavedTensor, RecordPlace]] = []
 
-    def take(self, value: DeviceTimes | ValueLayout | Values | SavedTensor, place: Place) -> None:
+    def take(self, value: DeviceTimes | ValueLayout | Values | SavedTensor, place: RecordPlace) -> None:
         """Raises BadPayload for a record that does not fit together."""
         match value:
             case DeviceTimes():
@@ -53,7 +42,7 @@ class ValueBatches:
             case SavedTensor():
                 self.add_saved(value, place)
 
-    def add_layout(self, layout: ValueLayout, place: Place) -> None:
+    def add_layout(self, layout: ValueLayout, place: RecordPlace) -> None:
         """Raises BadPayload when its columns are not of one length."""
         count = len(layout.site)
         if any(len(getattr(layout, f.name)) != count for f in fields(layout) if f.name not in _NUMBERS):
@@ -67,9 +56,9 @@ class ValueBatches:
                 place.byte,
             )
 
-    def add(self, values: Values, place: Place) -> None:
+    def add(self, values: Values, place: RecordPlace) -> None:
         """Raises BadPayload when its columns do not fit together."""
-        from stepscope.viewer.ingest.recorder.value_columns import batch_of
+        from stepscope.viewer.ingest.recorder.value_batch import batch_of
 
         for layout in sorted(set(values.layout) - self.layouts.keys()):
             text = f"values of layout {layout}, which does not stand before them"
@@ -82,20 +71,11 @@ class ValueBatches:
             raise BadPayload("DeviceTimes has columns of unequal length")
         self.device_times.append(times)
 
-    def add_saved(self, saved: SavedTensor, place: Place) -> None:
+    def add_saved(self, saved: SavedTensor, place: RecordPlace) -> None:
         """Raises BadPayload for a file that is not below the folder of the log."""
         if not saved.file or any(not _is_below(kind(saved.file)) for kind in (PurePosixPath, PureWindowsPath)):
             raise BadPayload("SavedTensor.file is not below the folder of the log")
         self.saved.append((saved, place))
-
-    def finish(self, rows: Rows, log: int, places: Places | None, graphs: Mapping[int, Graph]) -> None:
-        """Add all rows. What belongs to no launch of the log is counted."""
-        if self.batches or self.saved:
-            from stepscope.viewer.ingest.recorder.value_columns import add_saved, add_values
-
-            inputs = {number: graph.inputs for number, graph in graphs.items()}
-            add_values(self, rows, log, places, inputs)
-            add_saved(self.saved, rows, log, places, self.damage)
 
 
 def _is_below(file: PurePosixPath | PureWindowsPath) -> bool:

@@ -3,118 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from stepscope.tracer.schema.records import OF_THE_CALL, Elements, SavedTensor, Sparse, ValueLayout, Values
-from stepscope.viewer.ingest.columns import Column
-from stepscope.viewer.ingest.damage import Damage
-from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.tracer.schema.records import OF_THE_CALL, SavedTensor, ValueLayout
+from stepscope.viewer.ingest.columns import Column, Flags, Ints
+from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.lenient_json import dumps
-from stepscope.viewer.ingest.recorder.launch_columns import Places
+from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+from stepscope.viewer.ingest.recorder.value_batch import COUNTS, UNKNOWN, Batch
+from stepscope.viewer.ingest.recorder.value_batches import ValueBatches
 from stepscope.viewer.ingest.rows import Rows
 
-if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.value_batches import Place, ValueBatches
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-COUNTS = ("nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal")
-_FLOATS = ("min", "max", "mean", "std")
-_LONGEST_EXACT = 48
-_UNKNOWN = -1
 _NO_NUMBERS = ["nan", "inf", "-inf"]
 _NONE = np.array([None], dtype=object)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One record of values. Unknown is NaN among floats, -1 in `first_bad`."""
-
-    place: Place
-    call: Ints
-    layout: Ints
-    floats: dict[str, Floats]
-    ints: dict[str, Ints]
-    exact: tuple[Ints, list[str | None], list[str | None]]
-    at_least: Ints | None
-    """Rows that have so many NaN and infinities at least; None: everything was counted."""
-    elements: tuple[Ints, list[list[Any]]]
-    """Rows whose elements were kept, and these."""
-
-    @property
-    def rows(self) -> int:
-        return len(self.floats["min"])
-
-
-def batch_of(values: Values, place: Place, damage: Damage) -> Batch:
-    """Raises BadPayload when the columns do not fit together; single values that cannot be are counted."""
-    count = len(values.min)
-    floats = {name: _floats(getattr(values, name), f"Values.{name}") for name in _FLOATS}
-    if len(values.call) != len(values.layout) or any(len(column) != count for column in floats.values()):
-        raise BadPayload("Values has columns of unequal length")
-    ints = {name: _dense(getattr(values, name), count, 0, f"Values.{name}") for name in COUNTS}
-    ints["first_bad"] = _dense(values.first_bad, count, _UNKNOWN, "Values.first_bad")
-    if (floats["std"] < 0).any():
-        damage.add("absurd_value", "Values.std is negative", place.line, place.byte)
-        floats["std"] = np.where(floats["std"] < 0, np.nan, floats["std"])
-    call, layout = (np.array(column, dtype=np.int64) for column in (values.call, values.layout))
-    exact = values.exact
-    if not len(exact.row) == len(exact.min) == len(exact.max):
-        raise BadPayload("Values.exact has columns of unequal length")
-    at = _positions(exact.row, count, "Values.exact")
-    least = None if values.at_least is None else _positions(values.at_least, count, "Values.at_least")
-    kept = (
-        (np.empty(0, dtype=np.int64), list[list[Any]]()) if values.elements is None else _kept(values.elements, count)
-    )
-    return Batch(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least, kept)
-
-
-def _kept(elements: Elements, count: int) -> tuple[Ints, list[list[Any]]]:
-    if len(elements.row) != len(elements.value):
-        raise BadPayload("Values.elements has columns of unequal length")
-    return _positions(elements.row, count, "Values.elements"), elements.value
-
-
-def _floats(values: list[float | None], path: str) -> Floats:
-    try:
-        return np.array(values, dtype=np.float64)  # None becomes NaN
-    except OverflowError:
-        raise BadPayload(f"{path} holds a number that is too large") from None
-
-
-def _dense(column: Sparse, count: int, otherwise: int, path: str) -> Ints:
-    if len(column.row) != len(column.value):
-        raise BadPayload(f"{path} has columns of unequal length")
-    dense = np.full(count, otherwise, dtype=np.int64)
-    dense[_positions(column.row, count, path)] = column.value
-    return dense
-
-
-def _positions(rows: list[int], count: int, path: str) -> Ints:
-    at = np.array(rows, dtype=np.int64)
-    if len(at) and (at.min() < 0 or at.max() >= count):
-        raise BadPayload(f"{path} names a row that is not there")
-    return at
-
-
-def _texts(values: list[Any]) -> list[str | None]:
-    """Exact numbers as texts; what is no number is unknown."""
-    return [
-        text if type(value) in (int, float, str) and len(text := str(value)) <= _LONGEST_EXACT and _is_number(text)
-        else None
-        for value in values
-    ]  # fmt: skip
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except (ValueError, OverflowError):
-        return False
 
 
 class _Layouts:
@@ -132,7 +35,7 @@ class _Layouts:
             for name in ("site", "argument", "numel", "looked_at")
         }
         self.ints["occurrence"] = np.concatenate([_occurrences(layout) for layout in chosen] or [np.empty(0, np.int64)])
-        self.item = _joined(chosen, "item", lambda column: np.array([_UNKNOWN if i is None else i for i in column]))
+        self.item = _joined(chosen, "item", lambda column: np.array([UNKNOWN if i is None else i for i in column]))
         self.texts = {name: _joined(chosen, name, _objects) for name in ("moment", "part", "dtype", "skipped")}
         names = [_input_names(layout, inputs.get(layout.graph, [])) for layout in chosen if layout.site]
         self.texts["input"] = np.concatenate([_objects(one) for one in names]) if names else np.empty(0, np.object_)
@@ -168,7 +71,7 @@ def _occurrences(layout: ValueLayout) -> Ints:
 
 
 def add_values(
-    batches: ValueBatches, rows: Rows, log: int, places: Places | None, inputs: Mapping[int, list[str]]
+    batches: ValueBatches, rows: Rows, log: int, places: LaunchPlaces | None, inputs: Mapping[int, list[str]]
 ) -> None:
     """Add the rows of all batches in the order of their launches.
 
@@ -194,7 +97,7 @@ def add_values(
 
 
 def _placed(
-    batch: Batch, layouts: _Layouts, places: Places | None, seen: dict[int, int], damage: Damage
+    batch: Batch, layouts: _Layouts, places: LaunchPlaces | None, seen: dict[int, int], damage: Damage
 ) -> dict[str, Column] | None:
     """The rows of a batch, with those of no known launch left out."""
 
@@ -214,7 +117,7 @@ def _placed(
     within = np.arange(batch.rows) - np.repeat(np.cumsum(length) - length, length)
     at = layouts.start[number][owner] + within
     call, use = _calls(batch, number, layouts, places, seen, problem)
-    launch = np.full(batch.rows, _UNKNOWN, dtype=np.int64)
+    launch = np.full(batch.rows, UNKNOWN, dtype=np.int64)
     if places is not None:
         launch = _launches(places, call[owner], layouts.ints["site"][at], layouts.ints["occurrence"][at])
     keep = (launch >= 0) & use[owner]
@@ -231,13 +134,13 @@ def _placed(
     return _columns(batch, layouts, places, at, launch, keep, problem)
 
 
-def _launches(places: Places, call: Ints, site: Ints, occurrence: Ints) -> Ints:
+def _launches(places: LaunchPlaces, call: Ints, site: Ints, occurrence: Ints) -> Ints:
     """The launch of each row, -1 where there is none; of an input of a call the first one of the call."""
     launch = places.launches(call, site, occurrence)
     is_input = (site == OF_THE_CALL) & (call >= 0)
     if is_input.any():
         of = call[is_input]
-        launch[is_input] = np.where(places.count[of] > 0, places.first[of], _UNKNOWN)
+        launch[is_input] = np.where(places.count[of] > 0, places.first[of], UNKNOWN)
     return launch
 
 
@@ -245,16 +148,16 @@ def _calls(
     batch: Batch,
     number: Ints,
     layouts: _Layouts,
-    places: Places | None,
+    places: LaunchPlaces | None,
     seen: dict[int, int],
     problem: Callable[[str, str], None],
-) -> tuple[Ints, npt.NDArray[np.bool_]]:
+) -> tuple[Ints, Flags]:
     """Position of each call of the batch, -1 for one that is not known, and which calls are to be used.
 
     `seen`: how many rows of each call have been met.
     """
     use = np.ones(len(number), dtype=bool)
-    position = np.full(len(number), _UNKNOWN, dtype=np.int64)
+    position = np.full(len(number), UNKNOWN, dtype=np.int64)
     for i, call in enumerate(batch.call.tolist()):
         first = layouts.first[number[i]]
         if first < seen.get(call, 0):
@@ -274,10 +177,10 @@ def _calls(
 def _columns(
     batch: Batch,
     layouts: _Layouts,
-    places: Places,
+    places: LaunchPlaces,
     at: Ints,
     launch: Ints,
-    keep: npt.NDArray[np.bool_],
+    keep: Flags,
     problem: Callable[[str, str], None],
 ) -> dict[str, Column]:
     exact_min, exact_max = (np.full(batch.rows, None, dtype=object) for _ in range(2))
@@ -345,7 +248,7 @@ def _finished(columns: dict[str, Column]) -> dict[str, Column]:
     result: dict[str, Column] = {
         name: columns[name] for name in ("launch", "call", "step", "site", "argument")
     }  # fmt: skip
-    result["item"] = np.ma.array(columns["item"], mask=columns["item"] == _UNKNOWN)
+    result["item"] = np.ma.array(columns["item"], mask=columns["item"] == UNKNOWN)
     result |= {name: columns[name] for name in ("part", "moment", "dtype", "numel", "looked_at", "skipped")}
     bad, others = COUNTS[:3], COUNTS[3:]
     result |= {name: masked(columns[name], np.zeros(len(finite), dtype=bool)) for name in bad}
@@ -354,12 +257,12 @@ def _finished(columns: dict[str, Column]) -> dict[str, Column]:
     result |= {"min": numbers["min"], "max": numbers["max"]}
     result |= {"exact_min": columns["exact_min"], "exact_max": columns["exact_max"]}
     result |= {name: numbers[name] for name in ("mean", "std", "l2", "largest")}
-    result |= {"first_bad": masked(columns["first_bad"], columns["first_bad"] == _UNKNOWN)}
+    result |= {"first_bad": masked(columns["first_bad"], columns["first_bad"] == UNKNOWN)}
     return result | {"at_least": columns["at_least"], "elements": columns["elements"]}
 
 
 def add_saved(
-    saved: Sequence[tuple[SavedTensor, Place]], rows: Rows, log: int, places: Places | None, damage: Damage
+    saved: Sequence[tuple[SavedTensor, RecordPlace]], rows: Rows, log: int, places: LaunchPlaces | None, damage: Damage
 ) -> None:
     """Add the saved tensors whose launch is known."""
     seen: dict[tuple[Any, ...], int] = {}
@@ -383,7 +286,7 @@ def add_saved(
         )  # fmt: skip
 
 
-def _had_not_begun(tensor: SavedTensor, places: Places) -> bool:
+def _had_not_begun(tensor: SavedTensor, places: LaunchPlaces) -> bool:
     """The launch of a tensor that is not in the log may not have begun when its call was cut short."""
     position = places.position.get(tensor.call)
     return tensor.moment == "before" and position is not None and not places.has_ended[position]

@@ -141,8 +141,7 @@ class RankFacts:
 
     def _unreadable(self, record: LogRecord, rule: str) -> None:
         if record.sound:
-            place = record.place
-            self.damage.add("broken_payload", f"{record.name}: {rule}", place.line, place.start)
+            self.damage.add("broken_payload", f"{record.name}: {rule}", *record.place)
 
     def _payload(self, record: LogRecord) -> Any:
         try:

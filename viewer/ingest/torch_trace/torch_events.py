@@ -294,7 +294,7 @@ class TorchEvents:
             return loads(record.payload or b"")
         except ValueError as error:
             if record.sound:
-                self.damage.add("broken_payload", f"{record.event}: {error}", record.place.line, record.place.start)
+                self.damage.add("broken_payload", f"{record.event}: {error}", *record.place)
             return None
 
     def _chromium_event(self, record: LogRecord) -> Any:
@@ -310,7 +310,7 @@ class TorchEvents:
             return self._json_payload(record)
 
     def _absurd(self, record: LogRecord, rule: str) -> None:
-        self.damage.add("absurd_value", f"{record.event}: {rule}", record.place.line, record.place.start)
+        self.damage.add("absurd_value", f"{record.event}: {rule}", *record.place)
 
 
 def _frame(compile: Compile, stack: Stack, named: Mapping[str, Frame]) -> Frame | None:
