@@ -44,11 +44,11 @@ def problems_of(folder: Path, death: dict[str, Any]) -> list[str]:
     """What the log of a victim says otherwise than the account of its stand-ins."""
     (path,) = folder.glob(f"*_{death['pid']}_*.log")
     rows = read_logs(find_logs(path))
-    sites = {row[0]: row for row in rows.tables["sites"]}
-    (last,) = [row for row in rows.tables["ring_launches"] if row[2] == "last_started"]
-    in_flight = [row for row in rows.tables["ring_launches"] if row[2] == "in_flight"]
-    launches, kernel = len(column(rows, "launches", "launch")), sites[last[6]][6]
-    ended = [row[1] for row in rows.tables["steps"] if row[5] is not None]
+    sites = {row["site"]: row for row in rows.tables["sites"]}
+    (last,) = [row for row in rows.tables["ring_launches"] if row["role"] == "last_started"]
+    in_flight = [row for row in rows.tables["ring_launches"] if row["role"] == "in_flight"]
+    launches, kernel = len(column(rows, "launches", "launch")), sites[last["site"]]["kernel"]
+    ended = [row["step"] for row in rows.tables["steps"] if row["start_ns"] is not None]
     is_inside = death["returned"] == death["began"] - 1
     found = [f"{row}" for row in rows.tables["problems"]]
     # The recorder sees a launch begin just before the stand-in does, and return just after it.
@@ -56,12 +56,14 @@ def problems_of(folder: Path, death: dict[str, Any]) -> list[str]:
         found.append(f"{launches} launches, not {death['began']}")
     if launches == death["began"] and kernel != death["name"]:
         found.append(f"in {kernel}, not in {death['name']}")
-    if (is_inside or launches > death["began"]) and (last[8] or [row[3] for row in in_flight] != [last[3]]):
+    if (is_inside or launches > death["began"]) and (
+        last["returned"] or [row["launch"] for row in in_flight] != [last["launch"]]
+    ):
         found.append(f"the launch in flight is said to be {in_flight}, not {last}")
     if ended != list(range(death["steps"])) and ended != list(range(death["steps"] + 1)):
         found.append(f"{len(ended)} steps, not {death['steps']}")
-    if is_inside and last[7] != death["steps"]:
-        found.append(f"in step {last[7]}, not {death['steps']}")
+    if is_inside and last["step"] != death["steps"]:
+        found.append(f"in step {last['step']}, not {death['steps']}")
     return found
 
 

@@ -47,16 +47,16 @@ def die(folder: Path, how: str, **environment: str) -> tuple[list[InFlight], int
     assert "illegal memory access" in done.stderr, done.stderr[-3000:]
     rows = read_logs(find_logs(folder))
     assert not rows.tables["problems"]
-    kernels = {row[0]: row[6] for row in rows.tables["sites"]}
+    kernels = {row["site"]: row["kernel"] for row in rows.tables["sites"]}
     states = {
         int(call): state
         for part in rows.columns["calls"]
         for call, state in zip(part["call"].tolist(), part["state"].tolist(), strict=True)
     }
     found = [
-        InFlight(row[2], row[7], row[11], kernels[row[6]], states[row[5]])
+        InFlight(row["role"], row["step"], row["position"], kernels[row["site"]], states[row["call"]])
         for row in rows.tables["ring_launches"]
-        if row[9] is not None
+        if row["device"] is not None
     ]
     return found, max(step for part in rows.columns["calls"] for step in part["step"].tolist())
 

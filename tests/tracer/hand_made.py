@@ -70,7 +70,7 @@ def rows_of(folder: Path) -> Rows:
 
 def ring_rows(rows: Rows) -> list[tuple[str, int, int, bool]]:
     """(role, step, position, returned)."""
-    return [(row[2], row[7], row[11], row[8]) for row in rows.tables["ring_launches"]]
+    return [(row["role"], row["step"], row["position"], row["returned"]) for row in rows.tables["ring_launches"]]
 
 
 def column(rows: Rows, table: str, name: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""numpy columns, the fast way of many rows into the index."""
+"""Columns of numpy, the fast way of many rows into the index."""
 
 from __future__ import annotations
 
@@ -14,13 +14,8 @@ Flags = npt.NDArray[np.bool_]
 _INT = np.dtype(np.int64)
 
 
-def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Column]:
-    """Rows of equal length as columns."""
-    return {f"c{i}": as_column(values) for i, values in enumerate(zip(*rows, strict=True))}
-
-
 def joined(parts: Sequence[dict[str, Column]]) -> dict[str, Column]:
-    """The same columns of several logs, one behind the other."""
+    """The columns of several logs, joined by name."""
     return parts[0] if len(parts) == 1 else {name: _join([part[name] for part in parts]) for name in parts[0]}
 
 

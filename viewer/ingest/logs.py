@@ -97,7 +97,7 @@ def _read_logs(
             log.ranks.finish()
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):
-        rows.add("meta", UNKNOWN_EVENT + event, str(count))
+        rows.add("meta", key=UNKNOWN_EVENT + event, value=str(count))
     return rows
 
 
@@ -216,16 +216,26 @@ def _add_log(rows: Rows, log: _Log) -> None:
     run, (monotonic_ns, unix_ns) = runtime.run.said, runtime.run.clocks() or (None, None)
     is_read = runtime.run.is_ours and log.newer is None
     rows.add(
-        "logs", log.number, os.fsencode(source.path).decode("utf-8", "replace"), source.size,
-        _rank(log), run.get("world_size"), run.get("pid", log.pid),
-        log.newer.version if log.newer else run.get("format_version"),
-        runtime.end is not None or runtime.ring.has_ended if is_read else None,
-        runtime.end.device_error if runtime.end else None, monotonic_ns, unix_ns,
-        log.clock.utc_offset_s if log.clock else None, run.get("unix_ns", log.first_time_ns),
-        run.get("torch_version", log.torch.torch_version), dumps(run) if run else None,
-        log.rank, log.writer,
-    )  # fmt: skip
+        "logs",
+        log=log.number,
+        path=os.fsencode(source.path).decode("utf-8", "replace"),
+        size_bytes=source.size,
+        rank=_rank(log),
+        world_size=run.get("world_size"),
+        pid=run.get("pid", log.pid),
+        format_version=log.newer.version if log.newer else run.get("format_version"),
+        complete=runtime.end is not None or runtime.ring.has_ended if is_read else None,
+        device_error=runtime.end.device_error if runtime.end else None,
+        monotonic_ns=monotonic_ns,
+        unix_ns=unix_ns,
+        utc_offset_s=log.clock.utc_offset_s if log.clock else None,
+        start_unix_ns=run.get("unix_ns", log.first_time_ns),
+        torch_version=run.get("torch_version", log.torch.torch_version),
+        run=dumps(run) if run else None,
+        record_rank=log.rank,
+        writer=log.writer,
+    )
     for line, byte, reason, problem in log.damage.places:
-        rows.add("problems", log.number, line, byte, reason, problem)
+        rows.add("problems", log=log.number, line=line, byte=byte, reason=reason, text=problem)
     for reason, count in log.damage.counts.items():
-        rows.add("problem_counts", log.number, reason, count)
+        rows.add("problem_counts", log=log.number, reason=reason, count=count)

@@ -155,7 +155,7 @@ class _Reader:
         payloads = found.payloads()
         headers = self._headers_of(piece, found, payloads)
         times = found.time_ns(self._clock.second_ns)
-        columns = {**found.columns, "time_ns": times}
+        columns = {**found.columns, "time_unix_ns": times}
         lines, starts, ends = columns["line"].tolist(), found.start.tolist(), found.end.tolist()
         unusual = [i for i, time_ns in enumerate(times.tolist()) if time_ns == UNKNOWN or headers[i] is None]
         done = 0
@@ -184,7 +184,7 @@ class _Reader:
             self._damage.once("crlf", _CRLF, int(of_part["line"][at]), int(of_part["byte"][at]))
         each = zip(
             range(first, first + len(some)), [header for header, _ in some], of_part["line"].tolist(),
-            of_part["byte"].tolist(), of_part["time_ns"].tolist(), payloads[part], [True] * len(some), strict=True,
+            of_part["byte"].tolist(), of_part["time_unix_ns"].tolist(), payloads[part], [True] * len(some), strict=True,
         )  # fmt: skip
         yield from map(_log_record, each)
 

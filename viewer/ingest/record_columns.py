@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.viewer.ingest.rows import Rows
@@ -17,7 +17,7 @@ DIGEST_BYTES = 32
 TAIL_BYTES = DIGEST_BYTES + 2
 """Of a header line with a payload: its md5, and what closes the JSON behind it."""
 UNKNOWN = -(2**63)
-_NUMBERS = ("line", "byte", "header_bytes", "payload_byte", "payload_bytes", "time_ns", "crlf", "kind")
+_NUMBERS = ("line", "byte", "header_bytes", "payload_byte", "payload_bytes", "time_unix_ns", "crlf", "kind")
 
 
 class Kind(NamedTuple):
@@ -82,20 +82,29 @@ class RecordColumns:
             column[record - first] = self.kind(kinds[column[record - first]]._replace(compile_id=compile_id))
 
     def finish(self, rows: Rows, log: int, with_numpy: bool) -> None:
-        """Add the rows. Few of them go in faster without numpy than it takes to import it."""
+        """Add the rows. Few of them go in faster without numpy than it takes to import numpy."""
         first = rows.new_id("records", len(self))
         if with_numpy and len(self):
-            rows.add_columns("records", self._as_columns(first, log))
+            rows.add_columns("records", self._as_arrays(first, log))
         else:
-            rows.extend("records", self._as_rows(first, log))
+            rows.extend("records", self._as_lists(first, log))
 
-    def _as_rows(self, first: int, log: int) -> Any:
-        kinds = list(self._kinds)
-        for count, numbers in enumerate(zip(*self._columns.values(), strict=True)):
-            *places, time_ns, crlf, kind = (None if number == UNKNOWN else number for number in numbers)
-            yield first + count, log, *places, time_ns, *kinds[kind], bool(crlf)  # type: ignore[index]
+    def _as_lists(self, first: int, log: int) -> dict[str, Collection[Any]]:
+        numbers = {
+            name: [None if number == UNKNOWN else number for number in column]
+            for name, column in self._columns.items()
+            if name not in ("kind", "crlf")
+        }
+        kinds, numbers_of_kinds = list(self._kinds), self._columns["kind"]
+        return {
+            "record": range(first, first + len(self)),
+            "log": [log] * len(self),
+            **numbers,
+            **{name: [kinds[kind][i] for kind in numbers_of_kinds] for i, name in enumerate(Kind._fields)},
+            "crlf": [bool(crlf) for crlf in self._columns["crlf"]],
+        }
 
-    def _as_columns(self, first: int, log: int) -> dict[str, Any]:
+    def _as_arrays(self, first: int, log: int) -> dict[str, Any]:
         import numpy as np
 
         from stepscope.viewer.ingest.columns import as_column

@@ -13,7 +13,7 @@ import duckdb
 
 from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import Rows, TableRows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
@@ -22,9 +22,9 @@ from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
 SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
-"""Sizes of DuckDB's blocks: a small trace has many small tables, each of which takes a block for each column."""
+"""Sizes of DuckDB's blocks in bytes: a small trace has many small tables, which take one block for each column."""
 _FEW_ROWS = 5_000
-"""So many go in faster without numpy than it takes to import it."""
+"""Up to this number, rows go in faster without numpy than it takes to import numpy."""
 
 
 def index_key(sources: Sequence[Source]) -> str:
@@ -40,7 +40,7 @@ def index_key(sources: Sequence[Source]) -> str:
 
 def _code_that_reads_logs() -> list[Path]:
     grammar = Path(log_format.__file__)
-    ingest = sorted(path for folder in ingest_package.__path__ for path in Path(folder).glob("*.py"))
+    ingest = sorted(path for folder in ingest_package.__path__ for path in Path(folder).rglob("*.py"))
     return [grammar, *sorted(grammar.parent.glob("*records.py")), grammar.with_name("ring_format.py"), *ingest]
 
 
@@ -139,19 +139,20 @@ def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows:
         columns = joined(parts)
         counts[table] = counts.get(table, 0) + len(next(iter(columns.values())))
         _insert_columns(connection, table, columns)
-    _insert(connection, "meta", [("key", key), *((f"count:{table}", str(count)) for table, count in counts.items())])
+    meta = {"key": key, **{f"count:{table}": str(count) for table, count in counts.items()}}
+    append(connection, "meta", {"key": list(meta), "value": list(meta.values())})
     connection.execute("COMMIT; USE memory")
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]]) -> None:
-    if not rows:
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: TableRows) -> None:
+    if not len(rows):
         return
     if len(rows) <= _FEW_ROWS and hasattr(connection, "appender"):  # DuckDB 2.0 and newer
-        append(connection, table, rows)
+        append(connection, table, rows.columns)
     else:
-        from stepscope.viewer.ingest.columns import columns_of
+        from stepscope.viewer.ingest.columns import as_column
 
-        _insert_columns(connection, table, columns_of(rows))
+        _insert_columns(connection, table, {name: as_column(values) for name, values in rows.columns.items()})
 
 
 def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Any]) -> None:
@@ -159,25 +160,26 @@ def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: 
     if not hasattr(connection, "appender"):
         columns, values = _with_masks_apart(columns)
     connection.register("new_rows", columns)
-    connection.execute(f"INSERT INTO {table} SELECT {values} FROM new_rows")
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT {values} FROM new_rows")
     connection.unregister("new_rows")
 
 
 def _with_masks_apart(columns: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """For DuckDB before 2.0, which does not look at masks, and fails on a column of objects that begins with many a
-    None: masks become columns. With what to select then."""
+    """The columns with their masks as further columns, and what to select of them. DuckDB before 2.0 ignores masks,
+    and fails on a column of objects that begins with many a None."""
     import numpy as np
     from numpy import ma
 
     apart: dict[str, Any] = {}
     values = []
-    for number, column in enumerate(columns.values()):
+    for name, column in columns.items():
         data, mask = ma.getdata(column), ma.getmaskarray(column)
         if data.dtype == object:
             mask = mask | (data == None)  # noqa: E711  # element by element
             data = np.where(mask, "", data)
-        apart[f"c{number}"] = data
+        apart[name] = data
+        is_null = f"{name} is null"
         if mask.any():
-            apart[f"m{number}"] = mask
-        values.append(f"CASE WHEN NOT m{number} THEN c{number} END" if mask.any() else f"c{number}")
+            apart[is_null] = mask
+        values.append(f'CASE WHEN NOT "{is_null}" THEN "{name}" END AS "{name}"' if mask.any() else f'"{name}"')
     return apart, ", ".join(values)

@@ -1,29 +1,32 @@
-"""Finds the rows that no index can hold. Each costs itself only, and is counted."""
+"""Finds the rows that no index can hold. Each of them costs only itself, and is counted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import duckdb
 
 from stepscope.viewer.ingest.damage import excerpt
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import Rows, TableRows
 
 REFUSALS = (duckdb.Error, OverflowError, TypeError, ValueError, RuntimeError)
 """What is raised for a value that a column cannot hold."""
 _REASON = "not_understood"
 _MOST_PLACES = 100
-Row = tuple[Any, ...]
+Row = Mapping[str, Any]
 
 
-def append(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) -> None:
-    """The fastest way in for a few thousand rows. Raises one of `REFUSALS` for a value that the table cannot hold."""
+def append(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Add a few thousand rows the fastest way. Raises one of `REFUSALS` for a value that the table cannot hold."""
+    rows = list(zip(*columns.values(), strict=True))
     if not hasattr(connection, "appender"):  # DuckDB before 2.0
-        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        marks = ", ".join("?" * len(columns))
+        connection.executemany(f"INSERT INTO {table} ({_names(columns)}) VALUES ({marks})", rows)
         return
-    appender = connection.appender(table)
+    appender = connection.appender(table, columns=list(columns))
     try:
         appender.append_rows(rows)
         appender.flush()
@@ -34,7 +37,7 @@ def append(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) -
 
 
 def sound_rows(rows: Rows, schema: str) -> Rows:
-    """The rows that an index can hold, with problems that tell of the others."""
+    """The rows that an index can hold, with problems that name the others."""
     connection = duckdb.connect(":memory:")
     try:
         connection.execute(schema)
@@ -42,35 +45,43 @@ def sound_rows(rows: Rows, schema: str) -> Rows:
         lost: list[tuple[str, Row, str]] = []
         for table, found in _tables(rows).items():
             bad: list[tuple[Row, str]] = []
-            kept.tables[table] = _kept(found, _inserter(connection, table), bad)
+            for row in _kept(found, _inserter(connection, table), bad):
+                kept.tables[table].add(row)
             lost += [(table, row, why) for row, why in bad]
-        _tell(kept, connection, lost)
+        _tell(kept, lost)
     finally:
         connection.close()
     return kept
 
 
 def _tables(rows: Rows) -> dict[str, list[Row]]:
-    found = {table: list(of_table) for table, of_table in rows.tables.items()}
+    found: defaultdict[str, TableRows] = defaultdict(TableRows)
+    for table, of_table in rows.tables.items():
+        found[table].extend(of_table.columns)
     for table, parts in rows.columns.items():
         for part in parts:
-            found.setdefault(table, []).extend(zip(*(column.tolist() for column in part.values()), strict=True))
-    return found
+            found[table].extend({name: column.tolist() for name, column in part.items()})
+    return {table: list(of_table) for table, of_table in found.items()}
 
 
 def _inserter(connection: duckdb.DuckDBPyConnection, table: str) -> Callable[[Sequence[Row]], None]:
     def insert(rows: Sequence[Row]) -> None:
-        marks = ", ".join("?" * len(rows[0]))
         connection.execute("BEGIN")
         try:
             if len(rows) == 1:
-                connection.execute(f"INSERT INTO {table} VALUES ({marks})", rows[0])
+                marks = ", ".join("?" * len(rows[0]))
+                statement = f"INSERT INTO {table} ({_names(rows[0])}) VALUES ({marks})"
+                connection.execute(statement, list(rows[0].values()))
             else:
-                append(connection, table, list(rows))
+                append(connection, table, {name: [row[name] for row in rows] for name in rows[0]})
         finally:
             connection.execute("ROLLBACK")
 
     return insert
+
+
+def _names(columns: Mapping[str, Any]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
 
 
 def _kept(rows: Sequence[Row], insert: Callable[[Sequence[Row]], None], bad: list[tuple[Row, str]]) -> list[Row]:
@@ -87,14 +98,13 @@ def _kept(rows: Sequence[Row], insert: Callable[[Sequence[Row]], None], bad: lis
     return list(rows)
 
 
-def _tell(rows: Rows, connection: duckdb.DuckDBPyConnection, lost: Sequence[tuple[str, Row, str]]) -> None:
+def _tell(rows: Rows, lost: Sequence[tuple[str, Row, str]]) -> None:
     counts: dict[int, int] = {}
     for number, (table, row, why) in enumerate(lost):
-        names = [name for name, *_ in connection.execute(f"DESCRIBE {table}").fetchall()]
-        log = row[names.index("log")] if "log" in names and len(row) == len(names) else None
+        log = row.get("log")
         known = log if type(log) is int and 0 <= log < len(rows.tables["logs"]) else 0
         counts[known] = counts.get(known, 0) + 1
         if number < _MOST_PLACES:
-            rows.add("problems", known, None, None, _REASON, excerpt(f"a row of the table {table}: {why}"))
+            rows.add("problems", log=known, reason=_REASON, text=excerpt(f"a row of the table {table}: {why}"))
     for log, count in counts.items():
-        rows.add("problem_counts", log, _REASON, count)
+        rows.add("problem_counts", log=log, reason=_REASON, count=count)

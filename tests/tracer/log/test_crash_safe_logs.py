@@ -69,10 +69,10 @@ def test_a_full_disk(recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureF
     assert "No space left on device" in stopped_with(recorder, graph, capsys)
     rows = rows_of(tmp_path / "logs")
     assert not rows.tables["problems"]
-    assert {row[1] for row in rows.tables["steps"]} >= set(range(STEPS))
-    (why,) = [row[2] for row in rows.tables["not_recorded"] if row[1] == "the rest of the run"]
+    assert {row["step"] for row in rows.tables["steps"]} >= set(range(STEPS))
+    (why,) = [row["why"] for row in rows.tables["not_recorded"] if row["what"] == "the rest of the run"]
     assert "No space left on device" in why
-    assert rows.tables["logs"][0][7] is True  # the process came to its end
+    assert [row["complete"] for row in rows.tables["logs"]] == [True]  # the process came to its end
 
 
 def test_a_limit_on_the_size_of_files(recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +89,7 @@ def test_a_limit_on_the_size_of_files(recorder: Recorder, tmp_path: Path, capsys
     assert "File too large" in said
     rows = rows_of(tmp_path / "logs")
     assert not rows.tables["problems"]  # the record that did not fit was taken away again
-    assert {row[1] for row in rows.tables["steps"]} >= set(range(STEPS))
+    assert {row["step"] for row in rows.tables["steps"]} >= set(range(STEPS))
 
 
 def test_a_removed_folder(recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_a_file_system_that_has_become_read_only(
             recorder.flush()
     assert "Read-only file system" in capsys.readouterr().err
     recorder.stop()
-    assert {row[1] for row in rows_of(tmp_path / "logs").tables["steps"]} >= set(range(STEPS))
+    assert {row["step"] for row in rows_of(tmp_path / "logs").tables["steps"]} >= set(range(STEPS))
 
 
 def test_a_descriptor_that_the_program_closes_and_uses_again(
@@ -139,7 +139,7 @@ def test_a_descriptor_that_the_program_closes_and_uses_again(
     assert [(tmp_path / f"{number}").read_text() for number in range(2)] == ["theirs", "theirs"]
     for descriptor in theirs:
         os.close(descriptor)  # is still theirs
-    assert {row[1] for row in rows_of(tmp_path / "logs").tables["steps"]} >= set(range(STEPS))
+    assert {row["step"] for row in rows_of(tmp_path / "logs").tables["steps"]} >= set(range(STEPS))
 
 
 def leave() -> None:
@@ -185,7 +185,7 @@ def test_a_process_that_leaves_without_an_end_of_pythons(
     assert [end["reason"] for end in read(log)["end"]] == ([] if reason is None else [reason])
     assert log.with_name(log.name + ".ring").exists() is (reason is None)
     rows = rows_of(log)
-    assert [row[1] for row in rows.tables["steps"]] == list(range(STEPS))
+    assert [row["step"] for row in rows.tables["steps"]] == list(range(STEPS))
     assert len(column(rows, "launches", "launch")) == STEPS * LAUNCHES
     assert not rows.tables["problems"]
     steps(recorder, graph)
@@ -273,7 +273,7 @@ def test_what_a_handler_raises_in_the_midst_of_a_write_reaches_the_program(
     assert not recorder._problems._failures
     rows = rows_of(tmp_path / "logs")
     assert not rows.tables["problems"]
-    assert rows.tables["logs"][0][7] is True
+    assert [row["complete"] for row in rows.tables["logs"]] == [True]
 
 
 def test_what_a_handler_raises_in_the_midst_of_a_hook_reaches_the_program(
@@ -393,4 +393,4 @@ def test_a_child_whose_exec_fails_leaves_no_log(recorder: Recorder, tmp_path: Pa
 
 def is_complete(log: Path) -> bool:
     (row,) = rows_of(log).tables["logs"]
-    return bool(row[7])
+    return bool(row["complete"])

@@ -83,7 +83,7 @@ def test_what_has_not_been_written_is_read_from_the_ring(tmp_path: Path) -> None
         recorder._steps.on_user()
     found = rows_of(tmp_path)  # nothing was flushed
     assert column(found, "launches", "step") == [step for step in range(10) for _ in range(3)]
-    assert [row[1] for row in found.tables["steps"]] == list(range(10))
+    assert [row["step"] for row in found.tables["steps"]] == list(range(10))
     assert ring_rows(found) == [("last_started", 9, 2, True)]
     recorder.flush()
     assert column(rows_of(tmp_path), "launches", "step") == column(found, "launches", "step")
@@ -152,8 +152,8 @@ def test_without_room_on_the_disk_there_is_no_ring_and_the_program_goes_on(
             graph()
     found = rows_of(tmp_path)
     assert len(column(found, "launches", "launch")) == 9
-    assert [row[1:3] for row in found.tables["not_recorded"] if row[1] == "launches in flight"] == [
-        ("launches in flight", "No space left on device")
+    assert [row["why"] for row in found.tables["not_recorded"] if row["what"] == "launches in flight"] == [
+        "No space left on device"
     ]
     assert not list(tmp_path.glob("*.ring"))
 

@@ -79,7 +79,8 @@ def test_a_step_mark_of_the_ring_that_cannot_be_costs_itself(tmp_path: Path, mar
 def test_a_row_that_no_index_can_hold_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_bad_rows(*args: Any) -> Rows:
         rows = read_logs(*args)
-        rows.tables["strings"] += [(0, 2**63, "too large"), (0, 8, "/src/kept.py"), (0, "no number", "x")]
+        for number, text in ((2**63, "too large"), (8, "/src/kept.py"), ("no number", "x")):
+            rows.add("strings", log=0, id=number, text=text)
         return rows
 
     monkeypatch.setattr("stepscope.viewer.ingest.logs.read_logs", with_bad_rows)

@@ -53,7 +53,7 @@ def read(data: bytes) -> Rows:
 
 def begins(rows: Rows) -> list[tuple[int, int, str]]:
     """Line, byte and event of each record that was read."""
-    found = [(row[2], row[3], row[10]) for row in rows.tables["records"]]
+    found = [(row["line"], row["byte"], row["event"]) for row in rows.tables["records"]]
     for part in rows.columns["records"]:
         found += zip(part["line"].tolist(), part["byte"].tolist(), part["event"].tolist(), strict=True)
     return found
@@ -119,7 +119,8 @@ def test_any_bytes_anywhere(at_once_bytes: int, edits: list[tuple[int, bytes, in
         patch.setattr("stepscope.viewer.ingest.logs.AT_ONCE_BYTES", at_once_bytes)
         rows = read(bytes(data))
         assert begins(rows) == [(one.line, one.byte, one.event or "unreadable") for one in records(bytes(data))]
-        assert {(row[3], row[1], row[2]) for row in rows.tables["problems"] if row[3] in FORM} == places(bytes(data))
+        found = {(row["reason"], row["line"], row["byte"]) for row in rows.tables["problems"]}
+        assert {place for place in found if place[0] in FORM} == places(bytes(data))
 
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))

@@ -157,7 +157,7 @@ def test_records_and_problems_are_those_of_a_plain_reader(
     data = log_of(LOGS[name])
     rows = read(data)
     assert begins(rows) == [(one.line, one.byte, one.event or "unreadable") for one in records(data)]
-    found = {(row[3], row[1], row[2]) for row in rows.tables["problems"]}
+    found = {(row["reason"], row["line"], row["byte"]) for row in rows.tables["problems"]}
     assert {place for place in found if place[0] not in CONTENT.get(name, ())} == places(data)
 
 
@@ -185,11 +185,10 @@ def test_truncation_at_every_byte() -> None:
     assert len(data) < 1_000
     for size in range(1, len(data)):
         rows = read(data[:size])
-        assert {(row[3], row[1], row[2]) for row in rows.tables["problems"]} - {("not_a_log", None, None)} == places(
-            data[:size]
-        )
+        found = {(row["reason"], row["line"], row["byte"]) for row in rows.tables["problems"]}
+        assert found - {("not_a_log", None, None)} == places(data[:size])
         assert [begin[:2] for begin in begins(rows)] == [(one.line, one.byte) for one in records(data[:size])]
-        assert len(LOST & {row[3] for row in rows.tables["problems"]}) == 0, "what is torn is not called broken"
+        assert len(LOST & {row["reason"] for row in rows.tables["problems"]}) == 0, "what is torn is not called broken"
 
 
 def test_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:

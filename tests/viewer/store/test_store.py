@@ -18,7 +18,7 @@ from stepscope.viewer.compiles.queries.compiles import compile_detail
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.exports.queries import tables as exports_tables
 from stepscope.viewer.ingest import sources
-from stepscope.viewer.ingest.columns import columns_of
+from stepscope.viewer.ingest.columns import as_column
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import Rows
 from stepscope.viewer.ingest.unpack import spools
@@ -399,8 +399,10 @@ def test_what_is_asked_of_a_trace_once_is_kept_as_long_as_there_is_room(log: Pat
 def test_columns_for_a_database_that_does_not_look_at_masks() -> None:
     """DuckDB before 2.0 fails on a column of objects that begins with many a None."""
     rows = [(number, None if number < 3000 else "text", None if number % 2 else number) for number in range(4000)]
-    columns, values = index_file._with_masks_apart(columns_of(rows))
+    columns, values = index_file._with_masks_apart(
+        {name: as_column(values) for name, values in zip("abc", zip(*rows, strict=True), strict=True)}
+    )
     assert not any(value is None for column in columns.values() for value in column.tolist())
     with duckdb.connect() as connection:
         connection.register("new_rows", columns)
-        assert connection.execute(f"SELECT {values} FROM new_rows ORDER BY c0").fetchall() == rows
+        assert connection.execute(f"SELECT {values} FROM new_rows ORDER BY a").fetchall() == rows

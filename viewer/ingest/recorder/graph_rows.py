@@ -73,7 +73,9 @@ class GraphRows:
         if number not in self._graph_ids:
             self.damage.add("unknown_graph", f"graph {number}: {_LOST}")
             self._graph_ids[number] = graph_id = self.rows.new_id("graphs")
-            self.rows.add("graphs", graph_id, self.log, number, *(None,) * 7, _LOST, None, "[]", None)
+            self.rows.add(
+                "graphs", graph=graph_id, log=self.log, local_graph=number, not_recorded=_LOST, functions="[]"
+            )
         return self._graph_ids[number]
 
     def site_id(self, number: int, site: int) -> int:
@@ -83,22 +85,51 @@ class GraphRows:
             graph_id = self.graph_id(number)
             self._site_ids[key] = site_id = self.rows.new_id("sites")
             self.rows.add(
-                "sites", site_id, graph_id, self.log, site, "", None, f"site {site}", "unknown", None, None, None,
-                "[]", "[]", "[]", "[]", "[]",
-            )  # fmt: skip
+                "sites",
+                site=site_id,
+                graph=graph_id,
+                log=self.log,
+                local_site=site,
+                function="",
+                kernel=f"site {site}",
+                kind="unknown",
+                outputs="[]",
+                source_nodes="[]",
+                aten="[]",
+                fx_nodes="[]",
+                stacks="[]",
+            )
         return self._site_ids[key]
 
     def _add_graph(self, graph: Graph, output_code: int | None, caller: UserFrame | None) -> None:
         graph_id = self._graph_ids[graph.graph] = self.rows.new_id("graphs")
         self.rows.add(
-            "graphs", graph_id, self.log, graph.graph, graph.wrapper_key, graph.compile_id, graph.aot_id, graph.phase,
-            graph.cached, graph.dynamic, None if graph.not_recorded else len(graph.sites), graph.not_recorded,
-            output_code, dumps(graph.functions), graph.operands_left_out or _left_out(graph),
-        )  # fmt: skip
-        self.rows.extend(
-            "memory_statements",
-            ((graph_id, m.event, m.buffer, m.function, m.line, m.of) for m in graph.memory),
+            "graphs",
+            graph=graph_id,
+            log=self.log,
+            local_graph=graph.graph,
+            wrapper_key=graph.wrapper_key,
+            compile_id=graph.compile_id,
+            aot_id=graph.aot_id,
+            phase=graph.phase,
+            cached=graph.cached,
+            dynamic=graph.dynamic,
+            launch_sites=None if graph.not_recorded else len(graph.sites),
+            not_recorded=graph.not_recorded,
+            output_code=output_code,
+            functions=dumps(graph.functions),
+            operands_left_out=graph.operands_left_out or _left_out(graph),
         )
+        for memory in graph.memory:
+            self.rows.add(
+                "memory_statements",
+                graph=graph_id,
+                event=memory.event,
+                buffer=memory.buffer,
+                function=memory.function,
+                line=memory.line,
+                of_buffer=memory.of,
+            )
         provenance = self.provenance.get(graph.graph)
         stacks = model_lines(provenance, [site.site for site in graph.sites], caller)
         nodes = {site.site: site.fx_nodes for site in provenance.sites} if provenance else {}
@@ -114,60 +145,111 @@ class GraphRows:
     ) -> None:
         site_id = self._site_ids[number, site.site]
         self.rows.add(
-            "sites", site_id, graph_id, self.log, site.site, site.function, site.line, site.kernel, site.kind,
-            site.operator, site.handle, None if site.snodes is None else dumps(site.snodes), dumps(site.outputs),
-            dumps(site.source_nodes), dumps(site.aten), dumps(nodes), dumps(stacks),
-        )  # fmt: skip
-        self.rows.extend(
-            "arguments",
-            (
-                (site_id, i, a.name, a.role, a.buffer, a.parameter, a.storage, a.held, *self._version(number, a))
-                for i, a in enumerate(site.arguments)
-            ),
+            "sites",
+            site=site_id,
+            graph=graph_id,
+            log=self.log,
+            local_site=site.site,
+            function=site.function,
+            line=site.line,
+            kernel=site.kernel,
+            kind=site.kind,
+            operator=site.operator,
+            handle=site.handle,
+            snodes=None if site.snodes is None else dumps(site.snodes),
+            outputs=dumps(site.outputs),
+            source_nodes=dumps(site.source_nodes),
+            aten=dumps(site.aten),
+            fx_nodes=dumps(nodes),
+            stacks=dumps(stacks),
         )
-        self.rows.extend(
-            "scalars",
-            (
-                (site_id, i, s.position, s.name, s.expression, s.type, value_text(s.expression, lambda name: None))
-                for i, s in enumerate(site.scalars)
-            ),
-        )
+        for position, argument in enumerate(site.arguments):
+            self._add_argument(number, site_id, position, argument)
+        for position, scalar in enumerate(site.scalars):
+            self.rows.add(
+                "scalars",
+                site=site_id,
+                scalar=position,
+                position=scalar.position,
+                name=scalar.name,
+                expression=scalar.expression,
+                type=scalar.type,
+                value=value_text(scalar.expression, lambda name: None),
+            )
 
-    def _version(self, number: int, argument: Argument) -> tuple[int | None, int | None, str | None, int | None]:
-        """Where the value row of what an argument held stands; a site that is not in the graph is none."""
+    def _add_argument(self, number: int, site_id: int, position: int, argument: Argument) -> None:
+        """Add an argument, with where the value that it held stands; the graph may lack that site."""
         version = argument.version
-        site = None if version is None else self._site_ids.get((number, version.site))
-        if version is None or site is None:
-            return None, None, None, None
-        return site, version.argument, version.moment, version.item
+        version_site = None if version is None else self._site_ids.get((number, version.site))
+        known = version if version_site is not None else None
+        self.rows.add(
+            "arguments",
+            site=site_id,
+            argument=position,
+            name=argument.name,
+            role=argument.role,
+            buffer=argument.buffer,
+            parameter=argument.parameter,
+            storage=argument.storage,
+            held=argument.held,
+            version_site=version_site,
+            version_argument=known.argument if known else None,
+            version_moment=known.moment if known else None,
+            version_item=known.item if known else None,
+        )
 
     def _add_code(self, code: OutputCode, not_recorded: str | None) -> None:
         """A graph of which only the generated code is known."""
         phase = (code.aot_id or "").partition("_")[2]
         self.rows.add(
-            "graphs", self.rows.new_id("graphs"), self.log, None, code.wrapper_key, code.compile_id, code.aot_id,
-            phase if phase in ("forward", "backward", "inference") else None, code.cached, None, None, not_recorded,
-            code.record, "[]", None,
-        )  # fmt: skip
+            "graphs",
+            graph=self.rows.new_id("graphs"),
+            log=self.log,
+            wrapper_key=code.wrapper_key,
+            compile_id=code.compile_id,
+            aot_id=code.aot_id,
+            phase=phase if phase in ("forward", "backward", "inference") else None,
+            cached=code.cached,
+            not_recorded=not_recorded,
+            output_code=code.record,
+            functions="[]",
+        )
 
     def add_tensors(self, seen: Tensors | SameTensors, place: int) -> None:
         site_id = self.site_id(seen.graph, seen.site)
         if isinstance(seen, SameTensors):
-            self.rows.add("same_tensors", self.log, seen.call, site_id, seen.argument, seen.of, place)
+            self.rows.add(
+                "same_tensors",
+                log=self.log,
+                local_call=seen.call,
+                site=site_id,
+                argument=seen.argument,
+                of_call=seen.of,
+                place=place,
+            )
             return
-        self.rows.extend(
-            "tensors",
-            (
-                (site_id, self.log, seen.call, t.argument, t.item, t.dtype, dumps(t.size), dumps(t.stride),
-                 t.device, t.offset, t.storage_bytes, t.storage, place)
-                for t in seen.tensors
-            ),
-        )  # fmt: skip
+        for tensor in seen.tensors:
+            self.rows.add(
+                "tensors",
+                site=site_id,
+                log=self.log,
+                local_call=seen.call,
+                argument=tensor.argument,
+                item=tensor.item,
+                dtype=tensor.dtype,
+                size=dumps(tensor.size),
+                stride=dumps(tensor.stride),
+                device=tensor.device,
+                storage_offset=tensor.offset,
+                storage_bytes=tensor.storage_bytes,
+                storage_address=tensor.storage,
+                place=place,
+            )
 
     def add_tuned(self, tuned: TunedKernels) -> None:
         graph = self.graph_id(tuned.graph)
-        pairs = zip(tuned.kernel, tuned.config, strict=True)
-        self.rows.extend("tuned_kernels", ((self.log, graph, kernel, dumps(config)) for kernel, config in pairs))
+        for kernel, config in zip(tuned.kernel, tuned.config, strict=True):
+            self.rows.add("tuned_kernels", log=self.log, graph=graph, kernel=kernel, config=dumps(config))
 
 
 def _left_out(graph: Graph) -> str | None:

@@ -203,9 +203,19 @@ def _add_steps(rows: Rows, log: int, steps: Mapping[int, EndedStep], calls: dict
         first_ns, launched, called = seen.get(number, (None, 0, 0))
         step = steps.get(number) or EndedStep(None, None, first_ns or 0, None)
         rows.add(
-            "steps", log, number, step.kind, step.by, step.who, step.start_ns, step.end_ns, step.duration_ns,
-            step.compile_ns, launched, called,
-        )  # fmt: skip
+            "steps",
+            log=log,
+            step=number,
+            kind=step.kind,
+            by_what=step.by,
+            optimizers=step.who,
+            start_ns=step.start_ns,
+            end_ns=step.end_ns,
+            duration_ns=step.duration_ns,
+            compile_ns=step.compile_ns,
+            launches=launched,
+            calls=called,
+        )
 
 
 def _ints(values: array[int]) -> Ints:

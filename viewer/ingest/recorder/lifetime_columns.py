@@ -47,7 +47,14 @@ def add_lifetimes(batches: MemoryBatches, rows: Rows, log: int, places: LaunchPl
     for mismatch in batches.mismatches:
         _add_mismatch(batches, rows, log, mismatch, layout_ids, layouts, places, ids)
     if batches.saw_lifetimes:
-        rows.add("lifetime_logs", log, len(calls.at), storages, events, batches.growth is not None)
+        rows.add(
+            "lifetime_logs",
+            log=log,
+            calls=len(calls.at),
+            storages=storages,
+            events=events,
+            looked_for_growth=batches.growth is not None,
+        )
 
 
 class _Deaths(NamedTuple):
@@ -279,10 +286,21 @@ def _add_mismatch(
     ):
         known = storage if storage is not None and 0 <= storage < storages else None
         rows.add(
-            "lifetime_mismatches", rows.new_id("lifetime_mismatches"), log, ids.graph(value.graph),
-            None if layout is None else int(layout_ids[layout]), call, kind, buffer, known,
-            size if size is None or size >= 0 else None, expected, actual, by, dumps(holders),
-        )  # fmt: skip
+            "lifetime_mismatches",
+            mismatch=rows.new_id("lifetime_mismatches"),
+            log=log,
+            graph=ids.graph(value.graph),
+            layout=None if layout is None else int(layout_ids[layout]),
+            call=call,
+            kind=kind,
+            buffer=buffer,
+            storage=known,
+            storage_bytes=size if size is None or size >= 0 else None,
+            expected=expected,
+            actual=actual,
+            expected_by=by,
+            holders=dumps(holders),
+        )
 
 
 def _add_left_behind(batches: MemoryBatches, rows: Rows, log: int, found: _Followed, layout_ids: Ints) -> None:
@@ -296,12 +314,13 @@ def _add_left_behind(batches: MemoryBatches, rows: Rows, log: int, found: _Follo
         root, by = storage[use], found.calls.at[found.call[storage[use]]]
         if not len(root):
             continue
-        places = found.places.call_id[by], found.index[root], layout_ids[found.calls.layout[found.call[root]]]
         kept = np.flatnonzero(use).tolist()
-        rows.extend(
-            "left_behind",
-            (
-                (log, *place, dumps(batch.holders[i]), batch.freed_by_collection[i])
-                for i, *place in zip(kept, *(column.tolist() for column in places), strict=True)
-            ),
-        )
+        columns = {
+            "log": [log] * len(kept),
+            "call": found.places.call_id[by].tolist(),
+            "storage": found.index[root].tolist(),
+            "layout": layout_ids[found.calls.layout[found.call[root]]].tolist(),
+            "holders": [dumps(batch.holders[i]) for i in kept],
+            "freed_by_collection": [batch.freed_by_collection[i] for i in kept],
+        }
+        rows.extend("left_behind", columns)

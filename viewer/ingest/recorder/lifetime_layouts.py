@@ -162,10 +162,21 @@ def add_layouts(
             site = int(places.launch_site[places.first[call] + peak.position])
         met_first = int((layouts.ints["met_as"][layouts.storages(i)] == UNKNOWN).sum())
         rows.add(
-            "layouts", first_id + i, log, ids.graph(layout.graph), ids.function(layout.graph, layout.function),
-            len(layout.name), met_first + len(layout.dead), int(followed[i]), launches, peak.peak_bytes, peak.position,
-            site, peak.base_bytes, None if call is None or places is None else int(places.call_id[call]),
-        )  # fmt: skip
+            "layouts",
+            layout=first_id + i,
+            log=log,
+            graph=ids.graph(layout.graph),
+            function=ids.function(layout.graph, layout.function),
+            storages=len(layout.name),
+            events=met_first + len(layout.dead),
+            calls=int(followed[i]),
+            positions=launches,
+            peak_bytes=peak.peak_bytes,
+            peak_position=peak.position,
+            peak_site=site,
+            base_bytes=peak.base_bytes,
+            first_call=None if call is None or places is None else int(places.call_id[call]),
+        )
     if late:
         batches.damage.add("broken_lifetimes", f"{late:,} layouts have positions behind the end of their calls")
     layout_ids = np.arange(first_id, first_id + count)

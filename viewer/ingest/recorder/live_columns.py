@@ -32,7 +32,16 @@ def add_curve(rows: Rows, log: int, device: str, storages: Storages) -> None:
     ns, live, made = _moments(storages)
     _add(rows, "live_bytes", log, device, {"ns": ns, "live_bytes": live, "made_bytes": made})
     at = int(live.argmax())
-    rows.add("live_peaks", log, device, int(ns[0]), int(ns[-1]), int(ns[at]), int(live[at]), int(made[at]))
+    rows.add(
+        "live_peaks",
+        log=log,
+        device=device,
+        first_ns=int(ns[0]),
+        last_ns=int(ns[-1]),
+        ns=int(ns[at]),
+        live_bytes=int(live[at]),
+        made_bytes=int(made[at]),
+    )
     low, level = live, 1
     while len(ns) > PER_LEVEL:
         starts = np.arange(0, len(ns), PER_LEVEL)

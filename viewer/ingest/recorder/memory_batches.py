@@ -128,18 +128,41 @@ class MemoryBatches:
         for memory in self.schedules.values():
             schedule, buffers = rows.new_id("schedules"), memory.buffers
             rows.add(
-                "schedules", schedule, log, ids.graph(memory.graph), memory.subgraph, memory.peak_bytes,
-                dumps([i for i in memory.peak_snodes if 0 <= i < len(memory.snode)]), sum(memory.base_bytes),
-            )  # fmt: skip
-            nodes = zip(
-                memory.snode, map(dumps, memory.members), memory.node_kind, memory.alloc_bytes, memory.free_bytes,
-                memory.after_alloc_bytes, memory.after_free_bytes, strict=True,
-            )  # fmt: skip
-            rows.extend("schedule_nodes", ((schedule, i, *node) for i, node in enumerate(nodes)))
-            columns = zip(*(getattr(buffers, f.name) for f in fields(buffers)), strict=True)
-            rows.extend("scheduled_buffers", ((schedule, *buffer) for buffer in columns))
-            base = zip(memory.base_name, memory.base_bytes, strict=True)
-            rows.extend("scheduled_buffers", ((schedule, name, size, size, 0, -1, "base") for name, size in base))
+                "schedules",
+                schedule=schedule,
+                log=log,
+                graph=ids.graph(memory.graph),
+                subgraph=memory.subgraph,
+                peak_bytes=memory.peak_bytes,
+                peak_snodes=dumps([i for i in memory.peak_snodes if 0 <= i < len(memory.snode)]),
+                base_bytes=sum(memory.base_bytes),
+            )
+            count = len(memory.snode)
+            nodes = {
+                "schedule": [schedule] * count,
+                "snode_index": range(count),
+                "snode": memory.snode,
+                "members": [dumps(members) for members in memory.members],
+                "kind": memory.node_kind,
+                "alloc_bytes": memory.alloc_bytes,
+                "free_bytes": memory.free_bytes,
+                "after_alloc_bytes": memory.after_alloc_bytes,
+                "after_free_bytes": memory.after_free_bytes,
+            }
+            rows.extend("schedule_nodes", nodes)
+            columns = {field.name: getattr(buffers, field.name) for field in fields(buffers)}
+            rows.extend("scheduled_buffers", {"schedule": [schedule] * len(buffers.name), **columns})
+            for name, size in zip(memory.base_name, memory.base_bytes, strict=True):
+                rows.add(
+                    "scheduled_buffers",
+                    schedule=schedule,
+                    name=name,
+                    alloc_bytes=size,
+                    free_bytes=size,
+                    first_snode=0,
+                    last_snode=-1,
+                    role="base",
+                )
 
 
 _ALLOCATOR = ("call", "position", "allocated_bytes", "reserved_bytes")
@@ -224,20 +247,49 @@ def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: 
     )  # fmt: skip
     for kind, buffer, size, holders, storage, times in columns:
         rows.add(
-            "memory_step_mismatches", rows.new_id("memory_step_mismatches"), log, graph, call, value.file, value.line,
-            value.is_final_step, kind, buffer, size if size is None or size >= 0 else None, dumps(holders),
-            site, storage, times,
-        )  # fmt: skip
+            "memory_step_mismatches",
+            mismatch=rows.new_id("memory_step_mismatches"),
+            log=log,
+            graph=graph,
+            call=call,
+            file=value.file,
+            line=value.line,
+            is_final_step=value.is_final_step,
+            kind=kind,
+            buffer=buffer,
+            storage_bytes=size if size is None or size >= 0 else None,
+            holders=dumps(holders),
+            site=site,
+            storage=storage,
+            times=times,
+        )
 
 
 def _add_recompute(rows: Rows, log: int, record: LogRecord, value: RecomputeMismatch, ids: Ids) -> None:
     graph = None if value.graph is None else ids.graph(value.graph)
     peaks = [i for i in value.peak_snodes if 0 <= i < len(value.snode)]
     rows.add(
-        "recompute_mismatches", rows.new_id("recompute_mismatches"), log, record.record, record.time_ns,
-        value.compile_id, graph, value.subgraph, value.pass_name,
-        value.swap, value.candidate, dumps(value.group), dumps(value.reasons), dumps(value.reason_snode),
-        value.peak_before_bytes, value.peak_after_bytes, value.allowed_peak_bytes, value.is_explained,
-        dumps(peaks), value.snode[peaks[0]] if peaks else None, len(value.snode), value.found_by,
-        dumps([asdict(node) for node in value.swapped]),
-    )  # fmt: skip
+        "recompute_mismatches",
+        recompute=rows.new_id("recompute_mismatches"),
+        log=log,
+        record=record.record,
+        time_unix_ns=record.time_ns,
+        compile_id=value.compile_id,
+        graph=graph,
+        subgraph=value.subgraph,
+        pass_name=value.pass_name,
+        swap=value.swap,
+        candidate=value.candidate,
+        members=dumps(value.group),
+        reasons=dumps(value.reasons),
+        reason_snodes=dumps(value.reason_snode),
+        peak_before_bytes=value.peak_before_bytes,
+        peak_after_bytes=value.peak_after_bytes,
+        allowed_peak_bytes=value.allowed_peak_bytes,
+        is_explained=value.is_explained,
+        peak_snodes=dumps(peaks),
+        peak_snode=value.snode[peaks[0]] if peaks else None,
+        snodes=len(value.snode),
+        found_by=value.found_by,
+        swapped=dumps([asdict(node) for node in value.swapped]),
+    )

@@ -44,7 +44,7 @@ class _Launches:
         self.ring, self.rows, self.log, self.places, self.graph_id = ring, rows, log, places, graph_id
         self.ends_ns = np.frombuffer(batches.launches["end_ns"], dtype=np.int64)
         self.returned = self.ends_ns != _NOT_RETURNED
-        outer = np.array([row[0] for row in rows.tables["sites"] if row[7] == "subgraph"], dtype=np.int64)
+        outer = [site["site"] for site in rows.tables["sites"] if site["kind"] == "subgraph"]
         self.is_kernel = ~np.isin(places.launch_site, outer)
         """Not a call of another function of the wrapper, whose launches stand for themselves."""
         self.number: Sequence[int] = batches.calls["call"]
@@ -159,8 +159,17 @@ class _Launches:
         places = self.places
         owner = int(places.launch_owner[launch])
         self.rows.add(
-            "ring_launches", self.log, int(self.thread[owner]), role, int(places.launch_id[launch]),
-            self.graph_id(int(places.graph[owner])), int(places.launch_call[launch]), int(places.launch_site[launch]),
-            int(places.launch_step[launch]), bool(self.returned[launch]), stream.device if stream else None,
-            stream.stream if stream else None, int(self.position[launch]),
-        )  # fmt: skip
+            "ring_launches",
+            log=self.log,
+            thread=int(self.thread[owner]),
+            role=role,
+            launch=int(places.launch_id[launch]),
+            graph=self.graph_id(int(places.graph[owner])),
+            call=int(places.launch_call[launch]),
+            site=int(places.launch_site[launch]),
+            step=int(places.launch_step[launch]),
+            returned=bool(self.returned[launch]),
+            device=stream.device if stream else None,
+            stream=stream.stream if stream else None,
+            position=int(self.position[launch]),
+        )

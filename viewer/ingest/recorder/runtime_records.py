@@ -183,7 +183,7 @@ class RuntimeRecords:
                 self.end = value
                 self.run.end(value.monotonic_ns, record.time_ns)
                 if value.device_error is not None:
-                    self.rows.add("device_errors", self.log, value.device_error)
+                    self.rows.add("device_errors", log=self.log, text=value.device_error)
             case UncaughtException():
                 self._add_exception(value, record.time_ns)
             case ProcessEnd():
@@ -208,9 +208,15 @@ class RuntimeRecords:
         if self.overhead is not None:
             cost = self.overhead
             self.rows.add(
-                "overhead", self.log, cost.hook_ns, cost.wall_ns, cost.log_bytes, cost.launches, cost.failures,
-                cost.stats_ns,
-            )  # fmt: skip
+                "overhead",
+                log=self.log,
+                hook_ns=cost.hook_ns,
+                wall_ns=cost.wall_ns,
+                log_bytes=cost.log_bytes,
+                launches=cost.launches,
+                failures=cost.failures,
+                stats_ns=cost.stats_ns,
+            )
 
     def _add_runs(self, compiles: Iterable[Compiling]) -> None:
         """What ran: calls, launches, their values, the memory of the calls."""
@@ -293,23 +299,43 @@ class RuntimeRecords:
         self.steps = steps_compiles.with_compiles(self.steps, compiles, booked)
 
     def _add_exception(self, error: UncaughtException, time_unix_ns: int | None) -> None:
-        self.rows.add("uncaught_exceptions", self.log, time_unix_ns, error.type, error.text, dumps(error.frames))
+        self.rows.add(
+            "uncaught_exceptions",
+            log=self.log,
+            time_unix_ns=time_unix_ns,
+            type=error.type,
+            text=error.text,
+            frames=dumps(error.frames),
+        )
 
     def _add_process_ends(self) -> None:
         """As whoever waited for the process saw it; else as a signal that asked it to leave wrote it into the ring."""
         for end in self.process_ends:
-            run = end.crash_run
-            self.rows.add(
-                "process_ends", self.log, end.pid, end.exit_code, end.signal, end.timed_out, end.duration_ns,
-                end.error_tail, *(
-                    (run.run, run.purpose, dumps(run.environment), run.level, dumps(run.kernels), dumps(run.tool))
-                    if run else (None,) * 6
-                ), dumps(end.tool_errors),
-            )  # fmt: skip
+            self._add_process_end(end)
         asked_by = None if self.end or self.process_ends else self.ring.asked_by()
         if self.run.is_ours and asked_by is not None:
             pid = self.run.said.get("pid")
-            self.rows.add("process_ends", self.log, pid, None, asked_by, False, None, *(None,) * 7, dumps([]))
+            self.rows.add("process_ends", log=self.log, pid=pid, signal=asked_by, timed_out=False, tool_errors="[]")
+
+    def _add_process_end(self, end: ProcessEnd) -> None:
+        run = end.crash_run
+        self.rows.add(
+            "process_ends",
+            log=self.log,
+            pid=end.pid,
+            exit_code=end.exit_code,
+            signal=end.signal,
+            timed_out=end.timed_out,
+            duration_ns=end.duration_ns,
+            error_tail=end.error_tail,
+            run=run.run if run else None,
+            purpose=run.purpose if run else None,
+            environment=dumps(run.environment) if run else None,
+            level=run.level if run else None,
+            kernels=dumps(run.kernels) if run else None,
+            tool=dumps(run.tool) if run else None,
+            tool_errors=dumps(end.tool_errors),
+        )
 
     def _add_not_recorded(self) -> None:
         told = {graph for _, _, graph in self.not_recorded}
@@ -320,4 +346,4 @@ class RuntimeRecords:
             self.not_recorded[what, why, None] += 1
         for (what, why, about), count in self.not_recorded.items():
             graph_id = self.graph_rows.known_graph(about)
-            self.rows.add("not_recorded", self.log, what, why, graph_id, count)
+            self.rows.add("not_recorded", log=self.log, what=what, why=why, graph=graph_id, count=count)

@@ -53,7 +53,7 @@ class SymbolBatches:
                     continue
                 graph = int(places.graph[position])
                 assignment = self._id(rows, log, graph, batch.assignments[number], symbols.get(graph, ()))
-                rows.add("call_symbols", int(places.call_id[position]), assignment)
+                rows.add("call_symbols", call=int(places.call_id[position]), assignment=assignment)
         return lost
 
     def _id(self, rows: Rows, log: int, graph: int, found: Assignment, names: Sequence[str]) -> int:
@@ -61,14 +61,16 @@ class SymbolBatches:
         key = (graph, *found.symbol, *found.launches, *values)
         if key not in self._ids:
             self._ids[key] = number = rows.new_id("symbol_values")
-            rows.extend(
-                "symbol_values",
-                (
-                    (number, log, names[symbol], launches, value)
-                    for symbol, launches, value in zip(found.symbol, found.launches, values, strict=True)
-                    if 0 <= symbol < len(names)
-                ),
-            )
+            for symbol, launches, value in zip(found.symbol, found.launches, values, strict=True):
+                if 0 <= symbol < len(names):
+                    rows.add(
+                        "symbol_values",
+                        assignment=number,
+                        log=log,
+                        symbol=names[symbol],
+                        launches=launches,
+                        value=value,
+                    )
         return self._ids[key]
 
 

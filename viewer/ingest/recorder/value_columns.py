@@ -280,10 +280,20 @@ def add_saved(
             damage.add("unknown_launch", text, place.line, place.byte)
             continue
         rows.add(
-            "saved_tensors", rows.new_id("saved_tensors"), log, int(places.launch_id[row]),
-            int(places.launch_site[row]), tensor.argument, tensor.item, tensor.moment, tensor.file, tensor.dtype,
-            dumps(tensor.size), tensor.tensor_bytes, tensor.sha256,
-        )  # fmt: skip
+            "saved_tensors",
+            tensor=rows.new_id("saved_tensors"),
+            log=log,
+            launch=int(places.launch_id[row]),
+            site=int(places.launch_site[row]),
+            argument=tensor.argument,
+            item=tensor.item,
+            moment=tensor.moment,
+            file=tensor.file,
+            dtype=tensor.dtype,
+            size=dumps(tensor.size),
+            tensor_bytes=tensor.tensor_bytes,
+            sha256=tensor.sha256,
+        )
 
 
 def _had_not_begun(tensor: SavedTensor, places: LaunchPlaces) -> bool:

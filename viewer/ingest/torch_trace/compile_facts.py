@@ -34,7 +34,6 @@ _CACHES = {"fx_graph_bundled": "bundled"}
 _STATES = frozenset(["hit", "miss", "bypass", "saved"])
 _MOST_FRAMES = 200
 _EXACT = 2**53
-_OF_FLAGS = (0.0, "false"), (1.0, "true")
 ResolveFile = Callable[[object], str]
 
 
@@ -70,11 +69,16 @@ class CompileFacts:
         for record, event, value in self._exports:
             subject, result, reason, node = _EXPORTS[event]
             self.rows.add(
-                "export_events", record, self.log, event,
-                text(value.get(subject)), text(value.get(result)), text(value.get(reason)),
-                whole_number(value.get(node)),
-                _stack(value.get("user_stack") or value.get("stack"), file_name),
-            )  # fmt: skip
+                "export_events",
+                record=record,
+                log=self.log,
+                event=event,
+                subject=text(value.get(subject)),
+                result=text(value.get(result)),
+                reason=text(value.get(reason)),
+                node=whole_number(value.get(node)),
+                stack=_stack(value.get("user_stack") or value.get("stack"), file_name),
+            )
 
     def look_up(self, record: LogRecord, payload: Any) -> None:
         """`payload` is that of an artifact about a cache, or None where it could not be read."""
@@ -87,32 +91,48 @@ class CompileFacts:
             state = text(value.get("cache_state")) or state
         components = value.get("components")
         self.rows.add(
-            "cache_lookups", record.record, self.log, record.compile_id, cache, state,
-            text(value.get("cache_status_detailed")), text(value.get("key")), _reason(value), _time_saved(value),
-            len(components) if isinstance(components, list) and components else None,
-        )  # fmt: skip
+            "cache_lookups",
+            record=record.record,
+            log=self.log,
+            compile_id=record.compile_id,
+            cache=cache,
+            state=state,
+            detail=text(value.get("cache_status_detailed")),
+            key=text(value.get("key")),
+            reason=_reason(value),
+            time_saved_ns=_time_saved(value),
+            components=len(components) if isinstance(components, list) and components else None,
+        )
 
     def _metrics(self, record: LogRecord, value: dict[str, Any]) -> None:
-        rows, number = self.rows.tables["metrics"], record.record
         for name, item in islice(value.items(), _MOST_FIELDS):
             if item is None:
                 if name == SKIP_REASON:
-                    rows.append((number, name, None, None))
+                    self._add_metric(record.record, name, None, None)
             elif type(item) is int and -_EXACT < item < _EXACT:
-                rows.append((number, name, float(item), None))
+                self._add_metric(record.record, name, float(item), None)
             elif item is True or item is False:
-                rows.append((number, name, *_OF_FLAGS[item]))
+                self._add_metric(record.record, name, float(item), "true" if item else "false")
             elif name not in _SETTINGS:
-                rows.append((number, name, *_number_and_text(name, item)))
+                self._add_metric(record.record, name, *_number_and_text(name, item))
         setting = _CUDAGRAPHS.search(text(value.get("inductor_config")) or "")
         if setting is not None:
-            rows.append((record.record, CUDAGRAPHS, float(setting[1] == "true"), setting[1]))
+            self._add_metric(record.record, CUDAGRAPHS, float(setting[1] == "true"), setting[1])
+
+    def _add_metric(self, record: int, name: str, number: float | None, words: str | None) -> None:
+        self.rows.add("metrics", record=record, name=name, number=number, text=words)
 
     def _symbol(self, record: LogRecord, value: dict[str, Any]) -> None:
         self.rows.add(
-            "symbols", record.record, self.log, record.compile_id,
-            *(text(value.get(name)) for name in ("symbol", "source", "val", "vr")),
-        )  # fmt: skip
+            "symbols",
+            record=record.record,
+            log=self.log,
+            compile_id=record.compile_id,
+            symbol=text(value.get("symbol")),
+            source=text(value.get("source")),
+            value=text(value.get("val")),
+            value_range=text(value.get("vr")),
+        )
 
     def _export(self, record: LogRecord, value: dict[str, Any]) -> None:
         if value.get("user_stack"):  # the framework's own is most of the record

@@ -177,14 +177,24 @@ def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None,
     duration_ns = compile.metrics_duration_ns
     rows.add(
         "compiles",
-        rows.new_id("compiles"), compile.log, compile.compile_id, frame_label(frame),
-        file, line, function, compile.status(), compile.last_attempt + 1,
-        compile.start_unix_ns(), compile.span_duration_ns if duration_ns is None else duration_ns, compile.cache(),
-        "\n".join(cause.cause for cause in recompiles) or None,
-        "\n".join(dict.fromkeys(cause.cause for cause in breaks)) or None,
-        failures[0].cause if failures else None,
-        dumps(stack), dumps(compile.metrics_records) if compile.metrics_records else None,
-    )  # fmt: skip
+        compile=rows.new_id("compiles"),
+        log=compile.log,
+        compile_id=compile.compile_id,
+        frame=frame_label(frame),
+        file=file,
+        line=line,
+        function=function,
+        status=compile.status(),
+        attempts=compile.last_attempt + 1,
+        start_unix_ns=compile.start_unix_ns(),
+        duration_ns=compile.span_duration_ns if duration_ns is None else duration_ns,
+        cache=compile.cache(),
+        recompile_reason="\n".join(cause.cause for cause in recompiles) or None,
+        graph_break_reason="\n".join(dict.fromkeys(cause.cause for cause in breaks)) or None,
+        failure=failures[0].cause if failures else None,
+        stack=dumps(stack),
+        metrics=dumps(compile.metrics_records) if compile.metrics_records else None,
+    )
     for kind, record, cause in compile.events:
         place = cause.frame
         if kind == "recompile" and place is None and file is not None:
@@ -192,10 +202,17 @@ def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None,
         place = _place(kind, place, file, caller)
         rows.add(
             "compile_events",
-            compile.log, compile.compile_id, kind, record, cause.cause, cause.text,
-            place.file if place else None, place.line if place else None,
-            place.function if place else None, place.code if place else None,
-        )  # fmt: skip
+            log=compile.log,
+            compile_id=compile.compile_id,
+            kind=kind,
+            record=record,
+            cause=cause.cause,
+            text=cause.text,
+            file=place.file if place else None,
+            line=place.line if place else None,
+            function=place.function if place else None,
+            code=place.code if place else None,
+        )
 
 
 def _place(kind: str, place: UserFrame | None, file: str | None, caller: UserFrame | None) -> UserFrame | None:

@@ -96,7 +96,17 @@ class RankFacts:
     ) -> None:  # fmt: skip
         digest = md5(compared, usedforsecurity=False).hexdigest()[:16]
         listed = None if items is None else dumps(items)
-        self.rows.add("rank_facts", self.log, record, compile_id, kind, stage, digest, listed, estimated_ns)
+        self.rows.add(
+            "rank_facts",
+            log=self.log,
+            record=record,
+            compile_id=compile_id,
+            kind=kind,
+            stage=stage,
+            digest=digest,
+            items=listed,
+            estimated_ns=estimated_ns,
+        )
 
     def _graph(self, record: LogRecord) -> None:
         if record.compile_id is not None and record.payload is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import unix_ns_of
 from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.rows import TableRows
 
 _DEEPEST = 1000
 OUTER_SPANS = ("dynamo", "entire_frame_compile")
@@ -45,8 +46,7 @@ class Spans:
         """`prefix` stands before compile ids."""
         self._log, self.prefix = log, prefix
         self._open: defaultdict[int, list[_Open]] = defaultdict(list)
-        self.rows: list[tuple[Any, ...]] = []
-        self.marks: list[tuple[Any, ...]] = []
+        self.rows, self.marks = TableRows(), TableRows()
 
     def read(self, event: dict[str, Any]) -> Span | None:
         """The span that `event` ends, if it is one of `OUTER_SPANS` or the outermost of a compile without an id."""
@@ -60,8 +60,8 @@ class Spans:
         elif phase == "E":
             return self._end(stack, name, stamp_ns, thread, event)
         elif phase in ("i", "I"):
-            mark = self._log, name, self._compile_id(event), thread, len(stack), stamp_ns, "instant", _arguments(event)
-            self.marks.append(mark)
+            compile_id, arguments = self._compile_id(event), _arguments(event)
+            self._add_mark(name, compile_id, thread, len(stack), stamp_ns, "instant", arguments)
         return None
 
     def note_compile(self, compile_id: str) -> None:
@@ -99,7 +99,18 @@ class Spans:
             stack[place - 1].inner_ns += duration_ns
         compile_id, start_ns = self._compile_id(event), begun.start_ns
         self_ns = max(0, duration_ns - begun.inner_ns)
-        self.rows.append((self._log, name, compile_id, thread, begun.depth, start_ns, duration_ns, self_ns))
+        self.rows.add(
+            {
+                "log": self._log,
+                "name": name,
+                "compile_id": compile_id,
+                "thread": thread,
+                "depth": begun.depth,
+                "start_unix_ns": start_ns,
+                "duration_ns": duration_ns,
+                "self_ns": self_ns,
+            }
+        )
         if name in OUTER_SPANS:
             return Span(name, compile_id, start_ns, duration_ns)
         return Span(name, begun.compiles, start_ns, duration_ns) if begun.compiles else None
@@ -110,9 +121,24 @@ class Spans:
 
     def _never_ended(self, thread: int, stack: list[_Open]) -> None:
         for one in stack:
-            mark = self._log, one.name, one.compile_id, thread, one.depth, one.start_ns, "unfinished", None
-            self.marks.append(mark)
+            self._add_mark(one.name, one.compile_id, thread, one.depth, one.start_ns, "unfinished", None)
         stack.clear()
+
+    def _add_mark(
+        self, name: str, compile_id: str | None, thread: int, depth: int, unix_ns: int, kind: str, arguments: str | None
+    ) -> None:
+        self.marks.add(
+            {
+                "log": self._log,
+                "name": name,
+                "compile_id": compile_id,
+                "thread": thread,
+                "depth": depth,
+                "unix_ns": unix_ns,
+                "kind": kind,
+                "arguments": arguments,
+            }
+        )
 
 
 def compile_id_of(event: dict[str, Any]) -> str | None:

@@ -104,10 +104,11 @@ class TorchEvents:
             reader(record)
 
     def compiling(self) -> list[Compiling]:
-        """When it compiled what, in unix ns."""
+        """The spans in which the process compiled, in unix ns."""
         rows = (row for spans in self._spans.values() for row in spans.rows)
         return [
-            Compiling(start_ns, start_ns + length, compile_id) for _, _, compile_id, _, _, start_ns, length, _ in rows
+            Compiling(row["start_unix_ns"], row["start_unix_ns"] + row["duration_ns"], row["compile_id"])
+            for row in rows
         ]
 
     def finish(self, inherited: Iterable[StringTable] = ()) -> None:
@@ -131,11 +132,12 @@ class TorchEvents:
             compile.in_flight = in_flight.get(compile.compile_id)
             add_compile(self.rows, compile, stack, _frame(compile, stack, named), caller)
         self.facts.finish(lambda file: _file_name(file, tables))
-        self.rows.extend("strings", ((self.log, number, name) for number, name in self.strings.items()))
+        names = self.strings
+        self.rows.extend("strings", {"log": [self.log] * len(names), "id": list(names), "text": list(names.values())})
         for spans in self._spans.values():
             spans.finish()
-            self.rows.extend("spans", spans.rows)
-            self.rows.extend("span_marks", spans.marks)
+            self.rows.extend("spans", spans.rows.columns)
+            self.rows.extend("span_marks", spans.marks.columns)
 
     def _fitting(self, tables: Iterable[StringTable]) -> list[StringTable]:
         """String tables that this process may have inherited, likeliest first: a compile's stack ends in the function

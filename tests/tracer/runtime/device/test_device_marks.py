@@ -303,8 +303,8 @@ def test_a_device_that_has_failed_is_named_at_the_end_and_keeps_the_ring(
     recorder.stop()
     rows = rows_of(tmp_path)
     assert set(range(16, LAUNCHES)) <= set(in_flight(rows))
-    assert rows.tables["device_errors"] == [
-        (0, "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)")
+    assert list(rows.tables["device_errors"]) == [
+        {"log": 0, "text": "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"}
     ]
     assert list(tmp_path.glob("*.ring"))
 
@@ -318,6 +318,6 @@ def test_no_driver_costs_the_marks_alone(recorder: Recorder, tmp_path: Path, mon
     graph.hooks._device, graph.hooks._device_index = "cuda:0", 0
     graph()
     rows = rows_of(tmp_path)
-    assert [row[:2] for row in rows.tables["ring_launches"]]
-    assert any("libcuda" in row[2] for row in rows.tables["not_recorded"])
+    assert rows.tables["ring_launches"]
+    assert any("libcuda" in row["why"] for row in rows.tables["not_recorded"])
     assert not recorder._problems._failures

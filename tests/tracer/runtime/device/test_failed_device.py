@@ -24,7 +24,7 @@ def test_it_is_told_once_and_nothing_is_freed(text: str, tmp_path: Path, capfd: 
         recorder.failed("device times", RuntimeError(text))
         assert sys.getrefcount(recorder) > references
     rows = rows_of(tmp_path)
-    assert [row[2] for row in rows.tables["not_recorded"]] == [
+    assert [row["why"] for row in rows.tables["not_recorded"]] == [
         "the device had failed: an illegal memory access was encountered"
     ]
     assert capfd.readouterr().err == ""
@@ -35,5 +35,5 @@ def test_another_failure_is_the_recorders(tmp_path: Path, capfd: pytest.CaptureF
         HandMade(recorder, 1)()
         recorder.failed("device times", RuntimeError("no CUDA error: at all"))
     (row,) = rows_of(tmp_path).tables["not_recorded"]
-    assert row[2].startswith("the recorder failed here: RuntimeError")
+    assert row["why"].startswith("the recorder failed here: RuntimeError")
     assert "device times hook failed" in capfd.readouterr().err
