@@ -9,7 +9,7 @@ from stepscope.viewer.compiles.queries.provenance_panes import ProvenancePanes
 from stepscope.viewer.compiles.queries.stack_trie import StackTrie
 from stepscope.viewer.compiles.queries.stages import Attempt, Stage, StageGraph
 from stepscope.viewer.compiles.rows import CompileDetail, CompileRow
-from stepscope.viewer.records.views.blocks import RecordView
+from stepscope.viewer.records.rows import RecordView
 
 
 @dataclass(frozen=True)

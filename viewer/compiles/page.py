@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from stepscope.viewer.compiles.queries.details import FailedGuard
     from stepscope.viewer.compiles.queries.stages import Attempt, Stage, Unit
-    from stepscope.viewer.records.views.guards import GuardNode
     from stepscope.viewer.store.trace import Trace
+    from stepscope.viewer.text.guard_tree import GuardNode
 
 COMPILES_PER_PAGE = 100
 STACKS_PER_PAGE = 200
@@ -174,7 +174,7 @@ def _guards(
     trace: Trace, rows: Sequence[RecordRow], attempt_of: Mapping[int, int], failed: Sequence[FailedGuard]
 ) -> Guards | None:
     """The tree of the last attempt that has one."""
-    from stepscope.viewer.records.views.guards import guard_tree
+    from stepscope.viewer.text.guard_tree import guard_tree
 
     row = next((row for row in reversed(rows) if row.event == "dynamo_cpp_guards_str" and row.payload_bytes), None)
     if row is None:

@@ -23,8 +23,7 @@ from stepscope.viewer.memory.rows import (
 )
 from stepscope.viewer.overview.contexts import MiniCurve
 from stepscope.viewer.overview.rows import NotRecorded, Problem, RunRow, StepRow
-from stepscope.viewer.records.rows import RecordDetail, RecordPage, RecordRow
-from stepscope.viewer.records.views.blocks import RecordView
+from stepscope.viewer.records.rows import RecordDetail, RecordPage, RecordRow, RecordView
 from stepscope.viewer.search.queries.jump import Jump
 from stepscope.viewer.search.queries.search import SearchPiece
 from stepscope.viewer.search.queries.tables import Answer, TableRow

@@ -11,9 +11,9 @@ import pytest
 from stepscope.viewer.ingest.torch_trace.known_events import KNOWN_EVENTS, UNREADABLE
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.records.queries.record_view import record_view
-from stepscope.viewer.records.views import view_of
-from stepscope.viewer.records.views.blocks import RecordView
+from stepscope.viewer.records.rows import RecordView
 from stepscope.viewer.records.views.kinds_of_events import EVENTS
+from stepscope.viewer.records.views.view import view_of
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Template
 
-from stepscope.viewer.records.views import Around, Sibling, view_of
 from stepscope.viewer.records.views.kinds import kind_of
 from stepscope.viewer.records.views.kinds_of_artifacts import ARTIFACTS
 from stepscope.viewer.records.views.kinds_of_events import EVENTS
+from stepscope.viewer.records.views.record import Around, Sibling
+from stepscope.viewer.records.views.view import view_of
 from stepscope.viewer.web.rendering import environment
 
 EVIL = (

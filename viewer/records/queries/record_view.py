@@ -10,10 +10,11 @@ from stepscope.viewer.compiles.queries.stages import LINES_OF_THE_COMPILE, is_fr
 from stepscope.viewer.ingest.bounds import NUMBERS, whole_number
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.records.queries.artifacts import header_json, payload_start
-from stepscope.viewer.records.views import Around, Sibling, view_of
-from stepscope.viewer.records.views.blocks import NoteView, RecordView
+from stepscope.viewer.records.rows import NoteView, RecordView
 from stepscope.viewer.records.views.kinds import kind_of
+from stepscope.viewer.records.views.record import Around, Sibling
 from stepscope.viewer.records.views.stacks import stack_view
+from stepscope.viewer.records.views.view import view_of
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stepscope.viewer.records.views.blocks import (
+from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
     Fact,
@@ -18,7 +18,7 @@ from stepscope.viewer.records.views.blocks import (
 )
 from stepscope.viewer.records.views.json_views import facts_of, json_blocks
 from stepscope.viewer.records.views.measures import NOT_SAID, is_short, value_of
-from stepscope.viewer.records.views.record import Record
+from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import Odd, get_list, parsed, shown, text_or_none
 
 _COMPONENT = re.compile(r"\[(\w{20,64})\] ([^:\n]{1,200}): ?")
@@ -31,7 +31,7 @@ _SAID = {
 }
 
 
-def lookup(record: Record) -> list[Block]:
+def lookup(record: LoggedRecord) -> list[Block]:
     """One look into a cache: its state, the reason, the time saved, and the parts that the key was made of."""
     value = parsed(record.payload)
     if not isinstance(value, dict):
@@ -83,7 +83,7 @@ def _part(name: str, digest: str, text: str) -> TreeNode:
     return TreeNode(name, short, children=[TreeNode("", code=text[:100_000])])
 
 
-def keyless(record: Record) -> list[Block]:
+def keyless(record: LoggedRecord) -> list[Block]:
     """Caches that say what they do in fields of their own."""
     value = parsed(record.payload)
     if isinstance(value, dict):
@@ -94,7 +94,7 @@ def keyless(record: Record) -> list[Block]:
     return json_blocks(value)
 
 
-def torch_version(record: Record) -> list[Block]:
+def torch_version(record: LoggedRecord) -> list[Block]:
     value = parsed(record.payload)
     if not isinstance(value, dict):
         raise Odd("its payload is no object")

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.records.views.blocks import (
+from stepscope.viewer.records.rows import (
     LONGEST_TEXT,
     Block,
     CodeSource,
@@ -19,7 +19,7 @@ from stepscope.viewer.records.views.blocks import (
     Value,
 )
 from stepscope.viewer.records.views.measures import NOT_SAID
-from stepscope.viewer.records.views.record import Record
+from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, shown, text_or_none
 from stepscope.viewer.text.highlight import Language
 
@@ -29,13 +29,13 @@ _STATEMENT = re.compile(r"\s+[\w.]+(?::\s*\S.*?)?\s=\s")
 _GRAPH_ID = re.compile(r"\n # graph id: (\d+)\s*\Z")
 
 
-def payload_of(record: Record) -> str:
+def payload_of(record: LoggedRecord) -> str:
     if record.payload is None:
         raise Odd("it has no payload")
     return record.payload
 
 
-def graph(record: Record) -> list[Block]:
+def graph(record: LoggedRecord) -> list[Block]:
     """A graph as `print_readable` writes it, with the lines of the program that its nodes came from."""
     text = payload_of(record)
     return [CodeView(text, "python", sources=graph_sources(text))]
@@ -57,7 +57,7 @@ def graph_sources(text: str) -> list[CodeSource]:
     return [CodeSource(place, lines) for place, lines in found.items()]
 
 
-def output_graph(record: Record) -> list[Block]:
+def output_graph(record: LoggedRecord) -> list[Block]:
     """Dynamo's graph, and the sizes of its tensors."""
     blocks = graph(record)
     sizes = as_dict(as_dict(record.metadata).get("sizes") or {})
@@ -72,11 +72,11 @@ def _shape(size: Any) -> str:
     return f"[{', '.join(shown(item) for item in as_list(size))}]"
 
 
-def python(record: Record) -> list[Block]:
+def python(record: LoggedRecord) -> list[Block]:
     return [CodeView(payload_of(record), "python")]
 
 
-def output_code(record: Record) -> list[Block]:
+def output_code(record: LoggedRecord) -> list[Block]:
     """The generated wrapper with its kernels."""
     text = payload_of(record)
     path = text_or_none(record.metadata.get("filename")) if isinstance(record.metadata, dict) else None
@@ -89,7 +89,7 @@ def output_code(record: Record) -> list[Block]:
     return [FactsView(facts), CodeView(text, language)]
 
 
-def graph_dump(record: Record) -> list[Block]:
+def graph_dump(record: LoggedRecord) -> list[Block]:
     """Code of AOTInductor, or a graph of older versions, under a name."""
     metadata = as_dict(record.metadata)
     kind, text = text_or_none(metadata.get("type")), payload_of(record)
@@ -98,12 +98,12 @@ def graph_dump(record: Record) -> list[Block]:
     return [FactsView(facts), CodeView(text, language, sources=graph_sources(text))]
 
 
-def dump_file(record: Record) -> list[Block]:
+def dump_file(record: LoggedRecord) -> list[Block]:
     name = text_or_none(as_dict(record.metadata).get("name"))
     return [FactsView([Fact("file", Value(name, NOT_SAID, mono=True))]), CodeView(payload_of(record), "python")]
 
 
-def pre_grad_graph(record: Record) -> list[Block]:
+def pre_grad_graph(record: LoggedRecord) -> list[Block]:
     """A graph with its number in the process behind it."""
     text = payload_of(record)
     match = _GRAPH_ID.search(text)
@@ -111,21 +111,21 @@ def pre_grad_graph(record: Record) -> list[Block]:
     return [*facts, CodeView(text, "python", sources=graph_sources(text))]
 
 
-def ddp_child(record: Record) -> list[Block]:
+def ddp_child(record: LoggedRecord) -> list[Block]:
     name = text_or_none(as_dict(record.metadata).get("name"))
     return [FactsView([Fact("part", Value(name, NOT_SAID, mono=True))]), *graph(record)]
 
 
-def prose(record: Record) -> list[Block]:
+def prose(record: LoggedRecord) -> list[Block]:
     return [TextView(payload_of(record))]
 
 
-def graph_after_text(record: Record) -> list[Block]:
+def graph_after_text(record: LoggedRecord) -> list[Block]:
     """An error, and the graph in which it came up."""
     text, mark, code = payload_of(record).partition("\nGraphModule: ")
     return [TextView(text), CodeView(code, "python", "Graph", graph_sources(code))] if mark else [TextView(text)]
 
 
-def plain(record: Record) -> list[Block]:
+def plain(record: LoggedRecord) -> list[Block]:
     """Lines with numbers. A drawing too: one out of a log is not to be trusted."""
     return [CodeView(payload_of(record), "text")]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace import torch_text
 from stepscope.viewer.ingest.torch_trace.torch_text import Cause
-from stepscope.viewer.records.views.blocks import (
+from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
     Column,
@@ -22,12 +22,12 @@ from stepscope.viewer.records.views.blocks import (
     Value,
 )
 from stepscope.viewer.records.views.code_views import payload_of
-from stepscope.viewer.records.views.guards import split_guard
 from stepscope.viewer.records.views.json_views import json_blocks
 from stepscope.viewer.records.views.measures import NOT_SAID
-from stepscope.viewer.records.views.record import Record
+from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, parsed, shown, text_or_none
 from stepscope.viewer.records.views.stacks import stack_view
+from stepscope.viewer.text.guard_tree import split_guard
 
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n {4,}([^\n]+))?', re.MULTILINE)
 _SIDE_EFFECT = re.compile(r"={20,}")
@@ -35,20 +35,20 @@ _OF_CODE = re.compile(r"(\d+/\d+): ")
 _STATE = re.compile(r"^(\S.*?):(?P<line>\d{1,9}):(?P<function>[^:\n]+):?$")
 
 
-def start(record: Record) -> list[Block]:
+def start(record: LoggedRecord) -> list[Block]:
     """The stack of the frame that Dynamo begins to compile."""
     stack = stack_view(as_dict(record.metadata).get("stack"), record.around.strings, "Stack of the compiled frame")
     return [stack] if stack else [NoteView("PyTorch logged no stack with it.")]
 
 
-def string(record: Record) -> list[Block]:
+def string(record: LoggedRecord) -> list[Block]:
     value = as_list(record.metadata)
     if len(value) != 2:
         raise Odd("it is no pair of a text and a number")
     return [FactsView([Fact("number", Value(shown(value[1]))), Fact("text", Value(shown(value[0]), mono=True))])]
 
 
-def link(record: Record) -> list[Block]:
+def link(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     url = text_or_none(metadata.get("url"))
     href = url if url is not None and is_web_address(url) else None
@@ -82,12 +82,12 @@ def user_frames(text: str) -> list[SourceLine]:
     return traceback_frames((users if mark else text).split("Traceback (most recent call last)", 1)[0])
 
 
-def graph_break(record: Record) -> list[Block]:
+def graph_break(record: LoggedRecord) -> list[Block]:
     text = payload_of(record)
     return _caused(torch_text.graph_break(text), text)
 
 
-def error(record: Record) -> list[Block]:
+def error(record: LoggedRecord) -> list[Block]:
     """A traceback: its last line first, then the user's frames, then all of it."""
     text = payload_of(record)
     named = [line for line in text.split("\nfrom user code:", 1)[0].split("\n") if line and line[0] not in " \t"]
@@ -110,7 +110,7 @@ def _caused(cause: Cause, text: str) -> list[Block]:
     return [*blocks, TextView(text, "All that PyTorch says")]
 
 
-def recompile(record: Record) -> list[Block]:
+def recompile(record: LoggedRecord) -> list[Block]:
     """The guards that failed, of each compiled code that was there."""
     text = payload_of(record)
     reasons = as_list(parsed(text)) if text.lstrip()[:1] == "[" else [text]
@@ -126,12 +126,12 @@ def recompile(record: Record) -> list[Block]:
     return [TableView(columns, rows), note, TextView("\n".join(map(shown, reasons)), "As PyTorch says it")]
 
 
-def side_effects(record: Record) -> list[Block]:
+def side_effects(record: LoggedRecord) -> list[Block]:
     parts = [part.strip() for part in _SIDE_EFFECT.split(payload_of(record)) if part.strip()]
     return [TextView(part, f"Side effect {number}") for number, part in enumerate(parts, 1)]
 
 
-def compile_reasons(record: Record) -> list[Block]:
+def compile_reasons(record: LoggedRecord) -> list[Block]:
     """Why compiled autograd compiled anew: a list of sentences."""
     value = parsed(record.payload)
     if not isinstance(value, list):
@@ -139,7 +139,7 @@ def compile_reasons(record: Record) -> list[Block]:
     return [ListView([Value(shown(item)) for item in value])]
 
 
-def code_state(record: Record) -> list[Block]:
+def code_state(record: LoggedRecord) -> list[Block]:
     """Profile-guided optimisation: which inputs of which function were seen to vary."""
     rows: list[list[Value]] = []
     place: Value | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stepscope.viewer.records.views.blocks import (
+from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
     Column,
@@ -13,27 +13,42 @@ from stepscope.viewer.records.views.blocks import (
     NoteView,
     TableView,
     TextView,
+    TreeNode,
     TreeView,
     Value,
 )
-from stepscope.viewer.records.views.guards import guard_tree, split_guard, tree_nodes
-from stepscope.viewer.records.views.record import Kind, Record
+from stepscope.viewer.records.views.record import LoggedRecord, RecordKind
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, parsed, shown
 from stepscope.viewer.records.views.stacks import frames
+from stepscope.viewer.text.guard_tree import GuardNode, guard_tree, split_guard
 
 
-def _tree(record: Record) -> list[Block]:
+def _tree(record: LoggedRecord) -> list[Block]:
     tree = guard_tree(record.payload or "")
     if not tree.roots:
         raise Odd("it holds no tree")
     facts = [Fact("guards", Value(f"{tree.guards:,}"))]
     if tree.latency:
         facts.append(Fact("one check of all takes", Value(tree.latency)))
-    blocks: list[Block] = [FactsView(facts), TreeView(tree_nodes(tree.roots))]
+    blocks: list[Block] = [FactsView(facts), TreeView(_tree_nodes(tree.roots))]
     return [*blocks, TextView("\n".join(tree.loose), "Beside the tree")] if tree.loose else blocks
 
 
-def _list(record: Record) -> list[Block]:
+def _tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
+    """The nodes of a tree of guards as nodes of a view."""
+    return [
+        TreeNode(
+            label=node.source or node.name if node.kind != "guard" else "",
+            tag=node.name if node.kind == "guard" else node.type or (node.name if node.source else ""),
+            code=node.code,
+            notes=[note for note in (node.user_code, node.place, node.accessed_by) if note],
+            children=_tree_nodes(node.children),
+        )
+        for node in nodes
+    ]
+
+
+def _list(record: LoggedRecord) -> list[Block]:
     """Guards one by one, with the line of the program for which each was made."""
     guards = [as_dict(item) for item in as_list(parsed(record.payload))]
     if not guards:
@@ -53,14 +68,14 @@ def _list(record: Record) -> list[Block]:
     return [facts, TableView(columns, rows, "", len(guards) - len(rows))]
 
 
-EVENTS: Mapping[str, Kind] = {
-    "dynamo_cpp_guards_str": Kind(
+EVENTS: Mapping[str, RecordKind] = {
+    "dynamo_cpp_guards_str": RecordKind(
         "Guards",
         "The checks that run before each call of the compiled code: when one fails, the code does not fit and Dynamo"
         " looks for other code or compiles again.",
         _tree,
     ),
-    "dynamo_guards": Kind(
+    "dynamo_guards": RecordKind(
         "List of guards",
         "The checks that run before each call of the compiled code, each with the stack for which it was made.",
         _list,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stepscope.viewer.records.views.blocks import (
+from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
     CodeView,
@@ -22,7 +22,7 @@ from stepscope.viewer.records.views.code_views import graph_sources, payload_of
 from stepscope.viewer.records.views.dynamo_views import traceback_frames
 from stepscope.viewer.records.views.json_views import json_blocks, table
 from stepscope.viewer.records.views.measures import NOT_SAID, value_of
-from stepscope.viewer.records.views.record import Record, pretty_json
+from stepscope.viewer.records.views.record import LoggedRecord, pretty_json
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, get_list, parsed, shown
 
 _SIDES = {
@@ -36,7 +36,7 @@ _SIDES = {
 _GRAPH = re.compile(r"^ *(class |def forward)", re.MULTILINE)
 
 
-def kernels(record: Record) -> list[Block]:
+def kernels(record: LoggedRecord) -> list[Block]:
     """Triton kernels with their fields, one a row."""
     value = as_dict(parsed(record.payload))
     rows = [{"kernel": name, **(item if isinstance(item, dict) else {"": item})} for name, item in value.items()]
@@ -44,14 +44,14 @@ def kernels(record: Record) -> list[Block]:
     return [table(names, [[row.get(name) for name in names] for row in rows])]
 
 
-def schedule(record: Record) -> list[Block]:
+def schedule(record: LoggedRecord) -> list[Block]:
     """Collectives in the order in which the generated code starts and awaits them."""
     value = parsed(record.payload)
     rows = [[number, item] for number, item in enumerate(as_list(value), 1)]
     return [FactsView([Fact("operators", Value(f"{len(rows):,}"))]), table(["order", "operator"], rows)]
 
 
-def runtime_meta(record: Record) -> list[Block]:
+def runtime_meta(record: LoggedRecord) -> list[Block]:
     """Estimated time and outputs of each scheduler node."""
     operators = get_list(as_dict(parsed(record.payload)), "ops")
     rows = []
@@ -86,14 +86,14 @@ def _tensor(output: Any) -> str:
     return f"{shown(value.get('dtype'))}{shown(value.get('shape'))} stride {shown(value.get('stride'))}"
 
 
-def execution(record: Record) -> list[Block]:
+def execution(record: LoggedRecord) -> list[Block]:
     """The order in which compiled graphs ran."""
     value = as_dict(parsed(record.payload))
     order = value.get("graph_execution_order")
     return json_blocks(order if isinstance(order, list) else value)
 
 
-def node_mappings(record: Record) -> list[Block]:
+def node_mappings(record: LoggedRecord) -> list[Block]:
     """Nodes of one stage and what became of them in the next."""
     value = as_dict(parsed(record.payload))
     mappings = {name: item for name, item in value.items() if isinstance(item, dict)}
@@ -120,7 +120,7 @@ def _names(item: Any) -> str:
     return shown(item)
 
 
-def kernel_stacks(record: Record) -> list[Block]:
+def kernel_stacks(record: LoggedRecord) -> list[Block]:
     """Kernels and the lines of the program that they came from."""
     value = as_dict(parsed(record.payload))
     blocks: list[Block] = []
@@ -143,7 +143,7 @@ def kernel_stacks(record: Record) -> list[Block]:
     return [*blocks, NoteView(f"{left:,} more kernels are in the download.")] if left > 0 else blocks
 
 
-def code_or_prose(record: Record) -> list[Block]:
+def code_or_prose(record: LoggedRecord) -> list[Block]:
     """A graph where the text holds one, JSON where it is JSON, else prose."""
     text = payload_of(record)
     if _GRAPH.search(text[:4_000]):
@@ -156,7 +156,7 @@ def code_or_prose(record: Record) -> list[Block]:
     return [TextView(text)]
 
 
-def buckets(record: Record) -> list[Block]:
+def buckets(record: LoggedRecord) -> list[Block]:
     """Lists of lists of nodes, as Python prints them."""
     parts = payload_of(record).strip().strip("[]").split("], [")
     value = [part.strip("[] ").split(", ") for part in parts if part.strip("[] ")]
@@ -164,7 +164,7 @@ def buckets(record: Record) -> list[Block]:
     return [table(["bucket", "nodes", "names"], rows)]
 
 
-def comma_table(record: Record) -> list[Block]:
+def comma_table(record: LoggedRecord) -> list[Block]:
     """Comma-separated estimates. The first column may hold commas of its own; nothing quotes them."""
     notes = [line.removeprefix("# ") for line in payload_of(record).split("\n") if line.startswith("#")]
     lines = [line for line in payload_of(record).split("\n") if line.strip() and not line.startswith("#")]
@@ -178,7 +178,7 @@ def comma_table(record: Record) -> list[Block]:
     return [*blocks, TableView(columns, cells, "", max(0, len(rows) - MAX_ROWS))]
 
 
-def config(record: Record) -> list[Block]:
+def config(record: LoggedRecord) -> list[Block]:
     """Settings, as JSON."""
     text = payload_of(record)
     return [CodeView(pretty_json(text), "json")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.viewer.records.views.blocks import (
+from stepscope.viewer.records.rows import (
     MAX_DEPTH,
     MAX_ROWS,
     Block,
@@ -19,7 +19,7 @@ from stepscope.viewer.records.views.blocks import (
     Value,
 )
 from stepscope.viewer.records.views.measures import is_short, value_of
-from stepscope.viewer.records.views.record import Record
+from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import parsed, shown
 
 _MOST_COLUMNS = 16
@@ -27,7 +27,7 @@ _MOST_NODES = 5_000
 _LONG = 2_000
 
 
-def read_json(record: Record) -> list[Block]:
+def read_json(record: LoggedRecord) -> list[Block]:
     """The JSON payload of a record."""
     return json_blocks(parsed(record.payload))
 

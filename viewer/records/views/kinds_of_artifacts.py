@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from stepscope.viewer.records.rows import Block
 from stepscope.viewer.records.views import cache_views, code_views, dynamo_views, inductor_views, json_views
-from stepscope.viewer.records.views.blocks import Block
-from stepscope.viewer.records.views.record import Kind, Record
+from stepscope.viewer.records.views.record import LoggedRecord, RecordKind
 
-Reader = Callable[[Record], list[Block]]
+Reader = Callable[[LoggedRecord], list[Block]]
 
 
-def _kinds(reader: Reader, titles: Mapping[str, tuple[str, str]]) -> dict[str, Kind]:
-    return {name: Kind(title, says, reader) for name, (title, says) in titles.items()}
+def _kinds(reader: Reader, titles: Mapping[str, tuple[str, str]]) -> dict[str, RecordKind]:
+    return {name: RecordKind(title, says, reader) for name, (title, says) in titles.items()}
 
 
 _CACHES = {
@@ -187,7 +187,7 @@ _STATE_OF_CODE = (
     "What profile-guided optimisation knows of inputs: those that were seen to vary are compiled as dynamic"
 )
 
-ARTIFACTS: Mapping[str, Kind] = {
+ARTIFACTS: Mapping[str, RecordKind] = {
     **_kinds(code_views.pre_grad_graph, {
         "before_pre_grad_graph": ("Before pre-grad passes", "Dynamo's graph before Inductor's first passes."),
         "after_pre_grad_graph": ("After pre-grad passes", "Dynamo's graph after Inductor's first passes."),
@@ -199,135 +199,143 @@ ARTIFACTS: Mapping[str, Kind] = {
     **_kinds(json_views.read_json, _JSON),
     **_kinds(cache_views.keyless, _KEYLESS),
     **{
-        f"{cache}_{state}": Kind(f"{title}: {said}", says, cache_views.lookup)
+        f"{cache}_{state}": RecordKind(f"{title}: {said}", says, cache_views.lookup)
         for cache, (title, says) in _CACHES.items()
         for state, said in _STATES.items()
     },
-    "fx_graph_bundled_cache_hit": Kind(
+    "fx_graph_bundled_cache_hit": RecordKind(
         "FX graph cache: hit in a bundle",
         "The compiled graph came with the entry of the AOTAutograd cache.",
         cache_views.lookup,
     ),
-    "torch_version": Kind("Version of PyTorch", "Which PyTorch wrote this log.", cache_views.torch_version),
-    "torch._functorch.config": Kind(
+    "torch_version": RecordKind("Version of PyTorch", "Which PyTorch wrote this log.", cache_views.torch_version),
+    "torch._functorch.config": RecordKind(
         "Settings of AOTAutograd", "Values of torch._functorch.config at this compile.", inductor_views.config
     ),
-    "recompile_reasons": Kind(
+    "recompile_reasons": RecordKind(
         "Why it is compiled again",
         "The frame had compiled code, but a guard failed; with too many such the frame runs eagerly.",
         dynamo_views.recompile,
     ),
-    "dynamo_graph_break_reason": Kind(
+    "dynamo_graph_break_reason": RecordKind(
         "Graph break",
         "Dynamo met something that it cannot trace: the graph ends here, and another may begin behind it.",
         dynamo_views.graph_break,
     ),
-    "dynamo_error": Kind("Compile failed", "Dynamo gave up on this frame with an error.", dynamo_views.error),
-    "eager_compile_backwards_failure": Kind(
+    "dynamo_error": RecordKind("Compile failed", "Dynamo gave up on this frame with an error.", dynamo_views.error),
+    "eager_compile_backwards_failure": RecordKind(
         "Compile of a backward failed",
         "The backward could not be compiled together with the forward; it is tried again when it is needed.",
         dynamo_views.error,
     ),
-    "dynamo_side_effects": Kind(
+    "dynamo_side_effects": RecordKind(
         "Side effects",
         "The traced function changes things outside of itself; the compiled code does so after the graph has run.",
         dynamo_views.side_effects,
     ),
-    "compiled_autograd_compile_reasons": Kind(
+    "compiled_autograd_compile_reasons": RecordKind(
         "Why the backward is captured again", "What was new to compiled autograd in this backward.",
         dynamo_views.compile_reasons,
     ),
-    "fx_interpreter_error": Kind(
+    "fx_interpreter_error": RecordKind(
         "Error while a graph was run", "An operation of the graph raised an error.", code_views.graph_after_text
     ),
-    "min_cut_failed_svg": Kind(
+    "min_cut_failed_svg": RecordKind(
         "Drawing of a graph whose cut failed",
         "An SVG of the joint graph; download it to look at it.",
         code_views.plain,
     ),
-    "triton_kernel_info": Kind(
+    "triton_kernel_info": RecordKind(
         "Triton kernels", "What each Triton kernel of this compile took to compile and tune.", inductor_views.kernels
     ),
-    "graph_execution": Kind(
+    "graph_execution": RecordKind(
         "Order of graphs at run time",
         "Compiled graphs in the order in which they ran; written at the end of a recording of it.",
         inductor_views.execution,
     ),
-    "inductor_collective_schedule": Kind(
+    "inductor_collective_schedule": RecordKind(
         "Order of collectives",
         "Collectives as the generated code issues them: ranks whose orders differ wait for each other forever.",
         inductor_views.schedule,
     ),
-    "inductor_runtime_and_tensor_meta": Kind(
+    "inductor_runtime_and_tensor_meta": RecordKind(
         "Estimated times and outputs",
         "What Inductor expects each scheduler node to take, and what it writes.",
         inductor_views.runtime_meta,
     ),
-    "inductor_provenance_tracking_node_mappings": Kind(
+    "inductor_provenance_tracking_node_mappings": RecordKind(
         "Where generated code came from",
         "Nodes before and after grad passes and kernels, each with what became of it.",
         inductor_views.node_mappings,
     ),
-    "inductor_post_to_pre_grad_nodes": Kind(
+    "inductor_post_to_pre_grad_nodes": RecordKind(
         "From post-grad to pre-grad nodes", "Nodes after grad passes with those that they came from.",
         inductor_views.node_mappings,
     ),
-    "inductor_triton_kernel_to_post_grad_nodes": Kind(
+    "inductor_triton_kernel_to_post_grad_nodes": RecordKind(
         "From kernels to post-grad nodes", "Kernels with the nodes that they compute.", inductor_views.node_mappings
     ),
-    "inductor_provenance_tracking_kernel_stack_traces": Kind(
+    "inductor_provenance_tracking_kernel_stack_traces": RecordKind(
         "From kernels to lines of the program", "The lines of the program that each kernel came from.",
         inductor_views.kernel_stacks,
     ),
-    "fx_bucketing_passes_all_gather_buckets": Kind(
+    "fx_bucketing_passes_all_gather_buckets": RecordKind(
         "Buckets of all-gathers", "All-gathers that are done as one.", inductor_views.buckets
     ),
-    "fx_bucketing_passes_reduce_scatter_buckets": Kind(
+    "fx_bucketing_passes_reduce_scatter_buckets": RecordKind(
         "Buckets of reduce-scatters", "Reduce-scatters that are done as one.", inductor_views.buckets
     ),
-    "put_local_code_state": Kind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
-    "put_remote_code_state": Kind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
-    "get_extra_remote_code_state": Kind("Profile of inputs is read", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
+    "put_local_code_state": RecordKind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
+    "put_remote_code_state": RecordKind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
+    "get_extra_remote_code_state": RecordKind("Profile of inputs is read", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
     **{
-        f"get_{kind}_code_state": Kind("Profile of inputs is read", f"{_STATE_OF_CODE}.", dynamo_views.code_state)
+        f"get_{kind}_code_state": RecordKind("Profile of inputs is read", f"{_STATE_OF_CODE}.", dynamo_views.code_state)
         for kind in ("local", "remote", "merged")
     },
 }  # fmt: skip
 
 _BYTECODE = {
-    "_ORIGINAL_BYTECODE": Kind(
+    "_ORIGINAL_BYTECODE": RecordKind(
         "Bytecode of the function", "The function as Python compiled it; Dynamo traces this.", code_views.plain
     ),
-    "_MODIFIED_BYTECODE": Kind(
+    "_MODIFIED_BYTECODE": RecordKind(
         "Bytecode that Dynamo made",
         "What runs in place of the function: it calls the compiled graphs and does what stands between them.",
         code_views.plain,
     ),
 }
-_ENDINGS: Mapping[str, Kind] = {
+_ENDINGS: Mapping[str, RecordKind] = {
     **_BYTECODE,
-    "_ITERATIVE_RECOMPUTE_ERROR": Kind(
+    "_ITERATIVE_RECOMPUTE_ERROR": RecordKind(
         "Mismatch of memory after a swap",
         "The pass keeps its estimate of memory up to date as it moves nodes; recomputed from scratch it came out"
         " otherwise.",
         inductor_views.code_or_prose,
     ),
-    "_pre_grad": Kind("Graph after a pre-grad pass", "The graph after the named pass changed it.", code_views.graph),
-    "_post_grad": Kind("Graph after a post-grad pass", "The graph after the named pass changed it.", code_views.graph),
-    "_fused": Kind(
+    "_pre_grad": RecordKind(
+        "Graph after a pre-grad pass", "The graph after the named pass changed it.", code_views.graph
+    ),
+    "_post_grad": RecordKind(
+        "Graph after a post-grad pass", "The graph after the named pass changed it.", code_views.graph
+    ),
+    "_fused": RecordKind(
         "Scheduler nodes and buffers",
         "What the pass that reorders for the peak of memory was given, for its own debugging.",
         inductor_views.code_or_prose,
     ),
 }
-_FUSION = Kind("Graph after a fusion in batches", "The graph after like operators were put together.", code_views.graph)
-_VLLM = Kind("Record of vLLM", "vLLM compiles a model piece by piece and says so here.", inductor_views.code_or_prose)
-_VLLM_GRAPH = Kind(
+_FUSION = RecordKind(
+    "Graph after a fusion in batches", "The graph after like operators were put together.", code_views.graph
+)
+_VLLM = RecordKind(
+    "Record of vLLM", "vLLM compiles a model piece by piece and says so here.", inductor_views.code_or_prose
+)
+_VLLM_GRAPH = RecordKind(
     "Piece of a vLLM model", "A graph, or a part of one, that vLLM compiles alone.", inductor_views.code_or_prose
 )
 
 
-def artifact_kind(name: str) -> Kind | None:
+def artifact_kind(name: str) -> RecordKind | None:
     """None for a name that nothing here knows."""
     if name in ARTIFACTS:
         return ARTIFACTS[name]

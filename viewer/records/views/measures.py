@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from stepscope.viewer.records.views.blocks import Value
+from stepscope.viewer.records.rows import Value
 from stepscope.viewer.records.views.shape import shown
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, format_value
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.viewer.records.views.blocks import Block, CodeView, Fact, FactsView, NoteView, TextView, Value
+from stepscope.viewer.records.rows import Block, CodeView, Fact, FactsView, NoteView, TextView, Value
 from stepscope.viewer.records.views.json_views import json_blocks
 from stepscope.viewer.records.views.measures import is_short, is_time, value_of
-from stepscope.viewer.records.views.record import Record, pretty_json
+from stepscope.viewer.records.views.record import LoggedRecord, pretty_json
 from stepscope.viewer.records.views.shape import Odd, as_dict, parsed, shown
 
 _CONFIG = ("config", "experiment", "feature_", "compliant", "_version", "specialize_float", "inline_inbuilt")
@@ -27,7 +27,7 @@ _REST = "Others"
 _ORDER = ("Which compile", "Failures", "Times", "Counts", "Caches", _REST, "Settings")
 
 
-def metrics(record: Record) -> list[Block]:
+def metrics(record: LoggedRecord) -> list[Block]:
     """Fields of a compile's metrics, by group; those that PyTorch left open are only named."""
     value = as_dict(record.metadata)
     if not value:
@@ -73,7 +73,7 @@ _PHASES = {
 }
 
 
-def chromium_event(record: Record) -> list[Block]:
+def chromium_event(record: LoggedRecord) -> list[Block]:
     """An event of the compile's timeline."""
     value = parsed(record.payload)
     if not isinstance(value, dict):

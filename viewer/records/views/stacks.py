@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.records.views.blocks import StackView
+from stepscope.viewer.records.rows import StackView
 from stepscope.viewer.records.views.shape import integer, text_or_none
 
 _LONGEST = 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.viewer.records.views.blocks import (
+from stepscope.viewer.records.rows import (
     Block,
     Column,
     Fact,
@@ -16,7 +16,7 @@ from stepscope.viewer.records.views.blocks import (
     Value,
 )
 from stepscope.viewer.records.views.measures import NOT_SAID
-from stepscope.viewer.records.views.record import Record, Sibling
+from stepscope.viewer.records.views.record import LoggedRecord, Sibling
 from stepscope.viewer.records.views.shape import as_dict, get_dict, get_list, integer, shown, text_or_none
 from stepscope.viewer.records.views.stacks import stack_view
 
@@ -32,7 +32,7 @@ _NAMES = {
 }
 
 
-def facts(record: Record, names: tuple[str, ...]) -> FactsView:
+def facts(record: LoggedRecord, names: tuple[str, ...]) -> FactsView:
     metadata = as_dict(record.metadata)
     return FactsView([Fact(_NAMES.get(name, name), _value(metadata.get(name))) for name in names])
 
@@ -43,7 +43,7 @@ def _value(item: Any) -> Value:
     return Value(", ".join(map(shown, item)) if isinstance(item, list) else shown(item), mono=True)
 
 
-def stacks(record: Record) -> list[StackView]:
+def stacks(record: LoggedRecord) -> list[StackView]:
     """The user's stack, and PyTorch's."""
     metadata, strings = as_dict(record.metadata), record.around.strings
     user = stack_view(metadata.get("user_stack"), strings, "Lines of the program")
@@ -52,44 +52,44 @@ def stacks(record: Record) -> list[StackView]:
     return [stack for stack in (user, None if same else framework) if stack is not None]
 
 
-def symbol(record: Record) -> list[Block]:
+def symbol(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("symbol", "val", "vr", "source")), *stacks(record)]
 
 
-def unbacked_symbol(record: Record) -> list[Block]:
+def unbacked_symbol(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("symbol", "vr")), *stacks(record)]
 
 
-def specialization(record: Record) -> list[Block]:
+def specialization(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("symbol", "sources", "value", "reason")), *stacks(record)]
 
 
-def guard_fast(record: Record) -> list[Block]:
+def guard_fast(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("expr",)), *stacks(record)]
 
 
-def guard(record: Record) -> list[Block]:
+def guard(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("expr", "prefix")), *_provenance(record, "expr_node_id")]
 
 
-def propagated(record: Record) -> list[Block]:
+def propagated(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("expr", "result")), *_provenance(record, "expr_node_id")]
 
 
-def data_dependent(record: Record) -> list[Block]:
+def data_dependent(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("expr", "unhinted_expr")), *_provenance(record, "expr_id")]
 
 
-def fake_kernel(record: Record) -> list[Block]:
+def fake_kernel(record: LoggedRecord) -> list[Block]:
     names = ("op", "reason") if record.event == "mismatched_fake_kernel" else ("op",)
     return [facts(record, names), *stacks(record)]
 
 
-def expression(record: Record) -> list[Block]:
+def expression(record: LoggedRecord) -> list[Block]:
     return [facts(record, ("method", "arguments", "result")), *_provenance(record, "result_id")]
 
 
-def _provenance(record: Record, node: str) -> list[Block]:
+def _provenance(record: LoggedRecord, node: str) -> list[Block]:
     """How the expression came to be, where its symbols come from, what the frame held, the stacks."""
     metadata = as_dict(record.metadata)
     blocks: list[Block] = []

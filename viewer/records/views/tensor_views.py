@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.viewer.records.views.blocks import Block, Column, Fact, FactsView, NoteView, TableView, Value
+from stepscope.viewer.records.rows import Block, Column, Fact, FactsView, NoteView, TableView, Value
 from stepscope.viewer.records.views.measures import NOT_SAID, value_of
-from stepscope.viewer.records.views.record import Record, Sibling
+from stepscope.viewer.records.views.record import LoggedRecord, Sibling
 from stepscope.viewer.records.views.shape import as_dict, shown
 
 DESCRIBED = ("describe_tensor", "describe_storage", "describe_source")
@@ -15,7 +15,7 @@ _SIMPLE = {"dtype": "dtype", "size": "size", "stride": "stride", "device": "devi
 _MOST = 200
 
 
-def tensor(record: Record) -> list[Block]:
+def tensor(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     facts = [Fact(label, _simple(metadata.get(name))) for name, label in _SIMPLE.items() if name in metadata]
     flags = [name.removeprefix("is_").replace("_", " ") for name, value in metadata.items() if value is True]
@@ -51,7 +51,7 @@ def _simple(item: Any) -> Value:
     return Value(text.replace(",", ", ") if isinstance(item, list) else text, mono=True)
 
 
-def storage(record: Record) -> list[Block]:
+def storage(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     facts = FactsView(
         [Fact("storage", Value(shown(metadata.get("id")))), Fact("size", value_of("size_bytes", metadata.get("size")))]
@@ -75,7 +75,7 @@ def storage(record: Record) -> list[Block]:
     return [facts, TableView(columns, rows, "Tensors in it", max(0, len(inside) - _MOST))]
 
 
-def source(record: Record) -> list[Block]:
+def source(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     described = _find(record, "describe_tensor", metadata.get("id"))
     facts = [
@@ -87,17 +87,17 @@ def source(record: Record) -> list[Block]:
     return [FactsView(facts)]
 
 
-def _sources(record: Record, number: Any) -> list[Fact]:
+def _sources(record: LoggedRecord, number: Any) -> list[Fact]:
     found = [other for other in _same_describer(record, "describe_source") if other.metadata.get("id") == number]
     return [Fact("comes from", Value(shown(o.metadata.get("source")), mono=True, href=_href(o))) for o in found[:20]]
 
 
-def _find(record: Record, event: str, number: Any) -> Sibling | None:
+def _find(record: LoggedRecord, event: str, number: Any) -> Sibling | None:
     found = (other for other in _same_describer(record, event) if other.metadata.get("id") == number)
     return next(found, None) if number is not None else None
 
 
-def _same_describer(record: Record, event: str) -> list[Sibling]:
+def _same_describer(record: LoggedRecord, event: str) -> list[Sibling]:
     """Ids count anew in each describer."""
     describer = as_dict(record.metadata).get("describer_id")
     return [

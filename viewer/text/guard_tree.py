@@ -1,4 +1,4 @@
-"""Guards: the tree that PyTorch prints of them, and the list that it writes as JSON."""
+"""Parses the tree that PyTorch prints of guards, and single lines of guard code."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from stepscope.viewer.records.views.blocks import MAX_DEPTH, TreeNode
-
 _NODE = re.compile(r"((?:\|[ ])*)\+- (.*)")
 _MANAGER = re.compile(r"(?:(KeyManager|ValueManager): )?(\w*GuardManager)(?:: source=(.*))?")
 _PAIR = re.compile(r"KeyValueManager pair at index=(\d+)")
 _LEAF = re.compile(r"(\w+)(?:: (.*))?")
+MOST_LEVELS = 60
+"""Deeper nodes are shown at this level."""
 _PLACE = re.compile(r"(?P<file>\S.*?):(?P<line>\d{1,9}) in (?P<function>.*)")
 
-Kind = Literal["root", "manager", "key", "value", "pair", "guard"]
+NodeKind = Literal["root", "manager", "key", "value", "pair", "guard"]
 
 
 @dataclass(frozen=True)
 class GuardNode:
     """A manager, which stands for a value of the program, or a guard, which checks it."""
 
-    kind: Kind
+    kind: NodeKind
     name: str
     """``TENSOR_MATCH``, ``DictGuardManager``."""
     line: int
@@ -73,7 +73,7 @@ def guard_tree(text: str) -> GuardTree:
             continue
         node = _node(match[2], number)
         guards += node.kind == "guard"
-        depth = min(len(match[1]) // 2, len(above) - 1, MAX_DEPTH - 1)
+        depth = min(len(match[1]) // 2, len(above) - 1, MOST_LEVELS - 1)
         del above[depth + 1 :]
         above[depth].append(node)
         above.append(node.children)
@@ -87,7 +87,7 @@ def _node(text: str, line: int) -> GuardNode:
     manager = _MANAGER.fullmatch(text)
     if manager:
         prefix, name, rest = manager.groups()
-        kind: Kind = "key" if prefix == "KeyManager" else "value" if prefix else "manager"
+        kind: NodeKind = "key" if prefix == "KeyManager" else "value" if prefix else "manager"
         if name == "RootGuardManager":
             kind = "root"
         return GuardNode(kind, name, line, *_manager(rest or ""))
@@ -108,7 +108,7 @@ def _manager(text: str) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True)
-class Guard:
+class GuardCode:
     """A line of verbose guard code, taken apart."""
 
     code: str
@@ -116,24 +116,10 @@ class Guard:
     place: str
 
 
-def split_guard(text: str) -> Guard:
+def split_guard(text: str) -> GuardCode:
     """``L['n'] == 2   # y = x * n  # model.py:6 in f``: the check, the line of the program and its place."""
     code, *comments = text.split("  # ")
     comments = [comment.strip() for comment in comments]
     place = next((comment for comment in comments[::-1] if _PLACE.fullmatch(comment)), "")
     user_code = next((comment for comment in comments if comment != place), "")
-    return Guard(code.rstrip(), user_code, place)
-
-
-def tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
-    """The same as nodes of a view."""
-    return [
-        TreeNode(
-            label=node.source or node.name if node.kind != "guard" else "",
-            tag=node.name if node.kind == "guard" else node.type or (node.name if node.source else ""),
-            code=node.code,
-            notes=[note for note in (node.user_code, node.place, node.accessed_by) if note],
-            children=tree_nodes(node.children),
-        )
-        for node in nodes
-    ]
+    return GuardCode(code.rstrip(), user_code, place)
