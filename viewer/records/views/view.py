@@ -1,0 +1,37 @@
+"""Makes a record readable: the way from a record to its view."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from stepscope.viewer.records.rows import LONGEST_TEXT, Block, CodeView, NoteView, RecordView, TextView
+from stepscope.viewer.records.views.kinds import kind_of
+from stepscope.viewer.records.views.record import Around, LoggedRecord, raw
+from stepscope.viewer.records.views.shape import Odd
+
+
+def view_of(
+    event: str,
+    name: str | None,
+    encoding: str | None,
+    metadata: Any,
+    payload: str | None,
+    around: Around | None = None,
+) -> RecordView:
+    """A record made readable. Never raises: what does not have the form of its kind is shown raw, with a sentence."""
+    kind = kind_of(event, name)
+    record = LoggedRecord(event, name, encoding, metadata, payload, around or Around())
+    try:
+        blocks = kind.read(record)
+    except Odd as odd:
+        said = f"This record does not have the form that PyTorch gives its kind: {odd}. It is shown as it is."
+        blocks = [NoteView(said, warning=True), *raw(record)]
+    return RecordView(kind.title, kind.says, [part for block in blocks for part in _bounded(block)], kind.known)
+
+
+def _bounded(block: Block) -> list[Block]:
+    """A block that a browser can draw, and a note where something of it was cut off."""
+    if not isinstance(block, CodeView | TextView) or len(block.text) <= LONGEST_TEXT:
+        return [block]
+    return [replace(block, text=block.text[:LONGEST_TEXT]), NoteView("Cut here; the download holds all of it.", True)]
