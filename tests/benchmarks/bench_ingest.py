@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from stepscope.viewer.web.pages import PAGES
+from stepscope.viewer.web import registry
 from tests.benchmarks.bench_open import ROOT, free_port, wait_for_page
 from tests.logs.synthetic import WRAPPER, LogBuilder
 
@@ -202,7 +202,7 @@ def pages(log: Path, cache: Path) -> None:
 
 def _visit_all(base: str, server: int) -> list[Visit]:
     """Some pages of every route, found from link to link."""
-    counts = {page.path: 0 for page in PAGES}
+    counts = {page.path: 0 for page in registry.pages()}
     patterns = {path: re.compile(re.sub(r"\{\w+\}", "[^/]+", path)) for path in counts}
     waiting, seen, visits = [path for path in counts if "{" not in path], set[str](), []
     while waiting:

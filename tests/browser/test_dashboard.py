@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from stepscope.viewer.web.rendering import timeline_height
+from stepscope.viewer.steps.filters import timeline_height
 from tests.browser.conftest import Visit
 
 pytestmark = pytest.mark.browser

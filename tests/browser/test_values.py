@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import expect
 
 from stepscope.viewer.report.write import render_report
+from stepscope.viewer.steps.filters import timeline_height
 from stepscope.viewer.steps.queries.steps import timeline
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.rendering import timeline_height
 from tests.browser.conftest import Visit, serving
 from tests.logs import overflow_log
 

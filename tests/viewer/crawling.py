@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from urllib.parse import urljoin, urlsplit
 
-from stepscope.viewer.web.pages import PAGES
+from stepscope.viewer.web import registry
 from tests.viewer.client import Client
 
 SCRIPT_TYPES = {"application/json", "importmap", "module"}
@@ -48,13 +48,13 @@ def pattern_of(address: str) -> str:
     return "/".join("N" if index == 2 else part for index, part in enumerate(parts))
 
 
-EVERY_PAGE = tuple(page.path for page in PAGES if "{" not in page.path and page.path != "/curves")
+EVERY_PAGE = tuple(page.path for page in registry.pages() if "{" not in page.path and page.path != "/curves")
 """Addresses that need nothing behind them."""
 
 
 def visits(addresses: list[str]) -> dict[str, list[str]]:
     """Path of each page -> the addresses that lead to it."""
-    patterns = {page.path: re.compile(re.sub(r"\{\w+\}", "[^/]+", page.path)) for page in PAGES}
+    patterns = {page.path: re.compile(re.sub(r"\{\w+\}", "[^/]+", page.path)) for page in registry.pages()}
     return {
         path: [address for address in addresses if pattern.fullmatch(urlsplit(address).path)]
         for path, pattern in patterns.items()

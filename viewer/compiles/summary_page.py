@@ -1,73 +1,111 @@
-"""From an address to the context of a page about compilation over a whole run."""
+"""The pages about compilation over a whole run: their contexts, and how they are built."""
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from stepscope.viewer.compiles.queries.compile_time import Flame
-from stepscope.viewer.compiles.summary_contexts import (
-    CachesPage,
-    CompileTimePage,
-    CudaGraphsPage,
-    DraftExportPage,
-    GraphBreaksPage,
-    MetricsPage,
-    RecompilesPage,
-    VllmPage,
-)
-from stepscope.viewer.web.addresses import NotThere, Page, Request, Twin
+from stepscope.viewer.compiles.queries.caches import Caches, caches
+from stepscope.viewer.compiles.queries.compile_time import SORTS, Flame, SpanTotal, flame, span_totals
+from stepscope.viewer.compiles.queries.cuda_graphs import CudaGraphs, cuda_graphs
+from stepscope.viewer.compiles.queries.draft_export import DraftExport, draft_export
+from stepscope.viewer.compiles.queries.graph_breaks import GraphBreaks, graph_breaks
+from stepscope.viewer.compiles.queries.metrics import KINDS, CompileMetrics, compile_metrics
+from stepscope.viewer.compiles.queries.recompiles import Recompiles, recompiles
+from stepscope.viewer.compiles.queries.vllm import Vllm, vllm
+from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.overview.rows import RunRow
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.addresses import Download, File, NotThere, Page, Request, Twin
+from stepscope.viewer.web.parameters import END_NS, LOG, OFFSET, START_NS, WIDTH, number, one_of, text
 
-if TYPE_CHECKING:
-    from stepscope.viewer.compiles.queries.metrics import CompileMetrics
-    from stepscope.viewer.store.trace import Trace
-
-METRICS_QUERY = ("columns", "sort", "direction", "kind", "log", "offset")
 _SECTION = "Compile"
 _FULL_WIDTH = 1600
 _MOST_CSV_ROWS = 200_000
 
 
-def graph_breaks_page(trace: Trace, request: Request) -> GraphBreaksPage:
-    from stepscope.viewer.compiles.queries.graph_breaks import graph_breaks
-    from stepscope.viewer.overview.queries.runs import list_runs
+@dataclass(frozen=True)
+class GraphBreaksPage:
+    breaks: GraphBreaks
+    runs: list[RunRow]
+    log: int | None
 
+
+@dataclass(frozen=True)
+class RecompilesPage:
+    recompiles: Recompiles
+    runs: list[RunRow]
+    log: int | None
+
+
+@dataclass(frozen=True)
+class CachesPage:
+    caches: Caches
+    runs: list[RunRow]
+    log: int | None
+    cache: str | None
+    state: str | None
+
+
+@dataclass(frozen=True)
+class CudaGraphsPage:
+    cuda_graphs: CudaGraphs
+
+
+@dataclass(frozen=True)
+class MetricsPage:
+    metrics: CompileMetrics
+    runs: list[RunRow]
+    log: int | None
+
+
+@dataclass(frozen=True)
+class CompileTimePage:
+    flame: Flame | None
+    """None: the log has no compile spans."""
+    totals: list[SpanTotal]
+    runs: list[RunRow]
+    log: int | None
+    sort: str
+
+
+@dataclass(frozen=True)
+class DraftExportPage:
+    export: DraftExport
+    kind: str | None
+
+
+@dataclass(frozen=True)
+class VllmPage:
+    vllm: Vllm | None
+
+
+def graph_breaks_page(trace: Trace, request: Request) -> GraphBreaksPage:
     log = request.optional_id("log")
     return GraphBreaksPage(graph_breaks(trace, log, _offset(request)), list_runs(trace), log)
 
 
 def recompiles_page(trace: Trace, request: Request) -> RecompilesPage:
-    from stepscope.viewer.compiles.queries.recompiles import recompiles
-    from stepscope.viewer.overview.queries.runs import list_runs
-
     log = request.optional_id("log")
     return RecompilesPage(recompiles(trace, log, _offset(request)), list_runs(trace), log)
 
 
 def caches_page(trace: Trace, request: Request) -> CachesPage:
-    from stepscope.viewer.compiles.queries.caches import caches
-    from stepscope.viewer.overview.queries.runs import list_runs
-
     log, cache, state = request.optional_id("log"), request.text("cache"), request.text("state")
     return CachesPage(caches(trace, log, cache, state, _offset(request)), list_runs(trace), log, cache, state)
 
 
 def cuda_graphs_page(trace: Trace, request: Request) -> CudaGraphsPage:
-    from stepscope.viewer.compiles.queries.cuda_graphs import cuda_graphs
-
     return CudaGraphsPage(cuda_graphs(trace))
 
 
 def metrics_page(trace: Trace, request: Request) -> MetricsPage:
-    from stepscope.viewer.overview.queries.runs import list_runs
-
     return MetricsPage(_metrics(trace, request, 100), list_runs(trace), request.optional_id("log"))
 
 
 def _metrics(trace: Trace, request: Request, limit: int) -> CompileMetrics:
-    from stepscope.viewer.compiles.queries.metrics import KINDS, compile_metrics
-
     kind = request.text("kind")
     if kind is not None and kind not in KINDS:
         raise NotThere(f"“{kind[:40]}” is no kind of metrics: it must be one of {', '.join(KINDS)}.")
@@ -83,7 +121,7 @@ def _metrics(trace: Trace, request: Request, limit: int) -> CompileMetrics:
     )
 
 
-def metrics_csv(trace: Trace, request: Request) -> str:
+def metrics_csv(trace: Trace, request: Request) -> File:
     """The whole table that `/metrics` shows a page of: times in ns, sizes in bytes."""
     table = _metrics(trace, request, _MOST_CSV_ROWS)
     out = io.StringIO()
@@ -94,7 +132,7 @@ def metrics_csv(trace: Trace, request: Request) -> str:
     for row in table.rows:
         cells = [_number(row.numbers.get(one.name)) or row.texts.get(one.name) for one in table.columns]
         writer.writerow([_cell(cell) for cell in (row.record, row.log, row.compile_id, row.frame, row.kind, *cells)])
-    return out.getvalue()
+    return File(out.getvalue().encode(), "text/csv", "metrics.csv")
 
 
 def _number(value: float | None) -> str | None:
@@ -112,9 +150,6 @@ def _is_number(text: str) -> bool:
 
 
 def compile_time_page(trace: Trace, request: Request) -> CompileTimePage:
-    from stepscope.viewer.compiles.queries.compile_time import SORTS, span_totals
-    from stepscope.viewer.overview.queries.runs import list_runs
-
     log, sort = request.optional_id("log"), request.text("sort") or SORTS[0]
     if sort not in SORTS:
         raise NotThere(f"“{sort[:40]}” is no order: it must be one of {', '.join(SORTS)}.")
@@ -129,8 +164,6 @@ def flame_twin(trace: Trace, request: Request) -> Flame:
 
 
 def _flame(trace: Trace, request: Request) -> Flame | None:
-    from stepscope.viewer.compiles.queries.compile_time import flame
-
     width = max(1, min(request.number("width") or _FULL_WIDTH, 10_000))
     return flame(
         trace, request.optional_id("log"), request.optional_id("start_ns"), request.optional_id("end_ns"), width
@@ -138,15 +171,11 @@ def _flame(trace: Trace, request: Request) -> Flame | None:
 
 
 def draft_export_page(trace: Trace, request: Request) -> DraftExportPage:
-    from stepscope.viewer.compiles.queries.draft_export import draft_export
-
     kind = request.text("kind")
     return DraftExportPage(draft_export(trace, kind, _offset(request)), kind)
 
 
 def vllm_page(trace: Trace, request: Request) -> VllmPage:
-    from stepscope.viewer.compiles.queries.vllm import vllm
-
     return VllmPage(vllm(trace, request.optional_id("start"), request.optional_id("pass")))
 
 
@@ -154,25 +183,41 @@ def _offset(request: Request) -> int:
     return request.optional_id("offset") or 0
 
 
-PAGES = (
-    Page(
-        "/graph-breaks", "compiles/graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, ("log", "offset")
-    ),
-    Page("/recompiles", "compiles/recompiles.html", _SECTION, RecompilesPage, recompiles_page, ("log", "offset")),
-    Page("/caches", "compiles/caches.html", _SECTION, CachesPage, caches_page, ("log", "cache", "state", "offset")),
-    Page("/cuda-graphs", "compiles/cuda_graphs.html", _SECTION, CudaGraphsPage, cuda_graphs_page),
-    Page("/metrics", "compiles/metrics.html", _SECTION, MetricsPage, metrics_page, METRICS_QUERY),
-    Page(
-        "/compile-time",
-        "compiles/time.html",
-        _SECTION,
-        CompileTimePage,
-        compile_time_page,
-        ("log", "sort", "start_ns", "end_ns"),
-    ),
-    Page(
-        "/draft-export", "compiles/draft_export.html", _SECTION, DraftExportPage, draft_export_page, ("kind", "offset")
-    ),
-    Page("/vllm", "compiles/vllm.html", _SECTION, VllmPage, vllm_page, ("start", "pass")),
+METRICS = (
+    text("columns", "Metrics to show, with commas between their names."),
+    text("sort", "The metric by which the rows are sorted, or record, compile_id, frame or kind."),
+    one_of("direction", ["asc", "desc"], "The order of the rows."),
+    one_of("kind", KINDS, "Only metrics of these compiles."),
+    LOG,
+    OFFSET,
 )
-TWINS = (Twin("/compile-time/spans.json", Flame, flame_twin, ("log", "start_ns", "end_ns", "width")),)
+LOOKUPS = (
+    LOG,
+    text("cache", "Only lookups in this cache."),
+    one_of("state", ["hit", "miss", "bypass"], "Only lookups with this outcome."),
+    OFFSET,
+)
+SPANS = (LOG, one_of("sort", SORTS, "The column by which spans are sorted."), START_NS, END_NS)
+PIECE = (
+    number("start", "The record with which a piece of vLLM begins."),
+    number("pass", "The record of a pass of vLLM."),
+)
+ROUTES = (
+    Page("/graph-breaks", "compiles/graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, (LOG, OFFSET)),
+    Page("/recompiles", "compiles/recompiles.html", _SECTION, RecompilesPage, recompiles_page, (LOG, OFFSET)),
+    Page("/caches", "compiles/caches.html", _SECTION, CachesPage, caches_page, LOOKUPS),
+    Page("/cuda-graphs", "compiles/cuda_graphs.html", _SECTION, CudaGraphsPage, cuda_graphs_page),
+    Page("/metrics", "compiles/metrics.html", _SECTION, MetricsPage, metrics_page, METRICS),
+    Page("/compile-time", "compiles/time.html", _SECTION, CompileTimePage, compile_time_page, SPANS),
+    Page(
+        "/draft-export",
+        "compiles/draft_export.html",
+        _SECTION,
+        DraftExportPage,
+        draft_export_page,
+        (text("kind", "Only failures of this kind."), OFFSET),
+    ),
+    Page("/vllm", "compiles/vllm.html", _SECTION, VllmPage, vllm_page, PIECE),
+    Twin("/compile-time/spans.json", Flame, flame_twin, (LOG, START_NS, END_NS, WIDTH)),
+    Download("/metrics.csv", metrics_csv),
+)

@@ -19,7 +19,7 @@ from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.memory.queries.graph_index import graph_places, label_of
 from stepscope.viewer.search.queries.tables import list_tables
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.byte_range import byte_range
+from stepscope.viewer.text.byte_range import byte_range
 
 Form = Literal["csv", "parquet", "memory_snapshot", "chrome", "raw"]
 FORMS: tuple[Form, ...] = get_args(Form)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from stepscope.viewer.memory import graph_page
 from stepscope.viewer.memory import page as memory_page
-from stepscope.viewer.memory.rendering import plot_memory, plot_places, shortened
+from stepscope.viewer.memory.filters import plot_memory, plot_places, shortened
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.web import contexts
 from stepscope.viewer.web.addresses import NotThere, Request
 from stepscope.viewer.web.parts import part
 
@@ -29,9 +29,9 @@ KINDS = ("lifetime_mismatch", "recompute_mismatch", "estimate_gap", "growth")
 class Memory:
     """Pages about memory; empty where the trace has nothing of it."""
 
-    run: contexts.MemoryOverviewPage | None = None
-    graphs: list[contexts.GraphMemoryPage] = field(default_factory=list)
-    recompute: list[contexts.RecomputePage] = field(default_factory=list)
+    run: memory_page.MemoryOverviewPage | None = None
+    graphs: list[graph_page.GraphMemoryPage] = field(default_factory=list)
+    recompute: list[memory_page.RecomputePage] = field(default_factory=list)
     live: dict[str, LiveCurve] = field(default_factory=dict)
     """log and step -> live bytes."""
 
@@ -87,7 +87,7 @@ def _add_graph(trace: Trace, memory: Memory, asked: dict[str, str]) -> None:
         page = part(
             f"The memory of graph {asked['graph']}",
             None,
-            memory_page.graph_memory_page,
+            graph_page.graph_memory_page,
             trace,
             Request({"graph": asked["graph"]}, query),
         )
@@ -97,7 +97,7 @@ def _add_graph(trace: Trace, memory: Memory, asked: dict[str, str]) -> None:
         memory.graphs.append(replace(_shortened(page), memory=shortened(page.memory)))
 
 
-def _shortened(page: contexts.GraphMemoryPage) -> contexts.GraphMemoryPage:
+def _shortened(page: graph_page.GraphMemoryPage) -> graph_page.GraphMemoryPage:
     at = page.at
     if at is not None and at.node is not None:
         node = at.node

@@ -34,6 +34,7 @@ from stepscope.viewer.overview.summary_answer import (
 from stepscope.viewer.overview.summary_text import MemoryText, render
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.addresses import Request, Twin
 from stepscope.viewer.web.parts import failures, part
 
 MOST_STEPS = 2000
@@ -116,3 +117,10 @@ def _peak(series: str, peak: NodePeak | None) -> dict[str, Any]:
         f"{series}_peak_snode": peak.snode if peak else None,
         f"{series}_peak_index": peak.snode_index if peak else None,
     }
+
+
+def summary_answer(trace: Trace, request: Request) -> dict[str, Any]:
+    return summary(trace)
+
+
+ROUTES = (Twin("/summary.json", Summary, summary_answer),)

@@ -1,22 +1,48 @@
-"""From an address to the context of the pages of ranks."""
+"""The pages of ranks: their contexts, and how they are built."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from stepscope.viewer.ranks.contexts import RankDifferencePage, RanksPage
+from stepscope.viewer.ranks.queries.difference import RankDifference, rank_difference
+from stepscope.viewer.ranks.queries.logs import RankRow
+from stepscope.viewer.ranks.queries.ranks import TITLES, AspectRow, Ranks, SlowCompile, rank_names, ranks
+from stepscope.viewer.ranks.queries.sequences import BASES, Aspect
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import NotThere, Page, Request
+from stepscope.viewer.web.parameters import number, one_of
 
-if TYPE_CHECKING:
-    from stepscope.viewer.ranks.queries.logs import RankRow
-    from stepscope.viewer.ranks.queries.ranks import Ranks
-    from stepscope.viewer.ranks.queries.sequences import Aspect
-    from stepscope.viewer.store.trace import Trace
+
+@dataclass(frozen=True)
+class RanksPage:
+    rows: list[RankRow]
+    compared: list[int]
+    """Logs that are compared: the last of each rank."""
+    world_size: int | None
+    missing: list[int]
+    """Ranks without a log."""
+    missing_name: str
+    aspects: list[AspectRow]
+    """Empty where there is nothing to compare."""
+    first: AspectRow | None
+    """The aspect in which they differ at the earliest compile."""
+    slow: list[SlowCompile]
+    slow_left: int
+
+
+@dataclass(frozen=True)
+class RankDifferencePage:
+    aspect: Aspect
+    title: str
+    rows: list[RankRow]
+    """All logs: what may stand on a side."""
+    aspects: list[AspectRow]
+    left: RankRow
+    right: RankRow
+    difference: RankDifference
 
 
 def ranks_page(trace: Trace, request: Request) -> RanksPage:
-    from stepscope.viewer.ranks.queries.ranks import rank_names, ranks
-
     found = ranks(trace)
     return RanksPage(
         rows=found.rows,
@@ -32,9 +58,6 @@ def ranks_page(trace: Trace, request: Request) -> RanksPage:
 
 
 def difference_page(trace: Trace, request: Request) -> RankDifferencePage:
-    from stepscope.viewer.ranks.queries.difference import rank_difference
-    from stepscope.viewer.ranks.queries.ranks import TITLES, ranks
-
     found = ranks(trace)
     differing = next((row.aspect for row in found.aspects if row.state == "differ"), "compile_ids")
     asked = request.text("aspect") or differing
@@ -59,14 +82,12 @@ def _sides(found: Ranks, aspect: Aspect, left: int | None, right: int | None) ->
     return rows[left], rows[right]
 
 
-PAGES = (
+COMPARED = (
+    one_of("aspect", [*BASES], "What ranks are compared in; without it the first in which they differ."),
+    number("left", "The log on the left side."),
+    number("right", "The log on the right side."),
+)
+ROUTES = (
     Page("/ranks", "ranks/page.html", "Ranks", RanksPage, ranks_page),
-    Page(
-        "/ranks/difference",
-        "ranks/difference.html",
-        "Ranks",
-        RankDifferencePage,
-        difference_page,
-        ("aspect", "left", "right"),
-    ),
+    Page("/ranks/difference", "ranks/difference.html", "Ranks", RankDifferencePage, difference_page, COMPARED),
 )

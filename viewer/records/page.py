@@ -1,22 +1,52 @@
-"""From an address to the context of the pages of records."""
+"""The pages of records: their contexts, how they are built, and the payload of a record as a file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from stepscope.viewer.web.addresses import NotThere, Page, Request
-from stepscope.viewer.web.contexts import RecordShown, RecordsPage
-
-if TYPE_CHECKING:
-    from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.exports.queries.tables import payload_size
+from stepscope.viewer.records.queries.artifacts import (
+    list_records,
+    payload_lines,
+    record_detail,
+    record_neighbours,
+)
+from stepscope.viewer.records.queries.record_view import record_view
+from stepscope.viewer.records.rows import RecordDetail, RecordPage, RecordRow, RecordView
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.byte_range import byte_range
+from stepscope.viewer.web.addresses import Download, File, NotThere, Page, Request
+from stepscope.viewer.web.parameters import COMPILE_ID, LOG, OFFSET, RECORD, RECORD_KIND, TEXT, number
 
 RECORDS_PER_PAGE = 200
 LINES_AROUND = 4
 
 
-def records_page(trace: Trace, request: Request) -> RecordsPage:
-    from stepscope.viewer.records.queries.artifacts import list_records
+@dataclass(frozen=True)
+class RecordsPage:
+    page: RecordPage
+    log: int | None
+    compile_id: str | None
+    kind: str | None
+    text: str | None
 
+
+@dataclass(frozen=True)
+class RecordShown:
+    detail: RecordDetail
+    view: RecordView
+    previous: RecordRow | None
+    """Of the same compile, without chromium events."""
+    next: RecordRow | None
+    line: int | None
+    """Of the payload, counted from 1: the one that was asked for."""
+    first_line: int
+    """Of `lines`."""
+    lines: list[str]
+    """The one asked for and those around it."""
+
+
+def records_page(trace: Trace, request: Request) -> RecordsPage:
     log, offset = request.number("log"), max(0, request.number("offset") or 0)
     compile_id, kind, text = (request.text(name) for name in ("compile_id", "kind", "text"))
     page = list_records(
@@ -26,9 +56,6 @@ def records_page(trace: Trace, request: Request) -> RecordsPage:
 
 
 def record_page(trace: Trace, request: Request) -> RecordShown:
-    from stepscope.viewer.records.queries.artifacts import payload_lines, record_detail, record_neighbours
-    from stepscope.viewer.records.queries.record_view import record_view
-
     record = request.id("record")
     detail, view = record_detail(trace, record), record_view(trace, record)
     if detail is None or view is None:
@@ -41,14 +68,33 @@ def record_page(trace: Trace, request: Request) -> RecordShown:
     return RecordShown(detail, view, *record_neighbours(trace, detail.row), line, first, lines)
 
 
-PAGES = (
+def raw_payload(trace: Trace, request: Request) -> File:
+    """The payload of a record as the program wrote it, or a range of its bytes."""
+    record = request.id("record")
+    payload = trace.whole_payload(record)
+    if not payload and payload_size(trace, record)[0] is None:
+        raise NotThere(f"This trace holds no payload of a record {record}.")
+    name, headers, size = f"record_{record}.txt", {"accept-ranges": "bytes"}, len(payload)
+    try:
+        part = byte_range(request.byte_range, size) if request.byte_range else None
+    except ValueError:
+        return File(b"", "text/plain", name, 416, {**headers, "content-range": f"bytes */{size}"})
+    if part is None:
+        return File(payload, "text/plain", name, headers=headers)
+    headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
+    return File(payload[part], "text/plain", name, 206, headers)
+
+
+LISTED = (LOG, COMPILE_ID, RECORD_KIND, TEXT, OFFSET)
+ROUTES = (
+    Page("/records", "records/list.html", "Records", RecordsPage, records_page, LISTED),
     Page(
-        "/records",
-        "records/list.html",
+        "/records/{record}",
+        "records/page.html",
         "Records",
-        RecordsPage,
-        records_page,
-        ("log", "compile_id", "kind", "text", "offset"),
+        RecordShown,
+        record_page,
+        (RECORD, number("line", "The line of the payload to show, counted from 1.")),
     ),
-    Page("/records/{record}", "records/page.html", "Records", RecordShown, record_page, ("line",)),
+    Download("/records/{record}/raw", raw_payload),
 )

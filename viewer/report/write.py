@@ -14,19 +14,23 @@ from markupsafe import Markup
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath, launch_deaths
 from stepscope.viewer.findings.evidence import compile_page
+from stepscope.viewer.graphs.page import GraphPage, graph_page
 from stepscope.viewer.graphs.rows import GraphDetail
 from stepscope.viewer.memory import report as memory_report
-from stepscope.viewer.overview import page as overview_page
+from stepscope.viewer.overview.problems_page import ProblemsPage, problems_page
 from stepscope.viewer.overview.rows import Overview, StepRow
 from stepscope.viewer.ranks import page as ranks_page
-from stepscope.viewer.ranks.contexts import RankDifferencePage, RanksPage
+from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.report.links import route_of, without_dead_links
+from stepscope.viewer.steps.page import LaunchPage, launch_page_of, live_page
 from stepscope.viewer.steps.rows import CallRow, Timeline
+from stepscope.viewer.text.formats import to_json
 from stepscope.viewer.text.highlight import Line, highlight
 from stepscope.viewer.values import report as values_report
-from stepscope.viewer.web import assets, contexts, pages, rendering  # fmt: skip
+from stepscope.viewer.web import assets, render
 from stepscope.viewer.web.addresses import Request
+from stepscope.viewer.web.frame import frame
 from stepscope.viewer.web.parts import failures, part
 
 if TYPE_CHECKING:
@@ -52,11 +56,11 @@ class Contents:
     """What a report holds, and in plain words what it leaves out."""
 
     overview: Overview
-    problems: contexts.ProblemsPage
+    problems: ProblemsPage
     steps: list[tuple[StepRow, Timeline]] = field(default_factory=list)
-    graphs: list[contexts.GraphPage] = field(default_factory=list)
+    graphs: list[GraphPage] = field(default_factory=list)
     compiles: list[CompileDetail] = field(default_factory=list)
-    panels: list[list[contexts.LaunchPage | None]] = field(default_factory=list)
+    panels: list[list[LaunchPage | None]] = field(default_factory=list)
     """Launches of one call in order, None for one that cannot be described; calls that do the same share them."""
     calls: list[tuple[int, list[int]]] = field(default_factory=list)
     """Of every call which panels describe it, and its launches."""
@@ -94,11 +98,11 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         "spans": {f"{detail.row.log} {detail.row.compile_id}": detail.spans for detail in contents.compiles},
         "wrappers": code,
     }
-    template = rendering.environment(root="#", redacted=redact).get_template("report/page.html")
+    template = render.environment(root="#", redacted=redact).get_template("report/page.html")
     html = template.render(
         contents=contents,
         note=None if redact else note,
-        frame=overview_page.frame(contents.overview),
+        frame=frame(contents.overview),
         section="Overview",
         summary=answer,
         css=Markup(assets.content(assets.SHEET).decode()),
@@ -110,13 +114,13 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
     return without_dead_links(html, {graph: len(lines) for graph, lines in code.items()})
 
 
-def without_values(page: contexts.LaunchPage | None) -> contexts.LaunchPage | None:
+def without_values(page: LaunchPage | None) -> LaunchPage | None:
     """Calls share panels, but not their values or how their process died: those stand apart, by launch."""
     return page and replace(page, launch=replace(page.launch, values=[]), death=None)
 
 
 def packed(data: Any) -> str:
-    raw = rendering.to_json(data).encode()
+    raw = to_json(data).encode()
     return base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode()
 
 
@@ -134,14 +138,14 @@ def collect_parts(trace: Trace) -> Contents:
     from stepscope.viewer.overview.queries.overview import overview
 
     asked = Request({}, {})
-    contents = Contents(overview(trace), pages.problems_page(trace, asked))
+    contents = Contents(overview(trace), problems_page(trace, asked))
     collect_steps(trace, contents)
     contents.deaths = part("How processes died", {}, launch_deaths, trace)
     named = {route_of(finding.page) for finding in contents.overview.findings}
     graphs = sorted(part("Graphs", [], list_graphs, trace), key=lambda row: -(row.launches or 0))
     compiles = part("Compiles", [], list_compiles, trace)
     for row in chosen(graphs, MOST_GRAPHS, lambda row: f"/graphs/{row.graph}" in named, lambda row: row.graph):
-        page = part(f"Graph {row.graph}", None, pages.graph_page, trace, Request({"graph": str(row.graph)}, {}))
+        page = part(f"Graph {row.graph}", None, graph_page, trace, Request({"graph": str(row.graph)}, {}))
         contents.graphs += [page] if page else []
     places = {(row.log, row.compile_id): place for place, row in enumerate(compiles)}
     for compiled in chosen(
@@ -201,7 +205,7 @@ def collect_live(trace: Trace, contents: Contents) -> None:
     shown, there = len(contents.memory.graphs), len(contents.memory.run.graphs) + contents.memory.run.graphs_left
     say_left_out(contents, there, shown, "memory curves of graphs")
     for step, timeline in contents.steps:
-        curve = pages.live_page(trace, timeline, memory_report.LIVE_WIDTH)
+        curve = live_page(trace, timeline, memory_report.LIVE_WIDTH)
         if curve is not None:
             contents.memory.live[f"{step.log} {step.step}"] = curve
 
@@ -244,10 +248,7 @@ def collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timelin
             if key not in known:
                 known[key] = len(contents.panels)
                 contents.panels.append(
-                    [
-                        part(f"Launch {launch}", None, pages.launch_page_of, trace, launch)
-                        for launch, _ in launches[:room]
-                    ]
+                    [part(f"Launch {launch}", None, launch_page_of, trace, launch) for launch, _ in launches[:room]]
                 )
                 room -= len(contents.panels[-1])
             contents.calls.append((known[key], [launch for launch, _ in launches]))

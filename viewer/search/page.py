@@ -1,47 +1,89 @@
-"""From an address to the context of the pages that look for something: text, tables, a statement, a place to go."""
+"""The pages of search, of tables and of SQL, and the places to jump to: their contexts, and how they are built."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.records.queries.artifacts import list_records
+from stepscope.viewer.search.ask import MEMORY_BYTES, MOST_ROWS, SECONDS, ask
+from stepscope.viewer.search.queries.jump import Jump, jumps
+from stepscope.viewer.search.queries.search import SearchPiece, search
+from stepscope.viewer.search.queries.tables import Answer, TableRow, count_rows, list_tables
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Page, Request, Twin
-from stepscope.viewer.web.contexts import JumpAnswer, News, SearchPage, SqlPage, TablesPage
+from stepscope.viewer.web.parameters import COMPILE_ID, LOG, OFFSET, RECORD_KIND, TEXT, one_of, text
 
-if TYPE_CHECKING:
-    from stepscope.viewer.store.trace import Trace
+
+@dataclass(frozen=True)
+class SearchPage:
+    text: str | None
+    regex: bool
+    case: bool
+    log: int | None
+    kind: str | None
+    compile_id: str | None
+    offset: int
+    piece: SearchPiece | None
+    """None: nothing is looked for, or what is looked for cannot be."""
+    problem: str | None
+    kinds: list[tuple[str, int]]
+    """(event or artifact name, how many), most first."""
+    logs: list[str]
+    """Paths, by number."""
+
+
+@dataclass(frozen=True)
+class TablesPage:
+    tables: list[TableRow]
+
+
+@dataclass(frozen=True)
+class SqlPage:
+    query: str | None
+    answer: Answer | None
+    problem: str | None
+    most_rows: int
+    seconds: float
+    memory_bytes: int
+    tables: list[TableRow]
+
+
+@dataclass(frozen=True)
+class News:
+    """What tells one reading of a trace that grows from another."""
+
+    logs: int
+    records: int
+
+
+@dataclass(frozen=True)
+class JumpAnswer:
+    jumps: list[Jump]
 
 
 def search_page(trace: Trace, request: Request) -> SearchPage:
-    from stepscope.viewer.records.queries.artifacts import list_records
-    from stepscope.viewer.search.queries.search import search
-
-    text, kind, compile_id = (request.text(name) for name in ("text", "kind", "compile_id"))
+    wanted, kind, compile_id = (request.text(name) for name in ("text", "kind", "compile_id"))
     regex, case = (request.text(name) == "1" for name in ("regex", "case"))
     log, offset = request.optional_id("log"), request.optional_id("offset") or 0
     piece = problem = None
-    if text:
+    if wanted:
         try:
             piece = search(
-                trace, text, regex=regex, case=case, log=log, kind=kind, compile_id=compile_id, offset=offset
+                trace, wanted, regex=regex, case=case, log=log, kind=kind, compile_id=compile_id, offset=offset
             )
         except StepscopeError as error:
             problem = str(error)
     kinds = list_records(trace, limit=0).kinds
     logs = [str(source.path) for source in trace.logs]
-    return SearchPage(text, regex, case, log, kind, compile_id, offset, piece, problem, kinds, logs)
+    return SearchPage(wanted, regex, case, log, kind, compile_id, offset, piece, problem, kinds, logs)
 
 
 def tables_page(trace: Trace, request: Request) -> TablesPage:
-    from stepscope.viewer.search.queries.tables import list_tables
-
     return TablesPage(list_tables(trace))
 
 
 def sql_page(trace: Trace, request: Request) -> SqlPage:
-    from stepscope.viewer.search.ask import MEMORY_BYTES, MOST_ROWS, SECONDS, ask
-    from stepscope.viewer.search.queries.tables import list_tables
-
     query = request.text("query")
     answer = problem = None
     if query:
@@ -53,21 +95,26 @@ def sql_page(trace: Trace, request: Request) -> SqlPage:
 
 
 def jump_answer(trace: Trace, request: Request) -> JumpAnswer:
-    from stepscope.viewer.search.queries.jump import jumps
-
     return JumpAnswer(jumps(trace, request.text("text") or ""))
 
 
 def news(trace: Trace, request: Request) -> News:
-    from stepscope.viewer.search.queries.tables import count_rows
-
     return News(count_rows(trace, "logs"), count_rows(trace, "records"))
 
 
-SEARCH_QUERY = ("text", "log", "kind", "compile_id", "regex", "case", "offset")
-PAGES = (
-    Page("/search", "search/page.html", "Search", SearchPage, search_page, SEARCH_QUERY),
-    Page("/tables", "search/tables.html", "SQL", TablesPage, tables_page),
-    Page("/sql", "search/sql.html", "SQL", SqlPage, sql_page, ("query",)),
+SEARCHED = (
+    TEXT,
+    LOG,
+    RECORD_KIND,
+    COMPILE_ID,
+    one_of("regex", ["1"], "Take the text for a regular expression (RE2)."),
+    one_of("case", ["1"], "Distinguish upper case from lower case."),
+    OFFSET,
 )
-TWINS = (Twin("/jump.json", JumpAnswer, jump_answer, ("text",)), Twin("/news.json", News, news))
+ROUTES = (
+    Page("/search", "search/page.html", "Search", SearchPage, search_page, SEARCHED),
+    Page("/tables", "search/tables.html", "SQL", TablesPage, tables_page),
+    Page("/sql", "search/sql.html", "SQL", SqlPage, sql_page, (text("query", "One statement in the SQL of DuckDB."),)),
+    Twin("/jump.json", JumpAnswer, jump_answer, (TEXT,)),
+    Twin("/news.json", News, news),
+)

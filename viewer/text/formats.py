@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timezone
+from typing import Any
+
+import orjson
 
 _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
 
@@ -155,3 +158,8 @@ def _amount(value: int, name: str) -> str:
     if name.endswith("bytes"):
         return format_bytes(value)
     return str(value) if name.split("_")[-1].removesuffix("s") in _NUMBERED else format_count(value)
+
+
+def to_json(value: Any, **_: object) -> str:
+    """JSON as templates and answers of the server have it."""
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()

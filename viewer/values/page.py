@@ -1,36 +1,111 @@
-"""From an address to the context of a page about values: kernels, buffers, the heat map, curves."""
+"""The pages of values: kernels, buffers, the heat map and curves; their contexts, and how they are built."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from stepscope.viewer.web.addresses import NotThere, Request
-from stepscope.viewer.web.contexts import (
-    BufferPage,
-    BuffersPage,
-    CurveLink,
-    CurvePage,
-    KernelPage,
-    KernelsPage,
-    ValuesPage,
+from stepscope.viewer.graphs.queries.graphs import list_graphs
+from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.graphs.rows import GraphRow, SiteRow
+from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.overview.rows import RunRow
+from stepscope.viewer.steps.rows import LaunchDetail
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries import heatmap
+from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
+from stepscope.viewer.values.queries.curves import value_curve
+from stepscope.viewer.values.queries.heatmap import Window, has_outputs, heat_map, worst_sites
+from stepscope.viewer.values.queries.kernels import kernel_detail, kernel_rows
+from stepscope.viewer.values.rows import (
+    BufferDetail,
+    BufferRow,
+    HeatMap,
+    KernelDetail,
+    KernelRow,
+    ValueCurve,
+    WorstSite,
 )
-
-if TYPE_CHECKING:
-    from stepscope.viewer.graphs.rows import GraphRow
-    from stepscope.viewer.steps.rows import LaunchDetail
-    from stepscope.viewer.store.trace import Trace
-    from stepscope.viewer.values.queries.heatmap import Window
-    from stepscope.viewer.values.rows import HeatMap
+from stepscope.viewer.web.addresses import NotThere, Page, Redirect, Request
+from stepscope.viewer.web.parameters import (
+    ARGUMENT,
+    BUFFER,
+    FIRST_STEP,
+    GRAPH,
+    KERNEL,
+    LAST_STEP,
+    LOG,
+    SITE,
+    number,
+    one_of,
+    text,
+)
 
 STATISTICS = (
     "largest", "min", "max", "mean", "std", "l2", "nan", "positive_infinity", "negative_infinity", "zero",
     "near_overflow", "subnormal",
 )  # fmt: skip
 """In the order in which a curve offers them."""
-CURVE_QUERY = ("site", "argument", "item", "part", "moment", "statistic")
 MOMENTS = ("after", "before")
 WINDOW = ("first_site", "last_site", "first_step", "last_step")
+
+
+@dataclass(frozen=True)
+class BuffersPage:
+    graph: GraphRow
+    buffers: list[BufferRow]
+
+
+@dataclass(frozen=True)
+class BufferPage:
+    detail: BufferDetail
+    log: int
+
+
+@dataclass(frozen=True)
+class KernelsPage:
+    kernels: list[KernelRow]
+
+
+@dataclass(frozen=True)
+class KernelPage:
+    detail: KernelDetail
+
+
+@dataclass(frozen=True)
+class ValuesPage:
+    heat: HeatMap
+    worst: list[WorstSite]
+    """Sites that had anything worse than zeros, worst first, in all of the log."""
+    runs: list[RunRow]
+    recorded: bool
+    """Whether the log has a value of any output."""
+
+
+@dataclass(frozen=True)
+class CurveLink:
+    """Another curve: what stands in its address, and the argument that it is of."""
+
+    site: int
+    argument: int
+    item: int | None
+    part: str | None
+    moment: str
+    name: str
+    shown_as: str
+    """``before`` or ``after`` the launch: a value is often read after the launch before."""
+
+
+@dataclass(frozen=True)
+class CurvePage:
+    curve: ValueCurve
+    statistic: str
+    """The one to begin with."""
+    site: SiteRow
+    graph: GraphRow
+    others: list[CurveLink]
+    """Of the arguments of the same launch."""
 
 
 class CurveAsked(NamedTuple):
@@ -44,8 +119,6 @@ class CurveAsked(NamedTuple):
 
 
 def kernels_page(trace: Trace, request: Request) -> KernelsPage:
-    from stepscope.viewer.values.queries.kernels import kernel_rows
-
     return KernelsPage(kernel_rows(trace))
 
 
@@ -54,8 +127,6 @@ def kernel_page(trace: Trace, request: Request) -> KernelPage:
 
 
 def kernel_page_of(trace: Trace, kernel: str) -> KernelPage:
-    from stepscope.viewer.values.queries.kernels import kernel_detail
-
     detail = kernel_detail(trace, kernel)
     if detail is None:
         raise NotThere(f"This trace holds no kernel “{kernel[:200]}”.")
@@ -63,8 +134,6 @@ def kernel_page_of(trace: Trace, kernel: str) -> KernelPage:
 
 
 def buffers_page(trace: Trace, request: Request) -> BuffersPage:
-    from stepscope.viewer.values.queries.buffers import buffer_rows
-
     row = _graph(trace, request.id("graph"))
     return BuffersPage(row, buffer_rows(trace, row.graph))
 
@@ -74,8 +143,6 @@ def buffer_page(trace: Trace, request: Request) -> BufferPage:
 
 
 def buffer_page_of(trace: Trace, graph: int, buffer: str) -> BufferPage:
-    from stepscope.viewer.values.queries.buffers import buffer_detail
-
     row = _graph(trace, graph)
     detail = buffer_detail(trace, graph, buffer)
     if detail is None:
@@ -84,8 +151,6 @@ def buffer_page_of(trace: Trace, graph: int, buffer: str) -> BufferPage:
 
 
 def _graph(trace: Trace, graph: int) -> GraphRow:
-    from stepscope.viewer.graphs.queries.graphs import list_graphs
-
     found = next((row for row in list_graphs(trace) if row.graph == graph), None)
     if found is None:
         raise NotThere(f"This trace holds no graph {graph}.")
@@ -93,24 +158,16 @@ def _graph(trace: Trace, graph: int) -> GraphRow:
 
 
 def values_page(trace: Trace, request: Request) -> ValuesPage:
-    from stepscope.viewer.values.queries.heatmap import heat_map
-
     log, window = heat_window(trace, request)
     return values_page_of(trace, heat_map(trace, log, window))
 
 
 def values_page_of(trace: Trace, heat: HeatMap) -> ValuesPage:
-    from stepscope.viewer.overview.queries.runs import list_runs
-    from stepscope.viewer.values.queries.heatmap import has_outputs, worst_sites
-
     return ValuesPage(heat, worst_sites(trace, heat.log), list_runs(trace), has_outputs(trace, heat.log))
 
 
 def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
     """The log and the part of its map that an address names."""
-    from stepscope.viewer.overview.queries.runs import list_runs
-    from stepscope.viewer.values.queries.heatmap import Window
-
     log = request.optional_id("log") or 0
     if log not in {run.log for run in list_runs(trace)}:
         raise NotThere(f"This trace holds no log {log}.")
@@ -121,14 +178,12 @@ def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
     return log, window
 
 
-def worst_launch(trace: Trace, request: Request) -> int:
-    """The launch that a cell of the heat map stands for."""
-    from stepscope.viewer.values.queries import heatmap
-
+def worst_launch(trace: Trace, request: Request) -> str:
+    """The address of the worst launch in a cell of the heat map."""
     found = heatmap.worst_launch(trace, *heat_window(trace, request))
     if found is None:
         raise NotThere("No output of these launches was read in these steps.")
-    return found
+    return f"/launches/{found}"
 
 
 def curve_page(trace: Trace, request: Request) -> CurvePage:
@@ -145,9 +200,6 @@ def curve_page(trace: Trace, request: Request) -> CurvePage:
 
 
 def curve_page_of(trace: Trace, asked: CurveAsked, statistic: str | None = None) -> CurvePage:
-    from stepscope.viewer.graphs.queries.launches import launch_detail
-    from stepscope.viewer.values.queries.curves import value_curve
-
     curve = value_curve(trace, *asked)
     launch = launch_detail(trace, curve.launch[0]) if curve is not None and curve.launch else None
     if curve is None or launch is None:
@@ -165,3 +217,41 @@ def other_curves(launch: LaunchDetail) -> Iterator[CurveLink]:
             for row in rows:
                 name = names.get(values.argument, str(values.argument))
                 yield CurveLink(row.site, row.argument, row.item, row.part, row.moment, name, shown_as)
+
+
+ROUTES = (
+    Page("/graphs/{graph}/buffers", "values/buffers.html", "Graphs", BuffersPage, buffers_page, (GRAPH,)),
+    Page("/graphs/{graph}/buffers/{buffer}", "values/buffer.html", "Graphs", BufferPage, buffer_page, (GRAPH, BUFFER)),
+    Page("/kernels", "values/kernels.html", "Kernels", KernelsPage, kernels_page),
+    Page("/kernels/{kernel}", "values/kernel.html", "Kernels", KernelPage, kernel_page, (KERNEL,)),
+    Page(
+        "/values",
+        "values/page.html",
+        "Values",
+        ValuesPage,
+        values_page,
+        (
+            LOG,
+            number("first_site", "The first launch site of the window."),
+            number("last_site", "The last launch site of the window."),
+            FIRST_STEP,
+            LAST_STEP,
+        ),
+    ),
+    Page(
+        "/curves",
+        "values/curve.html",
+        "Values",
+        CurvePage,
+        curve_page,
+        (
+            replace(SITE, required=True),
+            ARGUMENT,
+            number("item", "The position within a list argument."),
+            text("part", "The part of a tensor, such as real or imag."),
+            one_of("moment", MOMENTS, "When the argument was read."),
+            one_of("statistic", STATISTICS, "The statistic that the curve shows."),
+        ),
+    ),
+    Redirect("/values/launch", worst_launch),
+)

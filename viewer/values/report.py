@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.steps.page import LaunchPage
 from stepscope.viewer.values import page as values_page
+from stepscope.viewer.values.filters import curve_query, plotted
+from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, ValuesPage
 from stepscope.viewer.values.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow, KernelRow
-from stepscope.viewer.web import contexts
 from stepscope.viewer.web.addresses import NotThere, slug
 from stepscope.viewer.web.parts import part
-from stepscope.viewer.web.rendering import curve_query, plotted
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
@@ -37,16 +38,16 @@ class Values:
 
     recorded: bool = False
     rows: list[KernelRow] = field(default_factory=list)
-    kernels: list[contexts.KernelPage] = field(default_factory=list)
-    buffers: list[contexts.BufferPage] = field(default_factory=list)
-    lists: list[tuple[contexts.BuffersPage, int]] = field(default_factory=list)
+    kernels: list[KernelPage] = field(default_factory=list)
+    buffers: list[BufferPage] = field(default_factory=list)
+    lists: list[tuple[BuffersPage, int]] = field(default_factory=list)
     """Of each graph some buffers, the worst first, and how many it has."""
-    curves: list[contexts.CurvePage] = field(default_factory=list)
-    maps: list[contexts.ValuesPage] = field(default_factory=list)
+    curves: list[CurvePage] = field(default_factory=list)
+    maps: list[ValuesPage] = field(default_factory=list)
     launches: dict[int, list[ArgumentValues]] = field(default_factory=dict)
 
 
-def collect(trace: Trace, findings: list[Finding], described: Iterable[contexts.LaunchPage]) -> Values:
+def collect(trace: Trace, findings: list[Finding], described: Iterable[LaunchPage]) -> Values:
     """`described`: launches whose panel the report has."""
     from stepscope.viewer.graphs.queries.launches import launch_detail
     from stepscope.viewer.values.queries.kernels import kernel_rows
@@ -104,7 +105,7 @@ def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Ite
     for graph_row, rows in lists:
         first = [row for row in rows if (row.graph, row.buffer) in shown]
         rest = sorted((row for row in rows if (row.graph, row.buffer) not in shown), key=_badness)
-        page_of = contexts.BuffersPage(graph_row, sorted([*first, *rest][:MOST_LISTED], key=_badness))
+        page_of = BuffersPage(graph_row, sorted([*first, *rest][:MOST_LISTED], key=_badness))
         values.lists.append((page_of, len(rows)))
 
 

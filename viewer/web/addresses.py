@@ -1,19 +1,16 @@
-"""Addresses: which page stands at one, what it says, and names of kernels and buffers as one part of a path."""
+"""Addresses: the kinds of routes, what a request says, and names of kernels and buffers as one part of a path."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote, unquote, urlencode
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
-
-
-GONE = "stepscope.gone"
-"""Under which a request of the server says that its client has gone."""
+    from stepscope.viewer.web.parameters import Parameter
 
 
 class NotThere(Exception):
@@ -36,6 +33,8 @@ class Request:
     query: Mapping[str, str]
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when nobody waits for the answer any more."""
+    byte_range: str | None = None
+    """The bytes that are asked for, as HTTP's `Range` names them."""
 
     def number(self, name: str, default: int | None = None) -> int | None:
         text = self.path.get(name, self.query.get(name, ""))
@@ -63,26 +62,62 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Page:
-    """An address that has an HTML page and, with `.json` behind it, a twin."""
-
-    path: str
-    template: str
-    section: str
-    context: type
-    build: Callable[[Trace, Request], Any]
-    query: tuple[str, ...] = ()
-    """What may stand behind the ``?``."""
-
-
-@dataclass(frozen=True)
 class Twin:
     """An address that answers in JSON."""
 
     path: str
     context: type
     build: Callable[[Trace, Request], Any]
-    query: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """An address that has an HTML page and a twin."""
+
+    path: str
+    template: str
+    section: str
+    context: type
+    build: Callable[[Trace, Request], Any]
+    parameters: tuple[Parameter, ...] = ()
+    """Those in its path and those behind its ``?``."""
+
+    @property
+    def twin(self) -> Twin:
+        """The page's context as JSON."""
+        path = "/index.json" if self.path == "/" else f"{self.path}.json"
+        return Twin(path, self.context, self.build, self.parameters)
+
+
+@dataclass(frozen=True)
+class File:
+    """An answer that a browser saves."""
+
+    content: bytes | IO[bytes]
+    content_type: str
+    name: str
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Download:
+    """An address that answers with a file."""
+
+    path: str
+    build: Callable[[Trace, Request], File]
+
+
+@dataclass(frozen=True)
+class Redirect:
+    """An address of something whose page stands at another address, which `build` returns."""
+
+    path: str
+    build: Callable[[Trace, Request], str]
+
+
+Route: TypeAlias = Page | Twin | Download | Redirect
 
 
 def slug(name: str) -> str:
@@ -97,3 +132,8 @@ def slug(name: str) -> str:
 
 def unslug(text: str) -> str:
     return "" if text == "~" else unquote(text.replace("~", "%"), errors="surrogatepass")
+
+
+def query_text(values: Mapping[str, object]) -> str:
+    """What stands behind the ``?``; unknown and empty values are left out."""
+    return urlencode({name: value for name, value in values.items() if value is not None and value != ""})

@@ -1,4 +1,4 @@
-"""The local dashboard: what is asked for is answered here or handed on, and kept safe to open."""
+"""The dashboard as one ASGI application: a request goes from its address to a route, and from there to its answer."""
 
 from __future__ import annotations
 
@@ -6,254 +6,175 @@ import asyncio
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
-from stepscope.viewer.overview import page as overview_page
-from stepscope.viewer.web import assets, rendering
-from stepscope.viewer.web.addresses import GONE, Request
+from stepscope.viewer.errors import StepscopeError, reason_of
+from stepscope.viewer.text.formats import to_json
+from stepscope.viewer.web import answers, assets, registry, render
+from stepscope.viewer.web.addresses import (
+    Download,
+    Elsewhere,
+    NotThere,
+    Page,
+    Redirect,
+    Request,
+    Route,
+)
+from stepscope.viewer.web.answers import Answer
 from stepscope.viewer.web.follow import Current
+from stepscope.viewer.web.guard import GONE, Guard, security_headers
 from stepscope.viewer.web.parts import failures
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from stepscope.viewer.store.trace import Trace
 
-Headers = Sequence[tuple[bytes, bytes]]
-NO_CACHE = (b"cache-control", b"no-cache")
-FIRST_PAGE = overview_page.PAGES[0]
+FIRST_PAGE = "/"
 STATIC = "/static/"
+DESCRIPTION = "/openapi.json"
+MOST_THREADS = 40
+AnyRoute = TypeVar("AnyRoute", bound=Route)
 
 
-class Answer(NamedTuple):
-    """A whole answer."""
+class Asked(NamedTuple):
+    """An HTTP request as far as it matters here."""
 
-    body: bytes
-    content_type: str
-    status: int = 200
-    headers: Headers = ()
+    path: str
+    query: dict[str, str]
+    headers: Mapping[bytes, bytes]
+    gone: threading.Event
 
-    async def send(self, send: Send) -> None:
-        headers = [
-            (b"content-type", self.content_type.encode()),
-            (b"content-length", str(len(self.body)).encode()),
-            *self.headers,
-        ]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body})
+    @classmethod
+    def of(cls, scope: Scope) -> Asked:
+        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+        return cls(scope["path"], query, dict(scope["headers"]), scope[GONE])
 
+    @property
+    def is_for_data(self) -> bool:
+        """Whether it wants JSON and not a page."""
+        return self.path.endswith(".json") and not self.path.startswith(STATIC)
 
-class Later:
-    """An application that takes long to import: it is made by the first request for it, or before."""
-
-    def __init__(self, create: Callable[[], ASGIApp]) -> None:
-        self._create = create
-        self._lock = threading.Lock()
-        self._app: ASGIApp | None = None
-
-    def made(self) -> ASGIApp:
-        with self._lock:
-            if self._app is None:
-                self._app = self._create()
-            return self._app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = await asyncio.to_thread(self.made) if self._app is None else self._app
-        await app(scope, receive, send)
+    def request(self, names: Mapping[str, str]) -> Request:
+        # Without an ETag there is nothing that If-Range could name: then all of it is the answer.
+        wanted = None if b"if-range" in self.headers else self.headers.get(b"range")
+        return Request(names, self.query, self.gone, wanted.decode("latin-1") if wanted else None)
 
 
-class Front:
-    """Answers for the first page, for scripts and for styles; the rest is made ready soon after the first page."""
+class App:
+    """Answers for a trace. What other pages than the first need is imported soon after the first page."""
 
     def __init__(self, current: Current) -> None:
-        self.import_map = rendering.to_json(assets.served_import_map())
+        self.import_map = to_json(assets.served_import_map())
         self._current = current
-        self._pages = Later(self._create_pages)
-        self._twins = Later(self._create_twins)
+        self._threads = ThreadPoolExecutor(MOST_THREADS, "answer")
         self._warming: threading.Thread | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        if path.endswith(".json") and not path.startswith(STATIC):
-            await self._twins(scope, receive, send)
-            return
-        answer = await self._answer(path, scope)
-        if answer is None:
-            await self._pages(scope, receive, send)
-            return
+        asked = Asked.of(scope)
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, asked)
         await answer.send(send)
-        if path == FIRST_PAGE.path and self._warming is None:
+        if asked.path == FIRST_PAGE and self._warming is None:
             # Waited for when the server ends: a thread that is cut off keeps DuckDB's objects, and that is printed.
             self._warming = threading.Thread(target=self._warm)
             self._warming.start()
 
-    async def _answer(self, path: str, scope: Scope) -> Answer | None:
-        """None: the others answer, who also tell what went wrong."""
-        if path.startswith(STATIC):
-            return static(path.removeprefix(STATIC), scope)
-        if path != FIRST_PAGE.path:
-            return None
+    def answer(self, asked: Asked) -> Answer:
         try:
-            return await asyncio.to_thread(self._first_page, query_of(scope))
-        except Exception:
-            return None
+            return self._answer(asked)
+        except NotThere as error:
+            return self._error(asked, 404, str(error))
+        except Elsewhere as error:
+            if asked.is_for_data:
+                return self._error(asked, 404, "This log holds no record of it.")
+            return answers.redirect(error.address)
+        except StepscopeError as error:
+            return self._error(asked, 422, str(error))
+        except Exception as error:
+            sys.stderr.write(f"stepscope: {asked.path!r} could not be made: {type(error).__name__}\n")
+            return self._error(asked, 500, f"This page could not be made ({reason_of(error)}).")
 
-    def _first_page(self, query: dict[str, str]) -> Answer:
+    def _answer(self, asked: Asked) -> Answer:
+        if asked.path.startswith(STATIC):
+            name, known = asked.path.removeprefix(STATIC), asked.headers.get(b"if-none-match", b"")
+            return answers.asset(name, asked.query.get("v"), known) or _nothing()
+        if asked.path == DESCRIPTION:
+            from stepscope.viewer.web.openapi import description
+
+            return answers.data(description())
+        if asked.is_for_data:
+            return self._twin(asked)
+        found = match(asked.path, registry.routes())
+        if found is None:
+            is_folder = asked.path.endswith("/") and match(asked.path.rstrip("/"), registry.routes()) is not None
+            return answers.redirect(asked.path.rstrip("/"), 307) if is_folder else _nothing()
+        route, names = found
+        request = asked.request(names)
+        if isinstance(route, Page):
+            return self._page(route, request)
+        with self._current.use() as reading:
+            if isinstance(route, Download):
+                return answers.download(route.build(reading.trace, request))
+            if isinstance(route, Redirect):
+                return answers.redirect(route.build(reading.trace, request))
+        return _nothing()
+
+    def _page(self, page: Page, request: Request) -> Answer:
         with self._current.use() as reading:
             with failures() as failed:
-                built = FIRST_PAGE.build(reading.trace, Request({}, query))
-            context = {**rendering.context_of(built), "not_shown": failed}
-            html = rendering.page(reading, FIRST_PAGE.template, FIRST_PAGE.section, context, self.import_map)
-        return Answer(html.encode(), "text/html; charset=utf-8")
+                built = page.build(reading.trace, request)
+            context = {**render.context_of(built), "not_shown": failed}
+            return answers.html(render.page(reading, page.template, page.section, context, self.import_map))
 
-    def _create_pages(self) -> ASGIApp:
-        from stepscope.viewer.web.dashboard import create_pages
+    def _twin(self, asked: Asked) -> Answer:
+        found = match(asked.path, registry.twins())
+        if found is None:
+            return _nothing()
+        twin, names = found
+        with self._current.use() as reading:
+            with failures() as failed:
+                answer = twin.build(reading.trace, asked.request(names))
+            return answers.data(answer, failed=failed)
 
-        return create_pages(self._current, self.import_map)
-
-    def _create_twins(self) -> ASGIApp:
-        from stepscope.viewer.web.api import create_api
-        from stepscope.viewer.web.dashboard import Dashboard
-
-        return create_api(Dashboard(self._current, self.import_map))
+    def _error(self, asked: Asked, status: int, message: str) -> Answer:
+        is_data = asked.path.endswith((".json", "/raw")) or asked.path.startswith(STATIC)
+        with self._current.use() as reading:
+            # Without a frame even the error page cannot be drawn: then the overview itself fails.
+            if is_data or (status == 500 and not reading.has_frame):
+                return answers.data({"ok": False, "error": message}, status)
+            context = {"status": status, "message": message}
+            return answers.html(render.page(reading, "core/error.html", "", context, self.import_map), status)
 
     def _warm(self) -> None:
-        self._pages.made()
-        self._twins.made()
+        for _ in registry.routes():
+            pass
 
 
-def query_of(scope: Scope) -> dict[str, str]:
-    return dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+def _nothing() -> Answer:
+    raise NotThere("There is no such page.")
 
 
-def static(name: str, scope: Scope) -> Answer | None:
-    """A script or a style. Under the address that names its content a browser may keep it; under any other it asks
-    again, and is told when it has it already."""
-    try:
-        content = assets.content(name)
-    except KeyError:
-        return None
-    version = assets.version(content)
-    kept = query_of(scope).get("v") == version
-    headers = [
-        (b"cache-control", b"public, max-age=31536000, immutable" if kept else b"no-cache"),
-        (b"etag", f'"{version}"'.encode()),
-    ]
-    known = dict(scope["headers"]).get(b"if-none-match", b"")
-    content_type = assets.CONTENT_TYPES[PurePosixPath(name).suffix]
-    if f'"{version}"'.encode() in known:
-        return Answer(b"", content_type, 304, headers)
-    return Answer(content, content_type, headers=headers)
-
-
-def security_headers(import_map: str) -> Headers:
-    policy = (
-        "default-src 'none'",
-        f"script-src 'self' {assets.csp_hash(import_map)}",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    )
-    return [
-        (b"content-security-policy", "; ".join(policy).encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"no-referrer"),
-        (b"cross-origin-resource-policy", b"same-origin"),
-    ]
-
-
-_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
-_OWN_SITES = (b"same-origin", b"none")
-"""What a browser says of requests that a page of this server makes, and of addresses that were typed in."""
-
-
-def refusal(scope: Scope) -> tuple[int, str] | None:
-    """Why a request is not answered: a web page elsewhere may have made it, or have a name of its own point here."""
-    headers = scope["headers"]
-    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:  # the port is free: `ssh -L` maps it
-        return 400, "Open this dashboard as localhost or 127.0.0.1."
-    origins = {value.decode("latin-1").lower() for name, value in headers if name == b"origin"}
-    sites = {value for name, value in headers if name == b"sec-fetch-site"}
-    if origins - {f"http://{hosts[0].lower()}"} or sites.difference(_OWN_SITES):
-        return 403, "Another site made this request: type the address of this dashboard into the browser yourself."
-    if scope["method"] not in ("GET", "HEAD"):
-        return 405, "This dashboard answers only GET and HEAD."
+def match(path: str, routes: Iterable[AnyRoute]) -> tuple[AnyRoute, dict[str, str]] | None:
+    """The first route at `path`, and the parts of the path that it names."""
+    for route in routes:
+        found = _pattern(route.path).fullmatch(path)
+        if found is not None:
+            return route, found.groupdict()
     return None
 
 
-class Guard:
-    """Answers requests of this dashboard's own pages and no others, puts the security headers on every answer, and
-    says when the client has gone. HEAD is answered like GET, without the body."""
-
-    def __init__(self, app: ASGIApp, headers: Headers) -> None:
-        self.app = app
-        self.headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        is_head = scope["method"] == "HEAD"
-
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                own = message.get("headers", [])
-                kept = any(name == b"cache-control" for name, _ in own)
-                message["headers"] = [*own, *self.headers, *(() if kept else (NO_CACHE,))]
-            elif is_head and message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
-
-        refused = refusal(scope)
-        if refused is not None:
-            status, text = refused
-            allow = [(b"allow", b"GET, HEAD")] if status == 405 else []
-            body = rendering.to_json({"ok": False, "error": text}).encode()
-            await Answer(body, "application/json", status, allow).send(guarded)
-            return
-        client = _Client(receive)
-        watch = asyncio.create_task(client.watch())
-        try:
-            await self.app({**scope, "method": "GET", GONE: client.gone}, client.receive, guarded)
-        except Exception as error:  # the page tells of it
-            sys.stderr.write(f"stepscope: {scope['path']!r} could not be made: {type(error).__name__}\n")
-        finally:
-            client.gone.set()
-            watch.cancel()
-
-
-class _Client:
-    """Whoever waits for an answer. What it sends behind its request is not looked at."""
-
-    def __init__(self, receive: Receive) -> None:
-        self.gone = threading.Event()
-        """For the threads that make the answer."""
-        self._receive = receive
-        self._left = asyncio.Event()
-        self._was_asked = False
-
-    async def watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self.gone.set()
-        self._left.set()
-
-    async def receive(self) -> Message:
-        if not self._was_asked:
-            self._was_asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self._left.wait()
-        return {"type": "http.disconnect"}
+@cache
+def _pattern(path: str) -> re.Pattern[str]:
+    """``/steps/{step}`` as an expression: a name stands for one part of a path."""
+    parts = re.split(r"\{(\w+)\}", path)
+    return re.compile("".join(f"(?P<{part}>[^/]+)" if i % 2 else re.escape(part) for i, part in enumerate(parts)))
 
 
 def create_app(trace: Trace | Current) -> Guard:
     """The pages of a trace, and their JSON twins."""
-    front = Front(trace if isinstance(trace, Current) else Current(trace))
-    return Guard(front, security_headers(front.import_map))
+    app = App(trace if isinstance(trace, Current) else Current(trace))
+    return Guard(app, security_headers(app.import_map))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from stepscope.tracer.schema.log_format import HEADER, decode_payload, decode_payload_crlf, payload_digest
 from stepscope.viewer.errors import StepscopeError
@@ -15,9 +14,7 @@ from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_names
 from stepscope.viewer.store.open import open_logs
 from stepscope.viewer.store.trace import Trace
-
-if TYPE_CHECKING:
-    from stepscope.viewer.overview.contexts import Frame
+from stepscope.viewer.web.frame import Frame, frame_of
 
 LEAST_SECONDS = 1.0
 """Between two looks at the logs."""
@@ -44,10 +41,7 @@ class Reading:
     @property
     def frame(self) -> Frame:
         if self._frame is None:
-            from stepscope.viewer.overview.page import frame
-            from stepscope.viewer.overview.queries.overview import first_page
-
-            self._frame = replace(frame(first_page(self.trace)), following=self._following)
+            self._frame = frame_of(self.trace, self._following)
         return self._frame
 
 

@@ -41,10 +41,10 @@ def warm() -> None:
     import uvicorn.server  # noqa: F401
 
     from stepscope.viewer.overview.queries import overview  # noqa: F401
-    from stepscope.viewer.store import open as store_open  # noqa: F401
-    from stepscope.viewer.web import app, rendering  # noqa: F401
+    from stepscope.viewer.store import trace as store_trace  # noqa: F401
+    from stepscope.viewer.web import app, render  # noqa: F401
 
-    rendering.environment()
+    render.environment()
 
 
 def ask_first(trace: Trace) -> None:

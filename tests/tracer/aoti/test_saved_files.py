@@ -12,7 +12,7 @@ from stepscope.tracer.aoti.saved_files import SavedFiles, describe
 from stepscope.tracer.log.writer import LogWriter
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store import sql
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 
 
 def tensor_file(path: Path, value: float) -> Path:

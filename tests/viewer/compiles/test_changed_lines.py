@@ -18,7 +18,7 @@ from stepscope.viewer.ingest.torch_trace.model_lines import model_lines
 from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.kernels import kernel_detail
-from stepscope.viewer.web.rendering import environment
+from stepscope.viewer.web.render import environment
 from tests.logs import compile_logs
 from tests.logs.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
 from tests.viewer.client import Client

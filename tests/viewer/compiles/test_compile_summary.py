@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.viewer.compiles import summary_contexts as contexts
+from stepscope.viewer.compiles import summary_page
 from stepscope.viewer.compiles.queries.guard_text import failed_guards
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -25,14 +25,14 @@ from tests.viewer.conftest import sample_logs
 Opened = Callable[[LogBuilder | bytes], Trace]
 HOSTILE = "<script>alert(1)</script>"
 PATHS = {
-    "/graph-breaks": contexts.GraphBreaksPage,
-    "/recompiles": contexts.RecompilesPage,
-    "/caches": contexts.CachesPage,
-    "/cuda-graphs": contexts.CudaGraphsPage,
-    "/metrics?sort=duration_us&direction=desc": contexts.MetricsPage,
-    "/compile-time": contexts.CompileTimePage,
-    "/draft-export": contexts.DraftExportPage,
-    "/vllm": contexts.VllmPage,
+    "/graph-breaks": summary_page.GraphBreaksPage,
+    "/recompiles": summary_page.RecompilesPage,
+    "/caches": summary_page.CachesPage,
+    "/cuda-graphs": summary_page.CudaGraphsPage,
+    "/metrics?sort=duration_us&direction=desc": summary_page.MetricsPage,
+    "/compile-time": summary_page.CompileTimePage,
+    "/draft-export": summary_page.DraftExportPage,
+    "/vllm": summary_page.VllmPage,
 }
 EMPTY = {
     "/graph-breaks": "No graph breaks",

@@ -22,9 +22,9 @@ from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.report.write import render_report
+from stepscope.viewer.steps.page import launch_page_of
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web import pages
 from stepscope.viewer.web.addresses import Request
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run
 from tests.logs.unpacking import data_of
@@ -263,9 +263,7 @@ def test_one_launch_in_flight_is_the_one(trace_of: Any) -> None:
 
 def test_the_panels_say_it(trace_of: Any) -> None:
     trace = trace_of(on_device(), device_ring(1))
-    launches = {
-        launch: page.death for launch in range(6) if (page := pages.launch_page_of(trace, launch)).death is not None
-    }
+    launches = {launch: page.death for launch in range(6) if (page := launch_page_of(trace, launch)).death is not None}
     assert {launch: death.part for launch, death in launches.items() if death} == {
         3: "last_finished",
         4: "died",
@@ -396,10 +394,10 @@ def test_runs_are_one_trace(joined: Trace) -> None:
 
 
 def test_runs_on_a_page(joined: Trace) -> None:
-    from stepscope.viewer.web import rendering
+    from stepscope.viewer.text.formats import to_json
 
     context = overview_page.overview_page(joined, Request({}, {}))
-    overview = json.loads(rendering.to_json(context))["overview"]
+    overview = json.loads(to_json(context))["overview"]
     assert overview["crash_runs"][0]["said"] == ["a", "</pre><script>alert(1)</script>"]
     html = render_report(joined)
     assert "Runs of --crash" in html

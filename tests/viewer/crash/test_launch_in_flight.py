@@ -16,9 +16,9 @@ from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.repro.queries import shapes_of_function
+from stepscope.viewer.steps.page import launch_page_of
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web import pages
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, compile_records, graph, run
 from tests.viewer.crash.test_crash import PID, process_end, ring, ring_call
 
@@ -132,7 +132,7 @@ def test_sizes_are_of_this_call_and_the_output_is_not_there(
     detail = launch_detail(trace, finding.launch or 0)
     assert detail is not None
     assert [(row.tensors == [], row.unseen) for row in detail.site.arguments] == [(False, None)] * 2 + [(True, unseen)]
-    page = pages.launch_page_of(trace, detail.launch)
+    page = launch_page_of(trace, detail.launch)
     assert page.launch.site.arguments[2].unseen == unseen
     for redact in (False, True):
         assert "not made yet" in render_report(trace, redact=redact)

@@ -26,7 +26,7 @@ from stepscope.viewer.report.write import render_report
 from stepscope.viewer.search.queries.search import search
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web import rendering
+from stepscope.viewer.web import render
 from tests.logs.hostile import PATHS, SCRIPT, healthy, hostile_logs, log_of
 from tests.logs.plain_reader import LOST, kinds, places, read_plainly, records
 from tests.logs.poisoned import write_poisoned
@@ -126,7 +126,7 @@ def test_nothing_is_lost_or_written(name: str, tmp_path: Path, cache_folder: Pat
     path = tmp_path / "inner" / "folder" / "x.log"
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
-    rendering.environment.cache_clear()  # it keeps templates where the cache was when it was made
+    render.environment.cache_clear()  # it keeps templates where the cache was when it was made
     with watched() as seen, open_trace(path) as trace:
         check_sound(trace, data)
         assert dict(list_records(trace, limit=1).kinds) == kinds(data)
@@ -245,7 +245,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
     def run_command(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["stepscope", *arguments])
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-        rendering.environment.cache_clear()
+        render.environment.cache_clear()
         with watched() as seen, pytest.raises(SystemExit) as ended:
             cli.main()
         assert not elsewhere(seen, tmp_path / "logs", out, temporary, cache_folder), arguments

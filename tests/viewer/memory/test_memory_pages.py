@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.schema import records as schema
+from stepscope.viewer.memory.graph_page import GraphMemoryPage
+from stepscope.viewer.memory.page import MemoryOverviewPage, RecomputePage
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web import contexts
 from tests.logs.memory_logs import (
     BACKWARD_PEAK,
     FORWARD_PEAK,
@@ -33,9 +34,9 @@ Opened = Callable[[LogBuilder | bytes], Trace]
 HOSTILE = "<img src=x onerror=alert(1)>\"'"
 
 PATHS = {
-    "/memory?log=0": contexts.MemoryOverviewPage,
-    "/graphs/0/memory?call=2&snode=1&by=kind&against=1": contexts.GraphMemoryPage,
-    "/recompute/0": contexts.RecomputePage,
+    "/memory?log=0": MemoryOverviewPage,
+    "/graphs/0/memory?call=2&snode=1&by=kind&against=1": GraphMemoryPage,
+    "/recompute/0": RecomputePage,
 }
 
 

@@ -19,8 +19,8 @@ from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.queries.tables import list_tables
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.byte_range import byte_range
 from stepscope.viewer.web import assets
-from stepscope.viewer.web.byte_range import byte_range
 from tests.logs.synthetic import WRAPPER, recorded
 from tests.viewer.client import Client
 from tests.waiting import PATIENCE_S

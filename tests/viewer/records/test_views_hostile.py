@@ -18,7 +18,7 @@ from stepscope.viewer.records.views.kinds_of_artifacts import ARTIFACTS
 from stepscope.viewer.records.views.kinds_of_events import EVENTS
 from stepscope.viewer.records.views.record import Around, Sibling
 from stepscope.viewer.records.views.view import view_of
-from stepscope.viewer.web.rendering import environment
+from stepscope.viewer.web.render import environment
 
 EVIL = (
     "<x-evil>",

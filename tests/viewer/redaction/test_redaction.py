@@ -22,7 +22,7 @@ from stepscope.viewer.report import write as report_write
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.rendering import to_json
+from stepscope.viewer.text.formats import to_json
 from tests.logs import overflow_log, synthetic
 from tests.logs.poisoned import poisoned, poisoned_logs
 from tests.logs.synthetic import LogBuilder

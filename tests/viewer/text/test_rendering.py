@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from stepscope.viewer.overview.rows import StepRow
+from stepscope.viewer.steps.filters import STRIP_HEIGHT, steps_strip
 from stepscope.viewer.text import formats
 from stepscope.viewer.text.highlight import LIMIT_CHARS, highlight, language_of
 from stepscope.viewer.text.lexing import pieces
-from stepscope.viewer.web import addresses, rendering
+from stepscope.viewer.web import addresses, render
 
 CASES = json.loads((Path(__file__).parents[2] / "js" / "core" / "format_cases.json").read_text("utf-8"))
 
@@ -71,14 +72,14 @@ def test_names_in_addresses(name: str, expected: str) -> None:
 
 
 def test_unknown_is_a_dash_with_its_reason() -> None:
-    assert rendering.ns_html(None, 'the step has no "end"') == (
+    assert render.ns_html(None, 'the step has no "end"') == (
         '<span class="unknown" title="the step has no &#34;end&#34;" '
         'aria-label="unknown: the step has no &#34;end&#34;">–</span>'
     )
 
 
 def test_code_is_escaped_and_numbered() -> None:
-    html = rendering.code_html("x = '<b>'\n\ny", "python", "L", 7)
+    html = render.code_html("x = '<b>'\n\ny", "python", "L", 7)
     assert "<b>" not in html
     assert html.count('class="line"') == 3
     assert 'id="L9"' in html
@@ -124,22 +125,22 @@ def step(number: int, duration_ns: int | None) -> StepRow:
 
 
 def test_first_step_with_its_compile_does_not_flatten_the_others() -> None:
-    strip = rendering.steps_strip([step(0, 10_000_000), *(step(n, 1_000) for n in range(1, 6))])
+    strip = steps_strip([step(0, 10_000_000), *(step(n, 1_000) for n in range(1, 6))])
     assert strip is not None
     assert [bar.capped for bar in strip.bars] == [True, *[False] * 5]
-    assert strip.bars[1].height == rendering.STRIP_HEIGHT / 4
+    assert strip.bars[1].height == STRIP_HEIGHT / 4
     assert strip.median_ns == 1_000
 
 
 def test_many_steps_share_bars() -> None:
-    strip = rendering.steps_strip([step(n, 5_000 if n == 777 else 1_000) for n in range(1_000)])
+    strip = steps_strip([step(n, 5_000 if n == 777 else 1_000) for n in range(1_000)])
     assert strip is not None
     assert len(strip.bars) <= 320
     assert any(bar.step.step == 777 for bar in strip.bars)
 
 
 def test_steps_without_an_end_have_no_strip() -> None:
-    assert rendering.steps_strip([step(0, None)]) is None
+    assert steps_strip([step(0, None)]) is None
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from stepscope.tracer.schema import records as schema
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.report.write import render_report
+from stepscope.viewer.steps.page import launch_page_of
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
-from stepscope.viewer.web import pages, rendering
+from stepscope.viewer.text.formats import to_json
 from tests.logs import overflow_log
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, run
 from tests.logs.unpacking import data_of
@@ -40,7 +41,7 @@ def test_from_the_log_to_the_panel(tmp_path: Path) -> None:
         assert [[row.elements for row in values.after] for values in detail.values] == [[], [], [shown]]
         assert detail.values[0].before[0].elements is None
         assert sql.number(trace, "SELECT count(elements) FROM value_rows") == 2
-        page = json.loads(rendering.to_json(pages.launch_page_of(trace, 1)))
+        page = json.loads(to_json(launch_page_of(trace, 1)))
         (read,) = page["launch"]["values"][0]["before"]
         assert read["elements"] == shown
         for redact in (False, True):

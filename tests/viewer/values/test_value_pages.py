@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.overview import contexts as overview_contexts
 from stepscope.viewer.overview.rows import Counts, Finding
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values import page as values_page
 from stepscope.viewer.values import report as values_report
+from stepscope.viewer.values.filters import spread_text
 from stepscope.viewer.values.rows import Spread
-from stepscope.viewer.web import rendering
+from stepscope.viewer.web import render
 from stepscope.viewer.web.addresses import slug
+from stepscope.viewer.web.frame import FindingLink, Frame
 from tests.logs import overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
@@ -183,9 +184,9 @@ def test_the_page_says_what_a_cell_joins(trace: Trace) -> None:
     from stepscope.viewer.values.queries.heatmap import heat_map
 
     page = values_page.values_page_of(trace, heat_map(trace, 0, most_rows=2, most_columns=3))
-    template = rendering.environment().get_template("values/page.html")
+    template = render.environment().get_template("values/page.html")
     shown = {"frame": frame(Counts(1, 0, 0, 0, 4, 32, 32, 8, None)), "section": "Values", "import_map": ""}
-    html = template.render(**rendering.context_of(page), **shown)
+    html = template.render(**render.context_of(page), **shown)
     assert "Each cell joins up to 2 launch sites and 3 steps and has the colour of the worst." in html
 
 
@@ -200,7 +201,7 @@ def test_the_page_says_what_a_cell_joins(trace: Trace) -> None:
     ],
 )
 def test_spreads(low: object, high: object, expected: str) -> None:
-    assert rendering.spread_text(Spread("x", low, high, 2)) == expected
+    assert spread_text(Spread("x", low, high, 2)) == expected
 
 
 def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
@@ -214,7 +215,7 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
     }
     finding = Finding("nonfinite", "critical", "NaN made", "rule", evidence, "/steps/2?log=0")
     shown = replace(overview(trace), findings=[finding])
-    template = rendering.environment().get_template("overview/page.html")
+    template = render.environment().get_template("overview/page.html")
     html = template.render(overview=shown, frame=frame(shown.counts), section="Overview", import_map="")
     assert "buf16 finite · &lt;b&gt;" in html
     assert "NaN 4,992 of 8,192" in html
@@ -223,9 +224,9 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
     assert '<ol id="finding-links" hidden><li><a href="/x">title</a></li></ol>' in html
 
 
-def frame(counts: Counts) -> overview_contexts.Frame:
-    link = overview_contexts.FindingLink("title", "critical", "/x")
-    return overview_contexts.Frame([], ["train.py"], 0, 0, None, 0, "0", counts, [link])
+def frame(counts: Counts) -> Frame:
+    link = FindingLink("title", "critical", "/x")
+    return Frame([], ["train.py"], 0, 0, None, 0, "0", counts, [link])
 
 
 def data_of(html: str) -> dict[str, Any]:

@@ -13,12 +13,20 @@ import jsonschema
 import pytest
 
 from stepscope.tracer.schema import records as schema
-from stepscope.viewer.compiles import contexts as compiles_contexts
-from stepscope.viewer.overview import contexts as overview_contexts
-from stepscope.viewer.ranks import contexts as ranks_contexts
+from stepscope.viewer.compiles.compile_page import CompilePage
+from stepscope.viewer.compiles.page import CompilesPage
+from stepscope.viewer.compiles.provenance_page import ProvenancePage
+from stepscope.viewer.graphs.page import GraphPage, GraphsPage
+from stepscope.viewer.overview.page import OverviewPage
+from stepscope.viewer.overview.problems_page import ProblemsPage
+from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
+from stepscope.viewer.records.page import RecordShown, RecordsPage
+from stepscope.viewer.search.page import SearchPage, SqlPage, TablesPage
+from stepscope.viewer.steps.page import StepPage, StepsPage
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web import assets, contexts, pages, parameters
+from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, KernelsPage, ValuesPage
+from stepscope.viewer.web import assets, parameters, registry
 from tests.logs import overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
@@ -28,28 +36,28 @@ from tests.viewer.memory import test_memory_pages
 Opened = Callable[[LogBuilder | bytes], Trace]
 
 PATHS = {
-    "/": overview_contexts.OverviewPage,
-    "/steps": contexts.StepsPage,
-    "/steps/1?log=0&launch=5": contexts.StepPage,
-    "/graphs": contexts.GraphsPage,
-    "/graphs/0?site=1": contexts.GraphPage,
-    "/graphs/0/buffers": contexts.BuffersPage,
-    "/graphs/0/buffers/buf0": contexts.BufferPage,
-    "/kernels": contexts.KernelsPage,
-    "/kernels/cpp_fused_relu_0": contexts.KernelPage,
-    "/values?log=0": contexts.ValuesPage,
-    "/curves?site=0&argument=2&moment=after&statistic=mean": contexts.CurvePage,
-    "/compile": compiles_contexts.CompilesPage,
-    "/compile/0_0?log=0": compiles_contexts.CompilePage,
-    "/compile/0_0/provenance?log=0": compiles_contexts.ProvenancePage,
-    "/ranks": ranks_contexts.RanksPage,
-    "/ranks/difference": ranks_contexts.RankDifferencePage,
-    "/records?text=graph": contexts.RecordsPage,
-    "/records/3": contexts.RecordShown,
-    "/search?text=mm": contexts.SearchPage,
-    "/tables": contexts.TablesPage,
-    "/sql?query=select+1": contexts.SqlPage,
-    "/problems": contexts.ProblemsPage,
+    "/": OverviewPage,
+    "/steps": StepsPage,
+    "/steps/1?log=0&launch=5": StepPage,
+    "/graphs": GraphsPage,
+    "/graphs/0?site=1": GraphPage,
+    "/graphs/0/buffers": BuffersPage,
+    "/graphs/0/buffers/buf0": BufferPage,
+    "/kernels": KernelsPage,
+    "/kernels/cpp_fused_relu_0": KernelPage,
+    "/values?log=0": ValuesPage,
+    "/curves?site=0&argument=2&moment=after&statistic=mean": CurvePage,
+    "/compile": CompilesPage,
+    "/compile/0_0?log=0": CompilePage,
+    "/compile/0_0/provenance?log=0": ProvenancePage,
+    "/ranks": RanksPage,
+    "/ranks/difference": RankDifferencePage,
+    "/records?text=graph": RecordsPage,
+    "/records/3": RecordShown,
+    "/search?text=mm": SearchPage,
+    "/tables": TablesPage,
+    "/sql?query=select+1": SqlPage,
+    "/problems": ProblemsPage,
 }
 JSON_PATHS = ["/summary.json", "/launches/5.json", "/steps/1/timeline.json?log=0&width=100"]
 
@@ -75,7 +83,7 @@ def policy(answer: httpx.Response) -> dict[str, str]:
 
 
 def test_every_page_has_a_case() -> None:
-    patterns = {page.path: re.sub(r"\{\w+\}", "[^/]+", page.path) for page in pages.PAGES}
+    patterns = {page.path: re.sub(r"\{\w+\}", "[^/]+", page.path) for page in registry.pages()}
     asked = [path.partition("?")[0] for path in (*PATHS, *test_memory_pages.PATHS, *test_compile_summary.PATHS)]
     assert not {path for path, pattern in patterns.items() if not any(re.fullmatch(pattern, one) for one in asked)}
     assert len(asked) == len(patterns)
@@ -83,7 +91,7 @@ def test_every_page_has_a_case() -> None:
 
 def test_the_api_describes_every_twin(client: Client) -> None:
     described = client.get("/openapi.json").json()["paths"]
-    assert set(described) == {twin.path for twin in pages.TWINS}
+    assert set(described) == {twin.path for twin in registry.twins()}
     assert {twin(path.partition("?")[0]).rstrip("?") for path in ("/", "/steps", "/graphs")} <= set(described)
     names = [parameter["name"] for parameter in described["/steps/{step}.json"]["get"]["parameters"]]
     assert names == ["step", "log", "launch"]
@@ -98,10 +106,13 @@ def test_the_api_types_every_parameter(client: Client) -> None:
     width = api["paths"]["/steps/{step}/timeline.json"]["get"]["parameters"][-1]
     assert width == {
         "name": "width", "in": "query", "required": False, "schema": {"type": "integer", "minimum": 1},
-        "description": "Bins of the answer: about one for each pixel.",
+        "description": "The number of bins in the answer: about one for each pixel.",
     }  # fmt: skip
-    known = {name for twin in pages.TWINS for name in (*twin.query, *re.findall(r"{(\w+)}", twin.path))}
-    assert known == set(parameters._KNOWN), "no name is described that no page has"
+    for one in registry.twins():
+        assert set(re.findall(r"{(\w+)}", one.path)) <= {parameter.name for parameter in one.parameters}, one.path
+    shared = [value for value in vars(parameters).values() if isinstance(value, parameters.Parameter)]
+    used = [parameter for one in registry.twins() for parameter in one.parameters]
+    assert not [parameter for parameter in shared if parameter.name not in {one.name for one in used}]
 
 
 def test_the_api_documents_refusals(client: Client) -> None:

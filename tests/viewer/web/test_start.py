@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from stepscope.viewer.findings import KINDS, evidence
-from stepscope.viewer.overview import page as overview_page
 from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.web import frame
 from tests.logs.synthetic import LogBuilder, compile_records
 from tests.viewer.client import Client
 from tests.waiting import PATIENCE_S
@@ -61,7 +61,7 @@ def test_the_first_page_waits_for_no_other_page(log: Path) -> None:
         "starlette",
         "fastapi",
         "pydantic",
-        "stepscope.viewer.web.pages",
+        "stepscope.viewer.steps.page",
         "stepscope.viewer.findings.values.nonfinite",
     }
     if hasattr(duckdb.DuckDBPyConnection, "appender"):  # older versions take rows by numpy only
@@ -87,7 +87,7 @@ def test_a_first_page_that_fails_says_so(log: Path, monkeypatch: pytest.MonkeyPa
 
     with open_trace(log) as trace:
         client = Client(trace)
-        monkeypatch.setattr(overview_page, "frame", broken)
+        monkeypatch.setattr(frame, "frame", broken)
         answer = client.get("/")
         assert (answer.status_code, answer.json()["error"]) == (500, "This page could not be made (ValueError: x).")
         monkeypatch.undo()

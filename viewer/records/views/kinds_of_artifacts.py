@@ -287,10 +287,9 @@ ARTIFACTS: Mapping[str, RecordKind] = {
     ),
     "put_local_code_state": RecordKind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
     "put_remote_code_state": RecordKind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
-    "get_extra_remote_code_state": RecordKind("Profile of inputs is read", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
     **{
         f"get_{kind}_code_state": RecordKind("Profile of inputs is read", f"{_STATE_OF_CODE}.", dynamo_views.code_state)
-        for kind in ("local", "remote", "merged")
+        for kind in ("local", "remote", "extra_remote", "merged")
     },
 }  # fmt: skip
 

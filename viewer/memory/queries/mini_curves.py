@@ -1,19 +1,36 @@
-"""The memory of graphs in little, as the overview and the memory page of a run show it."""
+"""Small memory curves of graphs, as the overview and the memory page of a run show them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from stepscope.viewer.memory.queries.graphs import graphs_by_peak
-from stepscope.viewer.overview.contexts import MiniCurve
 
 if TYPE_CHECKING:
     from stepscope.viewer.memory.rows import GraphMemory
     from stepscope.viewer.store.trace import Trace
 
 MINI_POINTS = 96
+
+
+@dataclass(frozen=True)
+class MiniCurve:
+    """The memory of a graph in little: points from the left to the right, in shares of the highest."""
+
+    graph: int
+    label: str
+    estimated: list[float]
+    measured: list[float]
+    estimated_peak_bytes: int | None
+    measured_peak_bytes: int | None
+    base_bytes: int | None
+    at: str | None
+    """The node of the measured, else of the estimated peak."""
+    step: int | None
+    mismatches: int
 
 
 def mini_curves(trace: Trace, most: int) -> tuple[list[MiniCurve], int]:

@@ -200,3 +200,4 @@ FILTERS = {
     "mismatch_place": mismatch_place,
     "runs_of": runs_of,
 }
+GLOBALS = {"alive_kinds": KIND_NAMES, "mismatch_names": MISMATCH_NAMES}

@@ -1,12 +1,16 @@
-"""Filters of the templates about compilation over a whole run."""
+"""What the templates of compiles use: names of metrics and caches, signs, and the height of the flame chart."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+from stepscope.viewer.text.formats import to_json
 
 if TYPE_CHECKING:
     from stepscope.viewer.compiles.queries.compile_time import Flame
+    from stepscope.viewer.compiles.rows import CompileRow
 
 _AXIS_PX, _ROW_PX, _GAP_PX, _MINIMAP_PX, _MARKS_PX = 22, 16, 6, 30, 14
 _ENDINGS = ("_cumulative_compile_time_us", "_compile_time_us", "_time_us", "_compile_time_s", "_time_s", "_us", "_s")
@@ -50,13 +54,37 @@ CACHE_NAMES = {
     "profile": "profile of sizes (PGO)",
 }
 CACHE_SIGNS = {"hit": "●", "miss": "○", "bypass": "▽", "saved": "◆"}
-FINDING_PAGES = {
-    "graph_break": ("/graph-breaks", "all graph breaks"),
-    "recompile": ("/recompiles", "all recompiles"),
-    "recompile_limit": ("/recompiles", "all recompiles"),
-    "cache_bypass": ("/caches?state=bypass", "all bypasses"),
-    "draft_export": ("/draft-export", "report of draft export"),
-    "rank_divergence": ("/ranks", "all ranks"),
+STATUS_SIGNS = {
+    "ok": "●",
+    "graph break": "◐",
+    "recompiled": "↻",
+    "failed": "✖",
+    "skipped": "○",
+    "empty": "○",
+    "fallback": "▽",
+    "unfinished": "◌",
 }
-"""Kind of finding -> where all of its like stand together, and what the link says."""
-FILTERS: Mapping[str, Callable[..., Any]] = {"flame_height": flame_height, "metric_name": metric_name}
+
+
+def compile_reason(row: CompileRow) -> str:
+    return row.failure or row.graph_break_reason or row.recompile_reason or ""
+
+
+def metric_text(value: object) -> str:
+    return value if isinstance(value, str) else to_json(value)
+
+
+def compile_slug(compile_id: str) -> str:
+    """A compile id as one part of a path."""
+    return compile_id.replace("/", "_")
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "flame_height": flame_height,
+    "metric": metric_text,
+    "metric_name": metric_name,
+    "compile_status": attrgetter("shown_status"),
+    "compile_reason": compile_reason,
+    "compile_slug": compile_slug,
+}
+GLOBALS = {"cache_names": CACHE_NAMES, "cache_signs": CACHE_SIGNS, "status_signs": STATUS_SIGNS}

@@ -1,0 +1,245 @@
+"""The page of a graph's memory: its context, and how it is built."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from stepscope.viewer.graphs.queries.graphs import list_graphs
+from stepscope.viewer.graphs.rows import GraphRow, SourceLine
+from stepscope.viewer.memory.queries.alive import alive_in_call
+from stepscope.viewer.memory.queries.compare import compare_memory
+from stepscope.viewer.memory.queries.graph import graph_memory, is_call, measured_calls, node_memory
+from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places
+from stepscope.viewer.memory.queries.graphs import has_lifetimes
+from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
+from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
+from stepscope.viewer.memory.rows import (
+    Alive,
+    GraphMemory,
+    LifetimeMismatchRow,
+    MemoryCallRow,
+    MemoryComparison,
+    NodeMemory,
+)
+from stepscope.viewer.overview.queries.damage import not_recorded
+from stepscope.viewer.overview.rows import NotRecorded
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.web.addresses import NotThere, Page, Request
+from stepscope.viewer.web.parameters import GRAPH, STEP, matching, number, one_of, text
+from stepscope.viewer.web.parts import part, tell
+
+By = Literal["line", "kind", "buffer"]
+GROUPINGS: tuple[By, ...] = ("line", "kind", "buffer")
+MOST_MISMATCHES = 200
+
+
+@dataclass(frozen=True)
+class NodeAlive:
+    """What was alive at the chosen scheduler node, or, where none is chosen, at the peak."""
+
+    snode: str | None
+    snode_index: int | None
+    kernel: str | None
+    source: SourceLine | None
+    node: NodeMemory | None
+    """None: no node belongs to the place, or the schedule was not recorded."""
+    alive: Alive | None
+    """Measured; None: no call was measured."""
+    remark: str | None
+    """Where it was measured, if that is not plain."""
+
+
+@dataclass(frozen=True)
+class GraphMemoryPage:
+    graph: GraphRow
+    memory: GraphMemory | None
+    sources: dict[int, SourceLine]
+    """launch site -> line of the model."""
+    calls: list[MemoryCallRow]
+    """To choose from, the one with the highest peak first."""
+    at: NodeAlive | None
+    snode: int | None
+    """As the address has it."""
+    with_curves: bool
+    """False: only what is alive was asked for; the curves are on the page already."""
+    by: str
+    """How the table of what is alive is grouped."""
+    mismatches: list[LifetimeMismatchRow]
+    checks: list[CheckMismatchRow]
+    missing: list[str]
+    """What was not recorded, and why."""
+    against: MemoryComparison | None
+    against_name: str | None
+    """As it stands in the address."""
+    others: list[GraphRow]
+    """Graphs to look at side by side."""
+
+
+def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
+    graph, rows = _graphs(trace, request.id("graph"))
+    subgraph, step, call = request.text("subgraph"), request.optional_id("step"), request.optional_id("call")
+    calls = measured_calls(trace, graph.graph, subgraph)
+    if call is None and step is not None:
+        of_step = measured_calls(trace, graph.graph, subgraph, step, 1)
+        if not of_step:
+            raise NotThere(f"No call of graph {graph.graph} was measured in step {step}.")
+        call = of_step[0].call
+    memory = graph_memory(trace, graph.graph, call, subgraph)
+    if call is not None and (memory is None or memory.call is None):
+        if not is_call(trace, graph.graph, call):
+            raise NotThere(f"Call {call} of this trace is no measured call of graph {graph.graph}.")
+        tell(f"What call {call} measured is not in the log.")
+        call, memory = None, graph_memory(trace, graph.graph, None, subgraph)
+    if subgraph is not None and memory is None:
+        raise NotThere(f"Graph {graph.graph} has no subgraph “{subgraph[:80]}” whose memory was recorded.")
+    by = request.text("by") or GROUPINGS[0]
+    if by not in GROUPINGS:
+        raise NotThere(f"“{by[:40]}” is no grouping: it must be one of {', '.join(GROUPINGS)}.")
+    places = graph_places(trace, graph.graph)
+    against = request.text("against")
+    beside = _comparison(trace, graph.graph, call, against) if against else None
+    snode = request.optional_id("snode")
+    return GraphMemoryPage(
+        graph=graph,
+        memory=memory,
+        sources={**_sources(memory, places), **_sources_beside(trace, beside)},
+        calls=calls,
+        at=part("What is alive", None, node_alive, trace, memory, places, snode) if memory else None,
+        snode=snode,
+        with_curves=request.text("only") != "alive",
+        by=by,
+        mismatches=part("Mismatches of lifetimes", [], lifetime_mismatches, trace, graph.graph)[:MOST_MISMATCHES],
+        checks=part("Mismatches of PyTorch's own check", [], check_mismatches, trace, graph.graph)[:MOST_MISMATCHES],
+        missing=missing(trace, graph, memory),
+        against=beside,
+        against_name=against,
+        others=[row for row in rows if row.graph != graph.graph and row.log == graph.log][:400],
+    )
+
+
+def _graphs(trace: Trace, graph: int) -> tuple[GraphRow, list[GraphRow]]:
+    rows = list_graphs(trace)
+    found = next((row for row in rows if row.graph == graph), None)
+    if found is None:
+        raise NotThere(f"This trace holds no graph {graph}.")
+    return found, rows
+
+
+def _sources(memory: GraphMemory | None, places: GraphPlaces) -> dict[int, SourceLine]:
+    known = {site: places.source(site) for site in (memory.kernels if memory else ())}
+    return {site: source for site, source in known.items() if source is not None}
+
+
+def _sources_beside(trace: Trace, beside: MemoryComparison | None) -> dict[int, SourceLine]:
+    return _sources(beside.right, graph_places(trace, beside.right.graph)) if beside else {}
+
+
+def node_alive(trace: Trace, memory: GraphMemory, places: GraphPlaces, asked: int | None) -> NodeAlive:
+    """What was alive at node `asked`; without one at the measured peak, else at the estimated one."""
+    nodes, call = memory.nodes, memory.call
+    count = len(nodes.snode) if nodes else 0
+    if asked is not None and asked >= count:
+        raise NotThere(f"Graph {memory.graph} has {plural(count, 'scheduler node')}: there is none at {asked}.")
+    peak = memory.measured_peak or memory.estimated_peak
+    index = asked if asked is not None else peak.snode_index if peak else None
+    position = None
+    if asked is not None and nodes is not None:
+        position = nodes.position[asked] or 0
+    site = nodes.site[index] if nodes is not None and index is not None else peak.site if peak else None
+    return NodeAlive(
+        snode=nodes.snode[index] if nodes is not None and index is not None else None,
+        snode_index=index,
+        kernel=places.kernel(site),
+        source=places.source(site),
+        node=node_memory(trace, memory.graph, index, call.call if call else None, memory.subgraph)
+        if index is not None
+        else None,
+        alive=alive_in_call(trace, call.call, position) if call else None,
+        remark=_remark(memory, asked),
+    )
+
+
+def _remark(memory: GraphMemory, asked: int | None) -> str | None:
+    nodes, peak = memory.nodes, memory.measured_peak
+    if memory.call is None:
+        return None
+    if asked is None:
+        no_node = peak is not None and nodes is not None and peak.snode_index is None
+        return "The measured peak belongs to no scheduler node." if no_node else None
+    if nodes is None or nodes.launched[asked]:
+        return None
+    if nodes.position[asked] is None:
+        return "The node has no launch of its own, and none came before: shown is what was there at the first launch."
+    return "The node has no launch of its own: shown is what was alive while the launch before it ran."
+
+
+def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> MemoryComparison:
+    """`against` is a graph, or a graph and one of its calls: ``1`` or ``1.7``."""
+    named = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", against)
+    if named is None:
+        raise NotThere(f"“{against[:40]}” names no graph to compare with: write a graph, or a graph, a dot and a call.")
+    other, other_call = int(named[1]), int(named[2]) if named[2] else None
+    found = compare_memory(trace, graph, other, call, other_call)
+    if found is None:
+        raise NotThere(f"Nothing about the memory of graph {graph} or graph {other} was recorded.")
+    if other_call is not None and found.right.call is None:
+        raise NotThere(f"Call {other_call} of this trace is no measured call of graph {other}.")
+    return found
+
+
+def missing(trace: Trace, graph: GraphRow, memory: GraphMemory | None) -> list[str]:
+    """What the page cannot show, and why, as far as the log says."""
+    rows = [row for row in not_recorded(trace) if row.graph in (None, graph.graph) and row.log in (None, graph.log)]
+    found = [_sentence(row) for row in rows if row.graph is not None or _is_about_memory(row)]
+    if memory is None or memory.nodes is None:
+        found.append(f"The schedule: {_why_no_schedule(graph)}")
+    if memory is None or memory.call is None:
+        found.append(f"Measured bytes: {_why_not_measured(graph, has_lifetimes(trace))}")
+    elif memory.positions is not None and not memory.positions.allocator_position:
+        found.append("The allocator's own figures: only the allocator of a CUDA device is asked for them.")
+    return found
+
+
+def _sentence(row: NotRecorded) -> str:
+    return f"{row.what[:1].upper()}{row.what[1:]}: {row.why}"
+
+
+def _is_about_memory(row: NotRecorded) -> bool:
+    return any(word in row.what for word in ("memory", "lifetime", "storage", "schedule", "allocator"))
+
+
+def _why_no_schedule(graph: GraphRow) -> str:
+    if graph.cached:
+        return "the graph came from a cache: the scheduler did not run, and no sidecar of the recorder lay beside it."
+    if graph.launch_sites is None:
+        return graph.not_recorded or "only a log that stepscope recorded holds it."
+    return "the log has no record of it."
+
+
+def _why_not_measured(graph: GraphRow, followed: bool) -> str:
+    if graph.not_recorded:
+        return graph.not_recorded
+    if not followed:
+        return "storages were not followed in this run (lifetimes are off, or PyTorch alone wrote the log)."
+    return "no call of this graph was seen." if not graph.calls else "no call of this graph was followed."
+
+
+ASKED = (
+    GRAPH,
+    number("call", "A call by its id in the index."),
+    STEP,
+    text("subgraph", "The subgraph of a graph."),
+    number("snode", "The position of a scheduler node, counted from 0."),
+    one_of("by", GROUPINGS, "How buffers that are alive are grouped."),
+    matching(
+        "against", "[0-9]{1,18}([.][0-9]{1,18})?", "The graph to compare with, or a graph, a dot and one of its calls."
+    ),
+    number("from", "The first scheduler node that the curves show."),
+    number("to", "The last scheduler node that the curves show."),
+    text("hide", "Curves that are not shown, with commas between their names."),
+    one_of("only", ["alive"], "Leave the curves out."),
+)
+ROUTES = (Page("/graphs/{graph}/memory", "memory/graph.html", "Memory", GraphMemoryPage, graph_memory_page, ASKED),)

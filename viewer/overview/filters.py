@@ -1,0 +1,92 @@
+"""What the templates of the overview use: the cards of findings, and names of runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.overview.rows import SIDES, Finding, RunRow
+from stepscope.viewer.text import formats
+
+SEVERITY_SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
+FINDING_PAGES = {
+    "graph_break": ("/graph-breaks", "all graph breaks"),
+    "recompile": ("/recompiles", "all recompiles"),
+    "recompile_limit": ("/recompiles", "all recompiles"),
+    "cache_bypass": ("/caches?state=bypass", "all bypasses"),
+    "draft_export": ("/draft-export", "report of draft export"),
+    "rank_divergence": ("/ranks", "all ranks"),
+}
+"""Kind of finding -> the page with all findings of that kind, and the text of the link."""
+MOST_SENTENCES = 2
+"""Sentences of each side that are shown at once."""
+LONG_EVIDENCE = 96
+"""A longer fact of a finding, in characters, is shown behind a click."""
+FOLDED = {"rank_divergence"}
+"""Kinds of findings whose title already states their facts."""
+
+
+@dataclass(frozen=True)
+class EvidenceParts:
+    """What a finding's card shows of its evidence at once, and what behind a click."""
+
+    sides: dict[str, list[str]]
+    """Sentences about what went in and what came out, and what a tool found there."""
+    shown: dict[str, Any]
+    folded: dict[str, Any]
+    tables: dict[str, list[dict[str, Any]]]
+
+
+def evidence_parts(finding: Finding) -> EvidenceParts:
+    known = {name: value for name, value in finding.evidence.items() if value is not None and value != []}
+    sides = {name: known.pop(name) for name in SIDES if known.get(name)}
+    known.pop("inside", None)
+    parts = EvidenceParts(
+        {name: [text] if isinstance(text, str) else [str(item) for item in text] for name, text in sides.items()},
+        {}, {}, {},
+    )  # fmt: skip
+    for name, texts in parts.sides.items():
+        if len(texts) > MOST_SENTENCES:
+            parts.folded[name] = texts
+    for name, value in known.items():
+        if is_rows(value):
+            parts.tables[name] = value
+        elif sides or finding.kind in FOLDED or len(formats.evidence_text(value, name)) > LONG_EVIDENCE:
+            parts.folded[name] = value
+        else:
+            parts.shown[name] = value
+    return parts
+
+
+def is_rows(value: object) -> bool:
+    """Evidence that is a table."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def rank_of(runs: list[RunRow], log: int) -> str:
+    rank = next((run.rank for run in runs if run.log == log), None)
+    return f"log {log}" if rank is None else str(rank)
+
+
+def run_name(runs: list[RunRow], log: int) -> str:
+    """``rank 3``; with the log where another has that rank too, only the log where none is said."""
+    rank = next((run.rank for run in runs if run.log == log), None)
+    if rank is None:
+        return f"log {log}"
+    return f"rank {rank}" if sum(run.rank == rank for run in runs) == 1 else f"rank {rank}, log {log}"
+
+
+FILTERS = {
+    "evidence": formats.evidence_text,
+    "evidence_label": formats.evidence_label,
+    "evidence_parts": evidence_parts,
+    "rank_of": rank_of,
+    "run_name": run_name,
+}
+GLOBALS = {
+    "finding_pages": FINDING_PAGES,
+    "severity_signs": SEVERITY_SIGNS,
+    "most_sentences": MOST_SENTENCES,
+    "damage_reasons": REASONS,
+}

@@ -1,0 +1,85 @@
+"""What the templates of steps use: the strip of steps, and the height of a timeline."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.viewer.overview.rows import StepRow
+from stepscope.viewer.steps.rows import Span, Timeline
+
+AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, HEALTH_PX, GAP_PX, MINIMAP_PX, MEMORY_PX = 22, 16, 20, 34, 14, 6, 30, 64
+STRIP_HEIGHT = 40
+
+
+def position(rows: list[StepRow], row: StepRow) -> int:
+    return next(place for place, other in enumerate(rows) if other.step == row.step)
+
+
+def timeline_height(timeline: Timeline, has_memory: bool = False) -> int:
+    """The same sum as `layout` in static/js/steps/timeline_model.js: the page keeps the room before the script runs."""
+    height = spans_height(timeline.spans)
+    for thread in timeline.threads:
+        depths = [call.depth for call in timeline.calls if call.thread == thread]
+        height += GAP_PX + LAUNCH_PX + (CALL_PX * (1 + max(depths)) if depths else 0)
+        height += HEALTH_PX if timeline.launches.health else 0
+    return height + (MEMORY_PX + GAP_PX if has_memory else 0)
+
+
+def spans_height(spans: list[Span]) -> int:
+    depths = [span.depth for span in spans]
+    rows = 1 + max(depths) - min(depths) if depths else 0
+    return AXIS_PX + MINIMAP_PX + GAP_PX + (GAP_PX + SPAN_PX * rows if rows else 0)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of the steps strip: one step, or the slowest of several."""
+
+    step: StepRow
+    x: float
+    width: float
+    height: float
+    capped: bool
+    others: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    bars: list[Bar]
+    width: float
+    median_ns: int
+    longest: StepRow
+
+
+def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Strip | None:
+    """Bars of step durations, capped at four medians so that a slow one hides nothing."""
+    durations = sorted(step.duration_ns for step in steps if step.duration_ns is not None)
+    if not durations:
+        return None
+    median = round(statistics.median(durations))
+    cap = max(min(4 * median, durations[-1]), 1)
+    group = -(-len(steps) // most)
+    groups = [steps[start : start + group] for start in range(0, len(steps), group)]
+    pitch = min(width / len(groups), 24.0)
+    every = max(1, round(24 / pitch))
+    bars = []
+    for index, members in enumerate(groups):
+        slowest = max(members, key=lambda step: step.duration_ns or 0)
+        duration = slowest.duration_ns or 0
+        size = round(max(2.0, STRIP_HEIGHT * min(duration, cap) / cap), 1)
+        label = str(slowest.step) if group == 1 and index % every == 0 else ""
+        x = round(index * pitch, 2)
+        bars.append(Bar(slowest, x, max(1.0, round(pitch - 2, 2)), size, duration > cap, len(members) - 1, label))
+    return Strip(bars, round(len(groups) * pitch, 1), median, max(steps, key=lambda step: step.duration_ns or 0))
+
+
+FILTERS = {
+    "position": position,
+    "timeline_height": timeline_height,
+    "spans_height": spans_height,
+    "steps_strip": steps_strip,
+}
+GLOBALS: dict[str, Any] = {}

@@ -1,0 +1,141 @@
+"""The pages of steps and of a launch: their contexts, and how they are built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath, launch_deaths
+from stepscope.viewer.graphs.queries.kernel_code import CONTEXT_LINES
+from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.memory.queries.run import live_curve
+from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
+from stepscope.viewer.memory.rows import LiveCurve
+from stepscope.viewer.overview.queries.runs import list_runs, list_steps
+from stepscope.viewer.overview.rows import RunRow, StepRow
+from stepscope.viewer.steps.queries import steps as steps_queries
+from stepscope.viewer.steps.queries.step_sources import StepSources, step_sources
+from stepscope.viewer.steps.rows import LaunchDetail, Timeline
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.highlight import Line, highlight
+from stepscope.viewer.web.addresses import NotThere, Page, Redirect, Request, Twin
+from stepscope.viewer.web.parameters import END_NS, FIRST_STEP, LAST_STEP, LAUNCH, LOG, START_NS, STEP, WIDTH
+from stepscope.viewer.web.parts import part
+
+GAP = "…"
+"""The line that stands for what `kernel_code.cut` leaves out."""
+FULL_WIDTH = 1600
+"""Bins of the first picture of a step: about one per pixel of a wide screen."""
+
+
+@dataclass(frozen=True)
+class StepsPage:
+    runs: list[RunRow]
+    log: int | None
+    """As the address has it; None: the steps of all logs are listed."""
+    steps: list[StepRow]
+    curve: RunCurve | None
+    """Live bytes over the steps; None: nobody followed storages."""
+    sources: StepSources
+
+
+@dataclass(frozen=True)
+class LaunchPage:
+    """The side panel of a launch."""
+
+    launch: LaunchDetail
+    code_lines: list[tuple[int | None, Line]]
+    """The generated code: the wrapper's line number and its coloured pieces; no number where lines are left out."""
+    death: LaunchDeath | None = None
+    """What it has to do with the death of its process."""
+
+
+@dataclass(frozen=True)
+class StepPage:
+    row: StepRow
+    steps: list[StepRow]
+    """Every step of the same log."""
+    timeline: Timeline
+    launch: LaunchPage | None
+    """What the panel shows; None: closed."""
+    live: LiveCurve | None
+    """Live bytes in the step; None: nobody followed storages."""
+
+
+def steps_page(trace: Trace, request: Request) -> StepsPage:
+    log = request.optional_id("log")
+    curve = part("The memory of the run", None, _run_curve, trace, request)
+    steps = list_steps(trace, log)
+    return StepsPage(list_runs(trace), log, steps, curve, step_sources(steps))
+
+
+def _run_curve(trace: Trace, request: Request) -> RunCurve | None:
+    first, last = request.optional_id("first_step"), request.optional_id("last_step")
+    return run_curve(trace, request.optional_id("log") or 0, first, last, None)
+
+
+def step_page(trace: Trace, request: Request) -> StepPage:
+    timeline = timeline_page(trace, request)
+    steps = list_steps(trace, timeline.log)
+    row = next(row for row in steps if row.step == timeline.step)
+    launch = request.number("launch")
+    shown = None if launch is None else part(f"Launch {launch}", None, launch_page_of, trace, launch)
+    if shown is not None and (shown.launch.log, shown.launch.step) != (row.log, row.step):
+        raise NotThere(
+            f"Launch {launch} is not in step {row.step} but in step {shown.launch.step} of log {shown.launch.log}."
+        )
+    live = part("The memory of the step", None, live_page, trace, timeline)
+    return StepPage(row, steps, timeline, shown, live)
+
+
+def live_page(trace: Trace, timeline: Timeline, width: int = FULL_WIDTH) -> LiveCurve | None:
+    """Live bytes in the window of a timeline."""
+    return live_curve(trace, timeline.log, timeline.window_start_ns, timeline.window_end_ns, width)
+
+
+def timeline_page(trace: Trace, request: Request) -> Timeline:
+    log, step = request.number("log", 0) or 0, request.id("step")
+    width = max(1, min(request.number("width") or FULL_WIDTH, 1_000_000))
+    start, end = request.number("start_ns"), request.number("end_ns")
+    found = steps_queries.timeline(trace, log, step, start_ns=start, end_ns=end, width=width)
+    if found is None:
+        raise NotThere(f"Log {log} of this trace holds no step {step}.")
+    return found
+
+
+def launch_page(trace: Trace, request: Request) -> LaunchPage:
+    return launch_page_of(trace, request.id("launch"))
+
+
+def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
+    detail = launch_detail(trace, launch)
+    if detail is None:
+        raise NotThere(f"This trace holds no launch {launch}.")
+    deaths = part("How processes died", {}, launch_deaths, trace)
+    return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch))
+
+
+def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:
+    """A kernel's definition, a gap, and the lines around the launch: numbered as in the wrapper."""
+    if detail.code is None:
+        return []
+    definition, gap, around = detail.code.partition(f"\n{GAP}\n")
+    lines = list(enumerate(highlight(definition, "python"), detail.code_first_line or 1))
+    if not gap:
+        return [*lines]
+    first = max(1, detail.site.line - CONTEXT_LINES)
+    return [*lines, (None, [("", GAP)]), *enumerate(highlight(around, "python"), first)]
+
+
+def launch_address(trace: Trace, request: Request) -> str:
+    """The place of a launch in the timeline of its step."""
+    launch = launch_page(trace, request).launch
+    return f"/steps/{launch.step}?log={launch.log}&launch={launch.launch}"
+
+
+ROUTES = (
+    Page("/steps", "steps/list.html", "Steps", StepsPage, steps_page, (LOG, FIRST_STEP, LAST_STEP)),
+    Page("/steps/{step}", "steps/page.html", "Steps", StepPage, step_page, (STEP, LOG, LAUNCH)),
+    Twin("/steps/{step}/timeline.json", Timeline, timeline_page, (STEP, LOG, START_NS, END_NS, WIDTH)),
+    Twin("/launches/{launch}.json", LaunchPage, launch_page, (LAUNCH,)),
+    Redirect("/launches/{launch}", launch_address),
+)

@@ -1,0 +1,84 @@
+"""Whole answers, and how they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import orjson
+
+from stepscope.viewer.web import assets
+
+if TYPE_CHECKING:
+    from starlette.types import Send
+
+    from stepscope.viewer.web.addresses import File
+
+Headers = Sequence[tuple[bytes, bytes]]
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    body: bytes | IO[bytes]
+    """A file is sent in pieces, and closed."""
+    content_type: str
+    status: int = 200
+    headers: Headers = ()
+
+    async def send(self, send: Send) -> None:
+        headers = [(b"content-type", self.content_type.encode())] if self.content_type else []
+        if isinstance(self.body, bytes):
+            headers.append((b"content-length", str(len(self.body)).encode()))
+        await send({"type": "http.response.start", "status": self.status, "headers": [*headers, *self.headers]})
+        if isinstance(self.body, bytes):
+            await send({"type": "http.response.body", "body": self.body})
+            return
+        with self.body as file:
+            while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def html(text: str, status: int = 200) -> Answer:
+    return Answer(text.encode(), "text/html; charset=utf-8", status)
+
+
+def data(value: Any, status: int = 200, failed: Sequence[str] = ()) -> Answer:
+    """JSON. `failed`: sentences about what is missing; the key is there only then."""
+    body = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    if failed and body.endswith(b"}"):
+        body = b'%s%s"not_shown":%s}' % (body[:-1], b"," if len(body) > 2 else b"", orjson.dumps([*failed]))
+    return Answer(body, "application/json", status)
+
+
+def redirect(address: str, status: int = 303) -> Answer:
+    return Answer(b"", "", status, [(b"location", quote(address, safe=":/%#?=@[]!$&'()*+,;").encode())])
+
+
+def download(file: File) -> Answer:
+    charset = "; charset=utf-8" if file.content_type.startswith("text/") else ""
+    headers = [(name.encode(), value.encode()) for name, value in file.headers.items()]
+    headers.append((b"content-disposition", f'attachment; filename="{file.name}"'.encode()))
+    return Answer(file.content, file.content_type + charset, file.status, headers)
+
+
+def asset(name: str, asked_version: str | None, known_versions: bytes) -> Answer | None:
+    """A script or a style. Under the address that names its content a browser may keep it; under any other it asks
+    again, and is told when it has it already."""
+    try:
+        content = assets.content(name)
+    except KeyError:
+        return None
+    version = assets.version(content)
+    kept = b"public, max-age=31536000, immutable" if asked_version == version else b"no-cache"
+    tag = f'"{version}"'.encode()
+    headers = [(b"cache-control", kept), (b"etag", tag)]
+    content_type = assets.CONTENT_TYPES[PurePosixPath(name).suffix]
+    if tag in known_versions:
+        return Answer(b"", content_type, 304, headers)
+    return Answer(content, content_type, headers=headers)

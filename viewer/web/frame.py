@@ -1,0 +1,86 @@
+"""What stands around every page: facts of the run, navigation, damage and the cost of recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stepscope.tracer._version import __version__
+from stepscope.viewer.overview.queries.overview import first_page
+from stepscope.viewer.overview.recorder_cost import RecorderCost, recorder_cost
+from stepscope.viewer.overview.rows import Counts, Overview, RunRow
+from stepscope.viewer.store.trace import Trace
+
+MOST_FINDING_LINKS = 200
+
+
+@dataclass(frozen=True)
+class FindingLink:
+    title: str
+    severity: str
+    page: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around every page: facts of the run above, damage and cost below."""
+
+    runs: list[RunRow]
+    facts: list[str]
+    skipped: int
+    not_recorded: int
+    recorder_cost: RecorderCost | None
+    index_bytes: int
+    version: str
+    counts: Counts
+    findings: list[FindingLink]
+    """In the order of the overview: where the keys [ and ] lead."""
+    following: bool = False
+    """The logs may grow while their pages are open."""
+
+
+def frame_of(trace: Trace, following: bool) -> Frame:
+    """The frame of a trace; `following`: its logs may grow while their pages are open."""
+    return replace(frame(first_page(trace)), following=following)
+
+
+def frame(overview: Overview) -> Frame:
+    return Frame(
+        runs=overview.runs,
+        facts=run_facts(overview),
+        skipped=sum(overview.skipped.values()),
+        not_recorded=len(overview.not_recorded),
+        recorder_cost=recorder_cost(overview),
+        index_bytes=overview.index_bytes,
+        version=__version__,
+        counts=overview.counts,
+        findings=[FindingLink(row.title, row.severity, row.page) for row in overview.findings[:MOST_FINDING_LINKS]],
+    )
+
+
+def run_facts(overview: Overview) -> list[str]:
+    """The run in a line: what, which ranks, with what torch, where, how much."""
+    runs = overview.runs
+    if not runs:
+        return []
+    first = next((run for run in runs if run.remark is None), runs[0])
+    facts = [script_name(first)]
+    if len(runs) > 1:
+        facts.append(f"{len(runs)} logs")
+    elif first.rank is not None:
+        facts.append(f"rank {first.rank}" + (f"/{first.world_size}" if first.world_size else ""))
+    if first.torch:
+        facts.append(f"torch {first.torch}")
+    facts += first.devices[:2]
+    if overview.counts.steps:
+        facts.append(f"{overview.counts.steps:,} step{'s' if overview.counts.steps != 1 else ''}")
+    facts.append(first.remark or f"level {first.level}")
+    return facts
+
+
+def script_name(run: RunRow) -> str:
+    """What ran: ``train.py``, ``-m package.module``; for a log that does not say, the log's own name."""
+    argv = run.argv
+    if "-m" in argv[:-1]:
+        return f"-m {argv[argv.index('-m') + 1]}"
+    script = next((part for part in argv if part.endswith(".py")), None) or (argv[0] if argv else run.path)
+    return script.replace("\\", "/").rsplit("/", 1)[-1]

@@ -1,0 +1,139 @@
+"""Jinja2 environment: filters for numbers, source text and JSON. Everything is escaped unless built here."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from markupsafe import Markup, escape
+
+from stepscope.viewer.ingest.sources import cache_dir
+from stepscope.viewer.text import formats
+from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, to_json
+from stepscope.viewer.text.highlight import Language, highlight
+from stepscope.viewer.web import assets, registry
+from stepscope.viewer.web.addresses import query_text, slug
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from stepscope.viewer.web.follow import Reading
+
+
+def bytes_html(value: int | None, reason: str = "not recorded") -> Markup:
+    if value is None:
+        return unknown_html(reason)
+    return Markup('<span title="{} bytes">{}</span>').format(format_count(value), format_bytes(value))
+
+
+def ns_html(value: int | None, reason: str = "not recorded") -> Markup:
+    if value is None:
+        return unknown_html(reason)
+    return Markup('<span title="{} ns">{}</span>').format(format_count(value), format_ns(value))
+
+
+def count_html(value: int | None, reason: str = "not recorded") -> Markup:
+    return unknown_html(reason) if value is None else Markup(escape(format_count(value)))
+
+
+def unknown_html(reason: str) -> Markup:
+    return Markup('<span class="unknown" title="{}" aria-label="unknown: {}">–</span>').format(reason, reason)
+
+
+def known_html(value: object, reason: str = "not recorded") -> Markup:
+    return unknown_html(reason) if value is None or value == "" else escape(value)
+
+
+def value_html(value: float | None, reason: str = "not recorded") -> Markup:
+    """An element of a tensor, exactly on hover."""
+    if value is None:
+        return unknown_html(reason)
+    return Markup('<span title="{}">{}</span>').format(repr(value), formats.format_value(value))
+
+
+def pretty(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+
+
+def code_html(text: str, language: Language, id_prefix: str = "L", first: int = 1) -> Markup:
+    """Numbered lines, each with an anchor. Built by hand: a template loop over the pieces takes too long."""
+    prefix = escape(id_prefix)
+    out = []
+    for number, line in enumerate(highlight(text, language), first):
+        pieces = [f'<i class="{name}">{escape(value)}</i>' if name else str(escape(value)) for name, value in line]
+        out.append(
+            f'<span class="line" id="{prefix}{number}"><a class="number" href="#{prefix}{number}">{number}</a>'
+            f"<code>{''.join(pieces)}\n</code></span>"
+        )
+    return Markup('<pre class="code" tabindex="0">{}</pre>').format(Markup("".join(out)))
+
+
+@cache
+def environment(root: str = "", redacted: bool = False) -> Environment:
+    """`root` stands before every path: "" for served pages, "#" for the report, whose pages are fragments."""
+    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined, pass_context
+
+    env = Environment(
+        loader=FileSystemLoader(assets.folder("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        # Compiling templates is a fifth of a second of the first page.
+        bytecode_cache=FileSystemBytecodeCache(str(cache_dir())),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+    @pass_context
+    def address_of_asset(context: Any, name: str) -> str:
+        """Asked of the context, so that it is no part of a template that was compiled when the file was another."""
+        return assets.address(name)
+
+    env.policies["json.dumps_function"] = to_json
+    env.policies["json.dumps_kwargs"] = {}
+    env.filters.update(
+        ns=ns_html,
+        bytes=bytes_html,
+        count=count_html,
+        known=known_html,
+        value=value_html,
+        slug=slug,
+        code=code_html,
+        asset=address_of_asset,
+        basename=formats.basename,
+        plural=formats.plural,
+        plural_of=lambda values, noun: formats.plural(len(values), noun),
+        ns_text=format_ns,
+        launch=formats.launch_text,
+        long_time=formats.format_long,
+        shape=formats.shape_text,
+        query=query_text,
+        pretty=pretty,
+    )
+    env.globals.update(root=root, redacted=redacted, navigation=registry.navigation())
+    for module in registry.filters():
+        env.filters.update(module.FILTERS)
+        env.globals.update(module.GLOBALS)
+    return env
+
+
+def context_of(page: Any) -> dict[str, Any]:
+    """The fields of a page by name: what its template may use."""
+    return {field.name: getattr(page, field.name) for field in fields(page)}
+
+
+def page(reading: Reading, template: str, section: str, context: dict[str, Any], import_map: str) -> str:
+    """A page as the server shows it, its frame around it."""
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            **context,
+            context={name: value for name, value in context.items() if name != "not_shown"},
+            frame=reading.frame,
+            notices=reading.trace.notices,
+            section=section,
+            import_map=Markup(import_map),
+        )
+    )
