@@ -16,7 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.inductor import compat, structured_log
+from stepscope.tracer.inductor import compat, private_names, structured_log
 from stepscope.tracer.inductor.failed_compiles import FailedCompiles
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
@@ -258,10 +258,12 @@ class Recorder(ContextDecorator):
 
         atexit.register(self._stop, "exit")
         self._leaving.attach()
-        reason = compat.unsupported_version(torch.__version__)
+        reason = private_names.unsupported_version(torch.__version__)
         if reason:
             self.skipped(Skipped("everything", reason))
             return
+        if (warning := private_names.untested_version(torch.__version__)) is not None:
+            self._problems.say(warning)
         self._tap.attach()
         from torch.optim.optimizer import register_optimizer_step_post_hook
 

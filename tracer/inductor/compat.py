@@ -1,4 +1,4 @@
-"""What the recorder asks of torch's private parts that is small; `private_names` lists all that it uses of them."""
+"""Small questions to torch's private modules; `private_names` lists every private name that is used."""
 
 from __future__ import annotations
 
@@ -10,22 +10,9 @@ from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any
 
-OLDEST = (2, 9)
 CONFIG_MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 
 DEVICE_CYCLES_PER_NS = 1.7
-
-
-def unsupported_version(version: str) -> str | None:
-    """Why this torch cannot be recorded, or None when it can."""
-    parts = version.split("+")[0].split(".")
-    try:
-        number = (int(parts[0]), int(parts[1]))
-    except (ValueError, IndexError):
-        return None
-    if number < OLDEST:
-        return f"torch {version} is older than {OLDEST[0]}.{OLDEST[1]}, the oldest that stepscope records"
-    return None
 
 
 def uses_cuda_graphs() -> bool:

@@ -1,27 +1,33 @@
-"""Every private name of torch that the recorder uses, and the versions it was seen in.
+"""The versions of torch that can be recorded, and every private name of torch that the recorder uses.
 
-A test looks each of them up in the torch that is installed, so that a new version says at once what has moved.
+A test looks up each name in the torch that is installed, so that a new version shows at once what has moved.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-SEEN = ("2.11", "2.13", "2.14")
-"""2.11 and 2.13 have run the tests; of 2.14 the source was read. 2.9, 2.10, 2.12 and 2.15 were not seen as a whole."""
-LATER = ("2.13", "2.14")
+OLDEST = (2, 9)
+"""The oldest version of torch that is recorded."""
+NEWEST_TESTED = (2, 13)
+"""The newest version of torch that has run the tests; the source of 2.14 was read as well."""
+RECORDING = "recording at all"
+"""What a name is needed for without which nothing can be recorded."""
 
 
-class Private(NamedTuple):
-    """One name."""
+class PrivateName(NamedTuple):
+    """One private name of torch."""
 
     name: str
-    """Dotted, from ``torch`` on."""
+    """The dotted name, from ``torch`` on."""
+    since: str
+    """The oldest version that was seen to have the name."""
+    until: str | None
+    """The newest version that has the name; None if the newest one that was seen has it."""
+    needed_for: str
+    """What is not recorded where the name is missing."""
     attributes: tuple[str, ...] = ()
-    """What is used of its instances, or of the values that it names."""
-    seen: tuple[str, ...] = SEEN
-    without: str = ""
-    """What is not recorded where it is missing. Empty: recording needs it."""
+    """What is used of the instances of a class, or of a value."""
 
 
 _ESTIMATE = "the scheduler's estimate of memory"
@@ -30,60 +36,112 @@ _CHECKS = "Inductor's own checks of lifetimes"
 _LINES = "lines of model source"
 
 PRIVATE_NAMES = (
-    Private("torch._inductor.codecache.PyCodeCache", ("load_by_key_path", "modules", "linemaps")),
-    Private("torch._inductor.codecache.AotCodeCompiler", ("compile",), without="what launches of packages compute"),
-    Private("torch._inductor.debug.set_kernel_post_grad_provenance_tracing", without=_LINES),
-    Private("torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info", without=_LINES),
-    Private("torch._ops.OpOverload", ("overloadpacket",)),
-    Private("torch._ops.HigherOrderOperator"),
-    Private("torch._inductor.config.trace", ("provenance_tracking_level",), without=_LINES),
-    Private("torch._inductor.codegen.wrapper.PythonWrapperCodegen", ("writeline",)),
-    Private("torch._inductor.codegen.wrapper.PythonWrapperCodegen", ("write_header", "imports"), LATER, _CHECKS),
-    Private("torch._inductor.codegen.cpp", without=_LINES),
-    Private("torch._inductor.codegen.triton", without=_LINES),
-    Private("torch._functorch.config"),
-    Private("torch._dynamo.config"),
-    Private("torch._inductor.scheduler.Scheduler", ("codegen", "nodes", "name_to_buf", "name_to_fused_node")),
-    Private("torch._inductor.memory.prepare_planning_info", without=_ESTIMATE),
-    Private("torch._inductor.memory.estimate_peak_memory_allocfree", without=_ESTIMATE),
-    Private("torch._inductor.memory.compute_memory_timeline", without=_ESTIMATE),
-    Private("torch._inductor.virtualized.V", ("graph",)),
-    Private("torch._inductor.graph.GraphLowering", ("graph_inputs", "constants", "removed_buffers", "sizevars")),
-    Private("torch._inductor.ir.MemoryCheckKernel", seen=LATER, without=_CHECKS),
-    Private("torch._inductor.comms.config_comms", without=_RECOMPUTE),
-    Private("torch._inductor.comms_debug._debug_iterative_memory_recompute", without=_RECOMPUTE),
-    Private("torch._inductor.config_comms.reorder_iterative_debug_memory_recompute", without=_RECOMPUTE),
-    Private("torch._inductor.runtime.cache_dir_utils.cache_dir"),
-    Private("torch._inductor.config.triton", ("cudagraphs",)),
-    Private("torch._inductor.config.test_configs", ("track_memory_lifecycle",), LATER, _CHECKS),
-    Private("torch._inductor.config.aot_inductor", ("debug_intermediate_value_printer",)),
-    Private("torch._inductor.runtime.debug_utils.check_memory_step", seen=LATER, without=_CHECKS),
-    Private("torch._inductor.runtime.debug_utils.get_mem_tracker", seen=LATER, without=_CHECKS),
-    Private("torch._inductor.runtime.debug_utils.track_tensor", seen=LATER, without=_CHECKS),
-    Private("torch._inductor.runtime.debug_utils.tracked_empty_strided", seen=LATER, without=_CHECKS),
-    Private("torch.utils._config_module.ConfigModule", ("_config", "_is_default")),
-    Private("torch._guards.CompileContext", ("current_compile_id",)),
-    Private("torch._logging.structured.INTERN_TABLE"),
-    Private("torch._inductor.compile_fx._compile_fx_inner", without="why compiles without an id failed"),
-    Private("torch.cuda._sleep", without="times of a CUDA device"),
-    Private("torch.utils._python_dispatch._disable_current_modes"),
-    Private("torch._C.DisableTorchFunction"),
-    Private("torch._C._DisableTorchDispatch"),
-    Private("torch._C._is_torch_function_mode_enabled"),
-    Private("torch._C._functorch.is_functorch_wrapped_tensor"),
-    Private("torch._is_functional_tensor"),
-    Private("torch._subclasses.fake_tensor.FakeTensor"),
-    Private("torch._inductor.cpp_builder.CppBuilder"),
-    Private("torch._inductor.cpp_builder.CppTorchOptions"),
-    Private("torch._inductor.utils.get_dtype_size"),
-    Private("torch.utils._ordered_set.OrderedSet"),
-    Private("torch._dynamo.output_graph.OutputGraph", without="graphs of backends other than Inductor"),
-    Private("torch.fx._lazy_graph_module._LazyGraphModule", without="graphs of backends other than Inductor"),
-    Private("torch._C._cuda_getCurrentRawStream", without="the ring's marks of a CUDA device"),
-    Private("torch._C._cuda_isCurrentStreamCapturing", without="nothing: torch.cuda answers, more slowly"),
-    Private("torch.Tensor._use_count", seen=LATER, without="which inputs are expected to die"),
-    Private("torch._C._storage_Use_Count", seen=LATER, without="which inputs are expected to die"),
+    PrivateName(
+        "torch._inductor.codecache.PyCodeCache", "2.11", None, RECORDING, ("load_by_key_path", "modules", "linemaps")
+    ),
+    PrivateName(
+        "torch._inductor.codecache.AotCodeCompiler", "2.11", None, "what launches of packages compute", ("compile",)
+    ),
+    PrivateName("torch._inductor.debug.set_kernel_post_grad_provenance_tracing", "2.11", None, _LINES),
+    PrivateName("torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info", "2.11", None, _LINES),
+    PrivateName("torch._ops.OpOverload", "2.11", None, RECORDING, ("overloadpacket",)),
+    PrivateName("torch._ops.HigherOrderOperator", "2.11", None, RECORDING),
+    PrivateName("torch._inductor.config.trace", "2.11", None, _LINES, ("provenance_tracking_level",)),
+    PrivateName("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "2.11", None, RECORDING, ("writeline",)),
+    PrivateName(
+        "torch._inductor.codegen.wrapper.PythonWrapperCodegen", "2.13", None, _CHECKS, ("write_header", "imports")
+    ),
+    PrivateName("torch._inductor.codegen.cpp", "2.11", None, _LINES),
+    PrivateName("torch._inductor.codegen.triton", "2.11", None, _LINES),
+    PrivateName("torch._functorch.config", "2.11", None, RECORDING),
+    PrivateName("torch._dynamo.config", "2.11", None, RECORDING),
+    PrivateName(
+        "torch._inductor.scheduler.Scheduler",
+        "2.11",
+        None,
+        RECORDING,
+        ("codegen", "nodes", "name_to_buf", "name_to_fused_node"),
+    ),
+    PrivateName("torch._inductor.memory.prepare_planning_info", "2.11", None, _ESTIMATE),
+    PrivateName("torch._inductor.memory.estimate_peak_memory_allocfree", "2.11", None, _ESTIMATE),
+    PrivateName("torch._inductor.memory.compute_memory_timeline", "2.11", None, _ESTIMATE),
+    PrivateName("torch._inductor.virtualized.V", "2.11", None, RECORDING, ("graph",)),
+    PrivateName(
+        "torch._inductor.graph.GraphLowering",
+        "2.11",
+        None,
+        RECORDING,
+        ("graph_inputs", "constants", "removed_buffers", "sizevars"),
+    ),
+    PrivateName("torch._inductor.ir.MemoryCheckKernel", "2.13", None, _CHECKS),
+    PrivateName("torch._inductor.comms.config_comms", "2.11", None, _RECOMPUTE),
+    PrivateName("torch._inductor.comms_debug._debug_iterative_memory_recompute", "2.11", None, _RECOMPUTE),
+    PrivateName("torch._inductor.config_comms.reorder_iterative_debug_memory_recompute", "2.11", None, _RECOMPUTE),
+    PrivateName("torch._inductor.runtime.cache_dir_utils.cache_dir", "2.11", None, RECORDING),
+    PrivateName("torch._inductor.config.triton", "2.11", None, RECORDING, ("cudagraphs",)),
+    PrivateName("torch._inductor.config.test_configs", "2.13", None, _CHECKS, ("track_memory_lifecycle",)),
+    PrivateName("torch._inductor.config.aot_inductor", "2.11", None, RECORDING, ("debug_intermediate_value_printer",)),
+    PrivateName("torch._inductor.runtime.debug_utils.check_memory_step", "2.13", None, _CHECKS),
+    PrivateName("torch._inductor.runtime.debug_utils.get_mem_tracker", "2.13", None, _CHECKS),
+    PrivateName("torch._inductor.runtime.debug_utils.track_tensor", "2.13", None, _CHECKS),
+    PrivateName("torch._inductor.runtime.debug_utils.tracked_empty_strided", "2.13", None, _CHECKS),
+    PrivateName("torch.utils._config_module.ConfigModule", "2.11", None, RECORDING, ("_config", "_is_default")),
+    PrivateName("torch._guards.CompileContext", "2.11", None, RECORDING, ("current_compile_id",)),
+    PrivateName("torch._logging.structured.INTERN_TABLE", "2.11", None, RECORDING),
+    PrivateName("torch._inductor.compile_fx._compile_fx_inner", "2.11", None, "why compiles without an id failed"),
+    PrivateName("torch.cuda._sleep", "2.11", None, "times of a CUDA device"),
+    PrivateName("torch.utils._python_dispatch._disable_current_modes", "2.11", None, RECORDING),
+    PrivateName("torch._C.DisableTorchFunction", "2.11", None, RECORDING),
+    PrivateName("torch._C._DisableTorchDispatch", "2.11", None, RECORDING),
+    PrivateName("torch._C._is_torch_function_mode_enabled", "2.11", None, RECORDING),
+    PrivateName("torch._C._functorch.is_functorch_wrapped_tensor", "2.11", None, RECORDING),
+    PrivateName("torch._is_functional_tensor", "2.11", None, RECORDING),
+    PrivateName("torch._subclasses.fake_tensor.FakeTensor", "2.11", None, RECORDING),
+    PrivateName("torch._inductor.cpp_builder.CppBuilder", "2.11", None, RECORDING),
+    PrivateName("torch._inductor.cpp_builder.CppTorchOptions", "2.11", None, RECORDING),
+    PrivateName("torch._inductor.utils.get_dtype_size", "2.11", None, RECORDING),
+    PrivateName("torch.utils._ordered_set.OrderedSet", "2.11", None, RECORDING),
+    PrivateName("torch._dynamo.output_graph.OutputGraph", "2.11", None, "graphs of backends other than Inductor"),
+    PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "2.11", None, "graphs of backends other than Inductor"),
+    PrivateName("torch._C._cuda_getCurrentRawStream", "2.11", None, "the marks of a CUDA device in the launch ring"),
+    PrivateName(
+        "torch._C._cuda_isCurrentStreamCapturing", "2.11", None, "quick answers about the capture of CUDA graphs"
+    ),
+    PrivateName("torch.Tensor._use_count", "2.13", None, "which inputs are expected to die"),
+    PrivateName("torch._C._storage_Use_Count", "2.13", None, "which inputs are expected to die"),
 )
 
-# Of the logger `torch.__trace` the records have `metadata` and `payload` (2.11, 2.13, 2.14). `_raw_saved_*` of nodes of
-# autograd, their `data` and `unpack_hook` are made in C++ (2.13); without them nothing that is saved is found.
+# The records of the logger `torch.__trace` have `metadata` and `payload` (2.11, 2.13, 2.14). The attributes
+# `_raw_saved_*` of autograd's nodes, their `data` and `unpack_hook`, are made in C++ (2.13); without them
+# no saved tensor is found.
+
+
+def unsupported_version(version: str) -> str | None:
+    """Return why this torch cannot be recorded, or None if it can."""
+    number = _number(version)
+    if number is None or number >= OLDEST:
+        return None
+    return f"torch {version} is older than {_text(OLDEST)}, the oldest version that stepscope records"
+
+
+def untested_version(version: str) -> str | None:
+    """Return a sentence about a torch that is newer than the newest one that was tested, or None."""
+    number = _number(version)
+    if number is None or number <= NEWEST_TESTED:
+        return None
+    return (
+        f"torch {version} is newer than {_text(NEWEST_TESTED)}, the newest version that stepscope was tested with;"
+        " what cannot be recorded is reported"
+    )
+
+
+def _number(version: str) -> tuple[int, int] | None:
+    parts = version.split("+")[0].split(".")
+    try:
+        return int(parts[0]), int(parts[1])
+    except (ValueError, IndexError):
+        return None
+
+
+def _text(number: tuple[int, int]) -> str:
+    return f"{number[0]}.{number[1]}"

@@ -12,11 +12,17 @@ import pytest
 import torch
 
 from stepscope.tracer.inductor import private_names
-from stepscope.tracer.inductor.private_names import PRIVATE_NAMES, Private
+from stepscope.tracer.inductor.private_names import (
+    NEWEST_TESTED,
+    PRIVATE_NAMES,
+    RECORDING,
+    PrivateName,
+    untested_version,
+)
 from stepscope.tracer.inductor.structured_log import LOGGER
 from tests.test_architecture import private_torch_names
 
-VERSION = ".".join(torch.__version__.split(".")[:2])
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 NO_NAME = object()
 
 
@@ -43,14 +49,33 @@ def has(found: Any, attribute: str) -> bool:
     return inspect.isclass(found) and f"self.{attribute}" in inspect.getsource(found)
 
 
+def is_expected(private: PrivateName) -> bool:
+    """Whether this version of torch is one of those that have the name."""
+    since, until = (
+        tuple(map(int, text.split("."))) if text is not None else NEWEST_TESTED
+        for text in (private.since, private.until)
+    )
+    return since <= VERSION <= until
+
+
+def test_a_newer_torch_is_told_in_one_sentence() -> None:
+    major, minor = NEWEST_TESTED
+    newer = f"{major}.{minor + 1}.0+cpu"
+    found = untested_version(newer) or ""
+    assert newer in found
+    assert f"{major}.{minor}," in found
+    assert untested_version(f"{major}.{minor}.1") is None
+    assert untested_version("a version of one's own") is None
+
+
 @pytest.mark.parametrize("private", PRIVATE_NAMES, ids=lambda private: f"{private.name}-{'-'.join(private.attributes)}")
-def test_the_name_is_in_the_torch_that_is_installed(private: Private) -> None:
+def test_the_name_is_in_the_torch_that_is_installed(private: PrivateName) -> None:
     if private.name.startswith("torch._C._cuda") and torch.version.cuda is None:
         pytest.skip("a torch without CUDA")
     found = resolved(private.name)
     missing = [private.name] if found is NO_NAME else [one for one in private.attributes if not has(found, one)]
-    if missing and private.without and VERSION not in private.seen:
-        pytest.skip(f"torch {VERSION} has no {missing[0]}; what is lost is {private.without}")
+    if missing and private.needed_for != RECORDING and not is_expected(private):
+        pytest.skip(f"torch {torch.__version__} has no {missing[0]}, which is needed for {private.needed_for}")
     assert not missing
 
 
