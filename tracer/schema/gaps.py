@@ -19,7 +19,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Failure:
-    """A hook of the recorder failed for the first time; the program went on. `Overhead` counts every failure."""
+    """A hook of the recorder failed for the first time, and the program went on. `Overhead` counts every failure."""
 
     KIND: ClassVar[str] = "failure"
 
@@ -30,10 +30,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class CompileError:
-    """A compile failed to which PyTorch gives no id: its own records tell of failures only where there is one."""
+    """A compile without an id failed. PyTorch's own records report only failures of compiles that have an id."""
 
     KIND: ClassVar[str] = "compile_error"
 
     type: str
-    """``LoweringException``: the name of the exception, as PyTorch has it in its metrics of compiles."""
+    """The name of the exception as in PyTorch's compile metrics, e.g. ``LoweringException``."""
     text: str

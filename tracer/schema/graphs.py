@@ -17,14 +17,14 @@ MemoryEvent = Literal["allocate", "pool", "pool_member", "reuse", "alias", "item
 
 @dataclass(frozen=True)
 class Version:
-    """Names the value row of one version of a buffer, within one call."""
+    """The value row of one version of a buffer, within one call."""
 
     site: int
     argument: int
     moment: Moment
-    """``after`` the launch that wrote it; ``before`` the first launch that uses an input."""
+    """``after``: behind the launch that wrote the version; ``before``: ahead of the first launch that uses an input."""
     item: int | None = None
-    """Which member, where that launch returned several tensors as one."""
+    """The index of the member, where the launch returned several tensors in a tuple or a list."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,15 @@ class Argument:
     buffer: str | None
     """The buffer behind the expression, e.g. ``buf3``; None for an expression without one."""
     parameter: str | None = None
-    """Name of the kernel's own parameter (``in_ptr0``, ``self``, ``out``), where known."""
+    """The kernel's name for this parameter (``in_ptr0``, ``self``, ``out``), where it is known."""
     storage: str | None = None
-    """The allocation or graph input whose memory it is; aliases, views and reuses lead to one name."""
+    """The allocation or graph input whose memory the argument uses; aliases, views and reuses share one name."""
     held: Held | None = None
-    """What that memory holds when the launch begins: the caller's data (``input``), what an earlier launch left there
-    (``written``), nothing yet, or not all of it (``uninitialised``); None: not known (a form that is not followed)."""
+    """What the memory holds when the launch begins. ``input``: the caller's data; ``written``: what an earlier launch
+    wrote; ``uninitialised``: nothing yet, or not all of it; None if the statements could not be followed."""
     version: Version | None = None
-    """Where the statistics of what it holds stand: each version of a buffer is read once. None: nowhere."""
+    """The value row with the statistics of what the memory holds; each version of a buffer is read once. None if no
+    row has them."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +54,25 @@ class LaunchSite:
 
     site: int
     function: str
-    """Function of the wrapper that holds it: ``call``, ``partition_0``, ``true_graph_0``, ..."""
+    """The function of the wrapper that holds the statement: ``call``, ``partition_0``, ``true_graph_0``, ..."""
     line: int
-    """Line of the wrapper source, from 1."""
+    """The line of the wrapper's source, counted from 1."""
     kernel: str
     kind: LaunchKind
     arguments: list[Argument]
     outputs: list[str]
-    """Names the statement binds, e.g. ``["buf4"]``."""
+    """The names that the statement binds, e.g. ``["buf4"]``."""
     operator: str | None = None
-    """The real operator where `kernel` is only a carrier (``run_and_save_rng_state``)."""
+    """The operator that runs, where `kernel` only carries it out (``run_and_save_rng_state``)."""
     handle: str | None = None
-    """Provenance debug handle, e.g. ``extern_kernels.mm:2``."""
+    """Inductor's provenance debug handle, e.g. ``extern_kernels.mm:2``."""
     snodes: list[str] | None = None
-    """Scheduler nodes (``op3``); None: not recorded (a cached graph without its sidecar)."""
+    """The scheduler nodes that the kernel computes (``op3``); None if they are unknown, as for a graph from a cache
+    without its sidecar file."""
     source_nodes: list[str] = field(default_factory=list)
-    """Nodes of Dynamo's graph that it computes: Inductor's "Source Nodes"."""
+    """The nodes of Dynamo's graph that the kernel computes: Inductor's "Source Nodes"."""
     aten: list[str] = field(default_factory=list)
-    """Operators that it computes: Inductor's "Original ATen"."""
+    """The operators that the kernel computes: Inductor's "Original ATen"."""
     scalars: list[Scalar] = field(default_factory=list)
     """The arguments that are no tensors."""
 
@@ -80,56 +82,58 @@ class MemoryStatement:
     """One allocation, reuse, alias or free statement of a wrapper."""
 
     event: MemoryEvent
-    """``allocate``: `buffer` is made; ``pool``: it is memory that several buffers will share; ``pool_member``: it is
-    one of those in the pool `of`; ``reuse``: it takes the memory of `of`, which is dead; ``alias``: it is another
-    name, or a view, of `of`; ``item``: it is a member of what a launch returned as `of`; ``free``: the name is
-    deleted; ``drop``: it is set to None; ``hold``: a list or a dictionary of this name holds `of` from here on;
-    ``read``: the host reads its one element to decide something, and waits for it."""
+    """``allocate``: `buffer` is allocated; ``pool``: `buffer` is memory that several buffers will share;
+    ``pool_member``: `buffer` is in the pool `of`; ``reuse``: `buffer` takes the memory of `of`, which is dead;
+    ``alias``: `buffer` is another name for `of`, or a view of it; ``item``: `buffer` is a member of what a launch
+    returned as `of`; ``free``: the name is deleted; ``drop``: the name is set to None; ``hold``: a list or a
+    dictionary of this name holds `of` from here on; ``read``: the host waits for the one element of `buffer`, in
+    order to decide something."""
     buffer: str
     function: str
     line: int
     of: str | None = None
-    """For reuse, alias, item, pool_member, hold: the name whose storage it is."""
+    """For reuse, alias, item, pool_member and hold: the name whose storage `buffer` gets."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A generated wrapper module was loaded. One wrapper key can be loaded more than once: each load is a graph."""
+    """A generated wrapper module was loaded. Each load is a graph, also where the same wrapper is loaded again."""
 
     KIND: ClassVar[str] = "graph"
 
     graph: int
     wrapper_key: str
-    """Content hash of the wrapper source = the file name without its ending."""
+    """The content hash of the wrapper's source, which is its file name without the suffix."""
     compile_id: str | None
     aot_id: str | None
-    """``0_forward``; on a cache hit that of the first compile."""
+    """Inductor's AOT id, e.g. ``0_forward``; on a cache hit, that of the first compile."""
     phase: Literal["forward", "backward", "inference"] | None
     cached: bool | None
-    """The scheduler did not run in this process for this load (a cache hit); None: loaded before recording began."""
+    """The graph came from a cache: the scheduler did not run in this process for it. None if the graph was loaded
+    before recording began."""
     dynamic: bool | None
-    """The wrapper computes sizes while it runs; None: known only to C++ code that was not seen."""
+    """The wrapper computes sizes while it runs; None if only C++ code that was not seen knows this."""
     functions: list[str]
     sites: list[LaunchSite]
     memory: list[MemoryStatement]
     not_recorded: str | None = None
-    """Why no launch of this graph can be seen (C++ wrapper, parse failure); None when they can."""
+    """Why no launch of this graph can be seen (a C++ wrapper, a parse failure); None if launches are seen."""
     symbols: list[str] = field(default_factory=list)
-    """Names of numbers that the wrapper's functions are given or compute anew in each call: ``s77``, ``u0``."""
+    """The names of numbers that the wrapper's functions receive or compute anew in each call: ``s77``, ``u0``."""
     inputs: list[str] = field(default_factory=list)
-    """Inputs that were read although no launch site names them, as far as the sites tell."""
+    """The inputs that were read although no launch site names them."""
     operands_left_out: str | None = None
-    """Which tensors that a launch may read the arguments of its site leave out; None: they name all of them."""
+    """The kinds of tensors that a launch may read although its arguments do not name them; None if they name all."""
 
 
 @dataclass(frozen=True)
 class CppCode:
-    """Generated C++ code prints its launches. What is printed becomes a graph in another log."""
+    """Generated C++ code that prints its launches. What it prints becomes a graph in another log."""
 
     KIND: ClassVar[str] = "cpp_code"
 
     sites: list[LaunchSite]
-    """Those that print, in the order of the code, each with the arguments that are printed of it."""
+    """The launch sites that print, in the order of the code, with the arguments that are printed."""
     sizes: list[InputSize]
 
 
@@ -137,26 +141,27 @@ class CppCode:
 class SiteProvenance:
     site: int
     stacks: list[list[int]]
-    """Stacks of model source, each a list of indices into `Provenance.frames`, outermost first."""
+    """Stacks of the model's source; each one is a list of indices into `Provenance.frames`, outermost frame first."""
     fx_nodes: list[str]
-    """Post-grad FX nodes that the kernel computes."""
+    """The post-grad FX nodes that the kernel computes."""
     modules: list[str] = field(default_factory=list)
-    """The modules of the model that it computes a part of, forward or backward: ``Sequential.2 (GELU)``."""
+    """The modules of the model that the kernel computes a part of, forward or backward: ``Sequential.2 (GELU)``."""
 
 
 @dataclass(frozen=True)
 class ChangedLine:
-    """A line that reads otherwise than when the graph, which came from a cache, was compiled."""
+    """A source line that has changed since the graph, which came from a cache, was compiled."""
 
     frame: int
-    """Index into `Provenance.frames`."""
+    """The index into `Provenance.frames`."""
     was: Frame | None
-    """What it was; None: the frame itself is as compiled, and where its code stands now is not known."""
+    """The frame at the time of the compile; None if the recorded frame is the one of the compile, because the
+    present place of its code is unknown."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Launch sites of a graph -> FX nodes -> lines of model source, as they stand in this run."""
+    """How the launch sites of a graph map to FX nodes and to lines of the model's source, as they are in this run."""
 
     KIND: ClassVar[str] = "provenance"
 
@@ -164,6 +169,6 @@ class Provenance:
     frames: list[Frame]
     sites: list[SiteProvenance]
     changed: list[ChangedLine] = field(default_factory=list)
-    """All other frames read as they did when the graph was compiled."""
+    """The frames that have changed; all others are as they were when the graph was compiled."""
     compiled_unix_ns: int | None = None
-    """When the graph was compiled; None: in this run, or nobody knows, or no line has changed since."""
+    """When the graph was compiled; None if that was in this run, if it is unknown, or if no line has changed since."""

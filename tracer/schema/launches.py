@@ -6,34 +6,34 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 UNRECORDED = "not recorded"
-"""`TensorMeta.dtype` from the first call on whose arguments are not written down any more."""
+"""`TensorMeta.dtype` of the first call whose arguments are not recorded any more."""
 
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """What an argument was at run time. For a list argument one entry per tensor in it."""
+    """What an argument was at run time. A list argument has one entry for each tensor in it."""
 
     argument: int
-    """Index into the site's `arguments`."""
+    """The index into the site's `arguments`."""
     dtype: str
-    """``float32``; the Python type's name (``int``) for what is no tensor; ``not recorded``: from this call on, the
-    site's arguments are not written down any more."""
+    """``float32``; for an argument that is no tensor, the name of its Python type (``int``); ``not recorded`` if the
+    site's arguments are not recorded from this call on."""
     size: list[int]
     stride: list[int]
     device: str
     offset: int | None
-    """Storage offset in elements."""
+    """The storage offset in elements."""
     storage_bytes: int | None
     item: int | None = None
-    """Position within a list argument."""
+    """The position within a list argument; None for other arguments."""
     storage: int | None = None
-    """Address of the storage: arguments of one launch with the same one share memory."""
+    """The address of the storage; arguments of one launch with the same address share memory."""
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """Arguments of one launch site as they were seen. Sent for the first call, and again for dtypes, sizes or strides
-    not seen before. Addresses, offsets and storages are those of this call."""
+    """The arguments of one launch site as a call saw them. The record is written for the first call, and again for
+    dtypes, sizes or strides that were not seen before. Addresses, offsets and storages are those of this call."""
 
     KIND: ClassVar[str] = "tensors"
 
@@ -45,47 +45,47 @@ class Tensors:
 
 @dataclass(frozen=True)
 class SameTensors:
-    """Sizes that were seen before have come back: from this call on, until more is said of a launch site, the arguments
-    that `Tensors` of an earlier call tell of are again as they say. Addresses, offsets and storages may be others."""
+    """Arguments are again what they were in an earlier call, as its `Tensors` records say. This holds from this call
+    on, until another record is about the launch site. Addresses, offsets and storages may differ."""
 
     KIND: ClassVar[str] = "same_tensors"
 
     graph: int
     call: int
     site: int
-    """It holds of this launch site and of those with a higher number."""
+    """The record is about this launch site and those with a higher number."""
     argument: int
-    """Of `site` it holds from this argument on."""
+    """For `site` itself, the record is about this argument and those after it."""
     of: int
-    """The earlier call."""
+    """The earlier call whose arguments were the same."""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Graph calls of a batch, as columns. A call is one run of one function of a wrapper."""
+    """The graph calls of a batch, as columns. A call is one run of one function of a wrapper."""
 
     call: list[int]
     graph: list[int]
     function: list[int]
-    """Index into `Graph.functions`."""
+    """The index into `Graph.functions`."""
     step: list[int]
     thread: list[int]
     parent: list[int | None]
-    """The call inside which it ran, for subgraphs and partitions."""
+    """The call inside which this one ran, for subgraphs and partitions."""
     start_ns: list[int]
     duration_ns: list[int]
     launches: list[int]
-    """How many rows of the batch's `site` belong to it."""
+    """How many rows of the batch's `site` belong to the call."""
     state: list[str]
-    """``ok``; ``raised`` (an exception left it; its last launch did not return); ``captured`` (recorded into a CUDA
-    graph: nothing ran yet); ``replayed`` (by a CUDA graph: its launches carry the times of the whole replay);
-    ``unfinished`` (it still ran when recording ended, perhaps on another thread: what it had done until then);
-    ``printed`` (read from text without times: starts and durations are positions in it)."""
+    """``ok``: the call returned; ``raised``: an exception left it, and its last launch did not return; ``captured``:
+    the call was recorded into a CUDA graph, and nothing ran yet; ``replayed``: a CUDA graph ran the call, and its
+    launches have the times of the whole replay; ``unfinished``: the call still ran when recording ended, and has the
+    launches up to then; ``printed``: the call was read from text, and its times are positions in the text."""
 
 
 @dataclass(frozen=True)
 class Launches:
-    """A batch of launches, as columns; rows of a call follow one another in order of execution."""
+    """A batch of launches, as columns. The rows of a call follow one another in order of execution."""
 
     KIND: ClassVar[str] = "launches"
 
@@ -93,31 +93,32 @@ class Launches:
     site: list[int]
     start_ns: list[int]
     end_ns: list[int]
-    """When the launch returned to the host; -1: it did not; -2: it did, and nobody knows when."""
+    """When the launch returned to the host; -1 if it did not return; -2 if it returned at an unknown time."""
 
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """Times on the device of launches, as columns. They come later than the launches: nothing waits for the device."""
+    """Durations of launches on the device, as columns. They come later than the launches, since nothing waits for the
+    device."""
 
     KIND: ClassVar[str] = "device_times"
 
     call: list[int]
     launch: list[int]
-    """Position of the launch within its call, from 0."""
+    """The position of the launch within its call, counted from 0."""
     duration_ns: list[int]
     how: Literal["events", "timestamps", "profiler"]
-    """``events`` around the launch; ``timestamps`` of the statistics before and after it, gaps included; ``profiler``:
-    PyTorch's, of the CPU for a kernel that runs there."""
+    """``events``: CUDA events around the launch; ``timestamps``: times of the statistics before and after the launch,
+    with the gaps between; ``profiler``: PyTorch's profiler, with CPU times for a kernel that runs on the CPU."""
 
 
 @dataclass(frozen=True)
 class TunedKernels:
-    """With which configuration Triton kernels of a graph run: the only one, or what autotuning has chosen."""
+    """The configurations of a graph's Triton kernels: the only one of each kernel, or the choice of autotuning."""
 
     KIND: ClassVar[str] = "tuned_kernels"
 
     graph: int
     kernel: list[str]
     config: list[dict[str, int]]
-    """Block sizes, ``num_warps`` and ``num_stages``; numbers only."""
+    """Block sizes, ``num_warps`` and ``num_stages``; other settings are left out."""

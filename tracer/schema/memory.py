@@ -1,8 +1,8 @@
 """The part of the log's schema that is about memory; `records` holds the rest and the rules for both.
 
 A *storage* is one allocation: a buffer and everything that is made of its memory later (views, aliases, reuses).
-Positions count launches: position p of a call is the moment when p of its launches have begun, so what is born
-at p is there for launch p, and what dies at p was there for launch p - 1.
+Positions count launches: position p of a call is the moment when p of its launches have begun. A storage that is born
+at p exists for launch p, and a storage that dies at p existed for launch p - 1.
 """
 
 from __future__ import annotations
@@ -18,57 +18,57 @@ RecomputeReason = Literal["peak", "candidate", "group"]
 
 @dataclass(frozen=True)
 class ScheduledBuffers:
-    """Buffers of a schedule, as columns."""
+    """The buffers of a schedule, as columns."""
 
     name: list[str]
     alloc_bytes: list[int]
-    """Charged to the node that makes it. 0 beside a name whose memory another one holds."""
+    """The bytes that the node which makes the buffer allocates; 0 if another buffer holds the memory."""
     free_bytes: list[int]
     first_snode: list[int]
-    """Index of the node that makes it; 0 for an input."""
+    """The index of the node that makes the buffer; 0 for an input."""
     last_snode: list[int]
-    """Index of the last node that uses it; -1: it outlives the graph."""
+    """The index of the last node that uses the buffer; -1 if the buffer outlives the graph."""
     role: list[BufferRole]
-    """``input``: one that the graph may free; ``removed``: fusion left it no memory after all."""
+    """``input``: an input that the graph may free; ``removed``: a buffer that has no memory after fusion."""
 
 
 @dataclass(frozen=True)
 class SchedulerMemory:
-    """What the scheduler expects of memory: torch/_inductor/memory.py over the final order of nodes.
+    """The memory that the scheduler expects: torch/_inductor/memory.py over the final order of nodes.
 
-    An estimate: it knows nothing of reuse, of the allocator's rounding, or of the scratch of extern kernels.
-    Inputs that a graph may not free (weights) are no part of its curve; they are `base`.
+    The estimate knows nothing of reuse, of the allocator's rounding, or of the scratch of extern kernels.
+    Inputs that a graph may not free (weights) are not part of its curve; `base_name` and `base_bytes` have them.
     """
 
     KIND: ClassVar[str] = "scheduler_memory"
 
     graph: int
     subgraph: str | None
-    """Name of the subgraph that the schedule is of (``true_graph_0``); None: the graph itself."""
+    """The subgraph that was scheduled (``true_graph_0``); None for the graph itself."""
     snode: list[str]
-    """Names of the nodes in their final order (``op3``, ``op0_op1`` for a fused one)."""
+    """The names of the nodes in their final order (``op3``; ``op0_op1`` for a fused node)."""
     members: list[list[str]]
-    """Names of the operations that each node computes."""
+    """The names of the operations that each node computes."""
     node_kind: list[str]
-    """Class of each node, e.g. ``FusedSchedulerNode``."""
+    """The class of each node, e.g. ``FusedSchedulerNode``."""
     alloc_bytes: list[int]
     free_bytes: list[int]
     after_alloc_bytes: list[int]
-    """Estimated live bytes when the node has its outputs and nothing is freed yet."""
+    """The estimated live bytes when the node has its outputs and nothing is freed yet."""
     after_free_bytes: list[int]
     buffers: ScheduledBuffers
     peak_bytes: int
     peak_snodes: list[int]
-    """Index of every node at the peak."""
+    """The index of every node at the peak."""
     base_name: list[str]
     base_bytes: list[int]
 
 
 @dataclass(frozen=True)
 class LifetimeLayout:
-    """Which storages a call sees, and when they are born and die, as columns. Calls that run alike share a layout.
+    """The storages of a call with their births and deaths, as columns. Calls that run alike share a layout.
 
-    Storages stand in the order in which the call meets them: its inputs, then what it makes.
+    The storages are in the order in which they appear: the inputs of the call, then what it makes.
     """
 
     KIND: ClassVar[str] = "lifetime_layout"
@@ -76,34 +76,35 @@ class LifetimeLayout:
     layout: int
     graph: int
     function: int
-    """Index into `Graph.functions`."""
+    """The index into `Graph.functions`."""
     name: list[str]
-    """The first name that the wrapper has for it, e.g. ``buf3``; ``buf6[1]`` for a member of what a launch returned."""
+    """The wrapper's first name for the storage, e.g. ``buf3``; ``buf6[1]`` for a member of a launch's result."""
     kind: list[StorageKind]
-    """``input``: the caller's; ``allocated`` by a statement of the wrapper; ``returned`` by a launch."""
+    """``input``: the caller's storage; ``allocated``: by a statement of the wrapper; ``returned``: by a launch."""
     storage_bytes: list[int]
     device: list[str | None]
-    """None: a call before this one met it and has said so."""
+    """The device; None if the layout of an earlier call names it."""
     born: list[int]
-    """Position at which the call meets it; 0 for an input. What a launch returned counts as there while it ran."""
+    """The position at which the storage appears; 0 for an input. The result of a launch exists while the launch
+    runs."""
     site: list[int | None]
-    """The launch site that returned it; None: another kind."""
+    """The launch site that returned the storage; None for other kinds."""
     calls_back: list[int | None]
-    """The storage was met before, in this step or one shortly before, by the call that many calls before this one;
-    below 0: by one that this call made."""
+    """How many calls before this one an earlier call, of this step or of one shortly before, had the storage; below 0
+    for a call that this call made."""
     met_in: list[int | None]
-    """The storage was met before, longer ago, by this call."""
+    """The call of an earlier step that had the storage, if it was longer ago."""
     met_as: list[int | None]
-    """Which storage of that call it is; None: this call is the first to meet it."""
+    """The number of the storage in that call; None if this call is the first that has it."""
     dead: list[int]
-    """Storages (indices into the columns above) that die while the call runs, in order."""
+    """The storages (indices into the columns above) that die while the call runs, in order."""
     dead_at: list[int]
-    """Their positions."""
+    """The positions at which they die."""
 
 
 @dataclass(frozen=True)
 class AllocatorCurve:
-    """What the allocator of the device said at places of a call, as columns."""
+    """What the allocator of the device reported at points of a call, as columns."""
 
     call: list[int]
     position: list[int]
@@ -113,49 +114,51 @@ class AllocatorCurve:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """A batch of calls: which layout each one followed, and what died outside of them, as columns."""
+    """A batch of calls as columns: the layout of each call, and the storages that died outside of calls."""
 
     KIND: ClassVar[str] = "lifetimes"
 
     call: list[int]
     layout: list[int]
     dead_call: list[int]
-    """With `dead_index`: storages that died while no call, or none that knew them, ran on the thread."""
+    """With `dead_index`, the storages that died while no call that knew them ran on the thread."""
     dead_index: list[int]
     dead_ns: list[int]
     allocator: AllocatorCurve
-    """Asked for at the begin and end of calls on a CUDA device, and at every launch of some of them."""
+    """What the allocator reported at the begin and end of calls on a CUDA device, and at every launch of some calls."""
 
 
 @dataclass(frozen=True)
 class LifetimeMismatch:
-    """A call whose storages did not live as expected, as columns. One record for each layout that does not fit."""
+    """The storages of a call that did not live as expected, as columns. Each layout that does not fit has one
+    record."""
 
     KIND: ClassVar[str] = "lifetime_mismatch"
 
     graph: int
     layout: int
     call: int
-    """The first call that ran so."""
+    """The first call with this layout."""
     kind: list[MismatchKind]
-    """``missing_death``: it lived on when it should have died; ``unexpected_death``: it died before that;
-    ``missing_allocation``: it was not there when it should have been; ``unexpected_allocation``: nobody expected it."""
+    """``missing_death``: the storage lived on when it should have died; ``unexpected_death``: the storage died too
+    early; ``missing_allocation``: an expected storage was not allocated; ``unexpected_allocation``: a storage was
+    allocated that was not expected."""
     buffer: list[str]
     storage: list[int | None]
-    """Index into the layout's storages; None: there is none."""
+    """The index into the layout's storages; None if there is no storage."""
     storage_bytes: list[int | None]
     expected: list[int | None]
-    """Position; None: it was to outlive the call (a death) or not to exist (an allocation)."""
+    """The expected position; None for a storage that should outlive the call (a death) or not exist (an allocation)."""
     actual: list[int | None]
     expected_by: list[Literal["schedule", "wrapper"]]
-    """Whose word it is: the scheduler's, or the statements of the wrapper."""
+    """Whether the scheduler or the statements of the wrapper say so."""
     holders: list[list[str]]
-    """Who still holds the storage, e.g. ``list of 3 in keep of __main__``; empty: not looked for, or nothing found."""
+    """Who still holds the storage, e.g. ``list of 3 in keep of __main__``; empty if nobody was found or looked for."""
 
 
 @dataclass(frozen=True)
 class MemoryStepMismatch:
-    """A check in generated code found that buffers were not born or did not die as it was told, as columns.
+    """The buffers that were not born or did not die as a check in generated code expected, as columns.
 
     `stepscope.check_memory_step`, or torch/_inductor/runtime/debug_utils.py's own while a recorder stands in for it.
     """
@@ -163,31 +166,31 @@ class MemoryStepMismatch:
     KIND: ClassVar[str] = "memory_step_mismatch"
 
     graph: int | None
-    """None: the code is no wrapper that was recorded."""
+    """The graph; None if the code is not a recorded wrapper."""
     call: int | None
-    """The first one in which it was found."""
+    """The first call in which the mismatch was found."""
     file: str
     line: int
-    """Of the check."""
+    """The line of the check."""
     is_final_step: bool
     kind: list[MismatchKind]
-    """As in `LifetimeMismatch`."""
+    """The kind of the mismatch, as in `LifetimeMismatch`."""
     buffer: list[str]
     storage_bytes: list[int | None]
-    """None: it was not allocated."""
+    """The bytes of the storage; None if it was not allocated."""
     holders: list[list[str]]
-    """Who still holds a storage that should be dead; as in `LifetimeMismatch`. Looked for when it is found first."""
+    """Who still holds a storage that should be dead, as in `LifetimeMismatch`; found with the first occurrence."""
     site: int | None = None
-    """The launch site of the graph that ran last before the check; None: not known."""
+    """The launch site of the graph that ran last before the check; None if it is unknown."""
     storage: list[str] = field(default_factory=list)
-    """The first name of the memory of each buffer; empty: not known."""
+    """The first name of the memory of each buffer; empty if it is unknown."""
     times: list[int] = field(default_factory=list)
-    """How often each was found; that it was found again stands in further records, which count on. Empty: once."""
+    """How often each mismatch was found since the last record about it; empty if once."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Storages that steps have left behind, as columns; looked at when the recording ends.
+    """The storages that steps have left behind when the recording ends, as columns.
 
     A storage is left behind when it was made by a compiled call of an earlier step and is still alive.
     """
@@ -196,10 +199,10 @@ class Growth:
 
     call: list[int]
     index: list[int]
-    """Which storage of that call's layout."""
+    """The number of the storage in that call's layout."""
     holders: list[list[str]]
     freed_by_collection: list[bool | None]
-    """A full garbage collection freed it; None: none was made."""
+    """Whether a full garbage collection freed the storage; None if there was no collection."""
 
 
 @dataclass(frozen=True)
@@ -208,20 +211,20 @@ class SwappedNode:
 
     name: str
     node_kind: str
-    """Its class, e.g. ``ExternKernelSchedulerNode``."""
+    """The class of the node, e.g. ``ExternKernelSchedulerNode``."""
     kernels: list[str]
-    """Functions that it calls, e.g. ``extern_kernels.mm``; empty: Inductor generates its kernel."""
+    """The functions that the node calls, e.g. ``extern_kernels.mm``; empty if Inductor generates its kernel."""
     operators: list[str]
-    """What the FX nodes that it computes call, e.g. ``aten.mm.default``."""
+    """The operators of the FX nodes that the node computes, e.g. ``aten.mm.default``."""
     fx_nodes: list[str]
     reads: list[str]
-    """Buffers and inputs."""
+    """The buffers and inputs that the node reads."""
     writes: list[str]
 
 
 @dataclass(frozen=True)
 class RecomputeMismatch:
-    """A reordering pass carried other memory figures along than a full recomputation gives.
+    """A reordering pass carried memory figures along that differ from a full recomputation.
 
     torch/_inductor/comms.py updates the estimate after each swap; torch/_inductor/comms_debug.py recomputes it.
     """
@@ -231,48 +234,49 @@ class RecomputeMismatch:
     pass_name: str
     """``reorder_communication_preserving_peak_memory`` or ``sink_waits_iterative``."""
     swap: int
-    """How many swaps of this pass were checked before it."""
+    """How many swaps of this pass were checked before this one."""
     candidate: str
     group: list[str]
     reasons: list[RecomputeReason]
-    """All of them. ``peak``: the recomputed peak differs from the one carried along, or is over the allowed one."""
+    """All reasons. ``peak``: the recomputed peak differs from the one carried along, or is above the allowed peak."""
     reason_snode: list[str]
-    """Beside each reason: the node; for ``peak`` the first one at the peak."""
+    """The node of each reason; for ``peak``, the first node at the peak."""
     peak_before_bytes: int
     peak_after_bytes: int
-    """Recomputed after the swap."""
+    """The recomputed peak after the swap."""
     allowed_peak_bytes: int
-    """`peak_before_bytes` and the share that `reorder_iterative_peak_memory_budget` lets the pass add."""
+    """`peak_before_bytes` plus the share that `reorder_iterative_peak_memory_budget` lets the pass add."""
     is_explained: bool
-    """Only the peak differs and it is within the allowed one: torch's check calls it an error, it is none."""
+    """Only the peak differs, and it is within the allowed peak. torch's check reports an error, although there is
+    none."""
     peak_snodes: list[int]
-    """Index of every node at the recomputed peak."""
+    """The index of every node at the recomputed peak."""
     snode: list[str]
-    """All nodes in the order after the swap; beside each one the figures before and after its frees."""
+    """All nodes in the order after the swap; the columns below have the figures before and after the frees of each."""
     carried_after_alloc_bytes: list[int]
     carried_after_free_bytes: list[int]
     recomputed_after_alloc_bytes: list[int]
     recomputed_after_free_bytes: list[int]
     before_after_alloc_bytes: list[int | None]
-    """The same nodes before the swap; None: not known."""
+    """The figures of the same nodes before the swap; None if they are unknown."""
     before_after_free_bytes: list[int | None]
     buffers: ScheduledBuffers
     found_by: Literal["torch", "stepscope"]
-    """torch's own check was on, or only ours."""
+    """``torch``: torch's own check was on; ``stepscope``: only the check of the recorder was."""
     graph: int | None = None
-    """None: the compile came to no graph that could be recorded."""
+    """The graph; None if the compile produced no graph that could be recorded."""
     subgraph: str | None = None
     compile_id: str | None = None
     swapped: list[SwappedNode] = field(default_factory=list)
     """The candidate, then the nodes of the group in their order."""
     carried_alloc_bytes: list[int] = field(default_factory=list)
-    """What each node allocates and frees, as the pass has it (torch's ``ITER_ALLOCFREE``); empty: not known."""
+    """What each node allocates and frees according to the pass (torch's ``ITER_ALLOCFREE``); empty if unknown."""
     carried_free_bytes: list[int] = field(default_factory=list)
     recomputed_alloc_bytes: list[int] = field(default_factory=list)
     recomputed_free_bytes: list[int] = field(default_factory=list)
     last_use_buffer: list[str] = field(default_factory=list)
-    """Buffers whose last use changes with the swap, as the pass has it (torch's ``GN_TO_BUFS_LAST_USE``)."""
+    """The buffers whose last use changes with the swap, according to the pass (torch's ``GN_TO_BUFS_LAST_USE``)."""
     last_use_before: list[str] = field(default_factory=list)
-    """Beside each: the node that was the last to use it,"""
+    """The node that was the last to use each buffer before the swap."""
     last_use_after: list[str] = field(default_factory=list)
-    """and the one that is now."""
+    """The node that is the last to use each buffer after the swap."""

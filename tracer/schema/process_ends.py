@@ -1,7 +1,7 @@
 """Records of how a process ended. They are part of `stepscope.tracer.schema.records`, which names them all.
 
-A process that is killed writes nothing any more: `stepscope run`, which waits for the command, writes `process_end`
-behind the log of one that failed or left without an `end`, and with ``--crash`` behind every log.
+A process that is killed writes nothing any more. `stepscope run`, which waits for the command, therefore appends
+`process_end` to the log of a process that failed or left without an `end`, and with ``--crash`` to every log.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 FAILED_CALL = " API call failed at "
-"""In the text of an exception from generated C++ code, behind the call that failed."""
+"""The text behind the failed call in an exception from generated C++ code."""
 CALL_RAISED = "the call raised: "
-"""Begins what is known of such an exception beyond its own text."""
+"""The line that says why such a call failed begins with this text."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of source: of the model, or of what an exception went through."""
+    """A line of source code, of the model or of the stack of an exception."""
 
     file: str
     line: int
@@ -32,45 +32,45 @@ class UncaughtException:
     KIND: ClassVar[str] = "uncaught_exception"
 
     type: str
-    """``ValueError``; with its module where that is not `builtins`: ``torch.AcceleratorError``."""
+    """The name of the class, with its module unless that is `builtins`: ``ValueError``, ``torch.AcceleratorError``."""
     text: str
-    """At most 16,000 characters: with TORCH_SHOW_CPP_STACKTRACES=1 it holds the C++ stack. Where a call of generated
-    C++ code failed, a line that begins with ``the call raised: `` says by what, if that is known."""
+    """The text of the exception, at most 16,000 characters, with the C++ stack if TORCH_SHOW_CPP_STACKTRACES=1 is set.
+    Where a call of generated C++ code failed, a line that begins with ``the call raised: `` says why, if known."""
     frames: list[Frame]
-    """Outermost first; of a deep stack the last 32."""
+    """The frames of the stack, outermost first; the last 32 of a deep stack."""
 
 
 @dataclass(frozen=True)
 class CrashRun:
-    """Which of the runs of `stepscope run --crash` a log is of."""
+    """The run of `stepscope run --crash` that a log belongs to."""
 
     run: int
-    """From 1."""
+    """The number of the run, counted from 1."""
     purpose: str
     """``as it is``, ``one launch at a time``, ``values of the suspect``, ``sanity checks``, ``compute-sanitizer``."""
     environment: dict[str, str]
-    """Variables that were set for this run."""
+    """The environment variables that were set for this run."""
     level: str
     kernels: list[str]
-    """Kernels of which values were read; empty: of all."""
+    """The kernels whose values were read; empty if those of all kernels were."""
     tool: list[str] = field(default_factory=list)
-    """What stood before the command: ``compute-sanitizer --tool memcheck``."""
+    """The tool that the command ran under: ``compute-sanitizer --tool memcheck``."""
 
 
 @dataclass(frozen=True)
 class ToolError:
-    """What a tool that the command ran under has found, as compute-sanitizer prints it."""
+    """An error that a tool such as compute-sanitizer has found in the command."""
 
     text: str
-    """``Invalid __global__ write of size 4 bytes``."""
+    """The error, e.g. ``Invalid __global__ write of size 4 bytes``."""
     kernel: str | None
     file: str | None
-    """Of the kernel's source."""
+    """The source file of the kernel."""
     line: int | None
     where: str | None
-    """The first time: ``thread (0,0,0) in block (8,0,0)``."""
+    """Where the error occurred first, e.g. ``thread (0,0,0) in block (8,0,0)``."""
     details: list[str]
-    """The first time: ``Access to 0x83dafb248000 is out of bounds``."""
+    """Details of the first occurrence, e.g. ``Access to 0x83dafb248000 is out of bounds``."""
     times: int = 1
 
 
@@ -81,17 +81,17 @@ class ProcessEnd:
     KIND: ClassVar[str] = "process_end"
 
     pid: int
-    """Of the command; other processes of it have logs of their own."""
+    """The process id of the command; its other processes have logs of their own."""
     exit_code: int | None
-    """None: a signal ended it."""
+    """The exit code; None if a signal ended the command."""
     signal: int | None
     timed_out: bool
-    """`stepscope run` ended it: it ran longer than it was to."""
+    """`stepscope run` ended the command because it reached its time limit."""
     duration_ns: int
     error_tail: str | None = None
-    """The last that it wrote to standard error, at most 16 KiB; None: not kept."""
+    """The end of its standard error, at most 16 KiB; None if it was not kept."""
     crash_run: CrashRun | None = None
-    """None: not run with ``--crash``."""
+    """The run of ``--crash``; None without that option."""
     tool_errors: list[ToolError] = field(default_factory=list)
 
 
@@ -102,24 +102,25 @@ class Overhead:
     KIND: ClassVar[str] = "overhead"
 
     hook_ns: int
-    """Time in hooks and in writing, measured at graph-call ends plus a calibrated cost per launch."""
+    """The time in hooks and in writing: measured for each graph call, plus a calibrated cost of each launch."""
     wall_ns: int
     log_bytes: int
     launches: int
     failures: int
     stats_ns: int | None = None
-    """The part of `hook_ns` that reading tensors took on the host; None: no tensor was read."""
+    """The part of `hook_ns` that reading tensors took on the host; None if no tensor was read."""
 
 
 @dataclass(frozen=True)
 class End:
-    """Last record of the process itself: the log is complete. Where others of its process follow, it is none: the
-    process wanted to become another program, and could not."""
+    """The last record of a process, whose log is complete. If other records of the process follow, the process tried to
+    become another program and could not."""
 
     KIND: ClassVar[str] = "end"
 
     reason: Literal["exit", "detach", "_exit", "exec"]
-    """``_exit``: it left by `os._exit(0)`; ``exec``: another program took its place by `os.exec…`."""
+    """``exit``: the process ended; ``detach``: the recorder was stopped; ``_exit``: the process left by `os._exit(0)`;
+    ``exec``: another program took its place by `os.exec…`."""
     monotonic_ns: int
     device_error: str | None = None
-    """The error that a CUDA device was in, after which nothing runs on it: the launch ring is kept then."""
+    """The error of a CUDA device on which nothing can run any more; the launch ring is kept in this case."""

@@ -76,28 +76,28 @@ from stepscope.tracer.schema.values import Values as Values
 
 FORMAT_VERSION = 2
 CACHED_ESTIMATE = "estimated memory of a cached graph"
-"""`Skipped.what` wherever a compile cache was made without us: no reason to alarm anybody."""
+"""`Skipped.what` of a graph from a compile cache that was made without stepscope; it is not reported as a problem."""
 DEVICE_FAILED = "the device had failed"
-"""`Skipped.why` begins so; what the device died of is told of by itself."""
+"""`Skipped.why` begins with this text where a device had failed; the failure has a finding of its own."""
 CPP_WRAPPER = (
     "C++ wrapper: the launches happen inside the compiled library, out of Python's sight; compiled under"
     " stepscope run --aoti it prints them"
 )
-"""`Skipped.why`; what the library printed may be in a log of its own."""
+"""`Skipped.why` of a graph with a C++ wrapper; what the library prints may be in a log of its own."""
 ARTIFACT_PREFIX = "stepscope_"
 PRINTED_KEY = "printed_"
-"""`Graph.wrapper_key` begins so where the graph was made from printed text."""
+"""`Graph.wrapper_key` begins with this text where the graph was made from printed text."""
 PRINTER_LEAVES_OUT = "weights, views and constants, which PyTorch's debug printer does not print"
 """`Graph.operands_left_out` of such graphs."""
 OUTPUT_CODE = f"{ARTIFACT_PREFIX}output_code_"
-"""Begins the name of an artifact that is no JSON: ``stepscope_output_code_3`` holds the code of graph 3 as text. It is
-there where torch logs no such code: the graph was loaded before recording began, or another backend than Inductor made
-it, or its launches cannot be seen."""
+"""The name of an artifact that is not JSON begins with this text: ``stepscope_output_code_3`` holds the code of graph
+3. The artifact exists where torch does not log the code itself: the graph was loaded before recording began, a backend
+other than Inductor made it, or its launches cannot be seen."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """First record of a log: what ran, where, and how it was recorded."""
+    """The first record of a log: what ran, where it ran, and how it was recorded."""
 
     KIND: ClassVar[str] = "run"
 
@@ -114,17 +114,18 @@ class Run:
     parent_pid: int
     argv: list[str]
     config: dict[str, Any]
-    """torch._dynamo / _inductor / _functorch settings that differ from their defaults, by dotted name."""
+    """Settings of torch._dynamo, torch._inductor and torch._functorch that differ from their defaults, by dotted
+    name."""
     level: str
     monotonic_ns: int
     unix_ns: int
     utc_offset_s: int
     forked: bool = False
-    """It is a copy of a process that was recorded, `parent_pid`: one that may leave by `os._exit`, without an end."""
+    """The process was forked from a recorded process, `parent_pid`; it may leave by `os._exit`, without an `end`."""
     guesses_steps: bool = False
     """The steps of calls were guessed while they ran; which step each belongs to follows from `StepMarks`."""
     loads_data: bool = False
-    """It is a worker of a `DataLoader`: the iterations are those of the process that it feeds."""
+    """The process is a worker of a `DataLoader`; its steps are those of the process that it feeds."""
 
 
 Record = (

@@ -8,33 +8,33 @@ from typing import ClassVar, Literal
 
 @dataclass(frozen=True)
 class Steps:
-    """A batch of steps that have ended, as columns. A step that has not is known by its calls. Since format version 2
-    only a log that was made from printed text holds them."""
+    """A batch of steps that have ended, as columns. Calls show a step that has not ended. Since format version 2, only
+    a log that was made from printed text has this record."""
 
     KIND: ClassVar[str] = "steps"
 
     step: list[int]
     kind: list[Literal["train", "inference"]]
     by: list[Literal["user", "optimizer", "call"]]
-    """What ended it: `stepscope.step()`, an optimizer, or a call of a frame that had run in the step already."""
+    """What ended the step: `stepscope.step()`, an optimizer, or a call of a frame that had already run in it."""
     start_ns: list[int]
     end_ns: list[int]
-    """-2: it has ended, and when is not known."""
+    """The end of the step; -2 if the time is unknown."""
 
 
 @dataclass(frozen=True)
 class StepMarks:
-    """What may end a step, as columns. Which of it does is known later, where the whole log is: an iteration may have
-    several optimizers, and the first calls come before any of them has stepped."""
+    """Events that may end a step, as columns. The reader of the whole log decides which of them do, because an
+    iteration may have several optimizers, and the first calls come before any optimizer has stepped."""
 
     KIND: ClassVar[str] = "step_marks"
 
     what: list[Literal["user", "optimizer", "begin", "end"]]
-    """`stepscope.step()` was called; an optimizer has stepped; a function whose whole call is a step (`generate` of
-    transformers) begins, and ends."""
+    """``user``: `stepscope.step()` was called; ``optimizer``: an optimizer has stepped; ``begin`` and ``end``: a
+    function whose whole call is a step (`generate` of transformers) began or ended."""
     who: list[int]
-    """Optimizers are numbered in the order in which they first step; 0 for all others."""
+    """The number of the optimizer, counted from 0 in the order in which optimizers first step; 0 for other marks."""
     name: list[str | None]
-    """The class of the optimizer; None for all others."""
+    """The class of the optimizer; None for other marks."""
     thread: list[int]
     ns: list[int]

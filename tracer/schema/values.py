@@ -7,40 +7,41 @@ from typing import Any, ClassVar, Literal
 
 Moment = Literal["before", "after"]
 OF_THE_CALL = -1
-"""In `ValueLayout.site`: the row is about an input of the call that no launch site names."""
+"""`ValueLayout.site` of a row about an input of the call that no launch site names."""
 
 
 @dataclass(frozen=True)
 class ValueLayout:
-    """What the value rows of a call are about, as columns; calls that run alike share a layout."""
+    """What the value rows of a call are about, as columns. Calls that run alike share a layout."""
 
     KIND: ClassVar[str] = "value_layout"
 
     layout: int
     graph: int
     site: list[int]
-    """-1: the row is about an input of the call, which no launch site names."""
+    """The launch site; -1 for an input of the call that no launch site names."""
     argument: list[int]
-    """Index into the site's `arguments`; of an input of the call into `Graph.inputs`."""
+    """The index into the site's `arguments`, or into `Graph.inputs` for an input of the call."""
     moment: list[Moment]
     item: list[int | None]
-    """Position within a list argument."""
+    """The position within a list argument; None for other arguments."""
     part: list[str | None]
-    """Which part of the tensor: ``real``, ``imag``, ``values``, the name of a subclass's inner tensor; None: all."""
+    """The part of the tensor: ``real``, ``imag``, ``values``, or the name of a subclass's inner tensor; None for the
+    whole tensor."""
     dtype: list[str]
     numel: list[int]
     looked_at: list[int]
-    """Elements that the statistics are over; fewer than `numel`: a strided sample."""
+    """How many elements the statistics are over; if fewer than `numel`, they are a strided sample."""
     skipped: list[str | None]
-    """Why the row has no statistics; None: it has."""
+    """Why the row has no statistics; None if it has statistics."""
     first: int = 0
-    """So many rows of the call stand in earlier records: with blocking launches, readings of chosen kernels are written
+    """How many rows of the call are in earlier records. With blocking launches, readings of chosen kernels are written
     at once."""
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """A column that is 0 (or, where it says so, unknown) in most rows: the others."""
+    """A column that is 0 in most rows, or unknown where the field says so: the other rows and their values."""
 
     row: list[int]
     value: list[int]
@@ -48,7 +49,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class Exact:
-    """Rows whose smallest and largest value `Values.min` and `Values.max` cannot hold: integers, float64."""
+    """The rows whose extremes `Values.min` and `Values.max` cannot represent exactly: integers and float64."""
 
     row: list[int]
     min: list[Any]
@@ -57,27 +58,27 @@ class Exact:
 
 @dataclass(frozen=True)
 class Elements:
-    """Rows of which all elements were kept, as ``--elements`` asks for those of small tensors."""
+    """The rows of small tensors whose elements were all kept, as ``--elements`` asks for."""
 
     row: list[int]
     value: list[list[Any]]
-    """Numbers and booleans in row-major order; ``nan``, ``inf`` and ``-inf`` as texts. Floats carry as many digits as
-    tell them apart."""
+    """The elements as numbers or booleans in row-major order; ``nan``, ``inf`` and ``-inf`` are strings. Floats have as
+    many digits as distinguish them."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """Statistics of tensors, as columns; the rows of a call follow one another in the order of its layout.
+    """Statistics of tensors, as columns. The rows of a call follow one another in the order of its layout.
 
-    Over the finite elements: `min`, `max`, `mean`, `std` (unbiased); None where there are none. Floats carry
-    7 significant digits, mean and std at least 5. L2 norm and largest magnitude follow from these.
+    `min`, `max`, `mean` and `std` (unbiased) are over the finite elements, and None where no element is finite. They
+    have 7 significant digits, mean and std at least 5. The L2 norm and the largest magnitude follow from them.
     """
 
     KIND: ClassVar[str] = "values"
 
     call: list[int]
     layout: list[int]
-    """Per call."""
+    """The value layout of each call."""
     min: list[float | None]
     max: list[float | None]
     mean: list[float | None]
@@ -87,16 +88,17 @@ class Values:
     negative_infinity: Sparse
     zero: Sparse
     near_overflow: Sparse
-    """Finite values in the top two binades of a 16- or 8-bit floating-point type."""
+    """How many finite values are in the top two binades of a 16-bit or 8-bit floating-point type."""
     subnormal: Sparse
     first_bad: Sparse
-    """Flat index of the first NaN or infinity; no row: every element is finite, or it is not known."""
+    """The flat index of the first NaN or infinity. A row is missing if every element is finite, or if the index is
+    unknown."""
     exact: Exact
     at_least: list[int] | None = None
-    """Not None: PyTorch's debug printer printed the statistics, which count no zeros, overflows and subnormals. In
-    these rows there are so many NaN and infinities at least."""
+    """The rows in which the numbers of NaN and infinities are lower bounds. It is not None where PyTorch's debug
+    printer printed the statistics, which do not count zeros, overflows and subnormals."""
     elements: Elements | None = None
-    """None: of no row."""
+    """The elements of small tensors; None if none were kept."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ class SavedTensor:
     item: int | None
     moment: Moment
     file: str
-    """Relative to the folder of the log."""
+    """The path of the file, relative to the folder of the log."""
     dtype: str
     size: list[int]
     tensor_bytes: int
     sha256: str
-    """Of the file."""
+    """The SHA-256 digest of the file."""
