@@ -3,7 +3,7 @@
     with stepscope.trace("out/"):
         train()
 
-`stepscope.step()` marks the end of a step; without it steps are found from optimizers, else from the calls.
+`stepscope.step()` marks the end of a step; without it, steps are found from optimizers, or else from the calls.
 `stepscope.configure()` changes what is recorded while the program runs.
 """
 
@@ -28,7 +28,7 @@ __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty
 
 
 def __getattr__(name: str) -> Any:
-    """What only programs with checks of memory steps in their code use is imported when it is used."""
+    """Import the checks of memory lifecycles on first use, since few programs have them in their code."""
     if name not in __all__:
         raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
     from stepscope.tracer.runtime.lifetimes import lifecycle_checks
@@ -53,11 +53,11 @@ def trace(
     lifetimes: str = "log",
     lifetimes_every: int | None = None,
 ) -> Recorder:
-    """A recorder of this process's compiled programs: a context manager, or `start()` and `stop()`.
+    """Return a recorder of this process's compiled programs: a context manager with `start()` and `stop()`.
 
-    The log goes to a new file in `directory`, made when the first record is written. The settings are those of
-    `TraceConfig`; text is taken as `stepscope run` takes it (``steps="3:5"``, ``max_bytes_per_tensor="4M"``,
-    ``kernels="triton_*,extern_kernels.mm"``). Raises ConfigError for a value that cannot be.
+    The log is a new file in `directory`, made when the first record is written. The settings are those of
+    `TraceConfig`; strings are read as `stepscope run` reads them (``steps="3:5"``, ``max_bytes_per_tensor="4M"``,
+    ``kernels="triton_*,extern_kernels.mm"``). Raises ConfigError for a value that is not allowed.
     """
     from stepscope.tracer.recorder import Recorder
 
@@ -81,10 +81,10 @@ def trace(
 
 
 def configure(**changes: Any) -> bool:
-    """Change settings of the recording that runs; takes the keywords of `trace`. Nothing is compiled again.
+    """Change settings of the running recording; takes the keywords of `trace`. Nothing is compiled again.
 
-    False, and nothing else, when nothing is recorded. Raises ConfigError for a setting that does not exist, a value
-    that cannot be, and for those that cannot be changed (`stepscope.tracer.config.FIXED`); then nothing has changed.
+    Returns False if nothing is recorded. Raises ConfigError, and changes nothing, for a setting that does not exist,
+    a value that is not allowed, or a setting that cannot be changed (`stepscope.tracer.config.FIXED`).
     """
     from stepscope.tracer.runtime.active import current
 
@@ -96,7 +96,7 @@ def configure(**changes: Any) -> bool:
 
 
 def step() -> None:
-    """Mark the end of a step. Does nothing when nothing is recorded."""
+    """Mark the end of a step; does nothing if nothing is recorded."""
     from stepscope.tracer.runtime.active import current
 
     recorder = current()

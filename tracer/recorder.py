@@ -1,4 +1,4 @@
-"""The recorder: attaches the taps and hooks, owns the writer and the clock, counts what failed."""
+"""The recorder: attaches the hooks, and writes what they record."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ from stepscope.tracer.steps import StepTracker
 
 
 class Recorder(ContextDecorator):
-    """Records the compiled programs of this process while it is attached. One at a time.
+    """Records the compiled programs of this process while it is attached; one recorder can be attached at a time.
 
-    It is a context manager, and a decorator of functions each call of which is then recorded to a log of its own.
-    Nothing here raises into the recorded program: what fails is counted, written down and said once.
+    A recorder is a context manager, and a decorator that records each call of a function to a log of its own. Nothing
+    here raises into the recorded program: failures are counted, written to the log and reported once.
     """
 
     def __init__(self, config: TraceConfig, *, gives_way: bool = False) -> None:
-        """`gives_way`: to a recording that the program's code asks for (`stepscope.tracer.runtime.active`)."""
+        """`gives_way` says whether a recording that the program's code starts takes over (`runtime/active.py`)."""
         self.config, self.gives_way = config, gives_way
         self._graph_numbers = count()
         self._configuring = threading.RLock()
         self._begin()
 
     def _begin(self) -> None:
-        """A recording of its own, with nothing in it."""
+        """Begin a new recording."""
         self._log = RunLog(self.config.directory, environment_number("RANK"), self._opening, self._on_log_failed)
         self.describe_launch = self._log.describe_launch
         self._problems = Problems(self.write)
@@ -88,17 +88,17 @@ class Recorder(ContextDecorator):
 
     @property
     def path(self) -> Path | None:
-        """The log, once something was written."""
+        """The path of the log, once something was written."""
         return self._log.path
 
     @property
     def is_on(self) -> bool:
-        """Calls that begin now are to be in the log."""
+        """Whether calls that begin now go into the log."""
         return self._running and self.config.level != "off"
 
     @property
     def lifetimes(self) -> Tracker | None:
-        """What follows the storages of calls that begin now."""
+        """The tracker that follows the storages of calls that begin now."""
         return self._outbox.lifetimes.tracker
 
     def _opening(self, forked: bool) -> tuple[Run, list[bytes]]:
@@ -110,9 +110,9 @@ class Recorder(ContextDecorator):
         return ring, DeviceMarks(ring, lambda why: self.skipped(Skipped("what the device has finished", why)))
 
     def start(self, first: logging.LogRecord | None = None) -> Recorder:
-        """Attach; while another one is attached, say so and record nothing. After `stop`, a new log begins.
+        """Attach this recorder, or report that another one is attached. After `stop`, a new log begins.
 
-        `first` is a structured record that came before the tap was there.
+        `first` is a structured record that came before the handler was attached.
         """
         if self.config.level == "off" or self._running:
             return self
@@ -147,7 +147,7 @@ class Recorder(ContextDecorator):
                 self.failed("step", error)
 
     def configure(self, config: TraceConfig) -> None:
-        """Record what `config` asks for from the next call of each graph on; nothing is compiled again."""
+        """Record what `config` asks for, from the next call of each graph on, without compiling anything again."""
         with self._configuring:
             self.config = config
             try:
@@ -165,7 +165,7 @@ class Recorder(ContextDecorator):
         return f"<stepscope recorder: {state}, level {self.config.level}, log {self.path or 'not begun'}>"
 
     def _recreate_cm(self) -> Recorder:
-        """For each call of a decorated function, since calls may overlap."""
+        """Make a recorder for each call of a decorated function, since calls may overlap."""
         return Recorder(self.config)
 
     def __enter__(self) -> Recorder:
@@ -187,7 +187,7 @@ class Recorder(ContextDecorator):
                 self.write(record)
 
     def graph(self, record: Graph, source: str | None) -> None:
-        """A wrapper was loaded; `source` when torch does not log its source itself."""
+        """Record that a wrapper was loaded, with its `source` if torch does not log it."""
         self._log.graph(record, source)
 
     def about_graph(self, record: Record) -> None:
@@ -231,7 +231,7 @@ class Recorder(ContextDecorator):
                 never_free(self)
 
     def flush(self, wait: bool = False) -> None:
-        """Write the finished calls, and the values that have come back from their device; with `wait` all of them."""
+        """Write the calls that have ended, and the values that are back from their device; with `wait` all values."""
         with self._lock:
             self._log.check_file()
             self._outbox.flush(wait)
@@ -239,7 +239,7 @@ class Recorder(ContextDecorator):
                 self._guarded("configurations of kernels", self._hook.tell_tuned)
 
     def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
-        """After a device error the rest is written all the same."""
+        """Call `function`, so that the rest is done even after a device error."""
         try:
             function(*arguments)
         except Exception as error:
@@ -276,7 +276,7 @@ class Recorder(ContextDecorator):
         self._attach_inductor()
 
     def _attach_inductor(self) -> None:
-        """Once Inductor is imported: a program that never compiles with it does not pay for it."""
+        """Attach what needs Inductor once it is imported, so that a program that never compiles pays nothing."""
         for part in self._parts:
             part.attach()
         if self._hook is not None or not compat.inductor_is_loaded():
@@ -332,7 +332,8 @@ class Recorder(ContextDecorator):
         self.write(End(reason, time.perf_counter_ns(), self._device_error))
 
     def _leave(self, reason: Reason) -> bool:
-        """The process is about to be gone: no device is waited for, and no thread for long. Whether there is a log."""
+        """End the log of a process that is about to leave, without waiting for a device. Returns whether there is a
+        log."""
         if (self._log.has_begun or self._outbox.pending) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
                 self._guarded("unfinished calls", self._outbox.end_calls)
@@ -350,7 +351,7 @@ class Recorder(ContextDecorator):
             never_free(self)
 
     def after_fork(self) -> None:
-        """In the child: a log of its own, with the graphs it inherited."""
+        """Begin a log for a forked child, with the graphs that it has inherited."""
         forget_parent_devices()
         self._log.after_fork()
         self.ring.abandon()

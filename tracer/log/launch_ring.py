@@ -1,7 +1,6 @@
-"""Which launches began and returned, and what may have ended a step, in a file that shares its memory with this
-process.
+"""Writes the launch ring: which launches began and returned, in a file that shares its memory with this process.
 
-The module `ring_format` describes its layout. A launch costs two items of a memoryview; a graph call
+The module `ring_format` describes the layout. A launch costs two items of a memoryview; a graph call
 takes a block of its own and gives it back once it is in the log, so the file stays small. The room is allocated on the
 disk before it is used: a full disk costs the ring, not the process.
 """
@@ -44,7 +43,7 @@ _MARK_NUMBERS = {mark: number for number, mark in enumerate(layout.STEP_MARKS)}
 
 
 class MappingGuard(Protocol):
-    """What the ring needs of `stepscope.tracer.runtime.ticks`."""
+    """The part of `stepscope.tracer.runtime.ticks` that the ring uses."""
 
     def guard(self, mapped: mmap.mmap, /) -> None: ...
     def stay_in_front(self) -> None: ...
@@ -53,17 +52,17 @@ class MappingGuard(Protocol):
 
 
 class LaunchRing:
-    """The ring of this process, made at the first graph call or step. Never raises; `say` is told once why there is
-    none, or no more of it.
+    """The ring of this process, made at the first graph call or step. It never raises.
 
-    `log` gives the path of the log, which it makes if need be; None: there is no log.
+    `log` makes the log if need be and returns its path, or None if there is no log. `say` is called once with the
+    reason if the ring cannot be made or cannot grow.
     """
 
     def __init__(self, log: Callable[[], Path | None], say: Callable[[str], None]) -> None:
         self.path: Path | None = None
         self.is_on = True
         self.header: memoryview | None = None
-        """Words of the header and of the marks; None: there is no file."""
+        """The words of the header and of the marks; None if there is no file."""
         self._log, self._say = log, say
         self._free: dict[int, list[RingBlock]] = {}
         self._lock = threading.RLock()
@@ -75,8 +74,8 @@ class LaunchRing:
         self._guard: MappingGuard | None = None
 
     def guard_by(self, guard: MappingGuard) -> None:
-        """`guard` keeps whoever writes into a mapping of the file from dying of SIGBUS when another process cuts it,
-        and has a signal that ends the process write itself into the header."""
+        """Let `guard` protect writes to the file from SIGBUS when another process truncates it, and have a signal that
+        ends the process note itself in the header."""
         with self._lock:
             self._guard = guard
             for mapped in self._maps:
@@ -84,7 +83,7 @@ class LaunchRing:
             self.expect_signals()
 
     def expect_signals(self) -> None:
-        """Of those for which the program has no handler now."""
+        """Have signals that end the process leave a note in the header, if the program has no handler for them."""
         if self._guard is not None and self.header is not None and self.is_on:
             self._guard.leave_word(self.header, RingHeader.SIGNAL, RingHeader.SIGNAL_NS)
 
@@ -93,7 +92,7 @@ class LaunchRing:
             self._guard.leave_no_word(self.header, RingHeader.SIGNAL)
 
     def check_file(self) -> None:
-        """See whether the file is still whole. What was cut off is no reason to go on: nobody could read the rest."""
+        """Turn the ring off if the file was truncated or replaced, since nobody could read it."""
         if self._guard is not None and self._maps:
             self._guard.stay_in_front()
         if self._file is None or not self.is_on:
@@ -110,13 +109,13 @@ class LaunchRing:
 
     @property
     def marks_address(self) -> int:
-        """Of the marks in memory; 0: there is no file."""
+        """The address of the marks in memory; 0 if there is no file."""
         if not self._maps:
             return 0
         return ctypes.addressof(ctypes.c_char.from_buffer(self._maps[0])) + layout.HEADER_WORDS * WORD
 
     def begin(self, call: CallInRing, shape: FunctionShape) -> None:
-        """A call of a graph is about to begin; it has a number, a step and a thread."""
+        """Take a block for a call that is about to begin; the call has a number, a step and a thread."""
         block = self._take(shape.words) if self.is_on else None
         if block is None:
             call.cells = shape.scratch
@@ -125,7 +124,7 @@ class LaunchRing:
         call.block, call.cells = block, block.cells
 
     def started(self, call: CallInRing, shape: FunctionShape) -> None:
-        """All of it is known, its start too: from now on it counts."""
+        """Describe a call whose start is known in its block; from now on readers count it."""
         if call.block is not None:
             describe_call(call.block, call, _SLOTS, shape.count, shape.first)
 
@@ -140,7 +139,7 @@ class LaunchRing:
         words[_END] = call.end_ns
 
     def replay(self, call: CallInRing, sites: bytes) -> None:
-        """A CUDA graph is about to be replayed: the launches at `sites`, words, belong to `call`."""
+        """Describe a replay of a CUDA graph as `call`; `sites` are the launch sites, as words."""
         block = self._take(block_words(len(sites) // WORD)) if self.is_on else None
         if block is None:
             return
@@ -173,7 +172,7 @@ class LaunchRing:
         words[3] = known
 
     def step_mark(self, what: str, who: int, thread: int, ns: int) -> RingBlock | None:
-        """Something may have ended a step. The block is given back when it is in the log."""
+        """Note an event that may have ended a step. The block is given back when the event is in the log."""
         block = self._take(layout.STEP_WORDS) if self.is_on else None
         if block is not None:
             words = block.words
@@ -183,13 +182,13 @@ class LaunchRing:
         return block
 
     def replayed(self, call: CallInRing) -> None:
-        """The replay of a CUDA graph has been submitted."""
+        """Note that the replay of a CUDA graph has been submitted."""
         if call.block is not None:
             call.block.words[_STATE] = _STATE_NUMBERS["replayed"]
             call.block.words[_END] = call.end_ns
 
     def drop(self, call: CallInRing) -> None:
-        """A call that will not be in the log."""
+        """Give up the blocks of a call that will not be in the log."""
         if call.block is not None:
             call.block.words[1] = _NOTHING
             call.block.tick = None  # should it still run, its launches are not the next one's
@@ -198,21 +197,22 @@ class LaunchRing:
             call.block = call.symbol_block = None
 
     def give_back(self, block: RingBlock | None) -> None:
-        """What it says is in the log."""
+        """Take back a block whose content is in the log."""
         if block is not None:
             self._free.setdefault(block.words[0], []).append(block)
 
     def keep_memory(self) -> None:
-        """A device may write into the marks as long as the process lives, also when nothing is recorded any more."""
+        """Keep the memory of the marks for the life of the process, since a device may write into it after the
+        recording."""
         _kept.extend(self._maps[:1])
 
     def log_failed(self, number: int) -> None:
-        """The log cannot be written any more."""
+        """Note why the log cannot be written any more."""
         if self.header is not None and not self.header[RingHeader.WRITE_ERRNO]:  # the first reason is the one
             self.header[RingHeader.WRITE_ERRNO] = number
 
     def close(self, keep: bool) -> None:
-        """The recorder is left as it should be; the file goes, unless something in it is worth reading."""
+        """Note that the recording has ended as it should, and remove the file unless `keep` is set."""
         self.is_on = False
         self._free = {}
         self._expect_no_signals()
@@ -239,7 +239,7 @@ class LaunchRing:
                 map_over(mapped, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
     def _with_rows(self, call: CallInRing, block: RingBlock) -> RingBlock:
-        """The launches of a call whose sites may have run more than once, one by one."""
+        """Replace the block of a call whose sites may have run more than once by one that lists each launch."""
         rows = array("q", call.rows[: len(call.rows) // 3 * 3])
         if len(call.rows) % 3 == 2:
             rows.extend([*call.rows[-2:], -1])
@@ -299,7 +299,7 @@ class LaunchRing:
         return block
 
     def _grow(self, size: int) -> None:
-        """More of the file; raises OSError where there is no room for it."""
+        """Make the file longer. Raises OSError if there is no room for it."""
         if self._file is None:
             self._file = self._open()
             if self._file is None:

@@ -1,10 +1,9 @@
-"""What generated code calls: the begin and end of each graph call, and what its arguments are.
+"""The hooks that generated code calls: at the begin and end of each graph call, and for the arguments of a launch.
 
-A launch itself calls nothing here: the wrapper's own code (`stepscope.tracer.inductor.code_swap`), or what is compiled
-for it (`stepscope.tracer.runtime.ticks`), adds (site, start, end) to the call's `rows`. So a launch costs two readings
-of the clock, three items of a list, and two of the call's `cells` in the launch ring, which show that it has begun and
-returned even when the process dies.
-"""
+A launch itself calls nothing here. The wrapper's own code (`stepscope.tracer.inductor.code_swap`), or code that is
+compiled for it (`stepscope.tracer.runtime.ticks`), adds (site, start, end) to the call's `rows`. So a launch costs two
+readings of the clock, three items of a list, and two of the call's `cells` in the launch ring, which show that it has
+begun and returned even when the process dies."""
 
 from __future__ import annotations
 
@@ -38,28 +37,28 @@ from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 FIRST_CALLS = 8
-"""Of a graph, whose storages are followed in any case: most of what goes wrong shows in them."""
+"""How many calls of a graph have their storages followed in every recording; most faults show in the first calls."""
 ASKING_CALL = 2
-"""Of a graph: in which a device's allocator is asked at every allocation; it takes some 20 us."""
+"""The call of a graph in which the allocator of the device is asked at every allocation, which takes some 20 us."""
 
 
 class CallSink(Protocol):
-    """What the hooks need of the recorder."""
+    """The part of the recorder that the hooks of graphs need."""
 
     timer: EventTimer
     ring: LaunchRing
     marks: DeviceMarks
     cuda_graphs: CudaGraphCalls
     running: dict[int, GraphCall]
-    """Calls that are to be in the log and are not handed on yet, by their numbers."""
+    """The calls that go into the log and are not handed on yet, by number."""
 
     @property
     def lifetimes(self) -> Tracker | None:
-        """What follows the storages of calls that begin now."""
+        """The tracker that follows the storages of calls that begin now."""
 
     @property
     def is_on(self) -> bool:
-        """Calls that begin now are to be in the log."""
+        """Whether calls that begin now go into the log."""
 
     @property
     def asserts_lifetimes(self) -> bool: ...
@@ -88,18 +87,19 @@ class GraphHooks:
         tick_type: TickType | None = None,
     ) -> None:
         self.plans: list[ReadPlan | None] = [None]
-        """What the code of the wrapper names by its index; code that still runs may name an old one."""
+        """The plans of reads, which the code of the wrapper names by index; code that still runs may name an old
+        plan."""
         self.sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
         self._symbols = len(graph.symbols)
         self.tick_type = tick_type
-        """None: the code of the wrapper is to do without."""
+        """The type of the compiled statements around a launch; None if the code of the wrapper has its own."""
         self._is_capturing = is_capturing
         self._has_told_replays = False
         self._look = bytearray(b"\x01" * len(graph.sites))
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
         self._wanted: bytearray | None = self._look
-        """None once every site of a graph without dynamic sizes has been looked at."""
+        """The sites to look at; None once every site of a graph without dynamic sizes has been looked at."""
         self._forms = ArgumentForms(graph.graph, [len(site.arguments) for site in graph.sites])
         self._points = points
         named = (device for point in points for device in point.devices)
@@ -140,7 +140,7 @@ class GraphHooks:
         return call
 
     def _prepare(self, call: GraphCall, reads: ReadPlan | None, parent: GraphCall | None) -> None:
-        """What is to be told of a call beside its launches."""
+        """Decide what is recorded of a call beside its launches."""
         if self._is_capturing is not None:
             if call.state != "captured":
                 call.mark = self.sink.timer.wanted(call)
@@ -193,7 +193,7 @@ class GraphHooks:
                 lifetimes.ask_allocator(call, self._device)
 
     def _asks_allocator(self, call: GraphCall) -> bool:
-        """At the begin and the end of a call."""
+        """Return whether the allocator is asked at the begin and the end of a call."""
         return self._is_capturing is not None and (self._calls <= FIRST_CALLS or call.step % SPARSE == 0)
 
     def _say_replays(self) -> None:
@@ -233,7 +233,7 @@ class GraphHooks:
             self.sink.timer.ended(call)
 
     def _conclude(self, call: GraphCall) -> None:
-        """What is known of a call now that it has ended."""
+        """Complete what is known of a call that has ended."""
         self.sink.ring.end(call, self._shapes[call.function])
         if call.flag is not None:
             call.flag(call)
@@ -244,7 +244,7 @@ class GraphHooks:
             call.cost_ns += self._observer_ns()
 
     def lay_out(self, call: GraphCall, tracker: Tracker) -> None:
-        """Write what its storages did, if that was new."""
+        """Write what the storages of `call` did, if that was new."""
         call.layout = self._layouts.of(call, tracker, self.sink.layout)
 
     def _observer_ns(self) -> int:
@@ -253,7 +253,7 @@ class GraphHooks:
         return taken() if taken is not None else 0
 
     def see_storages(self, call: GraphCall, point: int, values: Sequence[Any]) -> None:
-        """Storages that the wrapper has come to have."""
+        """Note the storages at a point that the wrapper has reached."""
         started = perf_counter_ns()
         try:
             if call.tracker is not None:
@@ -269,7 +269,7 @@ class GraphHooks:
             call.owned = self._layouts.owned(call.function, self._points[point], values)
 
     def lost(self, call: GraphCall, error: Exception) -> None:
-        """Its storages cannot be followed."""
+        """Stop following the storages of `call` after an error."""
         close(call)
         call.life = call.see_storages = None
         self.sink.failed("lifetimes", error)
@@ -279,7 +279,7 @@ class GraphHooks:
             call.tracker.ask_allocator(call, device)
 
     def symbols(self, call: GraphCall, numbers: tuple[int, ...], values: Sequence[object]) -> None:
-        """The wrapper has come to know the values of some of `Graph.symbols`."""
+        """Record the values of some of `Graph.symbols`, which the wrapper has just computed."""
         if not call.is_recorded:
             return
         started = perf_counter_ns()
@@ -292,7 +292,7 @@ class GraphHooks:
         call.cost_ns += perf_counter_ns() - started
 
     def before(self, call: GraphCall, site: int, values: Sequence[object]) -> None:
-        """The arguments of a launch that is about to start."""
+        """Record the arguments of a launch that is about to start."""
         self._record(call, site, values, 0)
         if not self._dynamic and self._outputs_from[site] == len(values):
             self._look[site] = 0
@@ -300,7 +300,7 @@ class GraphHooks:
             self._layouts.assert_now(call, self.sink)
 
     def after(self, call: GraphCall, site: int, values: Sequence[object]) -> None:
-        """What a launch statement has bound."""
+        """Record the tensors that a launch statement has bound."""
         self._record(call, site, values, self._outputs_from[site])
         if not self._dynamic:
             self._look[site] = 0

@@ -1,4 +1,4 @@
-"""Expected against actual lifetimes of the storages of a call."""
+"""Compares the expected lifetimes of a call's storages with the actual ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch, Mi
 from stepscope.tracer.wrapper.expectations import Expectations, Expected, Unscheduled
 
 MOST_DESCRIBED = 8
-"""Mismatches that one message tells of."""
+"""How many mismatches one message describes."""
 
 
 class LifetimeError(RuntimeError):
-    """A storage did not live as expected, and the recording was asked to raise then."""
+    """A storage did not live as expected, in a recording with ``lifetimes="assert"``."""
 
 
 class StorageMismatch(NamedTuple):
@@ -36,9 +36,9 @@ class FoundMismatches(NamedTuple):
 
 
 def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collection[str] = ()) -> list[StorageMismatch]:
-    """The storages of `layout` that did not live as expected; of those that nothing is expected of nothing is said.
+    """Return the storages of `layout` that did not live as expected; some storages have no expectation.
 
-    `owned`: inputs whose memory nobody else held when the call began. The others are their caller's to free.
+    `owned` are the inputs whose memory nobody else held when the call began. Only the caller can free the others.
     """
     return [
         *_allocations(layout, expectations.allocations),
@@ -94,7 +94,7 @@ def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | 
 def to_record(
     layout: LifetimeLayout, call: int, found: Sequence[StorageMismatch], holders: list[list[str]]
 ) -> LifetimeMismatch:
-    """`call` is the first that followed `layout`; `holders` stand beside `found`."""
+    """Return the record of `found`; `call` is the first with this layout, and `holders` has an entry per mismatch."""
     return LifetimeMismatch(
         graph=layout.graph,
         layout=layout.layout,
@@ -111,7 +111,7 @@ def to_record(
 
 
 class Progress:
-    """What is expected of a call, compared while it runs: each time only what has come or was due since the last."""
+    """Compares a call with its expectations while it runs; each look covers what has changed since the last one."""
 
     def __init__(self, expectations: Expectations) -> None:
         self._extra = expectations.allocations.extra
@@ -125,12 +125,12 @@ class Progress:
                 if position is not None:
                     self._due.setdefault(position, set()).add(entry.name)
         self._storages: dict[str, list[int]] = {}
-        """Those that are followed, by name."""
+        """The numbers of the storages that are followed, by name."""
         self._seen = self._dead = 0
         self._position = -1
 
     def look(self, layout: LifetimeLayout, position: int, owned: Collection[str]) -> list[StorageMismatch]:
-        """The call stands at `position`, before a launch; `layout` is what it has done so far."""
+        """Return the new mismatches of a call that is at `position`, before a launch; `layout` is its layout so far."""
         found = [
             entry for storage in range(self._seen, len(layout.name)) for entry in self._born(layout, storage, owned)
         ]
@@ -160,9 +160,9 @@ def describe_mismatches(
     launch: Callable[[int], str],
     position: int | None = None,
 ) -> str:
-    """For the program's user. `holders` stand beside `found`; `launch` says which one a number stands for.
+    """Describe `found` for the user of the program; `holders` has an entry per mismatch.
 
-    `position`: where the call stands; None: at its end.
+    `launch` describes the launch with a number; `position` is where the call is, or None at its end.
     """
     told = zip(found[:MOST_DESCRIBED], holders, strict=False)
     parts = [_describe(entry, launch, position) + describe_holders(held) for entry, held in told]
@@ -184,7 +184,7 @@ def _describe(entry: StorageMismatch, launch: Callable[[int], str], position: in
         fate = "is still alive at the end of the call"
     else:
         fate = "is still alive then" if position == entry.expected else f"is still alive {_after(position, launch)}"
-    return f"{what} was to die {due}, and {fate}"
+    return f"{what} should have died {due}, but {fate}"
 
 
 def _after(position: int, launch: Callable[[int], str]) -> str:

@@ -1,8 +1,8 @@
-"""Storages: which ones a call meets, when they die, and what a call looked like as a whole.
+"""Follows storages: which ones a call uses, and when they die.
 
-A storage is known by a weak reference to torch's Python object for it, which lives as long as the memory does
-(c10/core/impl/PyObjectSlot.h); the reference's callback is the death. Calls that run alike give equal lists of
-events, so what they looked like is worked out and written once, and a call costs its list.
+A weak reference to torch's Python object stands for a storage, since the object lives as long as the memory does
+(c10/core/impl/PyObjectSlot.h); the callback of the reference reports the death. Calls that run alike have equal lists
+of events, so their layout is computed and written once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from stepscope.tracer.wrapper.parsed import PointStorages
 
 STALE = 4096
 RECENT_STEPS = 2
-"""What a call of so many steps ago made is told relative to this call: a state that goes from step to step looks alike
-in each of them."""
+"""A storage of a call at most this many steps ago is named relative to the present call, so that a state which goes
+from step to step looks the same in each step."""
 SPARSE = 16
-"""Of so many steps one is followed, where each storage costs what Python code costs."""
+"""One of this many steps is followed by the tracker in Python, which is slower than the compiled one."""
 
 
 class StorageHooks(Protocol):
@@ -30,17 +30,17 @@ class StorageHooks(Protocol):
 
 
 class Tracker:
-    """The storages that compiled calls of this process have met and that are alive."""
+    """The live storages that compiled calls of this process have used."""
 
     usual = SPARSE
-    """`every`, where nothing else is asked for."""
+    """The default of `every`."""
 
     def __init__(
         self, running: Callable[[], FollowedCall | None], clock: Callable[[], int], every: int | None = None
     ) -> None:
-        """After the first calls of a graph, those of steps that `every` divides are followed."""
+        """After its first calls, a graph is followed in the steps that `every` divides."""
         self.is_on = True
-        """Calls that begin now are followed. The deaths of what others have met are told in any case."""
+        """Whether calls that begin now are followed. Deaths of storages of earlier calls are recorded anyway."""
         self._running, self._clock = running, clock
         self.follow_every(every)
         self.life: type[Life] = Life
@@ -57,11 +57,11 @@ class Tracker:
     def observer(
         self, hooks: StorageHooks, points: Sequence[PointStorages]
     ) -> Callable[[FollowedCall, int, Sequence[Any]], None]:
-        """What generated code calls at the `places` of a graph."""
+        """Return what generated code calls at the storage points of a graph."""
         return hooks.see_storages
 
     def batch(self, calls: Sequence[FollowedCall]) -> Lifetimes | None:
-        """What `calls` followed, and what has died outside of calls since the last time; None: nothing."""
+        """Return the layouts of `calls` and the deaths outside of calls since the last time; None if there are none."""
         followed = [(call.number, call.layout) for call in calls if call.layout is not None]
         allocator = _taken(self._allocator)
         dead_call, dead_index, dead_ns = self._died_outside()
@@ -77,12 +77,13 @@ class Tracker:
         )
 
     def _died_outside(self) -> tuple[list[int], list[int], list[int]]:
-        """Calls, numbers there and moments of what has died outside of calls since the last time."""
+        """Return the call, the number there and the time of each death outside of calls since the last time."""
         outside = _taken(self._outside)
         return [call for call, _, _ in outside], [index for _, index, _ in outside], [ns for _, _, ns in outside]
 
     def ask_allocator(self, call: FollowedCall, device: str | None) -> None:
-        """Bytes that the allocator of a CUDA device (None: the current one) says it has given out and holds, now."""
+        """Note the allocated and reserved bytes that the allocator of a CUDA device reports (None: the current
+        device)."""
         import torch
 
         stats = torch.cuda.memory_stats_as_nested_dict(device)
@@ -90,16 +91,16 @@ class Tracker:
         self._allocator.append((call.number, (len(call.rows) + 2) // 3, allocated, reserved))
 
     def storages(self) -> list[LiveStorage]:
-        """All that are alive."""
+        """Return all storages that are alive."""
         return [LiveStorage(*fields) for fields in list(self._live.values())]
 
     def alive(self, wanted: Collection[int], call: FollowedCall) -> dict[int, Any]:
-        """torch's objects for those of the storages that `call` met first that are alive, by their number there."""
+        """Return torch's objects for the live storages that `call` was the first to use, by number."""
         mine = [one for one in self.storages() if one.owner is call.life and one.index in wanted]
         return {one.index: storage for one in mine if (storage := one.reference()) is not None}
 
     def see(self, call: FollowedCall, number: int, point: PointStorages, values: Sequence[Any]) -> None:
-        """`call` meets the tensors `values` at the place `number` of its graph."""
+        """Note the storages of the tensors `values`, at the storage point `number` of the graph of `call`."""
         life = call.life
         if life is None:
             return
@@ -144,7 +145,7 @@ class Tracker:
         return self._known(life, found, storage)
 
     def _remember(self, address: int, found: ref[Any]) -> None:
-        """Where a storage lies; one that is gone or has moved is told by looking at it again."""
+        """Remember the address of a storage; a look at the storage shows whether it is gone or has moved."""
         if len(self._by_address) > STALE + 2 * len(self._live):
             self._by_address.clear()
         self._by_address[address] = found
@@ -176,7 +177,7 @@ class Tracker:
             yield name, str(storage.device), entry
 
     def _on_death(self, found: ref[Any]) -> None:
-        """Called by Python at the moment of the death, on whatever thread, in whatever code; raises nothing."""
+        """Note a death. Python calls this at once, on any thread and in any code; it raises nothing."""
         try:
             life, index, _, _ = self._live.pop(id(found))
             if life.rows is not None and life.child is None:
@@ -187,7 +188,8 @@ class Tracker:
             return
 
     def _death_elsewhere(self, owner: Life, index: int, key: int) -> None:
-        """Of what another call than the innermost one made, which calls around it may know too."""
+        """Note the death of a storage that another call than the innermost one made; calls around it may know it
+        too."""
         call = self._running()
         is_seen = False
         while call is not None:
@@ -205,7 +207,7 @@ class Tracker:
 
 
 def _taken(entries: list[Any]) -> list[Any]:
-    """What is in a list, taken out of it; other threads may be adding to it."""
+    """Take the entries out of a list to which other threads may be adding."""
     taken = entries[:]
     del entries[: len(taken)]
     return taken
