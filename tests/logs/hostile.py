@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from stepscope.tracer.schema.log_format import payload_digest
-from stepscope.viewer.ingest.torch_trace.known_events import KNOWN_EVENTS, UNREADABLE
+from stepscope.viewer.ingest.torch_trace.kinds import KNOWN_EVENTS, UNREADABLE
 from tests.logs import overflow_log
 from tests.logs.synthetic import LogBuilder, compile_records
 

@@ -20,7 +20,7 @@ from stepscope.viewer.ingest.recorder.run_facts import NewerFormat
 from stepscope.viewer.ingest.recorder.runtime_records import RuntimeRecords
 from stepscope.viewer.ingest.rows import Rows, without_collection
 from stepscope.viewer.ingest.sources import Source
-from stepscope.viewer.ingest.torch_trace.known_events import KNOWN_EVENTS, UNKNOWN_EVENT
+from stepscope.viewer.ingest.torch_trace.kinds import KNOWN_EVENTS, UNKNOWN_PREFIX
 from stepscope.viewer.ingest.torch_trace.rank_facts import RankFacts, rank_in_name
 from stepscope.viewer.ingest.torch_trace.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
 
@@ -97,7 +97,7 @@ def _read_logs(
             log.ranks.finish()
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):
-        rows.add("meta", key=UNKNOWN_EVENT + event, value=str(count))
+        rows.add("meta", key=UNKNOWN_PREFIX + event, value=str(count))
     return rows
 
 

@@ -28,8 +28,7 @@ from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import Clock
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
-from stepscope.viewer.ingest.torch_trace.compiles_without_id import COMPILE_ERROR, NO_ID, is_of_a_compile
-from stepscope.viewer.ingest.torch_trace.known_events import UNREADABLE
+from stepscope.viewer.ingest.torch_trace.kinds import COMPILE_ERROR, NO_ID, UNREADABLE, is_of_a_compile
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.batch_reader import Records

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.ingest.torch_trace.known_events import KNOWN_EVENTS, UNREADABLE
+from stepscope.viewer.compiles.queries.stages import TITLES
+from stepscope.viewer.ingest.torch_trace.event_kinds import EVENTS
+from stepscope.viewer.ingest.torch_trace.kinds import KINDS, KNOWN_EVENTS, UNREADABLE, kind_of
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.records.queries.record_view import record_view
 from stepscope.viewer.records.rows import RecordView
-from stepscope.viewer.records.views.kinds_of_events import EVENTS
-from stepscope.viewer.records.views.view import view_of
+from stepscope.viewer.records.views.view import reader_of, view_of
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -162,3 +163,13 @@ def test_crlf_changes_no_count_and_no_view(opened: Opened) -> None:
     plain, crlf = opened(log), opened(log.data.replace(b"\n", b"\r\n"))
     assert kinds_in(plain) == kinds_in(crlf)
     assert views_in(plain) == views_in(crlf)
+
+
+def test_the_view_of_every_kind_exists() -> None:
+    """The table of kinds names views in text, because reading a log needs no view."""
+    kinds = [*KINDS.values(), *(kind_of("artifact", name) for name in NAMES_OF_ARTIFACTS)]
+    assert all(callable(reader_of(kind.view)) for kind in kinds)
+
+
+def test_every_stage_of_the_table_is_one_of_a_compile() -> None:
+    assert {kind.stage for kind in KINDS.values()} == {"", *TITLES}

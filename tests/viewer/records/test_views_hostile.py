@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Template
 
-from stepscope.viewer.records.views.kinds import kind_of
-from stepscope.viewer.records.views.kinds_of_artifacts import ARTIFACTS
-from stepscope.viewer.records.views.kinds_of_events import EVENTS
+from stepscope.viewer.ingest.torch_trace.artifact_kinds import ARTIFACTS
+from stepscope.viewer.ingest.torch_trace.event_kinds import EVENTS
+from stepscope.viewer.ingest.torch_trace.kinds import kind_of
 from stepscope.viewer.records.views.record import Around, Sibling
 from stepscope.viewer.records.views.view import view_of
 from stepscope.viewer.web.render import environment
@@ -170,8 +170,8 @@ PILES = {
 }
 
 
-DISTINCT: dict[object, tuple[str, str | None]] = {kind_of(event, None).read: (event, None) for event in EVENTS} | {
-    kind_of("artifact", name).read: ("artifact", name) for name in NAMES
+DISTINCT: dict[object, tuple[str, str | None]] = {kind_of(event, None).view: (event, None) for event in EVENTS} | {
+    kind_of("artifact", name).view: ("artifact", name) for name in NAMES
 }
 """One record for each way to read one."""
 

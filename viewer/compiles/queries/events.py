@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.ingest.torch_trace.compiles_without_id import NO_ID
+from stepscope.viewer.ingest.torch_trace.kinds import NO_ID
 from stepscope.viewer.ingest.torch_trace.torch_text import is_of_torch
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.graphs.rows import GraphRow
+from stepscope.viewer.ingest.torch_trace.kinds import KINDS, name_of
 from stepscope.viewer.records.rows import RecordRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -22,40 +23,9 @@ TITLES = {
     "code": "Output code",
 }
 """Stages in the order in which a compile goes through them."""
-_STAGES: Mapping[str, tuple[str, str]] = {
-    "dynamo_output_graph": ("dynamo", ""),
-    "compiled_autograd_graph": ("dynamo", "compiled autograd"),
-    "optimize_ddp_split_graph": ("dynamo", "split for DDP"),
-    "optimize_ddp_split_child": ("dynamo", "part for DDP"),
-    "inductor_pre_grad_graph": ("pre_grad", ""),
-    "before_pre_grad_graph": ("pre_grad", "before the passes"),
-    "after_pre_grad_graph": ("pre_grad", "after the passes"),
-    "aot_joint_graph": ("joint", ""),
-    "before_joint_graph": ("joint", "before the passes"),
-    "after_joint_graph": ("joint", "after the passes"),
-    "aot_forward_graph": ("forward", ""),
-    "aot_inference_graph": ("forward", "inference"),
-    "aot_backward_graph": ("backward", ""),
-    "before_post_grad_graph": ("post_grad", "before the passes"),
-    "inductor_post_grad_graph": ("post_grad", "after the passes"),
-    "after_post_grad_graph": ("post_grad", "after the passes"),
-    "inductor_output_code": ("code", ""),
-    "inductor_aot_wrapper_code": ("code", "AOTInductor's wrapper"),
-    "inductor_aot_kernel_code": ("code", "AOTInductor's kernels"),
-}
-"""Event, or name of an artifact -> its stage, and what is to be said of it."""
-_OPENS_UNIT = ("fx_graph_runnable", "before_post_grad_graph", "inductor_post_grad_graph", "after_post_grad_graph")
-CODE = ("inductor_output_code", "inductor_aot_wrapper_code")
-_OF_UNIT = frozenset(
-    [
-        *_OPENS_UNIT,
-        *CODE,
-        "inductor_post_to_pre_grad_nodes",
-        "inductor_triton_kernel_to_post_grad_nodes",
-        "inductor_provenance_tracking_node_mappings",
-        "inductor_provenance_tracking_kernel_stack_traces",
-    ]
-)
+_OPENS_RUN = frozenset(name for name, kind in KINDS.items() if kind.inductor_run == "begins")
+CODE = tuple(name for name, kind in KINDS.items() if kind.inductor_run == "code")
+_OF_RUN = frozenset(name for name, kind in KINDS.items() if kind.inductor_run)
 """Records of one run of Inductor, which compiles a forward, a backward or an inference graph."""
 _FROM_CACHE = ("codecache.py", "aot_autograd_result.py")
 """Modules of PyTorch that log again what a cache holds."""
@@ -119,7 +89,7 @@ class Unit:
 
 
 def kind_of(row: RecordRow) -> str:
-    return row.name or row.event if row.event in ("artifact", "graph_dump") else row.event
+    return name_of(row.event, row.name)
 
 
 def attempts_of(trace: Trace, detail: CompileDetail) -> tuple[list[Attempt], dict[int, int]]:
@@ -165,11 +135,11 @@ def units_of(rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: M
             continue
         if kind in ("before_pre_grad_graph", "inductor_pre_grad_graph"):
             pre_grad = (attempt, row)
-        if kind not in _OF_UNIT:
+        if kind not in _OF_RUN:
             continue
         here = units[-1].records if units else {}
-        is_done = any(code in here for code in CODE) and kind in (*_OPENS_UNIT, *CODE)
-        if not units or units[-1].attempt != attempt or is_done or (kind in here and kind in _OPENS_UNIT):
+        is_done = any(code in here for code in CODE) and kind in _OPENS_RUN.union(CODE)
+        if not units or units[-1].attempt != attempt or is_done or (kind in here and kind in _OPENS_RUN):
             units.append(Unit(attempt, pre_grad=pre_grad[1] if pre_grad and pre_grad[0] == attempt else None))
         units[-1].records.setdefault(kind, row)
         if kind == "inductor_output_code" and row.record in known:
@@ -196,13 +166,13 @@ def stages_of(
     unit_of = {row.record: unit for unit in units for row in unit.records.values()}
     found: dict[str, list[StageGraph]] = {name: [] for name in TITLES}
     for row in detail.records:
-        stage, said = _STAGES.get(kind_of(row), ("", ""))
-        if not stage or row.payload_bytes is None or attempt not in (None, of_record[row.record]):
+        kind = KINDS.get(kind_of(row))
+        if kind is None or not kind.stage or row.payload_bytes is None or attempt not in (None, of_record[row.record]):
             continue
         unit = unit_of.get(row.record)
-        label = ", ".join(part for part in (unit.label if unit else "", said) if part)
+        label = ", ".join(part for part in (unit.label if unit else "", kind.variant) if part)
         cached = is_from_cache(row.source)
-        found[stage].append(StageGraph(row.record, label, of_record[row.record], cached, row.payload_bytes))
+        found[kind.stage].append(StageGraph(row.record, label, of_record[row.record], cached, row.payload_bytes))
     rows = [row for row in detail.records if attempt in (None, of_record[row.record])]
     return [
         Stage(name, title, _told_apart(found[name]), None if found[name] else _missing(name, detail, rows, found))

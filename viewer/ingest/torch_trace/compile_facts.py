@@ -12,14 +12,9 @@ from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.lenient_json import dumps, text
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.torch_trace.event_kinds import EVENTS
 
-METRICS_EVENTS = (
-    "compilation_metrics",
-    "bwd_compilation_metrics",
-    "aot_autograd_backward_compilation_metrics",
-    "compilation_metrics_runtime",
-    "bwd_compilation_metrics_runtime",
-)
+METRICS_EVENTS = tuple(name for name, kind in EVENTS.items() if kind.has_metrics)
 SKIP_REASON, CUDAGRAPHS = "cudagraph_skip_reason", "triton.cudagraphs"
 _SETTINGS = frozenset(
     ["dynamo_config", "inductor_config", "compiler_config", "functorch_config", "stack_trace", "exception_stack_trace"]

@@ -16,14 +16,8 @@ from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps, loads, text
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.torch_trace.event_kinds import EVENTS
 
-GRAPH_EVENTS = (
-    "dynamo_output_graph",
-    "compiled_autograd_graph",
-    "aot_forward_graph",
-    "aot_backward_graph",
-    "aot_inference_graph",
-)
 _RANK_IN_NAME = re.compile(r"dedicated_log_torch_trace_rank_(\d{1,9})(?!\d)")
 _SOURCE_PLACE = b"# File: "
 _DEVICE_KINDS = (b"cuda", b"xpu", b"hpu", b"mtia", b"npu", b"privateuseone")
@@ -62,7 +56,7 @@ class RankFacts:
     def __init__(self, log: int, rows: Rows, damage: Damage) -> None:
         self.log, self.rows, self.damage = log, rows, damage
         self._readers: Mapping[str, Callable[[LogRecord], None]] = {
-            **dict.fromkeys(GRAPH_EVENTS, self._graph),
+            **{name: self._graph for name, kind in EVENTS.items() if kind.ranks_compare},
             "inductor_output_code": self._output_code,
             "inductor_collective_schedule": self._schedule,
             "inductor_runtime_and_tensor_meta": self._tensors,

@@ -19,7 +19,7 @@ from stepscope.viewer.ingest.torch_trace import torch_text
 from stepscope.viewer.ingest.torch_trace.compile_facts import CompileFacts, cache_of
 from stepscope.viewer.ingest.torch_trace.compile_ids import CompileIds
 from stepscope.viewer.ingest.torch_trace.compile_rows import Compile, Frame, RawFrame, Stack, add_compile
-from stepscope.viewer.ingest.torch_trace.compiles_without_id import COMPILE_ERROR, NO_ID
+from stepscope.viewer.ingest.torch_trace.kinds import COMPILE_ERROR, NO_ID
 from stepscope.viewer.ingest.torch_trace.spans import OUTER_SPANS, Spans, compile_id_of
 from stepscope.viewer.ingest.torch_trace.torch_text import Cause, UserFrame, user_frame
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from stepscope.viewer.ingest.damage import REASONS
-from stepscope.viewer.ingest.torch_trace.known_events import UNKNOWN_EVENT
+from stepscope.viewer.ingest.torch_trace.kinds import UNKNOWN_PREFIX
 from stepscope.viewer.overview.rows import NotRecorded, Problem
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -39,9 +39,9 @@ def whole_log_problems(trace: Trace) -> list[tuple[int, str, str]]:
 
 def damage_texts(trace: Trace) -> list[str]:
     """Each reason, and each unknown kind of record, in a line with how many there are."""
-    unknown = sql.rows(trace, "SELECT key, value FROM meta WHERE starts_with(key, ?) ORDER BY key", [UNKNOWN_EVENT])
+    unknown = sql.rows(trace, "SELECT key, value FROM meta WHERE starts_with(key, ?) ORDER BY key", [UNKNOWN_PREFIX])
     lines = [f"damage: {count:,} x {REASONS[reason]}" for reason, count in problem_counts(trace).items()]
-    return lines + [f"unknown: {value} x {key.removeprefix(UNKNOWN_EVENT)}" for key, value in unknown]
+    return lines + [f"unknown: {value} x {key.removeprefix(UNKNOWN_PREFIX)}" for key, value in unknown]
 
 
 def not_recorded(trace: Trace) -> list[NotRecorded]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.queries.subgraph_calls import SubgraphCalls, subgraph_calls
-from stepscope.viewer.ingest.torch_trace.known_events import UNKNOWN_EVENT
+from stepscope.viewer.ingest.torch_trace.kinds import UNKNOWN_PREFIX
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
@@ -135,7 +135,7 @@ def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
         notes.append("PyTorch alone wrote this trace: it shows compiles, and has no steps or launches.")
     elif plain:
         notes.append(f"PyTorch alone wrote {len(plain)} of {len(runs)} logs: those have no steps or launches.")
-    unknown = {key.partition(":")[2]: int(value) for key, value in meta.items() if key.startswith(UNKNOWN_EVENT)}
+    unknown = {key.partition(":")[2]: int(value) for key, value in meta.items() if key.startswith(UNKNOWN_PREFIX)}
     notes += [
         f"{count:,} record{'s' if count > 1 else ''} of a kind that this stepscope does not know: {name}."
         for name, count in sorted(unknown.items(), key=lambda item: -item[1])

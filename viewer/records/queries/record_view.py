@@ -9,9 +9,9 @@ from typing import Any
 from stepscope.viewer.compiles.queries.stages import LINES_OF_THE_COMPILE, is_from_cache
 from stepscope.viewer.ingest.bounds import NUMBERS, whole_number
 from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.torch_trace.kinds import kind_of
 from stepscope.viewer.records.queries.artifacts import header_json, payload_start
 from stepscope.viewer.records.rows import NoteView, RecordView
-from stepscope.viewer.records.views.kinds import kind_of
 from stepscope.viewer.records.views.record import Around, Sibling
 from stepscope.viewer.records.views.stacks import stack_view
 from stepscope.viewer.records.views.view import view_of

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
@@ -17,13 +15,13 @@ from stepscope.viewer.records.rows import (
     TreeView,
     Value,
 )
-from stepscope.viewer.records.views.record import LoggedRecord, RecordKind
+from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, parsed, shown
 from stepscope.viewer.records.views.stacks import frames
 from stepscope.viewer.text.guard_tree import GuardNode, guard_tree, split_guard
 
 
-def _tree(record: LoggedRecord) -> list[Block]:
+def tree(record: LoggedRecord) -> list[Block]:
     tree = guard_tree(record.payload or "")
     if not tree.roots:
         raise Odd("it holds no tree")
@@ -48,7 +46,7 @@ def _tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
     ]
 
 
-def _list(record: LoggedRecord) -> list[Block]:
+def guard_list(record: LoggedRecord) -> list[Block]:
     """Guards one by one, with the line of the program for which each was made."""
     guards = [as_dict(item) for item in as_list(parsed(record.payload))]
     if not guards:
@@ -66,19 +64,3 @@ def _list(record: LoggedRecord) -> list[Block]:
     facts = FactsView([Fact("guards", Value(f"{len(guards):,}"))])
     columns = [Column("guard"), Column("line of the program"), Column("at")]
     return [facts, TableView(columns, rows, "", len(guards) - len(rows))]
-
-
-EVENTS: Mapping[str, RecordKind] = {
-    "dynamo_cpp_guards_str": RecordKind(
-        "Guards",
-        "The checks that run before each call of the compiled code: when one fails, the code does not fit and Dynamo"
-        " looks for other code or compiles again.",
-        _tree,
-    ),
-    "dynamo_guards": RecordKind(
-        "List of guards",
-        "The checks that run before each call of the compiled code, each with the stack for which it was made.",
-        _list,
-        names_files=True,
-    ),
-}

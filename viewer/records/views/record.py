@@ -1,9 +1,9 @@
-"""A record as its view reads it, and the kinds of records."""
+"""A record as its view reads it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,18 +39,6 @@ class LoggedRecord:
     """What the event's name stands for in the header: mostly an object."""
     payload: str | None
     around: Around
-
-
-@dataclass(frozen=True)
-class RecordKind:
-    title: str
-    says: str
-    read: Callable[[LoggedRecord], list[Block]]
-    related: tuple[str, ...] = ()
-    """Events of the same compile whose metadata `read` uses."""
-    names_files: bool = False
-    """Its payload names files by their numbers in the string table."""
-    known: bool = True
 
 
 def raw(record: LoggedRecord) -> list[Block]:

@@ -20,7 +20,6 @@ from stepscope.viewer.records.views.record import LoggedRecord, Sibling
 from stepscope.viewer.records.views.shape import as_dict, get_dict, get_list, integer, shown, text_or_none
 from stepscope.viewer.records.views.stacks import stack_view
 
-EXPRESSIONS = ("expression_created", "create_unbacked_symbol")
 _DEEPEST = 40
 _MOST_NODES = 1_000
 _NAMES = {
@@ -117,7 +116,7 @@ def expression_tree(number: int, siblings: Any) -> TreeNode | None:
     made: dict[int, Sibling] = {}
     for sibling in siblings:
         if isinstance(sibling.metadata, dict):
-            key = integer(sibling.metadata.get("result_id" if sibling.event == EXPRESSIONS[0] else "node_id"))
+            key = integer(sibling.metadata.get("result_id" if sibling.event == "expression_created" else "node_id"))
             if key is not None:
                 made[key] = sibling
     return _tree(number, made, 0, [_MOST_NODES]) if number in made else None
@@ -128,7 +127,7 @@ def _tree(number: int, made: dict[int, Sibling], depth: int, budget: list[int]) 
     metadata = sibling.metadata
     budget[0] -= 1
     href = f"/records/{sibling.record}"
-    if sibling.event != EXPRESSIONS[0]:
+    if sibling.event != "expression_created":
         return TreeNode(shown(metadata.get("symbol")), "unbacked symbol", notes=[_place(metadata)], href=href)
     known = [item for item in get_list(metadata, "argument_ids") if integer(item) in made and item != number]
     children = []

@@ -9,7 +9,6 @@ from stepscope.viewer.records.views.measures import NOT_SAID, value_of
 from stepscope.viewer.records.views.record import LoggedRecord, Sibling
 from stepscope.viewer.records.views.shape import as_dict, shown
 
-DESCRIBED = ("describe_tensor", "describe_storage", "describe_source")
 _SIMPLE = {"dtype": "dtype", "size": "size", "stride": "stride", "device": "device", "layout": "layout",
            "storage_offset": "storage offset", "ndim": "dimensions"}  # fmt: skip
 _MOST = 200
@@ -30,7 +29,7 @@ def tensor(record: LoggedRecord) -> list[Block]:
     base = metadata.get("base")
     if base is not None:
         facts.append(
-            Fact("is a view of", Value(f"tensor {shown(base)}", href=_href(_find(record, DESCRIBED[0], base))))
+            Fact("is a view of", Value(f"tensor {shown(base)}", href=_href(_find(record, "describe_tensor", base))))
         )
     shown_already = {*_SIMPLE, "storage", "id", "describer_id", "base"}
     others = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from typing import Any
 
+from stepscope.viewer.ingest.torch_trace.kinds import kind_of
 from stepscope.viewer.records.rows import LONGEST_TEXT, Block, CodeView, NoteView, RecordView, TextView
-from stepscope.viewer.records.views.kinds import kind_of
 from stepscope.viewer.records.views.record import Around, LoggedRecord, raw
 from stepscope.viewer.records.views.shape import Odd
 
@@ -23,11 +26,19 @@ def view_of(
     kind = kind_of(event, name)
     record = LoggedRecord(event, name, encoding, metadata, payload, around or Around())
     try:
-        blocks = kind.read(record)
+        blocks = reader_of(kind.view)(record)
     except Odd as odd:
         said = f"This record does not have the form that PyTorch gives its kind: {odd}. It is shown as it is."
         blocks = [NoteView(said, warning=True), *raw(record)]
     return RecordView(kind.title, kind.says, [part for block in blocks for part in _bounded(block)], kind.known)
+
+
+@cache
+def reader_of(view: str) -> Callable[[LoggedRecord], list[Block]]:
+    """The function that `RecordKind.view` names; its module is imported only now."""
+    module, _, function = view.partition(".")
+    reader: Callable[[LoggedRecord], list[Block]] = getattr(import_module(f"{__package__}.{module}"), function)
+    return reader
 
 
 def _bounded(block: Block) -> list[Block]:

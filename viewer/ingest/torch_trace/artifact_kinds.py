@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from stepscope.viewer.records.rows import Block
-from stepscope.viewer.records.views import cache_views, code_views, dynamo_views, inductor_views, json_views
-from stepscope.viewer.records.views.record import LoggedRecord, RecordKind
-
-Reader = Callable[[LoggedRecord], list[Block]]
+from stepscope.viewer.ingest.torch_trace.record_kind import RecordKind
 
 
-def _kinds(reader: Reader, titles: Mapping[str, tuple[str, str]]) -> dict[str, RecordKind]:
-    return {name: RecordKind(title, says, reader) for name, (title, says) in titles.items()}
+def _kinds(view: str, titles: Mapping[str, tuple[str, str]]) -> dict[str, RecordKind]:
+    return {name: RecordKind(title, says, view) for name, (title, says) in titles.items()}
 
 
 _CACHES = {
@@ -22,14 +18,6 @@ _CACHES = {
 _STATES = {"hit": "hit", "miss": "miss", "bypass": "bypassed", "saved": "saved", "hash": "key"}
 
 _GRAPHS: Mapping[str, tuple[str, str]] = {
-    "before_joint_graph": ("Before joint passes", "The graph before Inductor's passes over the joint graph."),
-    "after_joint_graph": ("After joint passes", "The graph after Inductor's passes over the joint graph."),
-    "before_post_grad_graph": ("Before post-grad passes", "The graph of ATen operators before Inductor's last passes."),
-    "after_post_grad_graph": ("After post-grad passes", "The graph after Inductor's last passes."),
-    "inductor_post_grad_graph": (
-        "Graph after grad passes",
-        "The graph after Inductor's last passes over it: kernels are made from this one.",
-    ),
     "aot_inference_graph_after_hop_passes": (
         "Inference graph after passes over operators of higher order",
         "The inference graph once operators that hold graphs have been worked on.",
@@ -64,10 +52,6 @@ _GRAPHS: Mapping[str, tuple[str, str]] = {
 }
 
 _SOURCES: Mapping[str, tuple[str, str]] = {
-    "fx_graph_runnable": (
-        "Runnable graph",
-        "A Python program that compiles and runs this graph alone: for a bug report or a bisection.",
-    ),
     "inductor_autotune_at_compile_time_code": (
         "Code of autotuning",
         "The program that Inductor ran while compiling to choose among kernels.",
@@ -91,10 +75,6 @@ _SOURCES: Mapping[str, tuple[str, str]] = {
 }
 
 _TEXTS: Mapping[str, tuple[str, str]] = {
-    "aot_forward_graph_fw_metadata": (
-        "Metadata of views and mutations",
-        "What AOTAutograd found out of inputs and outputs: which are changed, which alias others.",
-    ),
     "aot_forward_graph_fw_subclass_metadata": (
         "Metadata of tensor subclasses",
         "How inputs and outputs that are tensor subclasses are taken apart and put together again.",
@@ -188,158 +168,198 @@ _STATE_OF_CODE = (
 )
 
 ARTIFACTS: Mapping[str, RecordKind] = {
-    **_kinds(code_views.pre_grad_graph, {
-        "before_pre_grad_graph": ("Before pre-grad passes", "Dynamo's graph before Inductor's first passes."),
-        "after_pre_grad_graph": ("After pre-grad passes", "Dynamo's graph after Inductor's first passes."),
-    }),
-    **_kinds(code_views.graph, _GRAPHS),
-    **_kinds(code_views.python, _SOURCES),
-    **_kinds(inductor_views.code_or_prose, _TEXTS),
-    **_kinds(inductor_views.comma_table, _COMMAS),
-    **_kinds(json_views.read_json, _JSON),
-    **_kinds(cache_views.keyless, _KEYLESS),
+    "before_joint_graph": RecordKind(
+        "Before joint passes",
+        "The graph before Inductor's passes over the joint graph.",
+        "code_views.graph",
+        of_compile=True,
+        stage="joint",
+        variant="before the passes",
+    ),
+    "after_joint_graph": RecordKind(
+        "After joint passes",
+        "The graph after Inductor's passes over the joint graph.",
+        "code_views.graph",
+        of_compile=True,
+        stage="joint",
+        variant="after the passes",
+    ),
+    "before_post_grad_graph": RecordKind(
+        "Before post-grad passes",
+        "The graph of ATen operators before Inductor's last passes.",
+        "code_views.graph",
+        of_compile=True,
+        stage="post_grad",
+        variant="before the passes",
+        inductor_run="begins",
+    ),
+    "after_post_grad_graph": RecordKind(
+        "After post-grad passes",
+        "The graph after Inductor's last passes.",
+        "code_views.graph",
+        of_compile=True,
+        stage="post_grad",
+        variant="after the passes",
+        inductor_run="begins",
+    ),
+    "inductor_post_grad_graph": RecordKind(
+        "Graph after grad passes",
+        "The graph after Inductor's last passes over it: kernels are made from this one.",
+        "code_views.graph",
+        of_compile=True,
+        stage="post_grad",
+        variant="after the passes",
+        inductor_run="begins",
+    ),
+    "fx_graph_runnable": RecordKind(
+        "Runnable graph",
+        "A Python program that compiles and runs this graph alone: for a bug report or a bisection.",
+        "code_views.python",
+        of_compile=True,
+        inductor_run="begins",
+    ),
+    "aot_forward_graph_fw_metadata": RecordKind(
+        "Metadata of views and mutations",
+        "What AOTAutograd found out of inputs and outputs: which are changed, which alias others.",
+        "inductor_views.code_or_prose",
+        of_compile=True,
+    ),
+    "before_pre_grad_graph": RecordKind(
+        "Before pre-grad passes",
+        "Dynamo's graph before Inductor's first passes.",
+        "code_views.pre_grad_graph",
+        of_compile=True,
+        stage="pre_grad",
+        variant="before the passes",
+    ),
+    "after_pre_grad_graph": RecordKind(
+        "After pre-grad passes",
+        "Dynamo's graph after Inductor's first passes.",
+        "code_views.pre_grad_graph",
+        of_compile=True,
+        stage="pre_grad",
+        variant="after the passes",
+    ),
+    **_kinds("code_views.graph", _GRAPHS),
+    **_kinds("code_views.python", _SOURCES),
+    **_kinds("inductor_views.code_or_prose", _TEXTS),
+    **_kinds("inductor_views.comma_table", _COMMAS),
+    **_kinds("json_views.read_json", _JSON),
+    **_kinds("cache_views.keyless", _KEYLESS),
     **{
-        f"{cache}_{state}": RecordKind(f"{title}: {said}", says, cache_views.lookup)
+        f"{cache}_{state}": RecordKind(
+            f"{title}: {said}", says, "cache_views.lookup", of_compile=state in ("hit", "miss", "bypass")
+        )
         for cache, (title, says) in _CACHES.items()
         for state, said in _STATES.items()
     },
     "fx_graph_bundled_cache_hit": RecordKind(
         "FX graph cache: hit in a bundle",
         "The compiled graph came with the entry of the AOTAutograd cache.",
-        cache_views.lookup,
+        "cache_views.lookup",
     ),
-    "torch_version": RecordKind("Version of PyTorch", "Which PyTorch wrote this log.", cache_views.torch_version),
+    "torch_version": RecordKind("Version of PyTorch", "Which PyTorch wrote this log.", "cache_views.torch_version"),
     "torch._functorch.config": RecordKind(
-        "Settings of AOTAutograd", "Values of torch._functorch.config at this compile.", inductor_views.config
+        "Settings of AOTAutograd", "Values of torch._functorch.config at this compile.", "inductor_views.config"
     ),
     "recompile_reasons": RecordKind(
         "Why it is compiled again",
         "The frame had compiled code, but a guard failed; with too many such the frame runs eagerly.",
-        dynamo_views.recompile,
+        "dynamo_views.recompile",
     ),
     "dynamo_graph_break_reason": RecordKind(
         "Graph break",
         "Dynamo met something that it cannot trace: the graph ends here, and another may begin behind it.",
-        dynamo_views.graph_break,
+        "dynamo_views.graph_break",
     ),
-    "dynamo_error": RecordKind("Compile failed", "Dynamo gave up on this frame with an error.", dynamo_views.error),
+    "dynamo_error": RecordKind("Compile failed", "Dynamo gave up on this frame with an error.", "dynamo_views.error"),
     "eager_compile_backwards_failure": RecordKind(
         "Compile of a backward failed",
         "The backward could not be compiled together with the forward; it is tried again when it is needed.",
-        dynamo_views.error,
+        "dynamo_views.error",
     ),
     "dynamo_side_effects": RecordKind(
         "Side effects",
         "The traced function changes things outside of itself; the compiled code does so after the graph has run.",
-        dynamo_views.side_effects,
+        "dynamo_views.side_effects",
     ),
     "compiled_autograd_compile_reasons": RecordKind(
-        "Why the backward is captured again", "What was new to compiled autograd in this backward.",
-        dynamo_views.compile_reasons,
+        "Why the backward is captured again",
+        "What was new to compiled autograd in this backward.",
+        "dynamo_views.compile_reasons",
     ),
     "fx_interpreter_error": RecordKind(
-        "Error while a graph was run", "An operation of the graph raised an error.", code_views.graph_after_text
+        "Error while a graph was run", "An operation of the graph raised an error.", "code_views.graph_after_text"
     ),
     "min_cut_failed_svg": RecordKind(
         "Drawing of a graph whose cut failed",
         "An SVG of the joint graph; download it to look at it.",
-        code_views.plain,
+        "code_views.plain",
     ),
     "triton_kernel_info": RecordKind(
-        "Triton kernels", "What each Triton kernel of this compile took to compile and tune.", inductor_views.kernels
+        "Triton kernels",
+        "What each Triton kernel of this compile took to compile and tune.",
+        "inductor_views.kernels",
+        of_compile=True,
     ),
     "graph_execution": RecordKind(
         "Order of graphs at run time",
         "Compiled graphs in the order in which they ran; written at the end of a recording of it.",
-        inductor_views.execution,
+        "inductor_views.execution",
     ),
     "inductor_collective_schedule": RecordKind(
         "Order of collectives",
         "Collectives as the generated code issues them: ranks whose orders differ wait for each other forever.",
-        inductor_views.schedule,
+        "inductor_views.schedule",
     ),
     "inductor_runtime_and_tensor_meta": RecordKind(
         "Estimated times and outputs",
         "What Inductor expects each scheduler node to take, and what it writes.",
-        inductor_views.runtime_meta,
+        "inductor_views.runtime_meta",
     ),
     "inductor_provenance_tracking_node_mappings": RecordKind(
         "Where generated code came from",
         "Nodes before and after grad passes and kernels, each with what became of it.",
-        inductor_views.node_mappings,
+        "inductor_views.node_mappings",
+        of_compile=True,
+        inductor_run="within",
     ),
     "inductor_post_to_pre_grad_nodes": RecordKind(
-        "From post-grad to pre-grad nodes", "Nodes after grad passes with those that they came from.",
-        inductor_views.node_mappings,
+        "From post-grad to pre-grad nodes",
+        "Nodes after grad passes with those that they came from.",
+        "inductor_views.node_mappings",
+        of_compile=True,
+        inductor_run="within",
     ),
     "inductor_triton_kernel_to_post_grad_nodes": RecordKind(
-        "From kernels to post-grad nodes", "Kernels with the nodes that they compute.", inductor_views.node_mappings
+        "From kernels to post-grad nodes",
+        "Kernels with the nodes that they compute.",
+        "inductor_views.node_mappings",
+        of_compile=True,
+        inductor_run="within",
     ),
     "inductor_provenance_tracking_kernel_stack_traces": RecordKind(
-        "From kernels to lines of the program", "The lines of the program that each kernel came from.",
-        inductor_views.kernel_stacks,
+        "From kernels to lines of the program",
+        "The lines of the program that each kernel came from.",
+        "inductor_views.kernel_stacks",
+        of_compile=True,
+        inductor_run="within",
     ),
     "fx_bucketing_passes_all_gather_buckets": RecordKind(
-        "Buckets of all-gathers", "All-gathers that are done as one.", inductor_views.buckets
+        "Buckets of all-gathers", "All-gathers that are done as one.", "inductor_views.buckets"
     ),
     "fx_bucketing_passes_reduce_scatter_buckets": RecordKind(
-        "Buckets of reduce-scatters", "Reduce-scatters that are done as one.", inductor_views.buckets
+        "Buckets of reduce-scatters", "Reduce-scatters that are done as one.", "inductor_views.buckets"
     ),
-    "put_local_code_state": RecordKind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
-    "put_remote_code_state": RecordKind("Profile of inputs is saved", f"{_STATE_OF_CODE}.", dynamo_views.code_state),
-    **{
-        f"get_{kind}_code_state": RecordKind("Profile of inputs is read", f"{_STATE_OF_CODE}.", dynamo_views.code_state)
-        for kind in ("local", "remote", "extra_remote", "merged")
-    },
-}  # fmt: skip
-
-_BYTECODE = {
-    "_ORIGINAL_BYTECODE": RecordKind(
-        "Bytecode of the function", "The function as Python compiled it; Dynamo traces this.", code_views.plain
-    ),
-    "_MODIFIED_BYTECODE": RecordKind(
-        "Bytecode that Dynamo made",
-        "What runs in place of the function: it calls the compiled graphs and does what stands between them.",
-        code_views.plain,
+    **_kinds(
+        "dynamo_views.code_state",
+        {
+            f"put_{place}_code_state": ("Profile of inputs is saved", f"{_STATE_OF_CODE}.")
+            for place in ("local", "remote")
+        }
+        | {
+            f"get_{place}_code_state": ("Profile of inputs is read", f"{_STATE_OF_CODE}.")
+            for place in ("local", "remote", "merged", "extra_remote")
+        },
     ),
 }
-_ENDINGS: Mapping[str, RecordKind] = {
-    **_BYTECODE,
-    "_ITERATIVE_RECOMPUTE_ERROR": RecordKind(
-        "Mismatch of memory after a swap",
-        "The pass keeps its estimate of memory up to date as it moves nodes; recomputed from scratch it came out"
-        " otherwise.",
-        inductor_views.code_or_prose,
-    ),
-    "_pre_grad": RecordKind(
-        "Graph after a pre-grad pass", "The graph after the named pass changed it.", code_views.graph
-    ),
-    "_post_grad": RecordKind(
-        "Graph after a post-grad pass", "The graph after the named pass changed it.", code_views.graph
-    ),
-    "_fused": RecordKind(
-        "Scheduler nodes and buffers",
-        "What the pass that reorders for the peak of memory was given, for its own debugging.",
-        inductor_views.code_or_prose,
-    ),
-}
-_FUSION = RecordKind(
-    "Graph after a fusion in batches", "The graph after like operators were put together.", code_views.graph
-)
-_VLLM = RecordKind(
-    "Record of vLLM", "vLLM compiles a model piece by piece and says so here.", inductor_views.code_or_prose
-)
-_VLLM_GRAPH = RecordKind(
-    "Piece of a vLLM model", "A graph, or a part of one, that vLLM compiles alone.", inductor_views.code_or_prose
-)
-
-
-def artifact_kind(name: str) -> RecordKind | None:
-    """None for a name that nothing here knows."""
-    if name in ARTIFACTS:
-        return ARTIFACTS[name]
-    if name.startswith("vllm_"):
-        return _VLLM_GRAPH if any(word in name for word in ("graph", "sub", "patterns")) else _VLLM
-    if name.startswith(("optimus_", "cff_")):
-        return _FUSION
-    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
