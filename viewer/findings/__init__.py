@@ -30,7 +30,8 @@ _OF_LOGS = ("logs.unread_log",)
 _MODULES = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
 """The registry: the module of each kind. Modules that can find nothing in a trace are not imported for it, because an
 import takes time."""
-KINDS = tuple(module.rpartition(".")[2] for module in _MODULES)
+_MODULE_OF = {module.rpartition(".")[2]: module for module in _MODULES}
+KINDS = tuple(_MODULE_OF)
 _ORDER = ("critical", "warning", "info")
 _LAST = 2**63
 """Of what has no time."""
@@ -73,6 +74,14 @@ def _find_all(trace: Trace) -> list[Finding]:
 def rules() -> frozenset[str]:
     """The rule of every kind, as its findings quote it."""
     return frozenset(rule_of(import_module(f"{__name__}.{module}").__doc__) for module in _MODULES)
+
+
+def redaction_of(kind: str) -> tuple[str, bool]:
+    """What a redacted report says instead of the title of a finding, and whether the title may stay with its names
+    replaced, because all else in it is measured. Modules say so as SUMMARY and TITLE_IS_MEASURED."""
+    module = _MODULE_OF.get(kind)
+    found = import_module(f"{__name__}.{module}") if module else None
+    return getattr(found, "SUMMARY", "A finding"), getattr(found, "TITLE_IS_MEASURED", False)
 
 
 def _is_possible(module: str, evidence: Evidence) -> bool:

@@ -6,39 +6,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from stepscope.viewer.findings import redaction_of
 from stepscope.viewer.findings import rules as rules_of_all_kinds
 from stepscope.viewer.findings.ranks.rank_divergence import WHAT
 from stepscope.viewer.redaction import proofs, rules
 from stepscope.viewer.redaction.placeholders import Placeholders
-from stepscope.viewer.redaction.proofs import words
 
-MEASURED = words(
-    "nonfinite uninitialised_read storage_overlap changed_without_writer lifetime_mismatch "
-    "recompute_mismatch estimate_gap growth"
-)
-"""Kinds whose titles are made of measurements and names: their sentences stay, with the names looked at one by one."""
-SENTENCES: Mapping[str, str] = {
-    "nonfinite": "NaN or an infinity appeared",
-    "uninitialised_read": "Memory that nothing wrote is read",
-    "storage_overlap": "A kernel writes memory that it reads",
-    "changed_without_writer": "A buffer changed although no launch wrote it",
-    "lifetime_mismatch": "A buffer lived longer or shorter than expected",
-    "recompute_mismatch": "Memory figures of a reordering pass differ from a full recomputation",
-    "estimate_gap": "Measured and estimated memory differ",
-    "growth": "Memory grows from step to step",
-    "crash": "The process died",
-    "exception": "An exception that nothing caught ended the program",
-    "not_recorded": "Something was not recorded",
-    "recompile_limit": "A frame reached the recompile limit",
-    "recompile": "A frame was compiled again",
-    "graph_break": "Graph break",
-    "compile_failure": "A compile failed",
-    "cache_bypass": "A compile could not use a cache",
-    "draft_export": "Draft export found what a strict export would refuse",
-    "rank_divergence": "Ranks differ",
-    "unread_log": "A log could not be read, or not all of it",
-}
-_OTHER = "A finding"
 _PLACES = ("rank", "step", "graph", "launch")
 
 
@@ -59,14 +32,14 @@ def redacted(placeholders: Placeholders, finding: Mapping[str, Any]) -> dict[str
 
 
 def _title(placeholders: Placeholders, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    if finding["kind"] in MEASURED and (said := placeholders.sentence(finding["title"])) is not None:
+    summary, is_measured = redaction_of(finding["kind"])
+    if is_measured and (said := placeholders.sentence(finding["title"])) is not None:
         return said
     shown = {name: str(known["evidence"].get(name) or "") for name in ("symptom", "compile_id", "aspect")}
     places = [f"compile {shown['compile_id']}"] if shown["compile_id"] else []
     places += [f"{name} {finding[name]}" for name in _PLACES if finding[name] is not None]
     places += [f"{name} {known[name]}" for name in ("kernel", "buffer") if known[name]]
-    start = SENTENCES.get(finding["kind"], _OTHER)
-    start += f" ({shown['symptom']})" if shown["symptom"] else ""
+    start = summary + (f" ({shown['symptom']})" if shown["symptom"] else "")
     start += f" in {WHAT[shown['aspect']]}" if shown["aspect"] in WHAT else ""
     return ": ".join(part for part in (start, ", ".join(places)) if part)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.findings import KINDS
+from stepscope.viewer.findings import KINDS, redaction_of
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory import rows as memory_rows
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.redaction import findings, own_words, proofs, rules
+from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.report import write as report_write
 from stepscope.viewer.report.write import render_report
@@ -122,7 +122,13 @@ def test_a_placeholder_is_the_same_wherever_it_stands() -> None:
 
 
 def test_every_kind_of_finding_has_a_sentence() -> None:
-    assert set(findings.SENTENCES) == set(KINDS)
+    summaries = {kind: redaction_of(kind)[0] for kind in KINDS}
+    assert len(set(summaries.values())) == len(KINDS)
+    assert "A finding" not in summaries.values()
+
+
+def test_a_finding_whose_module_says_nothing_hides_its_title() -> None:
+    assert redaction_of("of_tomorrow") == ("A finding", False)
 
 
 def test_guard_values_are_no_numbers_of_ours() -> None:

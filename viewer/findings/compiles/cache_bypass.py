@@ -14,6 +14,8 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.overview.rows import Finding
 
+SUMMARY = "A compile could not use a cache"
+
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per set of reasons over the run."""

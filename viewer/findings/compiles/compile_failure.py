@@ -21,6 +21,8 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.overview.rows import Finding
 
+SUMMARY = "A compile failed"
+
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per frame and cause, over all logs in which it is the same."""

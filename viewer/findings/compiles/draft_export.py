@@ -11,6 +11,8 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.records.queries.artifacts import record_time
 from stepscope.viewer.text.formats import plural
 
+SUMMARY = "Draft export found what a strict export would refuse"
+
 _HARMLESS = "guard added"
 
 

@@ -26,6 +26,8 @@ from stepscope.viewer.text.formats import format_bytes
 if TYPE_CHECKING:
     from stepscope.viewer.memory.queries.graph_breaks import HeldBuffer
 
+SUMMARY = "Graph break"
+
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per cause and line of source."""

@@ -21,6 +21,8 @@ from stepscope.viewer.findings.evidence import (
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 
+SUMMARY = "A frame was compiled again"
+
 _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
 """PyTorch asks for reports of its own bugs: it is not stepscope that asks."""
 

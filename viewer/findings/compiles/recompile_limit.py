@@ -21,6 +21,8 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.overview.rows import Finding
 
+SUMMARY = "A frame reached the recompile limit"
+
 _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 
 

@@ -25,6 +25,8 @@ from stepscope.viewer.findings.values.describe import source_line
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
 
+SUMMARY = "The process died"
+
 MOST_BEFORE = 6
 MOST_IN_FLIGHT = 24
 

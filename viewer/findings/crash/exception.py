@@ -10,6 +10,8 @@ from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, sam
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.overview.rows import Finding
 
+SUMMARY = "An exception that nothing caught ended the program"
+
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per process; one for all runs of --crash that ended by the same."""

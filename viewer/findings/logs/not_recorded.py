@@ -13,6 +13,8 @@ from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, g
 from stepscope.viewer.overview.queries.damage import not_recorded
 from stepscope.viewer.overview.rows import Finding, NotRecorded, RunRow
 
+SUMMARY = "Something was not recorded"
+
 _LAST = 2**63
 
 

@@ -13,6 +13,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
 
+SUMMARY = "Measured and estimated memory differ"
+TITLE_IS_MEASURED = True
+
 LEAST_SHARE, LEAST_BYTES = 0.25, 1 << 20
 
 

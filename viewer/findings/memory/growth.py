@@ -27,6 +27,9 @@ from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
 
+SUMMARY = "Memory grows from step to step"
+TITLE_IS_MEASURED = True
+
 _LAST = 2**62
 LEAST_BYTES, WARNED_BYTES, MUCH_BYTES, WARNED_SHARE = 4 << 10, 64 << 10, 1 << 20, 0.01
 """Per step, by all that the same holders keep."""

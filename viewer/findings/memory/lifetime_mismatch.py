@@ -34,6 +34,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes, nth
 
+SUMMARY = "A buffer lived longer or shorter than expected"
+TITLE_IS_MEASURED = True
+
 Row: TypeAlias = LifetimeMismatchRow | CheckMismatchRow
 T = TypeVar("T")
 Leak: TypeAlias = list[list[T]]

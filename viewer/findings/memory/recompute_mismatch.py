@@ -12,6 +12,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
 
+SUMMARY = "Memory figures of a reordering pass differ from a full recomputation"
+TITLE_IS_MEASURED = True
+
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per pass of a graph, those that the budget explains apart."""

@@ -12,6 +12,8 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.ranks.queries.ranks import AspectRow, FirstDifference, ranks
 
+SUMMARY = "Ranks differ"
+
 WHAT = {
     "collectives": "collectives",
     "compile_ids": "what they compile",

@@ -12,6 +12,9 @@ from stepscope.viewer.values.queries.changed_values import Changed, changed_valu
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import has_values
 
+SUMMARY = "A buffer changed although no launch wrote it"
+TITLE_IS_MEASURED = True
+
 MOST_FINDINGS = 10
 
 

@@ -31,6 +31,9 @@ from stepscope.viewer.values.queries.nonfinite import (
 from stepscope.viewer.values.queries.values import has_values
 from stepscope.viewer.values.rows import ValueRow
 
+SUMMARY = "NaN or an infinity appeared"
+TITLE_IS_MEASURED = True
+
 MOST_FINDINGS = 5
 """Of one log."""
 _MOST_EVENTS = 100

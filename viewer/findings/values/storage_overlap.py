@@ -23,6 +23,9 @@ from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import launch_place
 
+SUMMARY = "A kernel writes memory that it reads"
+TITLE_IS_MEASURED = True
+
 _GENERATED = ("cpp", "triton")
 
 

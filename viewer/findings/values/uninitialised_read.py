@@ -11,6 +11,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import launch_place
 
+SUMMARY = "Memory that nothing wrote is read"
+TITLE_IS_MEASURED = True
+
 
 def find(evidence: Evidence) -> list[Timed]:
     """One finding per buffer of a graph."""
