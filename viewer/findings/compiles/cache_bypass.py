@@ -1,5 +1,5 @@
-"""A compile could not use the FX graph cache or the AOTAutograd cache, and says why: it is compiled anew by every
-process. One finding per reason, or pair of reasons where a compile bypassed both."""
+"""A compile could not use the FX graph cache or the AOTAutograd cache, and PyTorch logged the reason. Every process
+compiles it anew. There is one finding per reason, or per pair of reasons where a compile bypassed both caches."""
 
 from __future__ import annotations
 

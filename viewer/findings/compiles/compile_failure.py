@@ -1,8 +1,8 @@
-"""A compile ended with an error that was not the recompile limit. It is critical when the program ended by that error,
-or the log of a process that died ends with it: no end record, and no launch or other compile after it. It is info when
-the program went on, since it caught the error or ran the code without compiling it: another compile, a launch or the
-end of the program came after it. A warning: a log that PyTorch alone wrote, or that still goes on, ends with it, or
-while something is compiled, because the process was killed or still goes on."""
+"""A compile ended with an error other than the recompile limit. The finding is critical when this error ended the
+program, or when the log of a process that died ends with it, without an end record and without a later launch or
+compile. It is information only when the program went on, because it caught the error or ran the code without compiling
+it: another compile, a launch or the end of the program follows. It is a warning when the outcome is unknown, because a
+log that only PyTorch wrote, or a log of a running process, ends with the error or during a compile."""
 
 from __future__ import annotations
 

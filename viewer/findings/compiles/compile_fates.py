@@ -1,4 +1,4 @@
-"""What became of a program after a compile of it had failed."""
+"""What became of a program after one of its compiles failed."""
 
 from __future__ import annotations
 

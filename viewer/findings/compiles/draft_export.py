@@ -1,5 +1,6 @@
-"""torch.export.draft_export met what a sound export would have refused: the exported program may not hold for other
-inputs. One finding per kind of failure; guards that tracing added only narrow the inputs."""
+"""torch.export.draft_export met a problem that a strict export would have refused, so the exported program may be wrong
+for other inputs. There is one finding per kind of problem. Guards that tracing added are not counted, because they only
+restrict the inputs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Dynamo ended a graph before the end of its function and ran a piece of it in Python, or all of it where it could not
-go on after that piece. One finding per cause and place over the whole run. What the graph made and the rest of the
-function took as input is held by the frame until that returns: where launches ran there after the last use of such a
-tensor, its bytes are named (without tensors that a backward or a later call met, and without those never freed; one
-that the function returns besides is not told apart). Beside such tensors those are named that the rest of the function
-was the first to meet and that are no smaller: made by the code after the graph, or arguments that the caller holds."""
+"""Dynamo ended a graph before the end of the function and ran a piece of the function in Python, or the whole function
+where it could not continue after that piece. There is one finding per cause and source line over the whole run. A
+tensor that the graph made and that the rest of the function takes as input is held by the Python frame until the
+function returns. The finding gives the size of such a tensor where launches ran after its last use. Tensors that a
+backward or a later call used, or that were never freed, are left out; a tensor that the function also returns cannot be
+told apart. The finding also names tensors of at least the same size that the rest of the function used first: the code
+after the graph made them, or the caller holds them as arguments."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A frame was compiled again because a guard of the code compiled before did not hold. One finding per frame, with
-how often and which guards; one for all logs in which it was so. Compiles that the limit refused are not counted."""
+"""A frame was compiled again because a guard of its compiled code failed. There is one finding per frame, with the
+number of recompiles and the guards that failed; logs in which the same frame recompiled for the same reasons share a
+finding. Compiles that the recompile limit refused are not counted."""
 
 from __future__ import annotations
 

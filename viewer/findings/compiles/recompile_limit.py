@@ -1,6 +1,7 @@
-"""A frame was to be compiled more often than torch._dynamo.config.recompile_limit (or cache_size_limit) allows:
-since then it runs without being compiled, or with `fullgraph=True` the call raises, which is info when the program
-caught that and went on, and critical when it ended by it. One finding for all logs in which it was so."""
+"""A frame reached torch._dynamo.config.recompile_limit (or cache_size_limit). It runs without being compiled from then
+on; with `fullgraph=True` the call raises an error instead. That error makes the finding critical when it ended the
+program, and information only when the program caught it and went on. Logs in which the same frame reached the limit
+share one finding."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A recorded process died. It has no end record and does not run on this machine any more (a worker of a process
-that ended well may have been ended by it: that is told of as not_recorded); or an exception left a launch, or a device
-reported an error; or a signal came after the recording had ended. One that SIGTERM or SIGHUP asked to stop, and one
-that ended without a word when another process of the same parent had failed, as launchers end the others, are no
-crashes of their own: they are info. Launch and device stand as the launch ring
-beside the log says: a launch is in flight on a device until a mark behind it is reached, so that several may be,
-and the first of them is named. Without a ring the launch named is the last one that did not return, else the last
-one in the log; where the log ends within a compile and no launch is to blame, the compile is named. How far a kernel
-reaches is read from its generated source, its masks taken as they are. Runs of one program by `stepscope run --crash`
-that died of the same are one finding, told by the run that knows most."""
+"""A recorded process died: its log has no end record and the process no longer runs on this machine; or an exception
+left a launch; or a device reported an error; or a signal arrived after the recording ended. A worker that was ended by
+its parent after the parent ended well is reported as not_recorded instead. A process that SIGTERM or SIGHUP asked to
+stop is information only, as is one that ended silently after another process of the same parent failed, because
+launchers end the remaining processes. The launch and the device come from the launch ring beside the log: a launch is
+in flight on a device until a later mark is reached, so several launches may be in flight, and the first of them is
+named. Without a ring, the finding names the last launch that did not return, or otherwise the last launch in the log.
+Where the log ends during a compile and no launch is to blame, it names the compile. The range of addresses that a
+kernel accesses is read from its generated source, assuming that its masks hold. Runs of `stepscope run --crash` that
+died of the same cause share one finding, based on the run with the most detail."""
 
 from __future__ import annotations
 

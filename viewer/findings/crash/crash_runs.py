@@ -1,4 +1,4 @@
-"""The runs of `stepscope run --crash`, and what became of the symptom in each."""
+"""The runs of `stepscope run --crash`, and whether the symptom appeared in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How each recorded process that died did so, and where: by what waited for it, by its own last words, by its ring."""
+"""How and where each recorded process died, according to the process that waited for it, its own log and its launch
+ring."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An exception that nothing caught ended a recorded program, and it came neither from a launch of generated code nor
-from a device. Ctrl-C and `sys.exit` are no such exceptions."""
+"""An uncaught exception ended a recorded program, and it came neither from a launch of generated code nor from a
+device. KeyboardInterrupt and SystemExit do not count."""
 
 from __future__ import annotations
 

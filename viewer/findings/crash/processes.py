@@ -1,4 +1,4 @@
-"""Which of the recorded processes ended without saying so."""
+"""The recorded processes that ended without an end record."""
 
 from __future__ import annotations
 

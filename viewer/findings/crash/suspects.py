@@ -1,4 +1,5 @@
-"""What is known of the launch at which a process died: its arguments, who made them, how far its kernel reaches."""
+"""The launch at which a process died: its arguments, the launches that made them, and the addresses that its kernel
+accesses."""
 
 from __future__ import annotations
 

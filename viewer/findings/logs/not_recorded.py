@@ -1,8 +1,8 @@
-"""The recorder met something that it could not record, and said so in the log; or a process left with exit code 0, or
-a worker of one that ended well ended, in no launch, without ending its log, as pools end their workers: what it did
-last may be missing. One finding per thing and reason, and per process. That a graph of a warm cache has no estimate of
-its memory is said on its pages only, as is what is missing because a device failed, which is a finding of its own; and
-launches of a C++ wrapper that printed them are not missing."""
+"""The recorder could not record something and logged the reason; or a process exited with code 0 without ending its
+log; or a worker of a process that ended well was ended between launches, as pools end their workers. In these cases its
+last work may be missing. There is one finding per subject and reason, and per process. Three gaps are left out: a graph
+from a warm cache has no memory estimate, which only its pages say; data that is missing because a device failed belongs
+to the finding of that failure; and launches that a C++ wrapper printed are not missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A log of the trace was left out, because it is of a newer format or could not be opened: what happened in its process
-is in none of the other findings. Or the run record of a log is damaged or missing, so that nothing says what ran, when,
-and with which settings; all of its other records were read. One finding per log."""
+"""A log of the trace was left out, because it has a newer format or could not be opened, so the other findings know
+nothing of its process. Or the run record of a log is damaged or missing, so the program, the time and the recording
+settings are unknown; all other records of that log were read. There is one finding per log."""
 
 from __future__ import annotations
 

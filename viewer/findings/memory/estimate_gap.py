@@ -1,7 +1,7 @@
-"""The measured peak of a graph is over the scheduler's estimate by more than 25 % and 1 MiB. Both are of what the graph
-makes and of the inputs that it may free; weights and other inputs are in neither. Of a graph with dynamic shapes the
-estimate was made for one set of sizes: a call of other sizes, and sizes that depend on data, are not compared. One
-finding per graph: it says which buffers the estimate did not have there."""
+"""The measured peak memory of a graph exceeds the scheduler's estimate by more than 25 % and more than 1 MiB. Both
+figures cover the buffers that the graph makes and the inputs that it may free, but no weights and no other inputs. With
+dynamic shapes the estimate holds for one set of sizes, so calls with other sizes and sizes that depend on data are not
+compared. There is one finding per graph, with the buffers that the estimate did not count at the measured peak."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Memory grows from step to step: the same buffer of the same graph was left behind by each of the last three or more
-steps in which the graph ran, and was alive when the recording ended, or when the log of a killed process broke off (who
-holds it is not known then). No growth: what only earlier steps left (caches that settle, warm-up, optimizer state), and
-a window of the last few, where earlier ones had been freed after as many steps. One finding for all that the same
-holders keep; buffers of which no holder is known stand alone. It is a warning from 1 MiB per step on, or from 64 KiB
-that are 1 % of the peak of the run; less is info, and under 4 KiB, as losses and metrics in a list, nothing."""
+"""Memory grows from step to step: each of the last three or more steps in which a graph ran left the same buffer of
+that graph behind, and the buffer was still alive when the recording ended, or when the log of a killed process broke
+off (the holders are then unknown). Two patterns are not growth: buffers that only earlier steps left behind, as caches,
+warm-up and optimizer state do; and a sliding window, where buffers of earlier steps were freed after the same number of
+steps. Buffers with the same holders share one finding; buffers without a known holder each have their own. The finding
+is a warning from 1 MiB per step, or from 64 KiB per step if that is 1 % of the peak of the run. Smaller growth is
+information only, and growth under 4 KiB per step, such as losses and metrics in a list, is not reported."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A storage did not live as the scheduler or the statements of the generated wrapper expect: it was freed later or
-earlier, allocated though nothing expects it, or not at all; or a check in the code (`check_memory_step`) found that it
-did not live as the check was told. One finding per graph (or file of checks that belong to no graph), buffer and kind;
-buffers that the same holders keep and one line of the model made share one.
-An input that a graph may free counts where nobody else held it when a call began, in the first calls of the graph: what
-its caller or autograd holds is theirs to free.
-A storage that is freed early and that a later launch of the same call still reads is critical; every other one, and all
-that only a check found, is a warning."""
+"""The lifetime of a storage differs from the expectation of the scheduler or of the generated wrapper: the storage was
+freed later or earlier, was allocated unexpectedly, or was not allocated at all; or a `check_memory_step` in the
+generated code found that it differs from what the check expects. There is one finding per graph (or per file of checks
+outside of all graphs), buffer and kind of mismatch. Buffers that the same holders keep and that the same line of the
+model made share one finding. An input that the graph may free is checked in the first calls of the graph, and only if
+nothing else held it when the call began, because the caller and autograd may keep inputs alive. A storage that is freed
+early although a later launch of the same call reads it is critical. Every other mismatch, and everything that only a
+check found, is a warning."""
 
 from __future__ import annotations
 

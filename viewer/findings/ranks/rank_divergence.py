@@ -1,10 +1,10 @@
-"""Ranks of one run do not do the same: they compile other frames or graphs, decide otherwise about caches, launch other
-collectives, make tensors of other shapes, or one takes at least twice as long for a compile as the median rank and a
-second longer. Critical: collectives that come in another order, with other sizes or in other process groups, because
-the ranks then wait for each other for ever. Names of process groups may differ where one always stands for the other.
-Information only: ranks that compile different programs from their first graph on, in runs of equal width, as the
-stages of a pipeline do, while the collectives of the groups that they share agree. What one side did not log is no
-difference. The last log of each rank is compared; one finding per aspect."""
+"""Ranks of one run differ: they compile different frames or graphs, get different cache results, launch different
+collectives or make tensors of different shapes; or one rank needs at least twice as long for a compile as the median
+rank, and at least a second longer. Collectives in another order, with other sizes or in other process groups are
+critical, because the ranks then wait for each other forever. Names of process groups may differ if they correspond one
+to one. The finding is information only where runs of equal width compile different programs from the first graph on, as
+the stages of a pipeline do, and the collectives of their shared groups agree. Data that one rank did not log is not a
+difference. The last log of each rank is compared, and there is one finding per aspect."""
 
 from __future__ import annotations
 

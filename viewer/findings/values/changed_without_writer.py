@@ -1,5 +1,6 @@
-"""The statistics of a buffer before a launch differ from those of what was last written to it in the same call, and no
-launch in between wrote it: somebody else did (a stray write, another stream, memory that is still in use)."""
+"""The statistics of a buffer before a launch differ from the statistics of the last write to it in the same call,
+although no launch wrote it in between. Something else changed it: a stray write, another stream, or memory that is
+still in use."""
 
 from __future__ import annotations
 

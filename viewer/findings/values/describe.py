@@ -1,4 +1,4 @@
-"""Words about values: what a row holds, what a launch read and wrote."""
+"""Descriptions of values: the content of a row, and what a launch read and wrote."""
 
 from __future__ import annotations
 

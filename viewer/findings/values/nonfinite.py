@@ -1,11 +1,11 @@
-"""Of the tensors that were read, the first launch that wrote a NaN although all of its inputs were read and none holds
-one made it; an infinity among its inputs is what it grew from. A NaN in what a graph was given is followed to an
-earlier tensor of that log with the same statistics, through graphs, backward passes and steps; without one it came in.
-Where an input was not read, or only a sample of it, the NaN was first seen there, and whether it was made there is not
-known; one that shows after another of the same log counts as its effect. An infinity that no NaN grew from counts only
-when all inputs that were read are finite, and -inf only by a launch without masking operators (where, masked_fill,
-full, triu, ...) or without -inf in its kernel. It is critical when the graph's call leaves it behind, else a
-warning."""
+"""The finding names the first launch that wrote a NaN although none of its inputs holds one; all of its inputs were
+read. If one of its inputs holds an infinity, that infinity caused the NaN. A NaN among the inputs of a graph is traced
+back through graphs, backward passes and steps to an earlier tensor of the same log with the same statistics; if there
+is none, the NaN came from outside. If an input was not read, or was only sampled, the launch is where the NaN was first
+seen, and its origin is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect. An
+infinity that caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the
+launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. The finding is
+critical if the call of the graph leaves the value behind, and a warning otherwise."""
 
 from __future__ import annotations
 

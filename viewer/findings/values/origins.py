@@ -1,4 +1,4 @@
-"""Follows a NaN or an infinity back to the launch that made it, or to where it came in."""
+"""Traces a NaN or an infinity back to the launch that made it, or to the input through which it came."""
 
 from __future__ import annotations
 

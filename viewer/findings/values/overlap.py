@@ -1,4 +1,4 @@
-"""Whether two views of one memory have bytes in common."""
+"""Whether two views of the same memory share bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""An argument that a launch writes shares memory with one that it reads, and the kernel reads elements that it has
-overwritten: by the index expressions and the loops of the generated kernel's source, which are evaluated until one
-element is found that an iteration writes and a later one reads. For operators called by name: an `out` that overlaps
-an input. Nothing is said where a use of one of the two in the kernel is not understood, stands under a mask, or depends
-on data. Kernels written by the user and collectives are not judged."""
+"""A launch writes an argument that shares memory with an argument that it reads, and the kernel reads elements that it
+has already overwritten. The index expressions and loops of the generated source are evaluated until one element is
+found that one iteration writes and a later iteration reads. For operators that are called by name, an `out` argument
+must overlap an input. Nothing is reported if an access of either argument could not be analysed, is masked or depends
+on data. Kernels that the user wrote, and collectives, are not checked."""
 
 from __future__ import annotations
 

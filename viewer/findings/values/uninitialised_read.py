@@ -1,5 +1,5 @@
-"""A launch reads memory that nobody had written: it was allocated in the graph's call, and no launch wrote to it
-before. What it held was chance, and so is everything computed from it: critical."""
+"""A launch reads memory that was allocated in the call of the graph and that no launch had written. Its content is
+arbitrary, and so is everything computed from it. The finding is critical."""
 
 from __future__ import annotations
 
