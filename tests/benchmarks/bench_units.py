@@ -21,8 +21,8 @@ from pathlib import Path
 
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.store.distributed_ingest.pools import DaskPool, LocalPool, Pool, usable_cores
-from stepscope.viewer.store.distributed_ingest.run import Outcome, plan, run_units
-from stepscope.viewer.store.distributed_ingest.task import Done, Unit
+from stepscope.viewer.store.distributed_ingest.run import Outcome, plan, run_tasks
+from stepscope.viewer.store.distributed_ingest.task import Done, Task
 from stepscope.viewer.store.open import open_trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +41,7 @@ _FRAMES_EACH = 10_000
 class Silent:
     def begin(self, logs: int, log_bytes: int) -> None: ...
     def done(self, unit: Done) -> None: ...
-    def retry(self, unit: Unit, reason: str) -> None:
+    def retry(self, unit: Task, reason: str) -> None:
         print(f"{unit.log.address}: {reason}")
 
     def end(self) -> None: ...
@@ -75,7 +75,7 @@ def timed(folder: Path, pool: Callable[[], Pool], end: Callable[[], None] | None
     with tempfile.TemporaryDirectory() as store:
         before, start = children_s(), time.perf_counter()
         planned = plan(str(folder), store)
-        outcome: Outcome = run_units(planned, pool(), Silent())
+        outcome: Outcome = run_tasks(planned, pool(), Silent())
         seconds = time.perf_counter() - start
         if end:
             end()
@@ -99,7 +99,7 @@ def on_dask(folder: Path, workers: int) -> tuple[float, float, int]:
 def open_times(folder: Path) -> tuple[float, float]:
     """Median seconds to open a STORE, and to its overview."""
     with tempfile.TemporaryDirectory() as store:
-        run_units(plan(str(folder), store), LocalPool(None), Silent())
+        run_tasks(plan(str(folder), store), LocalPool(None), Silent())
         opened, shown = [], []
         for _ in range(OPENINGS):
             gc.collect()

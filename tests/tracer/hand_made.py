@@ -13,7 +13,7 @@ from stepscope.tracer.runtime.ticks import tick_type
 from stepscope.tracer.schema.records import Graph
 from stepscope.tracer.wrapper.source import analyse
 from stepscope.viewer.ingest.logs import read_logs
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.sources import find_logs
 
 LAUNCH = "    extern_kernels.mm(arg0_1, arg0_1, out=arg0_1)\n"
@@ -63,15 +63,15 @@ def recorder_in(folder: Path) -> Recorder:
     return trace(folder, lifetimes="off", provenance=False)
 
 
-def rows_of(folder: Path) -> Rows:
+def rows_of(folder: Path) -> IndexRows:
     """The rows of the one log of a folder."""
     return read_logs(find_logs(folder))
 
 
-def ring_rows(rows: Rows) -> list[tuple[str, int, int, bool]]:
+def ring_rows(rows: IndexRows) -> list[tuple[str, int, int, bool]]:
     """(role, step, position, returned)."""
     return [(row["role"], row["step"], row["position"], row["returned"]) for row in rows.tables["ring_launches"]]
 
 
-def column(rows: Rows, table: str, name: str) -> list[int]:
+def column(rows: IndexRows, table: str, name: str) -> list[int]:
     return [value for part in rows.columns[table] for value in part[name].tolist()]

@@ -23,7 +23,7 @@ STAMP_BYTES = 13
 _LATEST_US = 2**53
 
 
-class Clock:
+class LogClock:
     """Reads time stamps given the latest moment that the log's first one can have.
 
     `utc_offset_s` None: not known; times are then the log's local times taken as UTC.
@@ -63,20 +63,20 @@ class Clock:
         return found
 
 
-def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> Clock:
+def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> LogClock:
     """The clock of a log: by its run record, else by torch's own spans, which carry unix time, else by its mtime."""
     run = _first_payload(data, b'"stepscope_run"')
     if run is not None:
         unix_ns, offset_s = time_ns(run[1].get("unix_ns")), whole_number(run[1].get("utc_offset_s"))
         if unix_ns is not None and offset_s is not None and abs(offset_s) <= _LARGEST_OFFSET_S:
-            return Clock(unix_ns + DAY_S * 10**9, offset_s)
+            return LogClock(unix_ns + DAY_S * 10**9, offset_s)
     span = _first_payload(data, b'{"chromium_event"')
     unix_ns = unix_ns_of(span[1].get("ts")) if span is not None else None
     if span is not None and unix_ns:
-        shown_ns = Clock(unix_ns + DAY_S * 10**9, None).time_ns(span[0])
+        shown_ns = LogClock(unix_ns + DAY_S * 10**9, None).time_ns(span[0])
         if shown_ns is not None:
-            return Clock(unix_ns + DAY_S * 10**9, _utc_offset(shown_ns, unix_ns))
-    return Clock(mtime_ns + DAY_S * 10**9, None)
+            return LogClock(unix_ns + DAY_S * 10**9, _utc_offset(shown_ns, unix_ns))
+    return LogClock(mtime_ns + DAY_S * 10**9, None)
 
 
 def unix_ns_of(stamp_us: Any) -> int | None:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from stepscope.tracer.schema.records import ARTIFACT_PREFIX
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.ingest.clock import Clock, clock_of
+from stepscope.viewer.ingest.clock import LogClock, clock_of
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps
-from stepscope.viewer.ingest.reader import Header, LogRecord, read_records
+from stepscope.viewer.ingest.reader import LogRecord, RecordHeader, read_records
 from stepscope.viewer.ingest.record_columns import RecordColumns
 from stepscope.viewer.ingest.recorder.run_facts import NewerFormat
 from stepscope.viewer.ingest.recorder.runtime_records import RuntimeRecords
-from stepscope.viewer.ingest.rows import Rows, without_collection
+from stepscope.viewer.ingest.rows import IndexRows, without_collection
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.torch_trace.kinds import KNOWN_EVENTS, UNKNOWN_PREFIX
 from stepscope.viewer.ingest.torch_trace.rank_facts import RankFacts, rank_in_name
@@ -40,7 +40,7 @@ class _Log:
     torch: TorchEvents
     runtime: RuntimeRecords
     ranks: RankFacts
-    clock: Clock | None = None
+    clock: LogClock | None = None
     pid: int | None = None
     rank: int | None = None
     first_time_ns: int | None = None
@@ -61,7 +61,7 @@ def read_logs(
     first_id: int = 0,
     relatives: Relatives | None = None,
     left_out: list[NewerFormat] | None = None,
-) -> Rows:
+) -> IndexRows:
     """Rows of all logs, which are numbered from `first_log` in the order of `sources`; ids begin at `first_id`.
 
     `relatives` gives string tables of logs that are not among `sources` and that a log's process may have been
@@ -79,8 +79,8 @@ def _read_logs(
     first_id: int,
     relatives: Relatives | None,
     left_out: list[NewerFormat] | None,
-) -> Rows:
-    rows, unknown = Rows(first_id), Counter[str]()
+) -> IndexRows:
+    rows, unknown = IndexRows(first_id), Counter[str]()
     at_once = sum(source.size for source in sources) >= AT_ONCE_BYTES
     logs = [_read_log(number, source, rows, unknown, at_once) for number, source in enumerate(sources, first_log)]
     newer = [log.newer for log in logs if log.newer is not None]
@@ -101,7 +101,7 @@ def _read_logs(
     return rows
 
 
-def _read_log(number: int, source: Source, rows: Rows, unknown: Counter[str], at_once: bool) -> _Log:
+def _read_log(number: int, source: Source, rows: IndexRows, unknown: Counter[str], at_once: bool) -> _Log:
     damage, columns = Damage(), RecordColumns()
     torch = TorchEvents(number, rows, damage)
     runtime = RuntimeRecords(number, source.path, rows, damage, torch.ids, source.ring)
@@ -147,8 +147,8 @@ def _mapped(source: Source) -> Iterator[mmap.mmap]:
 def _take_records(log: _Log, records: Iterable[LogRecord], unknown: Counter[str]) -> None:
     """A log has very many chromium events, which share their headers: they go no farther than to where they are
     read."""
-    header: Header | None = None
-    renamed: Header | None = None
+    header: RecordHeader | None = None
+    renamed: RecordHeader | None = None
     ids = log.torch.ids
     for record in records:
         try:
@@ -211,7 +211,7 @@ def _rank(log: _Log) -> int | None:
     return log.rank if named is None else named
 
 
-def _add_log(rows: Rows, log: _Log) -> None:
+def _add_log(rows: IndexRows, log: _Log) -> None:
     runtime, source = log.runtime, log.source
     run, (monotonic_ns, unix_ns) = runtime.run.said, runtime.run.clocks() or (None, None)
     is_read = runtime.run.is_ours and log.newer is None

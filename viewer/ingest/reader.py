@@ -25,9 +25,9 @@ from stepscope.tracer.schema.log_format import (
 from stepscope.tracer.schema.records import ARTIFACT_PREFIX
 from stepscope.viewer.ingest import lenient_json
 from stepscope.viewer.ingest.bounds import whole_number
-from stepscope.viewer.ingest.clock import Clock
+from stepscope.viewer.ingest.clock import LogClock
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
-from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, Kind, RecordColumns
+from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, RecordColumns, SharedColumns
 from stepscope.viewer.ingest.torch_trace.kinds import COMPILE_ERROR, NO_ID, UNREADABLE, is_of_a_compile
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _CRLF = "the log's line ends are CRLF"
 
 
 @dataclass(slots=True)
-class Header:
+class RecordHeader:
     """What a header line holds but for its time; many records share one. `event` is `UNREADABLE` where the JSON is
     broken."""
 
@@ -56,12 +56,12 @@ class Header:
     attempt: int | None = None
     rank: int | None = None
 
-    def kind(self) -> Kind:
+    def kind(self) -> SharedColumns:
         name, encoding, value = self.name, None, self.value
         if value and type(value) is dict:
             name = name or lenient_json.text(value.get("filename"))
             encoding = lenient_json.text(value.get("encoding"))
-        return Kind(self.pid, self.source, self.event, name, encoding, self.compile_id, self.attempt)
+        return SharedColumns(self.pid, self.source, self.event, name, encoding, self.compile_id, self.attempt)
 
 
 class LogRecord(NamedTuple):
@@ -69,7 +69,7 @@ class LogRecord(NamedTuple):
 
     record: int
     """Its id in the index."""
-    header: Header
+    header: RecordHeader
     line: int
     byte: int
     time_ns: int | None
@@ -110,12 +110,12 @@ _log_record: Callable[[Iterable[Any]], LogRecord] = partial(tuple.__new__, LogRe
 """`LogRecord._make` without a look at how many fields there are."""
 _Origin = tuple[int | None, str]
 _Content = tuple[str, Any, str | None, dict[str, Any]]
-_Found = tuple[Header, int]
+_Found = tuple[RecordHeader, int]
 """A header and the number of its kind."""
 
 
 def read_records(
-    data: bytes | mmap.mmap, damage: Damage, clock: Clock, columns: RecordColumns, first: int, *, at_once: bool
+    data: bytes | mmap.mmap, damage: Damage, clock: LogClock, columns: RecordColumns, first: int, *, at_once: bool
 ) -> Iterator[LogRecord]:
     """Records of a log in order, which become rows of `columns` and have ids from `first` on; lines that are none are
     counted in `damage`. Never raises for what `data` holds.
@@ -129,7 +129,7 @@ def read_records(
 class _Reader:
     """Where one log is being read."""
 
-    def __init__(self, size: int, damage: Damage, clock: Clock, columns: RecordColumns, first: int) -> None:
+    def __init__(self, size: int, damage: Damage, clock: LogClock, columns: RecordColumns, first: int) -> None:
         self._size, self._damage, self._clock, self._columns, self._first = size, damage, clock, columns, first
         self._origins: dict[bytes, _Origin] = {}
         """What stands between a time stamp and the JSON -> process and source."""
@@ -258,7 +258,7 @@ class _Reader:
             if time_ns is None or pid is None:
                 self._damage.add("absurd_value", header_line[: match.start(11)], line, start)
             torn = last and near.payload_start == near.end
-            bare, place = Header(pid, _source(parts)), RecordPlace(line, start)
+            bare, place = RecordHeader(pid, _source(parts)), RecordPlace(line, start)
             header = self._read_header(bare, parts[10], torn, place)
             raw = _without_blank_end(data[near.payload_start : near.end])
             payload, crlf, sound = self._read_payload(header, header is not bare, raw, last, place)
@@ -270,7 +270,7 @@ class _Reader:
             )  # fmt: skip
             yield LogRecord(record, header, line, start, time_ns, payload, sound)
 
-    def _read_header(self, header: Header, text: bytes, torn: bool, place: RecordPlace) -> Header:
+    def _read_header(self, header: RecordHeader, text: bytes, torn: bool, place: RecordPlace) -> RecordHeader:
         try:
             content = _content(lenient_json.loads(text))
         except ValueError:
@@ -286,7 +286,7 @@ class _Reader:
         return _header(header.pid, header.source, content, ids or (None, None))
 
     def _read_payload(
-        self, header: Header, is_readable: bool, raw: bytes, last: bool, place: RecordPlace
+        self, header: RecordHeader, is_readable: bool, raw: bytes, last: bool, place: RecordPlace
     ) -> tuple[bytes | None, bool, bool]:
         """The payload whose tabbed lines are `raw`, whether they are CRLF, and whether all is as it was written."""
         digest = header.envelope.pop("has_payload", None)
@@ -312,12 +312,12 @@ def _source(header: Sequence[bytes]) -> str:
     return f"{header[8].decode('utf-8', 'replace')}:{header[9].decode()}"
 
 
-def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | None, int | None]) -> Header:
+def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | None, int | None]) -> RecordHeader:
     event, _, name, envelope = content
     compile_id = ids[0] or (NO_ID if is_of_a_compile(event, name) else None)
     if event == "artifact" and name is not None and name.startswith(ARTIFACT_PREFIX) and name != COMPILE_ERROR:
         compile_id = None  # the graph that it is about says which one it was
-    return Header(pid, source, *content, compile_id, ids[1], whole_number(envelope.get("rank")))
+    return RecordHeader(pid, source, *content, compile_id, ids[1], whole_number(envelope.get("rank")))
 
 
 def _content(header: Any) -> _Content | None:

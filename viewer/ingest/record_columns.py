@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.columns import Ints
@@ -20,7 +20,7 @@ UNKNOWN = -(2**63)
 _NUMBERS = ("line", "byte", "header_bytes", "payload_byte", "payload_bytes", "time_unix_ns", "crlf", "kind")
 
 
-class Kind(NamedTuple):
+class SharedColumns(NamedTuple):
     """What many records share."""
 
     pid: int | None
@@ -36,13 +36,13 @@ class RecordColumns:
     """Rows of one log."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Kind, int] = {}
+        self._kinds: dict[SharedColumns, int] = {}
         self._columns = {name: array("q") for name in _NUMBERS}
 
     def __len__(self) -> int:
         return len(self._columns["kind"])
 
-    def kind(self, kind: Kind) -> int:
+    def kind(self, kind: SharedColumns) -> int:
         """Its number."""
         return self._kinds.setdefault(kind, len(self._kinds))
 
@@ -81,7 +81,7 @@ class RecordColumns:
         for record, compile_id in compile_ids.items():
             column[record - first] = self.kind(kinds[column[record - first]]._replace(compile_id=compile_id))
 
-    def finish(self, rows: Rows, log: int, with_numpy: bool) -> None:
+    def finish(self, rows: IndexRows, log: int, with_numpy: bool) -> None:
         """Add the rows. Few of them go in faster without numpy than it takes to import numpy."""
         first = rows.new_id("records", len(self))
         if with_numpy and len(self):
@@ -100,7 +100,7 @@ class RecordColumns:
             "record": range(first, first + len(self)),
             "log": [log] * len(self),
             **numbers,
-            **{name: [kinds[kind][i] for kind in numbers_of_kinds] for i, name in enumerate(Kind._fields)},
+            **{name: [kinds[kind][i] for kind in numbers_of_kinds] for i, name in enumerate(SharedColumns._fields)},
             "crlf": [bool(crlf) for crlf in self._columns["crlf"]],
         }
 
@@ -111,7 +111,7 @@ class RecordColumns:
 
         numbers = {name: np.frombuffer(column, np.int64) for name, column in self._columns.items()}
         kind, crlf = numbers.pop("kind"), numbers.pop("crlf")
-        kinds = zip(Kind._fields, zip(*self._kinds, strict=True), strict=True)
+        kinds = zip(SharedColumns._fields, zip(*self._kinds, strict=True), strict=True)
         return {
             "record": first + np.arange(len(kind)),
             "log": np.full(len(kind), log),

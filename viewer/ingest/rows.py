@@ -52,7 +52,7 @@ class TableRows:
         self._names, self._appends = tuple(self.columns), [column.append for column in self.columns.values()]
 
 
-class Rows:
+class IndexRows:
     """Rows of all logs of a trace, by table; ids count up over all logs."""
 
     def __init__(self, first_id: int = 0) -> None:

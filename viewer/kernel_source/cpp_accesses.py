@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from stepscope.viewer.kernel_source.cpp_parser import body_of
 from stepscope.viewer.kernel_source.cpp_syntax import (
-    Block,
+    CppBlock,
     Declaration,
     Evaluation,
     Expression,
@@ -30,7 +30,7 @@ _LANES = ("_inner", "_tail")
 
 
 @dataclass(frozen=True)
-class Use:
+class CppUse:
     """One place in a kernel that reads or writes behind a pointer."""
 
     pointer: str
@@ -46,7 +46,7 @@ class Use:
 
 @dataclass(frozen=True)
 class CppAccesses:
-    uses: list[Use]
+    uses: list[CppUse]
     unread: set[str]
     """Pointers with a use that is not understood."""
     ends: list[tuple[Loop, str, str]]
@@ -73,7 +73,7 @@ class _Walker:
         self.tokens = found
         self.meanings = {name: name for name in pointers}
         """Pointer, or another name of it -> the parameter."""
-        self.uses: list[Use] = []
+        self.uses: list[CppUse] = []
         self.ends: list[tuple[Loop, str, str]] = []
         self.understood: set[int] = set()
         """Tokens that name a pointer."""
@@ -93,7 +93,7 @@ class _Walker:
 
     def statement(self, found: Statement, place: _Place) -> None:
         match found:
-            case Block():
+            case CppBlock():
                 self.statements(found.statements, place)
             case Loop():
                 self.loop(found, place)
@@ -222,7 +222,7 @@ class _Walker:
 
     def note(self, base: Name, index: Expression | None, text: str, place: _Place, *, is_write: bool) -> None:
         self.understood.add(base.token)
-        self.uses.append(Use(self.meanings[base.text], is_write, index, text, place.loops, place.is_sure))
+        self.uses.append(CppUse(self.meanings[base.text], is_write, index, text, place.loops, place.is_sure))
 
 
 def _called(found: Expression) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepscope.viewer.kernel_source.cpp_syntax import (
-    Block,
+    CppBlock,
     Declaration,
     Evaluation,
     Expression,
@@ -40,7 +40,7 @@ _OTHERS = frozenset(
 _QUALIFIERS = frozenset({"const", "static", "constexpr", "volatile", "unsigned", "__at_align__", "typename"})
 
 
-def body_of(code: str) -> tuple[list[Token], list[tuple[str, bool]], Block]:
+def body_of(code: str) -> tuple[list[Token], list[tuple[str, bool]], CppBlock]:
     """Of the definition of a kernel: its tokens, its parameters and whether each is a pointer, and its body. Raises
     NotUnderstoodError."""
     parser = _Parser(tokens(code))
@@ -105,7 +105,7 @@ class _Parser:
                 part.append(token.text)
         return parameters
 
-    def block(self) -> Block:
+    def block(self) -> CppBlock:
         self.deeper()
         self.take("{")
         found = []
@@ -115,7 +115,7 @@ class _Parser:
                 found.append(one)
         self.take("}")
         self.depth -= 1
-        return Block(tuple(found))
+        return CppBlock(tuple(found))
 
     def statement(self) -> Statement | None:
         if self.kind() == "pragma":

@@ -32,14 +32,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    body: Block
+    body: CppBlock
 
 
 Expression = Name | Number | Node | Lambda
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CppBlock:
     statements: tuple[Statement, ...]
 
 
@@ -77,4 +77,4 @@ class Evaluation:
     value: Expression
 
 
-Statement = Block | Loop | If | Declaration | Evaluation
+Statement = CppBlock | Loop | If | Declaration | Evaluation

@@ -43,7 +43,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Place:
+class ElementAccess:
     """What is read or written in the iterations of some loops."""
 
     pointer: str
@@ -63,7 +63,7 @@ def axis_of(loop: Loop) -> Axis:
     return Axis(loop.variable, loop.begin, loop.limit, loop.step, loop.is_parallel)
 
 
-def meeting(read: Place, write: Place, shift: int = 0) -> Meeting:
+def meeting(read: ElementAccess, write: ElementAccess, shift: int = 0) -> Meeting:
     """Of what one nest of loops reads and writes on the same memory: the same element in each iteration, never an
     element that was overwritten before, one that was, or not known. `shift`: the element behind the pointer that is
     written at which the pointer that is read begins."""
@@ -96,12 +96,14 @@ def _common(a: tuple[Axis, ...], b: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return tuple(found)
 
 
-def _names(place: Place) -> set[str]:
+def _names(place: ElementAccess) -> set[str]:
     expressions = [place.index, *(part for axis in place.axes for part in (axis.begin, axis.end, axis.step))]
     return set().union(*(names_in(one) for one in (*expressions, *place.defined.values()) if one is not None))
 
 
-def _numeric(read: Place, write: Place, shift: int, common: tuple[Axis, ...], sizes: Mapping[str, int]) -> Meeting:
+def _numeric(
+    read: ElementAccess, write: ElementAccess, shift: int, common: tuple[Axis, ...], sizes: Mapping[str, int]
+) -> Meeting:
     import numpy as np  # not needed by most traces
 
     a, b = (_Evaluated.of(place, common, sizes) for place in (read, write))
@@ -136,7 +138,7 @@ class _Evaluated:
     is_all: bool
 
     @classmethod
-    def of(cls, place: Place, common: tuple[Axis, ...], sizes: Mapping[str, int]) -> _Evaluated | None:
+    def of(cls, place: ElementAccess, common: tuple[Axis, ...], sizes: Mapping[str, int]) -> _Evaluated | None:
         """None: a loop does nothing. Raises NotUnderstoodError."""
         import numpy as np
 

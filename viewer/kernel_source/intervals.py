@@ -12,7 +12,7 @@ HELD = "elements of "
 
 
 @dataclass(frozen=True)
-class Value:
+class Interval:
     """The whole numbers that an expression takes."""
 
     low: float
@@ -37,18 +37,18 @@ class Value:
         return frozenset(name.removeprefix(HELD) for name in self.varies_with if name.startswith(HELD))
 
 
-def one(number: float) -> Value:
-    return Value(number, number)
+def one(number: float) -> Interval:
+    return Interval(number, number)
 
 
-def unknown(why: str, base: str | None = None) -> Value:
-    return Value(-inf, inf, False, 0, frozenset(), base, why)
+def unknown(why: str, base: str | None = None) -> Interval:
+    return Interval(-inf, inf, False, 0, frozenset(), base, why)
 
 
-def clipped(value: Value, low: float, high: float) -> Value:
+def clipped(value: Interval, low: float, high: float) -> Interval:
     is_bounded = isfinite(low) and isfinite(high) and value.base is None
     if is_bounded and (value.why is not None or value.read_from):  # a mask bounds also what nobody knows
-        return Value(low, high, False, 0, frozenset({value.why or "masked"}))
+        return Interval(low, high, False, 0, frozenset({value.why or "masked"}))
     if value.why is not None:
         return value
     first, last, exact = value.low, value.high, value.exact
@@ -61,7 +61,7 @@ def clipped(value: Value, low: float, high: float) -> Value:
     return replace(value, low=first, high=last, exact=exact)
 
 
-def binary(op: ast.operator, left: Value, right: Value) -> Value:
+def binary(op: ast.operator, left: Interval, right: Interval) -> Interval:
     base = left.base or right.base
     why = left.why or right.why
     if why is not None:
@@ -86,7 +86,7 @@ def binary(op: ast.operator, left: Value, right: Value) -> Value:
     return unknown("it is computed by what is not followed")
 
 
-def plus(left: Value, right: Value) -> Value:
+def plus(left: Interval, right: Interval) -> Interval:
     if left.base is not None and right.base is not None:
         return unknown("two pointers are added", left.base)
     apart = not left.varies_with & right.varies_with and not _cancel(left, right)
@@ -97,13 +97,13 @@ def plus(left: Value, right: Value) -> Value:
     return _checked(left.low + right.low, left.high + right.high, left, right, apart, step)
 
 
-def _cancel(left: Value, right: Value) -> bool:
+def _cancel(left: Interval, right: Interval) -> bool:
     """Two ranges of lanes, one counted down: they may be the same lanes."""
     both = all(any(name.startswith(LANES) for name in side.varies_with) for side in (left, right))
     return both and (_DOWN in left.varies_with) != (_DOWN in right.varies_with)
 
 
-def times(left: Value, right: Value) -> Value:
+def times(left: Interval, right: Interval) -> Interval:
     if left.base is not None or right.base is not None:
         return unknown("a pointer is computed by what is not followed", left.base or right.base)
     if left.why or right.why:
@@ -116,9 +116,9 @@ def times(left: Value, right: Value) -> Value:
     return replace(found, varies_with=found.varies_with ^ {_DOWN}) if factor.high < 0 else found
 
 
-def _checked(low: float, high: float, left: Value, right: Value, apart: bool, step: float) -> Value:
+def _checked(low: float, high: float, left: Interval, right: Interval, apart: bool, step: float) -> Interval:
     if isnan(low) or isnan(high):
         return unknown("nothing bounds it")
     varies = left.varies_with | right.varies_with
     exact = left.exact and right.exact and apart
-    return Value(low, high, exact, 1 if low == high else step, varies, left.base or right.base)
+    return Interval(low, high, exact, 1 if low == high else step, varies, left.base or right.base)

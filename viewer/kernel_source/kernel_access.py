@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stepscope.viewer.kernel_source.arithmetic import number, parsed
-from stepscope.viewer.kernel_source.cpp_accesses import Use, cpp_accesses
+from stepscope.viewer.kernel_source.cpp_accesses import CppUse, cpp_accesses
 from stepscope.viewer.kernel_source.cpp_syntax import Expression, Loop, Name, Node, Number
 from stepscope.viewer.kernel_source.cpp_tokens import NotUnderstoodError
-from stepscope.viewer.kernel_source.index_overlaps import Axis, Place, axis_of
+from stepscope.viewer.kernel_source.index_overlaps import Axis, ElementAccess, axis_of
 from stepscope.viewer.kernel_source.index_values import names_in, of_python
 
 _POINTER = re.compile(r"\b(?:in_out_ptr|in_ptr|out_ptr)\d+\b")
@@ -46,10 +46,10 @@ class Nest:
     writes: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     sure: set[tuple[str, str]] = field(default_factory=set)
     """Pointer and index of what every iteration does; the rest is done where a condition holds."""
-    places: list[Place] = field(default_factory=list)
+    places: list[ElementAccess] = field(default_factory=list)
     """The same, with their loops."""
 
-    def add(self, place: Place) -> None:
+    def add(self, place: ElementAccess) -> None:
         (self.writes if place.is_write else self.reads)[place.pointer].add(place.text)
         self.sure |= {(place.pointer, place.text)} if place.is_sure else set()
         self.places.append(place)
@@ -112,9 +112,11 @@ def _folded(text: str) -> str:
     return str(found) if type(found) is int and found >= 0 else text
 
 
-def _place(use: Use, axes: Mapping[Loop, Axis]) -> Place:
+def _place(use: CppUse, axes: Mapping[Loop, Axis]) -> ElementAccess:
     text = normal(use.text) if use.index is not None else use.text
-    return Place(use.pointer, use.is_write, use.index, text, tuple(axes[loop] for loop in use.loops), use.is_sure)
+    return ElementAccess(
+        use.pointer, use.is_write, use.index, text, tuple(axes[loop] for loop in use.loops), use.is_sure
+    )
 
 
 def _bound(bounds: dict[str, str], name: str, end: str) -> None:
@@ -147,7 +149,7 @@ def _triton(code: str) -> Accesses:
         except NotUnderstoodError:
             index = None
         axes = _axes_of(index, defined, shared, sizes)
-        nest.add(Place(use[0], is_write, index, text, axes, is_sure, defined))
+        nest.add(ElementAccess(use[0], is_write, index, text, axes, is_sure, defined))
     return Accesses([nest], unread)
 
 

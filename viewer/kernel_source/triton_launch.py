@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from stepscope.viewer.kernel_source.intervals import HELD, Value, one, unknown
-from stepscope.viewer.kernel_source.triton_ranges import Use, uses
+from stepscope.viewer.kernel_source.intervals import HELD, Interval, one, unknown
+from stepscope.viewer.kernel_source.triton_ranges import TritonUse, uses
 
 SizeOf = Callable[[ast.expr], int | None]
 """The number that an expression of the wrapper had; None: not known."""
@@ -21,7 +21,7 @@ def uses_of_launch(
     pointers: Sequence[str],
     size_of: SizeOf,
     held: Mapping[str, tuple[int, int]],
-) -> list[Use]:
+) -> list[TritonUse]:
     """`definition`: ``NAME = async_compile.triton(...)``; `launch`: the statement that launches it; `held`: smallest
     and largest element behind a pointer. Empty where they have no form that is known."""
     function, call = _function(definition), _call(launch)
@@ -37,7 +37,9 @@ def uses_of_launch(
     numbers |= _of_configs([config for config in configs if isinstance(config, dict)])
     meta = _literal(said.get("inductor_meta"))
     grid = _grid(meta if isinstance(meta, dict) else {}, [size_of(one) for one in call.args[len(parameters) :]])
-    numbers |= {f"*{name}": Value(low, high, False, 0, frozenset({HELD + name})) for name, (low, high) in held.items()}
+    numbers |= {
+        f"*{name}": Interval(low, high, False, 0, frozenset({HELD + name})) for name, (low, high) in held.items()
+    }
     return uses(function, numbers, pointers, grid)
 
 
@@ -70,7 +72,7 @@ def _is_constexpr(argument: ast.arg) -> bool:
     return argument.annotation is not None and "constexpr" in ast.unparse(argument.annotation)
 
 
-def _constants(meta: ast.expr | None) -> dict[str, Value]:
+def _constants(meta: ast.expr | None) -> dict[str, Interval]:
     """Of ``triton_meta``, whose other parts are no literals."""
     if not isinstance(meta, ast.Dict):
         return {}
@@ -79,7 +81,7 @@ def _constants(meta: ast.expr | None) -> dict[str, Value]:
     return {name: _number(number) for name, number in found.items()} if isinstance(found, dict) else {}
 
 
-def _of_configs(configs: Sequence[Mapping[str, Any]]) -> dict[str, Value]:
+def _of_configs(configs: Sequence[Mapping[str, Any]]) -> dict[str, Interval]:
     """Numbers that autotuning may choose."""
     found = {}
     for name in dict.fromkeys(name for config in configs for name in config):
@@ -87,7 +89,7 @@ def _of_configs(configs: Sequence[Mapping[str, Any]]) -> dict[str, Value]:
         known = [number for number in numbers if isinstance(number, int)]
         if len(known) == len(numbers):
             varies = frozenset({"config"}) if min(known) < max(known) else frozenset[str]()
-            found[name] = Value(min(known), max(known), min(known) == max(known), 1, varies)
+            found[name] = Interval(min(known), max(known), min(known) == max(known), 1, varies)
     return found
 
 
@@ -98,7 +100,7 @@ def _grid(meta: Mapping[str, Any], passed: Sequence[int | None]) -> list[float]:
     return []
 
 
-def _number(number: object) -> Value:
+def _number(number: object) -> Interval:
     return one(int(number)) if isinstance(number, int) else unknown("a number of the launch is not in the log")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Literal
 
-from stepscope.viewer.kernel_source.intervals import LANES, Value, binary, clipped, one, plus, times, unknown
+from stepscope.viewer.kernel_source.intervals import LANES, Interval, binary, clipped, one, plus, times, unknown
 
 Does = Literal["reads", "writes"]
 Ends = tuple[tuple[int, int], bool, frozenset[str]] | str
@@ -23,7 +23,7 @@ _SAME = ("multiple_of", "max_contiguous", "max_constancy", "to", "broadcast_to",
 
 
 @dataclass(frozen=True)
-class Use:
+class TritonUse:
     parameter: str
     does: Does
     ends: Ends | None
@@ -31,33 +31,35 @@ class Use:
 
 
 def uses(
-    function: ast.FunctionDef, numbers: Mapping[str, Value], pointers: Sequence[str], grid: Sequence[float]
-) -> list[Use]:
+    function: ast.FunctionDef, numbers: Mapping[str, Interval], pointers: Sequence[str], grid: Sequence[float]
+) -> list[TritonUse]:
     """Of a kernel: `numbers` are those of its parameters, and under ``*NAME`` the elements that are known behind a
     pointer; `grid`: how many programs there are along each axis."""
     reader = _Reader({**numbers, **{name: replace(one(0), base=name) for name in pointers}}, grid)
     try:
         reader.block(function.body)
     except RecursionError:
-        return [Use(name, "reads", "the kernel's source is nested too deeply") for name in pointers]
+        return [TritonUse(name, "reads", "the kernel's source is nested too deeply") for name in pointers]
     except OverflowError:
-        return [Use(name, "reads", "a number in the kernel's source is too large") for name in pointers]
+        return [TritonUse(name, "reads", "a number in the kernel's source is too large") for name in pointers]
     followed = {use.parameter for use in reader.found}
     lost = reader.lost | (set(pointers) - followed if reader.loses_pointers else set())
-    return reader.found + [Use(name, "reads", "its use in the kernel's source could not be read") for name in lost]
+    return reader.found + [
+        TritonUse(name, "reads", "its use in the kernel's source could not be read") for name in lost
+    ]
 
 
 class _Reader:
     """Walks the statements. Each assignment makes a new name, so that an expression means what it meant where it
     stood."""
 
-    def __init__(self, parameters: Mapping[str, Value], grid: Sequence[float]) -> None:
-        self.found: list[Use] = []
+    def __init__(self, parameters: Mapping[str, Interval], grid: Sequence[float]) -> None:
+        self.found: list[TritonUse] = []
         self.lost: set[str] = set()
         """Pointers that are handed on to where they are not followed."""
         self.loses_pointers = False
         self._grid = grid
-        self._defined: dict[str, ast.expr | Value] = dict(parameters)
+        self._defined: dict[str, ast.expr | Interval] = dict(parameters)
         self._now = {name: name for name in parameters}
         self._is_sure = True
         """What is read now runs in each program."""
@@ -101,7 +103,7 @@ class _Reader:
         self._uses(value)
         self._define(name, self._renamed(value))
 
-    def _define(self, name: str, meaning: ast.expr | Value) -> None:
+    def _define(self, name: str, meaning: ast.expr | Interval) -> None:
         version = f"{name}@{len(self._defined)}"
         self._defined[version] = meaning
         self._now[name] = version
@@ -124,7 +126,7 @@ class _Reader:
         leaves = any(isinstance(node, ast.Return) for node in ast.walk(statement))
         self._is_sure = was_sure and not leaves
 
-    def _turns(self, call: ast.Call) -> Value:
+    def _turns(self, call: ast.Call) -> Interval:
         """The variable of a loop over ``range``, ``tl.range`` or ``tl.static_range``."""
         bounds = [self.value(self._renamed(bound)) for bound in call.args]
         if _last(call.func) not in ("range", "static_range") or not 1 <= len(bounds) <= 3:
@@ -137,10 +139,10 @@ class _Reader:
         names = first.varies_with | end.varies_with | {f"loop@{len(self._defined)}"}
         if first.is_one and end.is_one and first.low < end.low:
             last = first.low + (end.low - 1 - first.low) // step.low * step.low
-            return Value(first.low, last, first.exact and end.exact, step.low, names)
-        return Value(first.low, end.high - 1, False, 0, names)
+            return Interval(first.low, last, first.exact and end.exact, step.low, names)
+        return Interval(first.low, end.high - 1, False, 0, names)
 
-    def _loop(self, body: Sequence[ast.stmt], variable: str | None, turns: Value) -> None:
+    def _loop(self, body: Sequence[ast.stmt], variable: str | None, turns: Interval) -> None:
         nodes = [node for statement in body for node in ast.walk(statement)]
         names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         bases = {name: self._read(name).base for name in names}
@@ -178,7 +180,7 @@ class _Reader:
             return
         ends = self._ends(place, call.args[0], is_whole)
         kinds: tuple[Does, ...] = ("reads",) if name == "load" else ("reads", "writes") if is_atomic else ("writes",)
-        self.found += [Use(place.base, does, ends) for does in kinds]
+        self.found += [TritonUse(place.base, does, ends) for does in kinds]
 
     def _hand_on(self, call: ast.Call, name: str) -> None:
         if name in _SAME:
@@ -188,7 +190,7 @@ class _Reader:
             if base is not None:
                 self.lost.add(base)
 
-    def _ends(self, place: Value, written: ast.expr, is_whole: bool) -> Ends | None:
+    def _ends(self, place: Interval, written: ast.expr, is_whole: bool) -> Ends | None:
         text = ast.unparse(written)
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
         if place.why is not None:
@@ -253,10 +255,10 @@ class _Reader:
                 name.id = self._now[name.id]
         return copy
 
-    def _read(self, name: str) -> Value:
+    def _read(self, name: str) -> Interval:
         return self.value(ast.Name(self._now.get(name, name), ast.Load()))
 
-    def value(self, node: ast.expr, clips: Mapping[str, tuple[float, float]] | None = None) -> Value:
+    def value(self, node: ast.expr, clips: Mapping[str, tuple[float, float]] | None = None) -> Interval:
         """Of a renamed expression."""
         return _Evaluation(self._defined, self._grid, clips or {}).value(node)
 
@@ -266,20 +268,20 @@ class _Evaluation:
 
     def __init__(
         self,
-        defined: Mapping[str, ast.expr | Value],
+        defined: Mapping[str, ast.expr | Interval],
         grid: Sequence[float],
         clips: Mapping[str, tuple[float, float]],
     ) -> None:
         self._defined, self._grid, self._clips = defined, grid, clips
-        self._known: dict[str, Value] = {}
+        self._known: dict[str, Interval] = {}
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> Interval:
         node = _plain(node)
         found = self._value(node)
         clip = self._clips.get(ast.unparse(node)) if self._clips else None
         return found if clip is None else clipped(found, *clip)
 
-    def _value(self, node: ast.expr) -> Value:
+    def _value(self, node: ast.expr) -> Interval:
         match node:
             case ast.Constant(value=bool() | int() as number):
                 return one(int(number))
@@ -297,7 +299,7 @@ class _Evaluation:
                 return self._call(node)
         return unknown("it is computed by what is not followed")
 
-    def _call(self, call: ast.Call) -> Value:
+    def _call(self, call: ast.Call) -> Interval:
         name = _last(call.func)
         if name == "load":
             return self._loaded(call)
@@ -314,25 +316,25 @@ class _Evaluation:
             many = self._grid[axis] if 0 <= axis < len(self._grid) else inf
             if name == "num_programs":
                 return one(many) if isfinite(many) else unknown("how many programs there are is not known")
-            return Value(0, many - 1, isfinite(many), 1, frozenset({f"program {axis}"}))
+            return Interval(0, many - 1, isfinite(many), 1, frozenset({f"program {axis}"}))
         if name == "arange" and len(found) == 2 and found[0].is_one:
             last = found[1].high - 1
-            return Value(found[0].low, last, found[1].is_one, 1, frozenset({f"{LANES} {id(call)}"}))
+            return Interval(found[0].low, last, found[1].is_one, 1, frozenset({f"{LANES} {id(call)}"}))
         if name == "cdiv" and len(found) == 2:
             return binary(ast.FloorDiv(), plus(found[0], plus(found[1], one(-1))), found[1])
         if name in ("minimum", "min", "maximum", "max") and len(found) == 2:
             pick: Callable[[float, float], float] = min if name.startswith("min") else max
             low, high = pick(found[0].low, found[1].low), pick(found[0].high, found[1].high)
             exact = all(value.is_one for value in found)
-            return Value(low, high, exact, 1 if exact else 0, found[0].varies_with | found[1].varies_with)
+            return Interval(low, high, exact, 1 if exact else 0, found[0].varies_with | found[1].varies_with)
         return unknown(f"it is computed by {name or 'what is not followed'}")
 
-    def _loaded(self, call: ast.Call) -> Value:
+    def _loaded(self, call: ast.Call) -> Interval:
         base = self.value(call.args[0]).base if call.args else None
         held = self._defined.get(f"*{base}")
         named = {keyword.arg: self.value(keyword.value) for keyword in call.keywords if keyword.arg == "other"}
         other = named.get("other", one(0))
-        if not isinstance(held, Value) or other.why is not None or len(call.args) > 2:
+        if not isinstance(held, Interval) or other.why is not None or len(call.args) > 2:
             return unknown("its index is read from memory")
         is_masked = len(call.args) > 1 or bool(call.keywords)
         low, high = (min(held.low, other.low), max(held.high, other.high)) if is_masked else (held.low, held.high)

@@ -13,7 +13,7 @@ import duckdb
 
 from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
-from stepscope.viewer.ingest.rows import Rows, TableRows
+from stepscope.viewer.ingest.rows import IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
@@ -67,7 +67,7 @@ def open_index(index: Path, key: str) -> OpenIndex | None:
     return found
 
 
-def build_index(index: Path, key: str, rows: Rows, log_bytes: int) -> OpenIndex | None:
+def build_index(index: Path, key: str, rows: IndexRows, log_bytes: int) -> OpenIndex | None:
     """Write the index and open it; None where it cannot be written, or where another program holds it."""
     block = _SMALL_BLOCK if log_bytes < _SMALL_BYTES else _LARGE_BLOCK
     try:
@@ -81,7 +81,7 @@ def build_index(index: Path, key: str, rows: Rows, log_bytes: int) -> OpenIndex 
         return None
 
 
-def _build(index: Path, key: str, rows: Rows, block: int) -> OpenIndex | None:
+def _build(index: Path, key: str, rows: IndexRows, block: int) -> OpenIndex | None:
     connection, held = _connect(), None
     try:
         index.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def _build(index: Path, key: str, rows: Rows, block: int) -> OpenIndex | None:
     return _attached(connection, index, key, held)
 
 
-def build_in_memory(key: str, rows: Rows) -> duckdb.DuckDBPyConnection:
+def build_in_memory(key: str, rows: IndexRows) -> duckdb.DuckDBPyConnection:
     """An index for where no file can be written."""
     connection = _connect()
     connection.execute(f"ATTACH ':memory:' AS {NAME}")
@@ -128,7 +128,7 @@ def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str, held
     return None
 
 
-def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows: Rows) -> None:
+def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows: IndexRows) -> None:
     connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
     counts = {table: len(found) for table, found in rows.tables.items()}
     for table, found in rows.tables.items():

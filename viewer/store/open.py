@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.ingest.rows import Rows, without_collection
+from stepscope.viewer.ingest.rows import IndexRows, without_collection
 from stepscope.viewer.ingest.sources import Source, TracePath, find_logs, trace_names
 from stepscope.viewer.store.cache_folder import (
     hold,
@@ -49,7 +49,7 @@ class _Opening:
     def __init__(self, sources: Sequence[Source], names: Sequence[str]) -> None:
         self._sources, self._key = sources, index_key(sources)
         self._name = index_name(names, self._key)
-        self._rows: Rows | None = None
+        self._rows: IndexRows | None = None
 
     def open(self, index_dir: str | os.PathLike[str] | None) -> Trace:
         with without_collection():
@@ -85,7 +85,7 @@ class _Opening:
             return None
         return build_index(index, self._key, self._read(), sum(source.size for source in self._sources))
 
-    def _read(self) -> Rows:
+    def _read(self) -> IndexRows:
         if self._rows is None:
             from stepscope.viewer.ingest import logs  # not needed to open an index that is there
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from stepscope.viewer.ingest.damage import excerpt
-from stepscope.viewer.ingest.rows import Rows, TableRows
+from stepscope.viewer.ingest.rows import IndexRows, TableRows
 
 REFUSALS = (duckdb.Error, OverflowError, TypeError, ValueError, RuntimeError)
 """What is raised for a value that a column cannot hold."""
@@ -36,12 +36,12 @@ def append(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[s
         raise
 
 
-def sound_rows(rows: Rows, schema: str) -> Rows:
+def sound_rows(rows: IndexRows, schema: str) -> IndexRows:
     """The rows that an index can hold, with problems that name the others."""
     connection = duckdb.connect(":memory:")
     try:
         connection.execute(schema)
-        kept = Rows()
+        kept = IndexRows()
         lost: list[tuple[str, Row, str]] = []
         for table, found in _tables(rows).items():
             bad: list[tuple[Row, str]] = []
@@ -54,7 +54,7 @@ def sound_rows(rows: Rows, schema: str) -> Rows:
     return kept
 
 
-def _tables(rows: Rows) -> dict[str, list[Row]]:
+def _tables(rows: IndexRows) -> dict[str, list[Row]]:
     found: defaultdict[str, TableRows] = defaultdict(TableRows)
     for table, of_table in rows.tables.items():
         found[table].extend(of_table.columns)
@@ -98,7 +98,7 @@ def _kept(rows: Sequence[Row], insert: Callable[[Sequence[Row]], None], bad: lis
     return list(rows)
 
 
-def _tell(rows: Rows, lost: Sequence[tuple[str, Row, str]]) -> None:
+def _tell(rows: IndexRows, lost: Sequence[tuple[str, Row, str]]) -> None:
     counts: dict[int, int] = {}
     for number, (table, row, why) in enumerate(lost):
         log = row.get("log")

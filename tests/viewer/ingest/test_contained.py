@@ -16,7 +16,7 @@ from stepscope.viewer.findings.crash import crash
 from stepscope.viewer.findings.values import storage_overlap
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.recorder.graph_rows import GraphRows
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.overview.queries.damage import problem_counts, problems
 from stepscope.viewer.overview.queries.overview import first_page, overview
 from stepscope.viewer.overview.summary import summary, summary_text
@@ -77,7 +77,7 @@ def test_a_step_mark_of_the_ring_that_cannot_be_costs_itself(tmp_path: Path, mar
 
 
 def test_a_row_that_no_index_can_hold_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_bad_rows(*args: Any) -> Rows:
+    def with_bad_rows(*args: Any) -> IndexRows:
         rows = read_logs(*args)
         for number, text in ((2**63, "too large"), (8, "/src/kept.py"), ("no number", "x")):
             rows.add("strings", log=0, id=number, text=text)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.logs import read_logs
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.store.open import open_trace
 from tests.logs.hostile import ARTIFACTS, EVENTS, FIELDS
@@ -44,14 +44,14 @@ IDS = b'"frame_id": 0, "frame_compile_id": 0, "attempt": 0'
 objects = st.dictionaries(st.sampled_from(KEYS), values, max_size=6)
 
 
-def read(data: bytes) -> Rows:
+def read(data: bytes) -> IndexRows:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.log")
         path.write_bytes(data)
         return read_logs([Source(path, path, len(data), 0)])
 
 
-def begins(rows: Rows) -> list[tuple[int, int, str]]:
+def begins(rows: IndexRows) -> list[tuple[int, int, str]]:
     """Line, byte and event of each record that was read."""
     found = [(row["line"], row["byte"], row["event"]) for row in rows.tables["records"]]
     for part in rows.columns["records"]:

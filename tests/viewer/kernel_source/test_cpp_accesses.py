@@ -6,7 +6,7 @@ import pytest
 
 from stepscope.viewer.kernel_source.cpp_accesses import CppAccesses, cpp_accesses
 from stepscope.viewer.kernel_source.cpp_parser import body_of
-from stepscope.viewer.kernel_source.cpp_syntax import Block, Declaration
+from stepscope.viewer.kernel_source.cpp_syntax import CppBlock, Declaration
 from stepscope.viewer.kernel_source.cpp_tokens import NotUnderstoodError, tokens
 from stepscope.viewer.kernel_source.kernel_access import accesses
 
@@ -175,7 +175,7 @@ def test_template_arguments_and_comparisons() -> None:
         " auto e = f<g,2>(h); auto i = j<k>::l(m); }"
     )
     kinds = [getattr(one.value, "kind", None) for one in body.statements if isinstance(one, Declaration)]
-    assert isinstance(body, Block)
+    assert isinstance(body, CppBlock)
     assert kinds == ["<", "<", "call", "call"]
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 
 from stepscope.tracer.schema.records import Calls, Graph, Launches
-from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, StepMark
+from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, LoggedMark
 from stepscope.viewer.ingest.steps.assign import find_steps
 from tests.logs import synthetic
 
@@ -24,16 +24,16 @@ class Program:
     def __init__(self, words: str) -> None:
         self.graphs: dict[int, Graph] = {}
         self.batches = LaunchBatches()
-        self.marks: list[StepMark] = []
+        self.marks: list[LoggedMark] = []
         for at, word in enumerate(words.split()):
             name, _, thread = word.partition("/")
             self._add(name, int(thread or 1), 100 * (at + 1))
 
     def _add(self, word: str, thread: int, ns: int) -> None:
         if word in WORDS:
-            self.marks.append(StepMark(WORDS[word], 0, None, thread, ns))
+            self.marks.append(LoggedMark(WORDS[word], 0, None, thread, ns))
         elif word[0] == "o":
-            self.marks.append(StepMark("optimizer", ord(word[1]), word[1:], thread, ns))
+            self.marks.append(LoggedMark("optimizer", ord(word[1]), word[1:], thread, ns))
         else:
             graph = 10 * int(word[1:]) + "tbi".index(word[0])
             compile_id, phase = f"{word[1:]}/0", PHASES[word[0]]

@@ -1,4 +1,4 @@
-"""What workers are given in tests in place of `ingest_unit`; UNIT_MARKS names a folder for what they leave."""
+"""What workers are given in tests in place of `ingest_log`; UNIT_MARKS names a folder for what they leave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from stepscope.viewer.store.distributed_ingest import task as unit_module
-from stepscope.viewer.store.distributed_ingest.task import Done, Unit, ingest_unit
+from stepscope.viewer.store.distributed_ingest.task import Done, Task, ingest_log
 
 MARKS = "UNIT_MARKS"
 MOST_SECONDS = 600
@@ -27,7 +27,7 @@ def stopped_worker() -> str:
     return mark("pid").read_text() if mark("pid").exists() else ""
 
 
-def in_the_middle(unit: Unit, happens: Callable[[], None]) -> Done:
+def in_the_middle(unit: Task, happens: Callable[[], None]) -> Done:
     """A unit has been begun, and nothing of it is written."""
     read_logs = vars(unit_module)["read_logs"]
 
@@ -36,33 +36,33 @@ def in_the_middle(unit: Unit, happens: Callable[[], None]) -> Done:
         return read_logs(*sources, **options)
 
     with patch.object(unit_module, "read_logs", interrupted):
-        return ingest_unit(unit)
+        return ingest_log(unit)
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def dies_once_at_1(unit: Unit) -> Done:
+def dies_once_at_1(unit: Task) -> Done:
     seen = mark("died")
     if unit.number != 1 or seen.exists():
-        return ingest_unit(unit)
+        return ingest_log(unit)
     seen.touch()
     return in_the_middle(unit, die)
 
 
-def always_dies_at_1(unit: Unit) -> Done:
+def always_dies_at_1(unit: Task) -> Done:
     if unit.number != 1:
-        return ingest_unit(unit)
+        return ingest_log(unit)
     with mark("deaths").open("a") as file:
         file.write("x")
     return in_the_middle(unit, die)
 
 
-def raises_once_at_1(unit: Unit) -> Done:
+def raises_once_at_1(unit: Task) -> Done:
     seen = mark("raised")
     if unit.number != 1 or seen.exists():
-        return ingest_unit(unit)
+        return ingest_log(unit)
     seen.touch()
 
     def full() -> None:
@@ -71,11 +71,11 @@ def raises_once_at_1(unit: Unit) -> Done:
     return in_the_middle(unit, full)
 
 
-def stops_at_2(unit: Unit) -> Done:
+def stops_at_2(unit: Task) -> Done:
     """Says which process it is, and waits in the middle of unit 2: once."""
     stopped = mark("pid")
     if unit.number != 2 or stopped.exists():
-        return ingest_unit(unit)
+        return ingest_log(unit)
 
     def wait() -> None:
         part = mark("pid.part")
@@ -86,10 +86,10 @@ def stops_at_2(unit: Unit) -> Done:
     return in_the_middle(unit, wait)
 
 
-def loses_log_1(unit: Unit) -> Done:
+def loses_log_1(unit: Task) -> Done:
     if unit.number == 1:
         Path(unit.log.address).unlink(missing_ok=True)
-    return ingest_unit(unit)
+    return ingest_log(unit)
 
 
 class ThreadPool:
@@ -101,7 +101,7 @@ class ThreadPool:
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1)
 
-    def submit(self, work: Callable[[Unit], Done], unit: Unit) -> Future[Done]:
+    def submit(self, work: Callable[[Task], Done], unit: Task) -> Future[Done]:
         return self._executor.submit(work, unit)
 
     def renew(self) -> None:
@@ -124,7 +124,7 @@ class Quiet:
     def done(self, unit: Done) -> None:
         self.done_units.append(unit)
 
-    def retry(self, unit: Unit, reason: str) -> None:
+    def retry(self, unit: Task, reason: str) -> None:
         self.retries.append((unit.number, reason))
 
     def end(self) -> None:

@@ -17,8 +17,8 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store.distributed_ingest.pools import LocalPool
-from stepscope.viewer.store.distributed_ingest.run import MOST_TRIES, Outcome, Work, plan, run_units
-from stepscope.viewer.store.distributed_ingest.task import ingest_unit
+from stepscope.viewer.store.distributed_ingest.run import MOST_TRIES, Outcome, Work, plan, run_tasks
+from stepscope.viewer.store.distributed_ingest.task import ingest_log
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.parquet.layout import read_store
 from stepscope.viewer.store.trace import Trace
@@ -47,11 +47,11 @@ def logs(tmp_path: Path) -> Path:
     return folder
 
 
-def run(folder: Path | str, store: Path | str, work: Work = ingest_unit, workers: int = 0) -> tuple[Outcome, Quiet]:
+def run(folder: Path | str, store: Path | str, work: Work = ingest_log, workers: int = 0) -> tuple[Outcome, Quiet]:
     """In threads, or with so many processes."""
     watcher = Quiet()
     pool = LocalPool(workers) if workers else ThreadPool()
-    return run_units(plan(str(folder), str(store)), pool, watcher, work), watcher
+    return run_tasks(plan(str(folder), str(store)), pool, watcher, work), watcher
 
 
 def same_as_index(folder: Path, store: Path | str, tmp_path: Path) -> None:
@@ -103,16 +103,16 @@ def test_a_second_start_leaves_alone_what_is_done(logs: Path, tmp_path: Path) ->
 def test_what_changed_is_read_again_under_its_number(logs: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     run(logs, store)
-    numbers = {unit.log.address: unit.number for unit in read_store(str(store)).units}
+    numbers = {unit.log.address: unit.number for unit in read_store(str(store)).manifests}
     changed, damaged = sorted(logs.iterdir())[2:4]
     recorded(pid=3, rank=1, steps=9).write(changed)
     new = recorded(pid=77, rank=7).write(logs / "stepscope_trace_a_between.log")
-    victim = next(unit for unit in read_store(str(store)).units if unit.log.address == str(damaged))
+    victim = next(unit for unit in read_store(str(store)).manifests if unit.log.address == str(damaged))
     table = store / "units" / f"{victim.number:06d}" / victim.folder / "records.parquet"
     table.write_bytes(table.read_bytes()[:-10])
     outcome, _ = run(logs, store)
     assert outcome.kept == 6
-    found = {unit.log.address: unit.number for unit in read_store(str(store)).units}
+    found = {unit.log.address: unit.number for unit in read_store(str(store)).manifests}
     assert (found[str(changed)], len(found)) == (numbers[str(changed)], 9)
     assert {str(new), *map(str, logs.iterdir())} == set(found)
     assert sorted(found.values()) == list(range(9))
@@ -232,7 +232,7 @@ def test_addresses_of_local_files_are_paths(logs: Path, tmp_path: Path) -> None:
     [
         ("nowhere", "store", "There is no file or folder"),
         ("empty", "store", "holds no log"),
-        ("logs", "logs", "is no STORE and holds other files"),
+        ("logs", "logs", "is not a STORE and contains other files"),
         ("empty/text.log", "store", "is not a log"),
         ("logs", "nosuch://store", "cannot be opened"),
     ],

@@ -15,7 +15,7 @@ import pytest
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.store.distributed_ingest import pools
 from stepscope.viewer.store.distributed_ingest.pools import DaskPool
-from stepscope.viewer.store.distributed_ingest.run import Outcome, Work, plan, run_units
+from stepscope.viewer.store.distributed_ingest.run import Outcome, Work, plan, run_tasks
 from tests.logs.store_logs import write_logs
 from tests.viewer.store import task_work
 from tests.viewer.store.task_work import Quiet
@@ -46,7 +46,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def run(folder: Path, store: Path, scheduler: str, work: Work) -> tuple[Outcome, Quiet]:
     watcher = Quiet()
-    return run_units(plan(str(folder), str(store)), DaskPool(scheduler), watcher, work), watcher
+    return run_tasks(plan(str(folder), str(store)), DaskPool(scheduler), watcher, work), watcher
 
 
 def test_a_killed_worker_costs_its_unit_a_retry(cluster: Any, tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import LogFile
 from stepscope.viewer.store.distributed_ingest import progress
 from stepscope.viewer.store.distributed_ingest.command import ingest
-from stepscope.viewer.store.distributed_ingest.task import Done, Unit
+from stepscope.viewer.store.distributed_ingest.task import Done, Task
 from tests.logs.store_logs import write_logs
 from tests.logs.synthetic import recorded
 
-UNIT = Unit("/store", 3, LogFile("/logs/\x1b[31mred.log", 500_000, ""), "")
+UNIT = Task("/store", 3, LogFile("/logs/\x1b[31mred.log", 500_000, ""), "")
 
 
 def stepscope(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,9 +36,9 @@ def test_ingest_then_the_other_commands(tmp_path: Path) -> None:
     done = stepscope("ingest", str(tmp_path / "logs"), "--to", store, "--workers", "2")
     assert done.returncode == 2
     assert "format version 99" in done.stdout
-    assert re.search(r"^8 logs in .*/store; [\d.]+ kB became [\d.]+ kB$", done.stdout, re.MULTILINE)
+    assert re.search(r"/store holds 8 logs; [\d.]+ kB became [\d.]+ kB$", done.stdout, re.MULTILINE)
     assert done.stderr.splitlines()[-1] == (
-        f"stepscope: 1 of 9 logs are not in {store}; the same command tries them again."
+        f"stepscope: 1 of 9 logs is missing from {store}. Run the same command to try again."
     )
     assert re.search(r"^stepscope: 9 of 9 logs, .* kB, .*/s, 0:00:\d\d left$", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
@@ -67,7 +67,7 @@ def test_lines_say_how_far_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch
     lines.done(Done(1, 1_000_000, 10, 2))
     lines.end()
     assert out.getvalue().splitlines() == [
-        "stepscope: /logs/ [31mred.log: its worker died; it is tried again",
+        "stepscope: /logs/ [31mred.log: its worker died; it will be tried again",
         "stepscope: 2 of 4 logs, 2.0 MB of 4.0 MB, 200.0 kB/s, 0:00:10 left, 2 tried again",
         "stepscope: 2 of 4 logs, 2.0 MB of 4.0 MB, 200.0 kB/s, 0:00:10 left, 2 tried again",
     ]

@@ -245,10 +245,10 @@ def change_manifest(store: Path, unit: int, **changes: Any) -> None:
 )
 def test_a_unit_whose_manifest_is_wrong_is_left_out(changes: dict[str, Any], copied: Path) -> None:
     change_manifest(copied, 3, **changes)
-    assert [unit.number for unit in read_store(str(copied)).units] == [0, 1, 2, 4, 5, 6, 7]
+    assert [unit.number for unit in read_store(str(copied)).manifests] == [0, 1, 2, 4, 5, 6, 7]
     with open_trace(copied) as trace:
         assert trace.cursor().execute("SELECT count(*) FROM logs").fetchone() == (7,)
-        assert trace.notices[0].startswith("1 of 8 logs are not in this STORE")
+        assert trace.notices[0].startswith("1 of 8 logs is missing from this STORE")
 
 
 def test_a_manifest_opens_no_file_that_is_no_log(copied: Path, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_manifest_opens_no_file_that_is_no_log(copied: Path, tmp_path: Path) -
             lambda store: (store / "stepscope-store.json").write_text('{"format": "x/2"}'),
             "no STORE that this stepscope reads",
         ),
-        (lambda store: shutil.rmtree(store / "units"), "holds no log yet"),
+        (lambda store: shutil.rmtree(store / "units"), "holds no logs yet"),
         (lambda store: change_manifest(store, 2, schema="0"), "read by another version of stepscope"),
     ],
 )

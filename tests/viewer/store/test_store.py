@@ -20,7 +20,7 @@ from stepscope.viewer.exports.queries import tables as exports_tables
 from stepscope.viewer.ingest import sources
 from stepscope.viewer.ingest.columns import as_column
 from stepscope.viewer.ingest.logs import read_logs
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.unpack import spools
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
@@ -44,7 +44,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever logs are read."""
     seen: list[int] = []
 
-    def counted(logs: list[sources.Source]) -> Rows:
+    def counted(logs: list[sources.Source]) -> IndexRows:
         seen.append(len(logs))
         return read_logs(logs)
 
@@ -184,7 +184,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, *folders: Path | str) -> None:
     """Nothing can be written to an index in these folders."""
     write = index_file._write
 
-    def refuse(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows: Rows) -> None:
+    def refuse(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows: IndexRows) -> None:
         found = connection.execute("SELECT path FROM duckdb_databases() WHERE database_name = ?", [database])
         ((path,),) = found.fetchall()
         if path and path.startswith(tuple(map(str, folders))):

@@ -53,7 +53,7 @@ def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     finding = only(opened, log)
     assert finding.title == (
         "NaN made in launch 4 (2nd of 3 in step 1): cpp_fused__softmax_0, output buf1, "
-        "from the +inf of launch 3: extern_kernels.bmm, output buf0"
+        "caused by +inf from launch 3: extern_kernels.bmm, output buf0"
     )
     assert (finding.severity, finding.step, finding.launch, finding.kernel, finding.buffer) == (
         "critical", 1, 4, "cpp_fused__softmax_0", "buf1",
@@ -162,7 +162,7 @@ class TestMasks:
         log.call(program, buf0=replace(MASK, ninf=64, min=None, max=None, mean=None, std=None), buf1=NAN)
         finding = only(opened, log)
         assert finding.title.endswith(
-            "cpp_fused__softmax_1, output buf1, from the -inf of launch 0: cpp_fused_0, output buf0"
+            "cpp_fused__softmax_1, output buf1, caused by -inf from launch 0: cpp_fused_0, output buf0"
         )
         assert finding.severity == "critical"
 

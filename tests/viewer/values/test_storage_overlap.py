@@ -13,7 +13,7 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.values.overlap import do_overlap
 from stepscope.viewer.graphs.queries.argument_facts import View
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
-from stepscope.viewer.kernel_source.index_overlaps import Axis, Meeting, Place, meeting
+from stepscope.viewer.kernel_source.index_overlaps import Axis, ElementAccess, Meeting, meeting
 from stepscope.viewer.kernel_source.index_values import of_python
 from stepscope.viewer.kernel_source.kernel_access import accesses, normal
 from stepscope.viewer.overview.rows import Finding
@@ -396,9 +396,9 @@ def test_places_that_meet(read: str, write: str, ends: dict[str, int | str], how
     assert meeting(a, b) == how
 
 
-def place(text: str, axes: tuple[Axis, ...], is_write: bool) -> Place:
+def place(text: str, axes: tuple[Axis, ...], is_write: bool) -> ElementAccess:
     known = None if "**" in text else of_python(text)
-    return Place("in_ptr0", is_write, known, normal(text), axes, is_sure=True)
+    return ElementAccess("in_ptr0", is_write, known, normal(text), axes, is_sure=True)
 
 
 def test_bounds_of_a_triton_kernel() -> None:

@@ -261,10 +261,10 @@ def _grown(tracer: Tracer, case: Case) -> str:
     if case.how == "not known":
         return f"; the {words} in {name} was there before, in launch {launch}: {kernel}"
     if case.grown_from.how == "came in":
-        return f", from the {words} that came in with {name}"
+        return f", caused by {words} that came in with {name}"
     if first.row.moment == "before":
-        return f", from the {words} that launch {launch} read: {kernel}, input {name}"
-    return f", from the {words} of launch {launch}: {kernel}, output {name}"
+        return f", caused by {words} that launch {launch} read: {kernel}, input {name}"
+    return f", caused by {words} from launch {launch}: {kernel}, output {name}"
 
 
 def _elements(hop: Hop) -> list[dict[str, Any]]:

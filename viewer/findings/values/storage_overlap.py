@@ -17,7 +17,7 @@ from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, shared_
 from stepscope.viewer.graphs.queries.graphs import graph_row, site_rows, wrapper_code
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
-from stepscope.viewer.kernel_source.index_overlaps import Place, meeting
+from stepscope.viewer.kernel_source.index_overlaps import ElementAccess, meeting
 from stepscope.viewer.kernel_source.kernel_access import Accesses, accesses
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
@@ -103,7 +103,7 @@ def _judge_kernel(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
     return None
 
 
-def _meets(read: Place, write: Place, pair: SharedMemory, shift: int) -> bool:
+def _meets(read: ElementAccess, write: ElementAccess, pair: SharedMemory, shift: int) -> bool:
     begins = {pair.read.parameter: shift, pair.written.parameter: 0}
     return meeting(read, write, begins[read.pointer] - begins[write.pointer]) == "meet"
 
@@ -118,7 +118,7 @@ def _shift(pair: SharedMemory) -> int | None:
     return a.offset - b.offset if item_bytes(a.dtype) == item_bytes(b.dtype) else None
 
 
-def _texts(places: Iterable[Place]) -> list[str]:
+def _texts(places: Iterable[ElementAccess]) -> list[str]:
     return sorted({place.text for place in places})
 
 

@@ -18,7 +18,7 @@ from stepscope.tracer.schema.records import (
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.recorder.launch_batches import function_name
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.torch_trace.model_lines import ModelLine, model_lines
 from stepscope.viewer.ingest.torch_trace.torch_events import OutputCode
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame
@@ -30,7 +30,7 @@ _LOST = "its graph record is missing or broken"
 class GraphRows:
     """Adds the rows of one log's graphs; knows the ids in the index of graphs and sites."""
 
-    def __init__(self, log: int, rows: Rows, damage: Damage) -> None:
+    def __init__(self, log: int, rows: IndexRows, damage: Damage) -> None:
         self.log, self.rows, self.damage = log, rows, damage
         self.graphs: dict[int, Graph] = {}
         self.provenance: dict[int, Provenance] = {}

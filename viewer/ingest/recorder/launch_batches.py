@@ -35,7 +35,7 @@ class EndedStep(NamedTuple):
         return min(max(self.end_ns - self.start_ns - self.compiling_ns, INT64[0]), INT64[-1])
 
 
-class StepMark(NamedTuple):
+class LoggedMark(NamedTuple):
     """One row of `StepMarks`."""
 
     what: str
@@ -45,12 +45,12 @@ class StepMark(NamedTuple):
     ns: int
 
 
-def step_marks(batch: StepMarks) -> list[StepMark]:
+def step_marks(batch: StepMarks) -> list[LoggedMark]:
     """Raises BadPayload when its columns are not of one length."""
     columns = (batch.what, batch.who, batch.name, batch.thread, batch.ns)
     if any(len(column) != len(batch.ns) for column in columns):
         raise BadPayload("StepMarks has columns of unequal length")
-    return [StepMark(*row) for row in zip(*columns, strict=True)]
+    return [LoggedMark(*row) for row in zip(*columns, strict=True)]
 
 
 def ended_steps(batch: Steps) -> dict[int, EndedStep]:

@@ -13,7 +13,7 @@ from stepscope.tracer.schema.records import DeviceTimes
 from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.viewer.ingest.columns import Column, Flags, Ints, as_column
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, function_name
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 _DEEPEST = 256
 NOT_RETURNED = -1
@@ -71,7 +71,7 @@ class LaunchPlaces:
 
 def add_launches(
     batches: LaunchBatches,
-    rows: Rows,
+    rows: IndexRows,
     log: int,
     steps: Mapping[int, EndedStep],
     functions: Mapping[int, list[str]],
@@ -123,7 +123,7 @@ def _call_columns(
 
 def _add_launches(
     batches: LaunchBatches,
-    rows: Rows,
+    rows: IndexRows,
     log: int,
     calls: dict[str, Ints],
     call_ids: Ints,
@@ -187,7 +187,7 @@ def _parent_positions(call: Ints, parents: Sequence[int | None]) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _add_steps(rows: Rows, log: int, steps: Mapping[int, EndedStep], calls: dict[str, Ints]) -> None:
+def _add_steps(rows: IndexRows, log: int, steps: Mapping[int, EndedStep], calls: dict[str, Ints]) -> None:
     """Steps that have ended, and those that are known by their calls alone: they start with the first one."""
     numbers, where, per_step = np.unique(calls["step"], return_inverse=True, return_counts=True)
     launches = np.bincount(where, weights=calls["launches"], minlength=len(numbers)).astype(np.int64)

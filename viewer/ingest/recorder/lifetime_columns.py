@@ -13,7 +13,7 @@ from stepscope.viewer.ingest.recorder.inner_calls import NEVER, InnerBytes, Know
 from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 from stepscope.viewer.ingest.recorder.lifetime_layouts import (
     UNKNOWN,
-    Layouts,
+    JoinedLayouts,
     MeasuredCalls,
     add_layouts,
     layouts_of,
@@ -22,12 +22,12 @@ from stepscope.viewer.ingest.recorder.lifetime_layouts import (
 )
 from stepscope.viewer.ingest.recorder.live_columns import Storages, add_curve
 from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 _MOST_JUMPS = 32
 
 
-def add_lifetimes(batches: MemoryBatches, rows: Rows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
+def add_lifetimes(batches: MemoryBatches, rows: IndexRows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
     """Add layouts, calls, storages and curves of one log, and what was found wrong with lifetimes."""
     layouts = layouts_of(batches)
     calls = measured_calls(batches, layouts, places)
@@ -70,7 +70,7 @@ class _Followed:
     """All storages of all calls end to end; those that several calls met lead to the first of these."""
 
     def __init__(
-        self, batches: MemoryBatches, layouts: Layouts, calls: MeasuredCalls, places: LaunchPlaces, ids: Ids
+        self, batches: MemoryBatches, layouts: JoinedLayouts, calls: MeasuredCalls, places: LaunchPlaces, ids: Ids
     ) -> None:
         self._batches, self._ids, self.layouts, self.calls, self.places = batches, ids, layouts, calls, places
         length = layouts.length[calls.layout]
@@ -127,7 +127,7 @@ class _Followed:
         known = (call >= 0) & (index >= 0) & (index < self.length[call])
         return np.where(known, self.root[np.where(known, self.offset[call] + index, 0)], -1)
 
-    def add(self, rows: Rows, log: int, layout_ids: Ints) -> tuple[int, int]:
+    def add(self, rows: IndexRows, log: int, layout_ids: Ints) -> tuple[int, int]:
         """Returns how many storages there are, and how many births and deaths of them are known."""
         self._add_calls(rows, log, layout_ids)
         first, deaths = self.first, self.deaths
@@ -147,7 +147,7 @@ class _Followed:
             add_curve(rows, log, self.layouts.devices[i], part)
         return len(first), len(first) + len(died)
 
-    def _add_calls(self, rows: Rows, log: int, layout_ids: Ints) -> None:
+    def _add_calls(self, rows: IndexRows, log: int, layout_ids: Ints) -> None:
         at = self.calls.at
         columns = {
             "call": self.places.call_id[at], "log": np.full(len(at), log), "local_call": self.calls.local,
@@ -216,7 +216,7 @@ class _Followed:
         return found
 
     def _add_survivors(
-        self, rows: Rows, log: int, layout_ids: Ints, first: Ints, born: Ints, died: Ints, deaths: _Deaths
+        self, rows: IndexRows, log: int, layout_ids: Ints, first: Ints, born: Ints, died: Ints, deaths: _Deaths
     ) -> None:
         """What was alive after the call that met it first."""
         ns, by, position = (np.full(len(first), UNKNOWN, dtype=np.int64) for _ in range(3))
@@ -253,7 +253,7 @@ class _Followed:
         return last_step, backward
 
 
-def _add_allocator(batches: MemoryBatches, rows: Rows, log: int, places: LaunchPlaces) -> None:
+def _add_allocator(batches: MemoryBatches, rows: IndexRows, log: int, places: LaunchPlaces) -> None:
     columns = {name: np.array(column, dtype=np.int64) for name, column in batches.allocator.items()}
     at = np.array([places.position.get(call, -1) for call in columns["call"].tolist()], dtype=np.int64)
     use = (at >= 0) & (columns["position"] >= 0)
@@ -266,11 +266,11 @@ def _add_allocator(batches: MemoryBatches, rows: Rows, log: int, places: LaunchP
 
 def _add_mismatch(
     batches: MemoryBatches,
-    rows: Rows,
+    rows: IndexRows,
     log: int,
     value: LifetimeMismatch,
     layout_ids: Ints,
-    layouts: Layouts,
+    layouts: JoinedLayouts,
     places: LaunchPlaces | None,
     ids: Ids,
 ) -> None:
@@ -303,7 +303,7 @@ def _add_mismatch(
         )
 
 
-def _add_left_behind(batches: MemoryBatches, rows: Rows, log: int, found: _Followed, layout_ids: Ints) -> None:
+def _add_left_behind(batches: MemoryBatches, rows: IndexRows, log: int, found: _Followed, layout_ids: Ints) -> None:
     for batch in batches.growth or ():
         call, index = (np.array(column, dtype=np.int64) for column in (batch.call, batch.index))
         storage = found.find(call, index)

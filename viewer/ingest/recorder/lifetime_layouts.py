@@ -12,14 +12,14 @@ from stepscope.viewer.ingest.columns import Column, Flags, Ints
 from stepscope.viewer.ingest.recorder.inner_calls import InnerBytes
 from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 UNKNOWN = np.iinfo(np.int64).min
 _NO_DEVICE = "unknown"
 
 
 @dataclass(frozen=True)
-class Layouts:
+class JoinedLayouts:
     """All layouts of a log end to end: columns of storages, and of deaths. `UNKNOWN` stands for None."""
 
     chosen: list[LifetimeLayout]
@@ -48,13 +48,13 @@ class Layouts:
         return slice(int(self.start[layout]), int(self.start[layout] + self.length[layout]))
 
 
-def layouts_of(batches: MemoryBatches) -> Layouts:
+def layouts_of(batches: MemoryBatches) -> JoinedLayouts:
     chosen = list(batches.layouts.values())
     length, dead_length = (_lengths(chosen, name) for name in ("name", "dead"))
     devices = list(dict.fromkeys(d for layout in chosen for d in layout.device if d is not None))
     index = {name: i for i, name in enumerate([*devices, None])}
     columns = ("storage_bytes", "born", "site", "calls_back", "met_in", "met_as", "dead", "dead_at")
-    return Layouts(
+    return JoinedLayouts(
         chosen=chosen,
         number={number: i for i, number in enumerate(batches.layouts)},
         graph=np.array([layout.graph for layout in chosen], dtype=np.int64),
@@ -96,7 +96,7 @@ class MeasuredCalls:
         return np.where(self.local[found] == local, found, -1)
 
 
-def measured_calls(batches: MemoryBatches, layouts: Layouts, places: LaunchPlaces | None) -> MeasuredCalls:
+def measured_calls(batches: MemoryBatches, layouts: JoinedLayouts, places: LaunchPlaces | None) -> MeasuredCalls:
     """Calls that are in the log and have a layout of their own graph, each once; all others are counted."""
     local, number = (np.array(batches.calls[name], dtype=np.int64) for name in ("call", "layout"))
     position = {} if places is None else places.position
@@ -135,9 +135,9 @@ class _Peak:
 
 def add_layouts(
     batches: MemoryBatches,
-    rows: Rows,
+    rows: IndexRows,
     log: int,
-    layouts: Layouts,
+    layouts: JoinedLayouts,
     calls: MeasuredCalls,
     places: LaunchPlaces | None,
     ids: Ids,
@@ -185,7 +185,7 @@ def add_layouts(
     return layout_ids
 
 
-def _owned(batches: MemoryBatches, layouts: Layouts, ids: Ids) -> Flags:
+def _owned(batches: MemoryBatches, layouts: JoinedLayouts, ids: Ids) -> Flags:
     """Storages that belong to the measured series: made by the call, or inputs that the schedule may free."""
     owned = ~layouts.is_input
     for i, layout in enumerate(layouts.chosen):
@@ -199,7 +199,7 @@ def _owned(batches: MemoryBatches, layouts: Layouts, ids: Ids) -> Flags:
     return owned
 
 
-def _peak(layouts: Layouts, layout: int, owned: Flags, launches: int, inside: tuple[Ints, Ints] | None) -> _Peak:
+def _peak(layouts: JoinedLayouts, layout: int, owned: Flags, launches: int, inside: tuple[Ints, Ints] | None) -> _Peak:
     """The highest point at a launch, or behind the last one; `inside`: what calls behind launches add at positions."""
     part = layouts.storages(layout)
     size, born = layouts.ints["storage_bytes"][part], np.minimum(layouts.ints["born"][part], launches)
@@ -217,7 +217,7 @@ def _peak(layouts: Layouts, layout: int, owned: Flags, launches: int, inside: tu
     return _Peak(int(live[position]), position, int(size[~owned].sum()))
 
 
-def _storage_columns(layouts: Layouts, layout_ids: Ints, owned: Flags, ids: Ids) -> dict[str, Column]:
+def _storage_columns(layouts: JoinedLayouts, layout_ids: Ints, owned: Flags, ids: Ids) -> dict[str, Column]:
     count = int(layouts.length.sum())
     of = np.repeat(np.arange(len(layouts.chosen)), layouts.length)
     sites = [

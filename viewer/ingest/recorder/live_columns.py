@@ -8,7 +8,7 @@ import numpy as np
 
 from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Storages:
     """Which storages died."""
 
 
-def add_curve(rows: Rows, log: int, device: str, storages: Storages) -> None:
+def add_curve(rows: IndexRows, log: int, device: str, storages: Storages) -> None:
     """Add the curve of a device: a row for each moment at which something is born or dies, and the levels above."""
     if not len(storages.born_ns):
         return
@@ -63,7 +63,7 @@ def _moments(storages: Storages) -> tuple[Ints, Ints, Ints]:
     return ns[last], np.cumsum(change)[last], np.cumsum(change * made)[last]
 
 
-def _add(rows: Rows, table: str, log: int, device: str, columns: dict[str, Ints]) -> None:
+def _add(rows: IndexRows, table: str, log: int, device: str, columns: dict[str, Ints]) -> None:
     count = len(columns["ns"])
     name = np.full(count, device, dtype=object)
     rows.add_columns(table, {"log": np.full(count, log), "device": name, **columns})

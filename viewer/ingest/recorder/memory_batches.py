@@ -24,7 +24,7 @@ from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.reader import LogRecord
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
@@ -111,7 +111,7 @@ class MemoryBatches:
         """Of a subgraph that is its function; everything else belongs to the graph itself."""
         return self.schedules.get((graph, function)) or self.schedules.get((graph, None))
 
-    def add_rows(self, rows: Rows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
+    def add_rows(self, rows: IndexRows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
         """Add the rows of schedules, step checks and reordering passes."""
         self._add_schedules(rows, log, ids)
         for record, value in self.recomputes:
@@ -124,7 +124,7 @@ class MemoryBatches:
         """Whether the log has rows that need numpy."""
         return self.saw_lifetimes or bool(self.mismatches) or self.growth is not None
 
-    def _add_schedules(self, rows: Rows, log: int, ids: Ids) -> None:
+    def _add_schedules(self, rows: IndexRows, log: int, ids: Ids) -> None:
         for memory in self.schedules.values():
             schedule, buffers = rows.new_id("schedules"), memory.buffers
             rows.add(
@@ -236,7 +236,9 @@ def check_recompute(value: RecomputeMismatch) -> None:
     _check_columns(value.buffers, "name")
 
 
-def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: LaunchPlaces | None, ids: Ids) -> None:
+def _add_step_mismatch(
+    rows: IndexRows, log: int, value: MemoryStepMismatch, places: LaunchPlaces | None, ids: Ids
+) -> None:
     at = None if places is None or value.call is None else places.position.get(value.call)
     call = None if at is None or places is None else int(places.call_id[at])
     graph = None if value.graph is None else ids.graph(value.graph)
@@ -265,7 +267,7 @@ def _add_step_mismatch(rows: Rows, log: int, value: MemoryStepMismatch, places: 
         )
 
 
-def _add_recompute(rows: Rows, log: int, record: LogRecord, value: RecomputeMismatch, ids: Ids) -> None:
+def _add_recompute(rows: IndexRows, log: int, record: LogRecord, value: RecomputeMismatch, ids: Ids) -> None:
     graph = None if value.graph is None else ids.graph(value.graph)
     peaks = [i for i in value.peak_snodes if 0 <= i < len(value.snode)]
     rows.add(

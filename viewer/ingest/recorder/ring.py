@@ -14,8 +14,8 @@ from stepscope.tracer.schema.records import Calls, Launches
 from stepscope.tracer.schema.ring_format import Ring, RingCall, RingMark, RingStep, RingStream, read_ring
 from stepscope.viewer.ingest.bounds import bounds_of
 from stepscope.viewer.ingest.damage import Damage
-from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, StepMark
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, LoggedMark
+from stepscope.viewer.ingest.rows import IndexRows
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
@@ -75,7 +75,7 @@ class RingRows:
             found.append(("launches in flight", f"{self.ring.lost_calls:,} calls found no room in the launch ring"))
         return found
 
-    def add_calls(self, batches: LaunchBatches, steps: dict[int, EndedStep], marks: list[StepMark]) -> None:
+    def add_calls(self, batches: LaunchBatches, steps: dict[int, EndedStep], marks: list[LoggedMark]) -> None:
         """Calls, steps and marks that the log does not hold join those that it does."""
         if self.ring is None:
             return
@@ -93,11 +93,16 @@ class RingRows:
         names = {mark.who: mark.name for mark in marks if mark.what == "optimizer"}
         for mark in self.ring.marks:
             name = names.get(mark.who) if mark.what == "optimizer" else None
-            if StepMark(mark.what, mark.who, None, mark.thread, mark.ns) not in in_log:
-                marks.append(StepMark(mark.what, mark.who, name, mark.thread, mark.ns))
+            if LoggedMark(mark.what, mark.who, None, mark.thread, mark.ns) not in in_log:
+                marks.append(LoggedMark(mark.what, mark.who, name, mark.thread, mark.ns))
 
     def add_rows(
-        self, rows: Rows, log: int, batches: LaunchBatches, places: LaunchPlaces | None, graph_id: Callable[[int], int]
+        self,
+        rows: IndexRows,
+        log: int,
+        batches: LaunchBatches,
+        places: LaunchPlaces | None,
+        graph_id: Callable[[int], int],
     ) -> None:
         """Where each thread and each stream of a device stood."""
         if self.ring is not None and places is not None and len(places.launch_id):

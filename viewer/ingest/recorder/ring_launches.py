@@ -10,7 +10,7 @@ import numpy.typing as npt
 from stepscope.tracer.schema.ring_format import UNFINISHED, Ring, RingStream
 from stepscope.viewer.ingest.recorder.launch_batches import LaunchBatches
 from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 Ints = npt.NDArray[np.int64]
 MOST_IN_FLIGHT = 4096
@@ -20,7 +20,7 @@ _REPLAYED = "replayed", UNFINISHED
 
 
 def add_ring_launches(
-    ring: Ring, rows: Rows, log: int, batches: LaunchBatches, places: LaunchPlaces, graph_id: Callable[[int], int]
+    ring: Ring, rows: IndexRows, log: int, batches: LaunchBatches, places: LaunchPlaces, graph_id: Callable[[int], int]
 ) -> int | None:
     """Add the rows of one log: of each thread the launch that began last, of each stream what had finished and what
     had not. Returns when the first of those that were in flight began; None: none was."""
@@ -35,7 +35,7 @@ class _Launches:
     def __init__(
         self,
         ring: Ring,
-        rows: Rows,
+        rows: IndexRows,
         log: int,
         batches: LaunchBatches,
         places: LaunchPlaces,

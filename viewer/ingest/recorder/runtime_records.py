@@ -49,7 +49,7 @@ from stepscope.viewer.ingest.recorder.graph_rows import GraphRows
 from stepscope.viewer.ingest.recorder.launch_batches import (
     EndedStep,
     LaunchBatches,
-    StepMark,
+    LoggedMark,
     ended_steps,
     step_marks,
 )
@@ -57,10 +57,10 @@ from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.recorder.ring import RingRows
 from stepscope.viewer.ingest.recorder.run_facts import RunFacts
 from stepscope.viewer.ingest.recorder.symbol_batches import SymbolBatches
-from stepscope.viewer.ingest.recorder.value_batches import ValueBatches
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.recorder.value_batches import ValueRecords
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.steps.compiles import Compiling
-from stepscope.viewer.ingest.torch_trace.compile_ids import CompileIds
+from stepscope.viewer.ingest.torch_trace.compile_ids import LogCompileIds
 from stepscope.viewer.ingest.torch_trace.torch_events import OutputCode
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame
 
@@ -76,7 +76,7 @@ class RuntimeRecords:
     """Reads our records of one log; `finish` turns them into rows once all of them are known."""
 
     def __init__(
-        self, log: int, path: Path, rows: Rows, damage: Damage, ids: CompileIds, ring: bytes | None = None
+        self, log: int, path: Path, rows: IndexRows, damage: Damage, ids: LogCompileIds, ring: bytes | None = None
     ) -> None:
         """`ring`: what stands in the launch ring beside the log."""
         self.log, self.path, self.rows, self.damage, self.ids = log, path, rows, damage, ids
@@ -91,10 +91,10 @@ class RuntimeRecords:
         self.tensors: list[Tensors | SameTensors] = []
         self.tuned: list[TunedKernels] = []
         self.steps: dict[int, EndedStep] = {}
-        self.marks: list[StepMark] = []
+        self.marks: list[LoggedMark] = []
         self.batches = LaunchBatches()
         self.symbols = SymbolBatches()
-        self.values = ValueBatches(damage)
+        self.values = ValueRecords(damage)
         self.memory = MemoryBatches(damage)
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
 

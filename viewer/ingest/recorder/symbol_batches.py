@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepscope.tracer.schema.records import Assignment, CallSymbols
 from stepscope.tracer.schema.ring_format import RingSymbols
 from stepscope.viewer.ingest.decode import BadPayload
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
@@ -41,7 +41,9 @@ class SymbolBatches:
             assignments = [Assignment(list(one.symbols), list(one.launches), list(one.values)) for one in new.values()]
             self._batches.append(CallSymbols(list(new), list(range(len(new))), assignments))
 
-    def finish(self, rows: Rows, log: int, places: LaunchPlaces | None, symbols: Mapping[int, Sequence[str]]) -> int:
+    def finish(
+        self, rows: IndexRows, log: int, places: LaunchPlaces | None, symbols: Mapping[int, Sequence[str]]
+    ) -> int:
         """Add the rows. Returns how many calls are told of that are not in the log. `symbols`: names of each graph's,
         as the log numbers graphs."""
         lost = 0
@@ -56,7 +58,7 @@ class SymbolBatches:
                 rows.add("call_symbols", call=int(places.call_id[position]), assignment=assignment)
         return lost
 
-    def _id(self, rows: Rows, log: int, graph: int, found: Assignment, names: Sequence[str]) -> int:
+    def _id(self, rows: IndexRows, log: int, graph: int, found: Assignment, names: Sequence[str]) -> int:
         values = [_text(value) for value in found.value]
         key = (graph, *found.symbol, *found.launches, *values)
         if key not in self._ids:

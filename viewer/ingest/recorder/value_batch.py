@@ -21,7 +21,7 @@ _LONGEST_EXACT = 48
 
 
 @dataclass(frozen=True)
-class Batch:
+class ValueColumns:
     """One record of values. Unknown is NaN among floats, -1 in `first_bad`."""
 
     place: RecordPlace
@@ -40,7 +40,7 @@ class Batch:
         return len(self.floats["min"])
 
 
-def batch_of(values: Values, place: RecordPlace, damage: Damage) -> Batch:
+def batch_of(values: Values, place: RecordPlace, damage: Damage) -> ValueColumns:
     """Raises BadPayload when the columns do not fit together; single values that cannot be are counted."""
     count = len(values.min)
     floats = {name: _floats(getattr(values, name), f"Values.{name}") for name in _FLOATS}
@@ -60,7 +60,7 @@ def batch_of(values: Values, place: RecordPlace, damage: Damage) -> Batch:
     kept = (
         (np.empty(0, dtype=np.int64), list[list[Any]]()) if values.elements is None else _kept(values.elements, count)
     )
-    return Batch(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least, kept)
+    return ValueColumns(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least, kept)
 
 
 def _kept(elements: Elements, count: int) -> tuple[Ints, list[list[Any]]]:

@@ -14,19 +14,19 @@ from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.value_batch import Batch
+    from stepscope.viewer.ingest.recorder.value_batch import ValueColumns
 
 _NUMBERS = "layout", "graph", "first"
 """Fields of a layout that are no columns."""
 
 
-class ValueBatches:
+class ValueRecords:
     """Takes in records in the order of the log; `finish` gives each row its launch."""
 
     def __init__(self, damage: Damage) -> None:
         self.damage = damage
         self.layouts: dict[int, ValueLayout] = {}
-        self.batches: list[Batch] = []
+        self.batches: list[ValueColumns] = []
         self.device_times: list[DeviceTimes] = []
         self.saved: list[tuple[SavedTensor, RecordPlace]] = []
 

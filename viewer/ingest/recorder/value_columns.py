@@ -12,9 +12,9 @@ from stepscope.viewer.ingest.columns import Column, Flags, Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
-from stepscope.viewer.ingest.recorder.value_batch import COUNTS, UNKNOWN, Batch
-from stepscope.viewer.ingest.recorder.value_batches import ValueBatches
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.recorder.value_batch import COUNTS, UNKNOWN, ValueColumns
+from stepscope.viewer.ingest.recorder.value_batches import ValueRecords
+from stepscope.viewer.ingest.rows import IndexRows
 
 _NO_NUMBERS = ["nan", "inf", "-inf"]
 _NONE = np.array([None], dtype=object)
@@ -71,7 +71,7 @@ def _occurrences(layout: ValueLayout) -> Ints:
 
 
 def add_values(
-    batches: ValueBatches, rows: Rows, log: int, places: LaunchPlaces | None, inputs: Mapping[int, list[str]]
+    batches: ValueRecords, rows: IndexRows, log: int, places: LaunchPlaces | None, inputs: Mapping[int, list[str]]
 ) -> None:
     """Add the rows of all batches in the order of their launches.
 
@@ -97,7 +97,7 @@ def add_values(
 
 
 def _placed(
-    batch: Batch, layouts: _Layouts, places: LaunchPlaces | None, seen: dict[int, int], damage: Damage
+    batch: ValueColumns, layouts: _Layouts, places: LaunchPlaces | None, seen: dict[int, int], damage: Damage
 ) -> dict[str, Column] | None:
     """The rows of a batch, with those of no known launch left out."""
 
@@ -145,7 +145,7 @@ def _launches(places: LaunchPlaces, call: Ints, site: Ints, occurrence: Ints) ->
 
 
 def _calls(
-    batch: Batch,
+    batch: ValueColumns,
     number: Ints,
     layouts: _Layouts,
     places: LaunchPlaces | None,
@@ -175,7 +175,7 @@ def _calls(
 
 
 def _columns(
-    batch: Batch,
+    batch: ValueColumns,
     layouts: _Layouts,
     places: LaunchPlaces,
     at: Ints,
@@ -212,7 +212,7 @@ def _columns(
     return columns
 
 
-def _elements(batch: Batch, numel: Ints) -> Column:
+def _elements(batch: ValueColumns, numel: Ints) -> Column:
     """As JSON; a list that is not as long as its tensor, or holds what is no element, is unknown."""
     found = np.full(batch.rows, None, dtype=object)
     for row, numbers in zip(*batch.elements, strict=True):
@@ -262,7 +262,11 @@ def _finished(columns: dict[str, Column]) -> dict[str, Column]:
 
 
 def add_saved(
-    saved: Sequence[tuple[SavedTensor, RecordPlace]], rows: Rows, log: int, places: LaunchPlaces | None, damage: Damage
+    saved: Sequence[tuple[SavedTensor, RecordPlace]],
+    rows: IndexRows,
+    log: int,
+    places: LaunchPlaces | None,
+    damage: Damage,
 ) -> None:
     """Add the saved tensors whose launch is known."""
     seen: dict[tuple[Any, ...], int] = {}

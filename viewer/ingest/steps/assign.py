@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from stepscope.tracer.schema.records import Graph
 from stepscope.viewer.ingest.lenient_json import INT64
-from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, StepMark
+from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, LoggedMark
 from stepscope.viewer.ingest.steps.compiles import Compiling, book
 from stepscope.viewer.ingest.steps.iterations import split, split_by_backward
-from stepscope.viewer.ingest.steps.outermost_calls import Found, Mark, Unit
+from stepscope.viewer.ingest.steps.outermost_calls import FoundStep, Mark, OuterCall
 
 CAPTURED = "captured"
 
@@ -35,7 +35,7 @@ class _Call:
 def find_steps(
     batches: LaunchBatches,
     graphs: Mapping[int, Graph],
-    marks: Iterable[StepMark],
+    marks: Iterable[LoggedMark],
     compiles: Sequence[Compiling],
     *,
     has_ended: bool,
@@ -49,7 +49,7 @@ def find_steps(
     ordered = sorted(marks, key=lambda mark: mark.ns)
     found = _find(calls, ordered)
     if feeds and found:
-        found = [Found([unit for step in found for unit in step.units], "call")]
+        found = [FoundStep([outer for step in found for outer in step.outers], "call")]
     found.sort(key=lambda step: step.first_ns)
     _number(batches, found)
     for number, booked in book(compiles, batches, graphs).items():
@@ -66,31 +66,31 @@ def find_steps(
     return steps
 
 
-def _find(calls: Sequence[_Call], marks: Sequence[StepMark]) -> list[Found]:
+def _find(calls: Sequence[_Call], marks: Sequence[LoggedMark]) -> list[FoundStep]:
     user = [mark.ns for mark in marks if mark.what == "user"]
     if user:
         return _by_user([_unit(call) for call in calls], user)
     optimizers = [mark for mark in marks if mark.what == "optimizer"]
     scopes = _scopes(marks)
-    found: list[Found] = []
+    found: list[FoundStep] = []
     for of_thread, seen in _threads(calls, optimizers):
-        units, ends = _units(of_thread, scopes)
+        outers, ends = _units(of_thread, scopes)
         stepped = [Mark(mark.who, mark.ns, mark.name) for mark in seen]
-        found += split(units, stepped, ends) if stepped else split_by_backward(units, ends)
+        found += split(outers, stepped, ends) if stepped else split_by_backward(outers, ends)
     return found
 
 
-def _by_user(units: Sequence[Unit], ends: Sequence[int]) -> list[Found]:
+def _by_user(outers: Sequence[OuterCall], ends: Sequence[int]) -> list[FoundStep]:
     """From mark to mark. What comes before the first and after the last one may be no step at all."""
-    groups: list[list[Unit]] = [[] for _ in range(len(ends) + 1)]
-    for unit in units:
-        groups[bisect_right(ends, unit.start_ns)].append(unit)
+    groups: list[list[OuterCall]] = [[] for _ in range(len(ends) + 1)]
+    for outer in outers:
+        groups[bisect_right(ends, outer.start_ns)].append(outer)
     found = [
-        Found(group, "user", end, begin)
+        FoundStep(group, "user", end, begin)
         for group, end, begin in zip(groups, [*ends, None], [None, *ends], strict=True)
         if group or (end is not None and begin is not None)
     ]
-    while found and not found[-1].units:
+    while found and not found[-1].outers:
         found.pop()
     return found
 
@@ -114,9 +114,9 @@ def _outermost(batches: LaunchBatches, graphs: Mapping[int, Graph]) -> list[_Cal
     return found
 
 
-def _threads(calls: Sequence[_Call], marks: Sequence[StepMark]) -> list[tuple[list[_Call], list[StepMark]]]:
+def _threads(calls: Sequence[_Call], marks: Sequence[LoggedMark]) -> list[tuple[list[_Call], list[LoggedMark]]]:
     """Each thread runs a loop of its own, except where one alone has optimizers: the others help it."""
-    of_marks: defaultdict[int, list[StepMark]] = defaultdict(list)
+    of_marks: defaultdict[int, list[LoggedMark]] = defaultdict(list)
     for mark in marks:
         of_marks[mark.thread].append(mark)
     if len(of_marks) == 1:
@@ -132,7 +132,7 @@ def _threads(calls: Sequence[_Call], marks: Sequence[StepMark]) -> list[tuple[li
     return [(of_calls[thread], of_marks[thread]) for thread in {**of_calls, **of_marks}]
 
 
-def _scopes(marks: Iterable[StepMark]) -> dict[int, list[tuple[int, int | None]]]:
+def _scopes(marks: Iterable[LoggedMark]) -> dict[int, list[tuple[int, int | None]]]:
     """Begin and end of each outermost call of `generate`, by thread; None: it never ended."""
     found: defaultdict[int, list[tuple[int, int | None]]] = defaultdict(list)
     for mark in marks:
@@ -144,30 +144,30 @@ def _scopes(marks: Iterable[StepMark]) -> dict[int, list[tuple[int, int | None]]
     return found
 
 
-def _unit(call: _Call) -> Unit:
+def _unit(call: _Call) -> OuterCall:
     trains = call.phase in ("forward", "backward")
-    return Unit((call.function, trains), call.start_ns, call.end_ns, [call.at], trains)
+    return OuterCall((call.function, trains), call.start_ns, call.end_ns, [call.at], trains)
 
 
 def _units(
     calls: Sequence[_Call], scopes: Mapping[int, Sequence[tuple[int, int | None]]]
-) -> tuple[list[Unit], list[Mark]]:
+) -> tuple[list[OuterCall], list[Mark]]:
     """Units in order, and where backward passes have ended."""
-    units: list[Unit] = []
+    outers: list[OuterCall] = []
     ends: list[Mark] = []
     waiting: list[_Call] = []
-    within: dict[tuple[int, int], Unit] = {}
+    within: dict[tuple[int, int], OuterCall] = {}
     in_backward = False
     for call in calls:
         of_thread = scopes.get(call.thread, ())
         place = bisect_right(of_thread, call.start_ns, key=lambda one: one[0]) - 1
         scope = of_thread[place] if place >= 0 else None
-        is_backward = call.phase == "backward" and bool(units)
+        is_backward = call.phase == "backward" and bool(outers)
         if call.is_captured:  # nothing ran: its replay counts
             waiting.append(call)
             continue
         if is_backward:
-            _join(units[-1], call)
+            _join(outers[-1], call)
             if in_backward:
                 ends.pop()
             ends.append(Mark(call.function, call.end_ns))
@@ -176,34 +176,34 @@ def _units(
             if key in within:
                 _join(within[key], call)
             else:
-                within[key] = unit = _unit(call)
-                unit.key, unit.trains, unit.generates, unit.start_ns = ("generate", False), False, True, scope[0]
-                unit.end_ns = max(unit.end_ns, scope[1] or 0)
-                units.append(unit)
+                within[key] = outer = _unit(call)
+                outer.key, outer.trains, outer.generates, outer.start_ns = ("generate", False), False, True, scope[0]
+                outer.end_ns = max(outer.end_ns, scope[1] or 0)
+                outers.append(outer)
         else:
-            units.append(_unit(call))
+            outers.append(_unit(call))
         in_backward = is_backward
-        units[-1].calls += [one.at for one in waiting]
+        outers[-1].calls += [one.at for one in waiting]
         waiting.clear()
-    if waiting and units:
-        units[-1].calls += [one.at for one in waiting]
+    if waiting and outers:
+        outers[-1].calls += [one.at for one in waiting]
     elif waiting:
-        units = [_unit(call) for call in waiting]
-    return units, ends
+        outers = [_unit(call) for call in waiting]
+    return outers, ends
 
 
-def _join(unit: Unit, call: _Call) -> None:
-    unit.calls.append(call.at)
-    unit.end_ns = max(unit.end_ns, call.end_ns)
+def _join(outer: OuterCall, call: _Call) -> None:
+    outer.calls.append(call.at)
+    outer.end_ns = max(outer.end_ns, call.end_ns)
 
 
-def _number(batches: LaunchBatches, found: Sequence[Found]) -> None:
+def _number(batches: LaunchBatches, found: Sequence[FoundStep]) -> None:
     """A call has the step of the outermost one that it runs inside."""
     step_of: dict[int, int] = {}
     calls, steps = batches.calls["call"], batches.calls["step"]
     for number, step in enumerate(found):
-        for unit in step.units:
-            for at in unit.calls:
+        for outer in step.outers:
+            for at in outer.calls:
                 steps[at] = step_of[calls[at]] = number
     parent_of = dict(zip(calls, batches.parents, strict=True))
     for at, call in enumerate(calls):

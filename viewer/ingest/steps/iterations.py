@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stepscope.viewer.ingest.steps.optimizer_cycles import ends_of_rounds
-from stepscope.viewer.ingest.steps.outermost_calls import By, Found, Key, Mark, Unit, runs_of
+from stepscope.viewer.ingest.steps.outermost_calls import By, FoundStep, Key, Mark, OuterCall, runs_of
 
 MOST_UPDATES = 4096
 """Of one rollout."""
@@ -28,57 +28,57 @@ _SEARCHES = "LBFGS"
 class Segment:
     """What ran up to the mark that ends an iteration, since the one before."""
 
-    units: list[Unit]
+    outers: list[OuterCall]
     marks: list[Mark]
     """Those of the optimizers that have stepped in it; the last one ends it. None: it is the rest."""
 
 
-def split(units: Sequence[Unit], marks: Sequence[Mark], backwards: Sequence[Mark]) -> Iterator[Found]:
+def split(outers: Sequence[OuterCall], marks: Sequence[Mark], backwards: Sequence[Mark]) -> Iterator[FoundStep]:
     """The iterations of one thread, in order: `marks` of its optimizers, and of the ends of its backward passes."""
-    yield from _iterations(units, marks, "optimizer", backwards)
+    yield from _iterations(outers, marks, "optimizer", backwards)
 
 
-def split_by_backward(units: Sequence[Unit], ends: Sequence[Mark]) -> Iterator[Found]:
+def split_by_backward(outers: Sequence[OuterCall], ends: Sequence[Mark]) -> Iterator[FoundStep]:
     """The iterations of a loop without an optimizer. What follows its backward pass, as an update by hand, is a part of
     the iteration."""
     if not ends:
-        yield from split_calls(units)
+        yield from split_calls(outers)
         return
-    for found in _iterations(units, ends, "call", ()):
+    for found in _iterations(outers, ends, "call", ()):
         found.end_ns = None
         yield found
 
 
-def split_calls(units: Sequence[Unit]) -> Iterator[Found]:
+def split_calls(outers: Sequence[OuterCall]) -> Iterator[FoundStep]:
     """Iterations of calls alone."""
-    for group in _rounds_of_calls(units) or _until_called_again(units):
-        yield Found(list(group), "generate" if any(unit.generates for unit in group) else "call")
+    for group in _rounds_of_calls(outers) or _until_called_again(outers):
+        yield FoundStep(list(group), "generate" if any(outer.generates for outer in group) else "call")
 
 
-def _segments(units: Sequence[Unit], marks: Sequence[Mark]) -> Iterator[Segment]:
+def _segments(outers: Sequence[OuterCall], marks: Sequence[Mark]) -> Iterator[Segment]:
     ends, at, first = ends_of_rounds([mark.who for mark in marks]), 0, 0
     for end in ends:
         since = at
-        while at < len(units) and units[at].start_ns <= marks[end].ns:
+        while at < len(outers) and outers[at].start_ns <= marks[end].ns:
             at += 1
-        yield Segment(list(units[since:at]), list(marks[first : end + 1]))
+        yield Segment(list(outers[since:at]), list(marks[first : end + 1]))
         first = end + 1
-    yield Segment(list(units[at:]), [])
+    yield Segment(list(outers[at:]), [])
 
 
 def _only_round_joined(segments: list[Segment]) -> list[Segment]:
     """Of a program that was stopped in its second iteration each optimizer has stepped once."""
     whole, rest = segments[:-1], segments[-1]
     stepped = [mark for segment in whole for mark in segment.marks]
-    forms = [[unit.key for unit in segment.units] for segment in whole]
+    forms = [[outer.key for outer in segment.outers] for segment in whole]
     if len({mark.who for mark in stepped}) < len(stepped) or any(form == forms[0] for form in forms[1:]):
         return segments
     return [_joined(whole), rest]
 
 
 def _joined(segments: Sequence[Segment]) -> Segment:
-    units = [unit for segment in segments for unit in segment.units]
-    return Segment(units, [mark for segment in segments for mark in segment.marks])
+    outers = [outer for segment in segments for outer in segment.outers]
+    return Segment(outers, [mark for segment in segments for mark in segment.marks])
 
 
 def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
@@ -88,7 +88,7 @@ def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
     calls than updates follow it.
     """
     whole, rest = segments[:-1], segments[-1]
-    rollouts = [_leading_inference(segment.units) for segment in whole]
+    rollouts = [_leading_inference(segment.outers) for segment in whole]
     begins = [at for at, calls in enumerate(rollouts) if calls]
     if len(begins) < 2 or begins[0] != 0:
         return segments
@@ -100,8 +100,8 @@ def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
     return [*map(_joined, joined), rest]
 
 
-def _leading_inference(units: Sequence[Unit]) -> int:
-    return next((at for at, unit in enumerate(units) if unit.trains), 0)
+def _leading_inference(outers: Sequence[OuterCall]) -> int:
+    return next((at for at, outer in enumerate(outers) if outer.trains), 0)
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ class _Usual:
     marks: int = 0
     """How often optimizers step in it."""
 
-    def begins(self, unit: Unit) -> bool:
-        return unit.trains or unit.key in self.before
+    def begins(self, outer: OuterCall) -> bool:
+        return outer.trains or outer.key in self.before
 
 
 def _usual(segments: Sequence[Segment]) -> _Usual:
-    forms = [[key for key, _ in runs_of(segment.units)] for segment in segments if segment.units]
+    forms = [[key for key, _ in runs_of(segment.outers)] for segment in segments if segment.outers]
     if not forms:
         return _Usual(frozenset(), frozenset(), None, None)
     later = Counter(tuple(form) for form in forms[1:]) or Counter([tuple(forms[0])])
@@ -132,7 +132,7 @@ def _usual(segments: Sequence[Segment]) -> _Usual:
     shared = _common_end(forms[0], usual)
     cut = len(usual) - shared if shared else 0
     before = frozenset(usual[cut:])
-    counts = Counter(sum(unit.key == usual[cut] for unit in segment.units) for segment in segments)
+    counts = Counter(sum(outer.key == usual[cut] for outer in segment.outers) for segment in segments)
     counts.pop(0, None)
     often, times = counts.most_common(1)[0]
     steady = 2 * times > sum(counts.values()) and all(mark.name != _SEARCHES for s in segments for mark in s.marks)
@@ -145,15 +145,17 @@ def _common_end(a: Sequence[Key], b: Sequence[Key]) -> int:
     return next(unlike, min(len(a), len(b)))
 
 
-def _iterations(units: Sequence[Unit], marks: Sequence[Mark], by: By, backwards: Sequence[Mark]) -> Iterator[Found]:
-    segments = _rollouts_joined(_only_round_joined(list(_segments(units, marks))))
+def _iterations(
+    outers: Sequence[OuterCall], marks: Sequence[Mark], by: By, backwards: Sequence[Mark]
+) -> Iterator[FoundStep]:
+    segments = _rollouts_joined(_only_round_joined(list(_segments(outers, marks))))
     usual = _usual(segments[:-1])
-    found: list[Found] = []
+    found: list[FoundStep] = []
     for segment in segments:
-        left: Sequence[Unit] = segment.units
+        left: Sequence[OuterCall] = segment.outers
         if found and found[-1].end_ns is not None:
             left = _given_to(found[-1], left, usual)
-        outside = next((at for at, unit in enumerate(left) if usual.begins(unit)), 0 if segment.marks else len(left))
+        outside = next((at for at, outer in enumerate(left) if usual.begins(outer)), 0 if segment.marks else len(left))
         found += split_calls(left[:outside])
         loop, own, rest = _with_loops_beside(left[outside:], usual, backwards, has_ended=bool(segment.marks))
         found += loop
@@ -163,58 +165,60 @@ def _iterations(units: Sequence[Unit], marks: Sequence[Mark], by: By, backwards:
 
 
 def _with_loops_beside(
-    units: Sequence[Unit], usual: _Usual, backwards: Sequence[Mark], has_ended: bool
-) -> tuple[list[Found], Sequence[Unit], list[Found]]:
+    outers: Sequence[OuterCall], usual: _Usual, backwards: Sequence[Mark], has_ended: bool
+) -> tuple[list[FoundStep], Sequence[OuterCall], list[FoundStep]]:
     """What is of the training loop, between the iterations of loops without an optimizer. A function that is called
     once before it is no loop; neither is one behind which nothing usual follows before the optimizer."""
     if not backwards:
-        return [], units, []
-    foreign = [at for at, unit in enumerate(units) if unit.trains and unit.key not in usual.before]
-    first = next((at for at, unit in enumerate(units) if unit.key in usual.before), len(units))
-    loop = _of_a_loop(units[:first], backwards) if first < len(units) or not has_ended else []
+        return [], outers, []
+    foreign = [at for at, outer in enumerate(outers) if outer.trains and outer.key not in usual.before]
+    first = next((at for at, outer in enumerate(outers) if outer.key in usual.before), len(outers))
+    loop = _of_a_loop(outers[:first], backwards) if first < len(outers) or not has_ended else []
     first = first if len(loop) > 1 else 0
-    last = len(units) if has_ended else next((at for at in foreign if at >= first), len(units))
-    return loop if first else [], units[first:last], _of_a_loop(units[last:], backwards)
+    last = len(outers) if has_ended else next((at for at in foreign if at >= first), len(outers))
+    return loop if first else [], outers[first:last], _of_a_loop(outers[last:], backwards)
 
 
-def _of_a_loop(units: Sequence[Unit], backwards: Sequence[Mark]) -> list[Found]:
-    if not units:
+def _of_a_loop(outers: Sequence[OuterCall], backwards: Sequence[Mark]) -> list[FoundStep]:
+    if not outers:
         return []
-    until_ns = max(unit.end_ns for unit in units)
-    return list(split_by_backward(units, [mark for mark in backwards if units[0].start_ns <= mark.ns <= until_ns]))
+    until_ns = max(outer.end_ns for outer in outers)
+    return list(split_by_backward(outers, [mark for mark in backwards if outers[0].start_ns <= mark.ns <= until_ns]))
 
 
-def _given_to(before: Found, units: Sequence[Unit], usual: _Usual) -> Sequence[Unit]:
+def _given_to(before: FoundStep, outers: Sequence[OuterCall], usual: _Usual) -> Sequence[OuterCall]:
     """What an iteration calls after its optimizer is given to it."""
-    count = next((at for at, unit in enumerate(units) if unit.key not in usual.after), len(units))
-    before.units += units[:count]
-    return units[count:]
+    count = next((at for at, outer in enumerate(outers) if outer.key not in usual.after), len(outers))
+    before.outers += outers[:count]
+    return outers[count:]
 
 
-def _own(units: Sequence[Unit], marks: Sequence[Mark], usual: _Usual, by: By, since_ns: int | None) -> Iterator[Found]:
+def _own(
+    outers: Sequence[OuterCall], marks: Sequence[Mark], usual: _Usual, by: By, since_ns: int | None
+) -> Iterator[FoundStep]:
     """An iteration; several where an optimizer did not step in some of them, as a gradient scaler has it."""
-    starts = [at for at, unit in enumerate(units) if unit.key == usual.leader]
+    starts = [at for at, outer in enumerate(outers) if outer.key == usual.leader]
     each = usual.leaders
     if each and len(marks) <= usual.marks and len(starts) > each and len(starts) % each == 0 and starts[0] == 0:
         cuts = starts[each::each]
         for first, last in pairwise([0, *cuts]):
-            yield Found(list(units[first:last]), "call")
-        units = units[cuts[-1] :]
+            yield FoundStep(list(outers[first:last]), "call")
+        outers = outers[cuts[-1] :]
     if marks:
         names = ", ".join(dict.fromkeys(mark.name for mark in marks if mark.name)) or None
-        yield Found(list(units), by, marks[-1].ns, since_ns, names, trains=True)
-    elif units:
-        yield Found(list(units), "call")
+        yield FoundStep(list(outers), by, marks[-1].ns, since_ns, names, trains=True)
+    elif outers:
+        yield FoundStep(list(outers), "call")
 
 
-def _rounds_of_calls(units: Sequence[Unit]) -> list[Sequence[Unit]] | None:
+def _rounds_of_calls(outers: Sequence[OuterCall]) -> list[Sequence[OuterCall]] | None:
     """Rounds that begin with the same function and are alike; None: there are none.
 
     Blocks that are compiled one by one run several times in a row; so does the decoding of a text, for which another
     function has prepared: that one alone begins a round, and rounds may differ in length.
     """
-    forms = runs_of(units)
-    if len(forms) < 4 or any(unit.generates for unit in units):
+    forms = runs_of(outers)
+    if len(forms) < 4 or any(outer.generates for outer in outers):
         return None
     leader = forms[0][0]
     starts = [at for at, (key, _) in enumerate(forms) if key == leader]
@@ -229,17 +233,17 @@ def _rounds_of_calls(units: Sequence[Unit]) -> list[Sequence[Unit]] | None:
         return None
     lengths = [sum(count for _, count in one) for one in rounds]
     ends = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
-    return [units[first:last] for first, last in pairwise(ends)]
+    return [outers[first:last] for first, last in pairwise(ends)]
 
 
-def _until_called_again(units: Sequence[Unit]) -> Iterator[list[Unit]]:
-    group: list[Unit] = []
+def _until_called_again(outers: Sequence[OuterCall]) -> Iterator[list[OuterCall]]:
+    group: list[OuterCall] = []
     called: set[object] = set()
-    for unit in units:
-        if group and (unit.generates or group[-1].generates or unit.key[0] in called):
+    for outer in outers:
+        if group and (outer.generates or group[-1].generates or outer.key[0] in called):
             yield group
             group, called = [], set()
-        group.append(unit)
-        called.add(unit.key[0])
+        group.append(outer)
+        called.add(outer.key[0])
     if group:
         yield group

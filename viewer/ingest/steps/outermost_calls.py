@@ -12,7 +12,7 @@ Key = tuple[object, bool]
 
 
 @dataclass(slots=True)
-class Unit:
+class OuterCall:
     """A call of a compiled function with the backward calls that follow it; or a whole call of `generate`."""
 
     key: Key
@@ -35,10 +35,10 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundStep:
     """A step that was found."""
 
-    units: list[Unit]
+    outers: list[OuterCall]
     by: By
     end_ns: int | None = None
     """When it was seen to end; None: where the next one begins."""
@@ -52,11 +52,11 @@ class Found:
 
     @property
     def kind(self) -> Literal["train", "inference"]:
-        return "train" if self.trains or any(unit.trains for unit in self.units) else "inference"
+        return "train" if self.trains or any(outer.trains for outer in self.outers) else "inference"
 
     @property
     def first_ns(self) -> int:
-        begins = [unit.start_ns for unit in self.units]
+        begins = [outer.start_ns for outer in self.outers]
         if begins and self.compiles_from_ns is not None:
             begins.append(self.compiles_from_ns)
         if begins or self.start_ns is None:
@@ -66,15 +66,15 @@ class Found:
     @property
     def last_ns(self) -> int:
         """The last that is known of it."""
-        return max([self.end_ns or 0, self.first_ns, *(unit.end_ns for unit in self.units)])
+        return max([self.end_ns or 0, self.first_ns, *(outer.end_ns for outer in self.outers)])
 
 
-def runs_of(units: Sequence[Unit]) -> list[tuple[Key, int]]:
+def runs_of(outers: Sequence[OuterCall]) -> list[tuple[Key, int]]:
     """Keys with neighbours that are alike joined, and how many of each there are."""
     found: list[tuple[Key, int]] = []
-    for unit in units:
-        if found and found[-1][0] == unit.key:
-            found[-1] = unit.key, found[-1][1] + 1
+    for outer in outers:
+        if found and found[-1][0] == outer.key:
+            found[-1] = outer.key, found[-1][1] + 1
         else:
-            found.append((unit.key, 1))
+            found.append((outer.key, 1))
     return found

@@ -11,7 +11,7 @@ from typing import Any
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.lenient_json import dumps, text
 from stepscope.viewer.ingest.reader import LogRecord
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.torch_trace.event_kinds import EVENTS
 
 METRICS_EVENTS = tuple(name for name, kind in EVENTS.items() if kind.has_metrics)
@@ -41,10 +41,10 @@ def cache_of(name: str) -> tuple[str, str] | None:
     return ("profile", "hit" if found[1] == "get" else "saved") if found is not None else None
 
 
-class CompileFacts:
+class CompilationRows:
     """Takes them from one log."""
 
-    def __init__(self, log: int, rows: Rows) -> None:
+    def __init__(self, log: int, rows: IndexRows) -> None:
         self.log, self.rows = log, rows
         self._exports: list[tuple[int, str, dict[str, Any]]] = []
         """(record, event, value)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.viewer.ingest.reader import Header, LogRecord
+from stepscope.viewer.ingest.reader import LogRecord, RecordHeader
 
 
-class CompileIds:
+class LogCompileIds:
     """Says which compile a record is about while the log is read."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class CompileIds:
         """In this log, of an id as PyTorch counts that stands in `record`."""
         return self.prefix(record.pid) + compile_id if compile_id is not None else None
 
-    def other_header(self, record: LogRecord) -> Header | None:
+    def other_header(self, record: LogRecord) -> RecordHeader | None:
         """The record's header with its compile's id in this log; None where that is the one it has."""
         header = record.header
         if header.compile_id is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.lenient_json import dumps, text
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.torch_trace.torch_text import Cause, UserFrame, failure, guard_place, is_of_torch
 
 _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
@@ -162,7 +162,7 @@ def duration_of(metrics: dict[str, Any]) -> int | None:
     return int(seconds * 1e9) if isinstance(seconds, (int, float)) and 0 <= seconds < 2**32 else None
 
 
-def add_compile(rows: Rows, compile: Compile, stack: Stack, frame: Frame | None, caller: UserFrame | None) -> None:
+def add_compile(rows: IndexRows, compile: Compile, stack: Stack, frame: Frame | None, caller: UserFrame | None) -> None:
     """The rows of `compile`, of the function `frame`, which the line `caller` of the program called."""
     if compile.error is not None and not compile.reasons("compile_failure"):
         compile.events.append(("compile_failure", compile.error_record, compile.error))

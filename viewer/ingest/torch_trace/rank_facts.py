@@ -15,7 +15,7 @@ from typing import Any
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps, loads, text
 from stepscope.viewer.ingest.reader import LogRecord
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.torch_trace.event_kinds import EVENTS
 
 _RANK_IN_NAME = re.compile(r"dedicated_log_torch_trace_rank_(\d{1,9})(?!\d)")
@@ -53,7 +53,7 @@ def rank_in_name(path: Path) -> int | None:
 class RankFacts:
     """Reads one log's records that ranks are compared by; rows go to `rank_facts`."""
 
-    def __init__(self, log: int, rows: Rows, damage: Damage) -> None:
+    def __init__(self, log: int, rows: IndexRows, damage: Damage) -> None:
         self.log, self.rows, self.damage = log, rows, damage
         self._readers: Mapping[str, Callable[[LogRecord], None]] = {
             **{name: self._graph for name, kind in EVENTS.items() if kind.ranks_compare},

@@ -18,7 +18,7 @@ _LONGEST_ARGUMENT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CompileSpan:
     name: str
     compile_id: str | None
     start_ns: int
@@ -48,7 +48,7 @@ class Spans:
         self._open: defaultdict[int, list[_Open]] = defaultdict(list)
         self.rows, self.marks = TableRows(), TableRows()
 
-    def read(self, event: dict[str, Any]) -> Span | None:
+    def read(self, event: dict[str, Any]) -> CompileSpan | None:
         """The span that `event` ends, if it is one of `OUTER_SPANS` or the outermost of a compile without an id."""
         name, stamp_ns = event.get("name"), unix_ns_of(event.get("ts"))
         if type(name) is not str or stamp_ns is None:
@@ -84,7 +84,9 @@ class Spans:
         for thread, stack in self._open.items():
             self._never_ended(thread, stack)
 
-    def _end(self, stack: list[_Open], name: str, end_ns: int, thread: int, event: dict[str, Any]) -> Span | None:
+    def _end(
+        self, stack: list[_Open], name: str, end_ns: int, thread: int, event: dict[str, Any]
+    ) -> CompileSpan | None:
         place = len(stack) - 1
         while place >= 0 and stack[place].name != name:
             place -= 1
@@ -112,8 +114,8 @@ class Spans:
             }
         )
         if name in OUTER_SPANS:
-            return Span(name, compile_id, start_ns, duration_ns)
-        return Span(name, begun.compiles, start_ns, duration_ns) if begun.compiles else None
+            return CompileSpan(name, compile_id, start_ns, duration_ns)
+        return CompileSpan(name, begun.compiles, start_ns, duration_ns) if begun.compiles else None
 
     def _compile_id(self, event: dict[str, Any]) -> str | None:
         compile_id = compile_id_of(event)

@@ -13,11 +13,11 @@ from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import loads, text
 from stepscope.viewer.ingest.reader import LogRecord
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.steps.compiles import Compiling
 from stepscope.viewer.ingest.torch_trace import torch_text
-from stepscope.viewer.ingest.torch_trace.compile_facts import CompileFacts, cache_of
-from stepscope.viewer.ingest.torch_trace.compile_ids import CompileIds
+from stepscope.viewer.ingest.torch_trace.compile_facts import CompilationRows, cache_of
+from stepscope.viewer.ingest.torch_trace.compile_ids import LogCompileIds
 from stepscope.viewer.ingest.torch_trace.compile_rows import Compile, Frame, RawFrame, Stack, add_compile
 from stepscope.viewer.ingest.torch_trace.kinds import COMPILE_ERROR, NO_ID
 from stepscope.viewer.ingest.torch_trace.spans import OUTER_SPANS, Spans, compile_id_of
@@ -48,14 +48,14 @@ class OutputCode:
 class TorchEvents:
     """Reads torch's records of one log. `finish` needs the string tables of the logs it may have been forked from."""
 
-    def __init__(self, log: int, rows: Rows, damage: Damage) -> None:
+    def __init__(self, log: int, rows: IndexRows, damage: Damage) -> None:
         self.log, self.rows, self.damage = log, rows, damage
         self.strings: StringTable = {}
         self.compiles: dict[str, Compile] = {}
-        self.ids = CompileIds()
+        self.ids = LogCompileIds()
         self._spans: dict[int | None, Spans] = {}
         """Of each process."""
-        self.facts = CompileFacts(log, rows)
+        self.facts = CompilationRows(log, rows)
         self.output_codes: list[OutputCode] = []
         self.callers: dict[str, UserFrame] = {}
         """Compile id -> the line of the program that called what is compiled; known after `finish`."""

@@ -1,4 +1,4 @@
-"""`stepscope ingest`: plan, run, and what to say of it."""
+"""`stepscope ingest`: plans the work, runs it and reports the result."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.overview.summary_text import clean
 from stepscope.viewer.store.distributed_ingest.pools import DaskPool, LocalPool, Pool
 from stepscope.viewer.store.distributed_ingest.progress import watcher
-from stepscope.viewer.store.distributed_ingest.run import Outcome, plan, run_units
-from stepscope.viewer.text.formats import format_bytes
+from stepscope.viewer.store.distributed_ingest.run import Outcome, plan, run_tasks
+from stepscope.viewer.text.formats import format_bytes, plural
 
 MOST_NAMED = 10
 
@@ -21,31 +21,36 @@ def ingest(folder: str, store: str, scheduler: str | None, workers: int | None, 
     others were read, for the logs that are not in the STORE.
     """
     if scheduler is not None and workers is not None:
-        raise StepscopeError("--workers is for processes of this machine; a scheduler has its own workers.")
+        raise StepscopeError(
+            "--workers is the number of processes on this machine, but a scheduler has its own workers. Give only one."
+        )
     planned = plan(folder, store)
-    if planned.units:
-        outcome = run_units(planned, _pool(scheduler, workers), watcher())
+    if planned.tasks:
+        outcome = run_tasks(planned, _pool(scheduler, workers), watcher())
     else:
         outcome = Outcome(planned.kept, planned.kept)
     for address, reason in outcome.failed[:MOST_NAMED]:
         say(clean(f"{address}: {reason}"))
     say(clean(outcome_text(outcome, store)))
     if outcome.failed:
+        failed = len(outcome.failed)
+        are = "is" if failed == 1 else "are"
         raise StepscopeError(
-            f"{len(outcome.failed):,} of {outcome.logs:,} logs are not in {store}; the same command tries them again."
+            f"{failed:,} of {plural(outcome.logs, 'log')} {are} missing from {store}. "
+            "Run the same command to try again."
         )
 
 
 def outcome_text(outcome: Outcome, store: str) -> str:
-    """What a run has done, in a line."""
+    """The result of a run in one line."""
     read, written = (sum(getattr(done, size) for done in outcome.done) for size in ("log_bytes", "parquet_bytes"))
-    parts = [f"{outcome.logs - len(outcome.failed):,} logs in {store}"]
+    parts = [f"{store} holds {plural(outcome.logs - len(outcome.failed), 'log')}"]
     if outcome.kept:
-        parts.append(f"{outcome.kept:,} were there already")
+        parts.append(f"{outcome.kept:,} of them from before")
     if outcome.done:
         parts.append(f"{format_bytes(read)} became {format_bytes(written)}")
     if outcome.retries:
-        parts.append(f"{outcome.retries:,} had been begun before and never finished")
+        parts.append(f"{outcome.retries:,} had been started before and not finished")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Where units run: processes of this machine, or the workers of a dask scheduler; both are executors."""
+"""The pools that run the tasks: processes of this machine, or the workers of a dask scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.store.distributed_ingest.task import Done, Unit
+from stepscope.viewer.store.distributed_ingest.task import Done, Task
 
 CONNECT_S = 10
 
@@ -22,13 +22,13 @@ class Pool(Protocol):
 
     @property
     def width(self) -> int:
-        """So many units are given out at once."""
+        """The number of tasks that are submitted at once."""
 
     @property
     def keeps_trying(self) -> bool:
-        """It gives a unit whose worker died to another one by itself, and so often that another try is no use."""
+        """Whether the pool itself retries a task whose worker died, so that another try is useless."""
 
-    def submit(self, work: Callable[[Unit], Done], unit: Unit) -> Future[Done]: ...
+    def submit(self, work: Callable[[Task], Done], task: Task) -> Future[Done]: ...
 
     def renew(self) -> None:
         """Go on after workers have died."""
@@ -46,8 +46,8 @@ class LocalPool:
         self.width = workers or usable_cores()
         self._executor = self._start()
 
-    def submit(self, work: Callable[[Unit], Done], unit: Unit) -> Future[Done]:
-        return self._executor.submit(work, unit)
+    def submit(self, work: Callable[[Task], Done], task: Task) -> Future[Done]:
+        return self._executor.submit(work, task)
 
     def renew(self) -> None:
         self._executor.shutdown(wait=False)
@@ -84,8 +84,8 @@ class DaskPool:
         self._executor: Executor = self._client.get_executor(pure=False)
         self.width = 1 << 20
 
-    def submit(self, work: Callable[[Unit], Done], unit: Unit) -> Future[Done]:
-        return self._executor.submit(work, unit)
+    def submit(self, work: Callable[[Task], Done], task: Task) -> Future[Done]:
+        return self._executor.submit(work, task)
 
     def renew(self) -> None:
         """The scheduler does."""

@@ -1,4 +1,4 @@
-"""How far an ingest is, on standard error: a bar in a terminal, a line now and then elsewhere."""
+"""The progress of an ingest on standard error: a bar in a terminal, and a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from stepscope.viewer.overview.summary_text import clean
-from stepscope.viewer.store.distributed_ingest.task import Done, Unit
+from stepscope.viewer.store.distributed_ingest.task import Done, Task
 from stepscope.viewer.text.formats import format_bytes
 
 LINE_EVERY_S = 5.0
 
 
 class Tally:
-    """What is done, how fast, and how long the rest takes at that rate."""
+    """The work done, its rate, and the time that the rest takes at this rate."""
 
     def __init__(self, logs: int, log_bytes: int) -> None:
         self.logs, self.log_bytes = logs, log_bytes
         self.done = self.done_bytes = self.retries = 0
         self._start = time.monotonic()
 
-    def add(self, unit: Done) -> None:
+    def add(self, task: Done) -> None:
         self.done += 1
-        self.done_bytes += unit.log_bytes
-        self.retries += unit.earlier_tries
+        self.done_bytes += task.log_bytes
+        self.retries += task.earlier_tries
 
     def text(self) -> str:
-        """``12 of 64 logs, 48.1 MB of 256 MB, 12.3 MB/s, 0:00:17 left``; no rate before there is one."""
+        """``12 of 64 logs, 48.1 MB of 256 MB, 12.3 MB/s, 0:00:17 left``; the rate is left out until it is known."""
         parts = [
             f"{self.done:,} of {self.logs:,} logs",
             f"{format_bytes(self.done_bytes)} of {format_bytes(self.log_bytes)}",
@@ -56,14 +56,14 @@ class ProgressLines:
         self._tally = Tally(logs, log_bytes)
         self._next = time.monotonic() + LINE_EVERY_S
 
-    def done(self, unit: Done) -> None:
-        self._tally.add(unit)
+    def done(self, task: Done) -> None:
+        self._tally.add(task)
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + LINE_EVERY_S
             self._say(self._tally.text())
 
-    def retry(self, unit: Unit, reason: str) -> None:
-        self._say(retry_text(unit, reason))
+    def retry(self, task: Task, reason: str) -> None:
+        self._say(retry_text(task, reason))
 
     def end(self) -> None:
         if self._tally.logs:
@@ -74,7 +74,7 @@ class ProgressLines:
 
 
 class ProgressBar:
-    """A bar of bytes, which says the same beside it."""
+    """A bar of bytes with the same text beside it."""
 
     def __init__(self, out: TextIO) -> None:
         columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
@@ -87,25 +87,25 @@ class ProgressBar:
         self._bar.update(self._task, total=max(log_bytes, 1), description=self._tally.text())
         self._bar.start()
 
-    def done(self, unit: Done) -> None:
-        self._tally.add(unit)
+    def done(self, task: Done) -> None:
+        self._tally.add(task)
         self._bar.update(self._task, completed=self._tally.done_bytes, description=self._tally.text())
 
-    def retry(self, unit: Unit, reason: str) -> None:
-        self._bar.console.print(f"stepscope: {retry_text(unit, reason)}", markup=False, highlight=False)
+    def retry(self, task: Task, reason: str) -> None:
+        self._bar.console.print(f"stepscope: {retry_text(task, reason)}", markup=False, highlight=False)
 
     def end(self) -> None:
         self._bar.stop()
 
 
 def watcher(out: TextIO | None = None) -> ProgressBar | ProgressLines:
-    """What shows progress on `out`, or on standard error."""
+    """The display of progress on `out`, or on standard error."""
     out = out or sys.stderr
     return ProgressBar(out) if out.isatty() else ProgressLines(out)
 
 
-def retry_text(unit: Unit, reason: str) -> str:
-    return clean(f"{unit.log.address}: {reason}; it is tried again")
+def retry_text(task: Task, reason: str) -> str:
+    return clean(f"{task.log.address}: {reason}; it will be tried again")
 
 
 def _clock(seconds: float) -> str:

@@ -1,6 +1,6 @@
-"""One log -> its own Parquet files in a STORE: what one worker does, which knows of no other.
+"""Reads one log into its own Parquet files in a STORE. A worker needs to know of no other worker.
 
-What is written counts only when its manifest is there, and that is written last: a worker may die anywhere.
+The manifest is written last, and files without a manifest do not count, because a worker may die at any point.
 """
 
 from __future__ import annotations
@@ -23,52 +23,54 @@ from stepscope.viewer.store.parquet.layout import ID_BITS, Manifest, Root, Table
 
 
 @dataclass(frozen=True)
-class Unit:
-    """A log to read, and where its tables go."""
+class Task:
+    """A log to read, and the STORE that takes its tables."""
 
     store: str
     number: int
     log: LogFile
     key: str
-    """Of the code that asks for it."""
+    """The version of the code that created the task."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A unit that is whole."""
+    """A log whose tables are complete."""
 
     number: int
     log_bytes: int
-    """Of the file, packed or not."""
+    """Size of the file as it is stored, compressed or not."""
     parquet_bytes: int
     earlier_tries: int
-    """Begun before, and never finished."""
+    """The number of earlier tries that were never finished."""
     left_out: str | None = None
-    """Why the log was not read: it is of a newer format, and its tables say so."""
+    """The reason why the log was not read: its format is newer, which its tables record."""
 
 
-def ingest_unit(unit: Unit) -> Done:
-    """Read the log and write its tables; what earlier tries left is removed.
+def ingest_log(task: Task) -> Done:
+    """Read the log, write its tables, and remove the files of earlier tries.
 
-    Raises StepscopeError where this is another stepscope than the one that asks; OSError where the STORE cannot be
-    written, or does not hold what was written.
+    Raises StepscopeError if this version of stepscope differs from the one that created the task, and OSError if the
+    STORE cannot be written or does not return what was written.
     """
-    if index_key(()) != unit.key:
-        raise StepscopeError("A worker has another version of stepscope or DuckDB: install the same ones everywhere.")
-    root, folder = Root(unit.store), secrets.token_hex(4)
-    before, old = read_manifest(root, unit.number), root.tries(unit.number)
-    root.begin(unit.number, folder)
-    with plain_source(unit.log.address) as source:
+    if index_key(()) != task.key:
+        raise StepscopeError(
+            "A worker has another version of stepscope or DuckDB. Install the same versions everywhere."
+        )
+    root, folder = Root(task.store), secrets.token_hex(4)
+    before, old = read_manifest(root, task.number), root.tries(task.number)
+    root.begin(task.number, folder)
+    with plain_source(task.log.address) as source:
         left_out: list[NewerFormat] = []
-        tables = _write_tables(root, unit, folder, source, left_out)
+        tables = _write_tables(root, task, folder, source, left_out)
         was_read = not left_out and not any(reason == "not_read" for reason, _ in source.problems)
-        packed = was_read and is_packed(head_of(unit.log.address))
-        write_manifest(root, Manifest(unit.number, unit.log, unit.key, folder, tables, source.size, packed, was_read))
-    root.remove_tries(unit.number, old)
+        packed = was_read and is_packed(head_of(task.log.address))
+        write_manifest(root, Manifest(task.number, task.log, task.key, folder, tables, source.size, packed, was_read))
+    root.remove_tries(task.number, old)
     finished = {before.folder} if before else set()
     return Done(
-        unit.number,
-        unit.log.size_bytes,
+        task.number,
+        task.log.size_bytes,
         sum(table.size_bytes for table in tables.values()),
         len(set(old) - finished),
         left_out[0].reason if left_out else None,
@@ -76,19 +78,22 @@ def ingest_unit(unit: Unit) -> Done:
 
 
 def _write_tables(
-    root: Root, unit: Unit, folder: str, source: Source, left_out: list[NewerFormat]
+    root: Root, task: Task, folder: str, source: Source, left_out: list[NewerFormat]
 ) -> dict[str, TableFile]:
-    relatives, first_id = StringsBeside(unit.log.address), unit.number << ID_BITS
-    rows = read_logs([source], first_log=unit.number, first_id=first_id, relatives=relatives.tables, left_out=left_out)
+    relatives, first_id = StringsBeside(task.log.address), task.number << ID_BITS
+    rows = read_logs([source], first_log=task.number, first_id=first_id, relatives=relatives.tables, left_out=left_out)
     with tempfile.TemporaryDirectory(prefix="stepscope-") as scratch:
         index = Path(scratch, "index")
-        built = build_index(index, unit.key, rows, source.size)
+        built = build_index(index, task.key, rows, source.size)
         if built is None:
             raise OSError(f"there is no room for an index in {scratch}")
         built.close()
-        files = write_tables(index, Path(scratch), unit.log.address)
+        files = write_tables(index, Path(scratch), task.log.address)
         for table, file in files.items():
             put_whole(
-                root.fs, Path(scratch, f"{table}.parquet"), f"{root.unit(unit.number)}/{folder}/{table}.parquet", file
+                root.fs,
+                Path(scratch, f"{table}.parquet"),
+                f"{root.log_folder(task.number)}/{folder}/{table}.parquet",
+                file,
             )
     return files

@@ -1,8 +1,8 @@
 """What lies where in a STORE, a folder of Parquet files made by `stepscope ingest`.
 
     stepscope-store.json          which logs it is meant to hold
-    units/000007/manifest.json    written last: what makes a unit whole, and which of its folders counts
-    units/000007/ab12cd34/        one try at a unit: `begun`, and a file for each table that has rows
+    units/000007/manifest.json    written last: it completes the log's tables and names the folder that counts
+    units/000007/ab12cd34/        one try at a log: `begun`, and a file for each table that has rows
 
 Every file is reached through fsspec, so a STORE can be a local folder, a shared file system or object storage.
 """
@@ -29,7 +29,8 @@ UNIT_FORMAT = "stepscope-unit/1"
 TABLES = tuple(re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE))
 MOST_UNITS = 1 << 17
 ID_BITS = 36
-"""A unit's ids begin at its number shifted by so much; with `MOST_UNITS` all stay below 2**53, as JSON needs."""
+"""Ids of a log's rows begin at its number shifted left by this many bits. With `MOST_UNITS` logs all ids stay below
+2**53, as JSON needs."""
 _FOLDER = re.compile(r"[0-9a-f]{8}")
 _SCHEMA_DIGEST = hashlib.sha256(SCHEMA.encode()).hexdigest()
 
@@ -43,7 +44,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One whole unit: the tables of one log."""
+    """The complete tables of one log."""
 
     number: int
     """Of the log in the STORE."""
@@ -65,7 +66,7 @@ class Store:
     """What a STORE holds."""
 
     root: Root
-    units: list[Manifest]
+    manifests: list[Manifest]
     """Whole ones, by number."""
     damaged: list[str] = field(default_factory=list)
     """Folders whose manifest cannot be read, or names files that are not there as it says."""
@@ -74,7 +75,7 @@ class Store:
 
     @property
     def size_bytes(self) -> int:
-        return sum(table.size_bytes for unit in self.units for table in unit.tables.values())
+        return sum(table.size_bytes for manifest in self.manifests for table in manifest.tables.values())
 
 
 class Root:
@@ -84,23 +85,23 @@ class Root:
         self.fs, self.path = resolve(address)
         self.address = address
 
-    def unit(self, number: int) -> str:
+    def log_folder(self, number: int) -> str:
         return f"{self.path}/units/{number:06d}"
 
-    def table(self, unit: Manifest, table: str) -> str:
-        return f"{self.unit(unit.number)}/{unit.folder}/{table}.parquet"
+    def table(self, manifest: Manifest, table: str) -> str:
+        return f"{self.log_folder(manifest.number)}/{manifest.folder}/{table}.parquet"
 
     def begin(self, number: int, folder: str) -> None:
-        """Leave a trace of a try at a unit: one that dies is counted by the next."""
-        path = f"{self.unit(number)}/{folder}"
+        """Mark the beginning of a try at a log, so that the next try can count one that died."""
+        path = f"{self.log_folder(number)}/{folder}"
         self.fs.makedirs(path, exist_ok=True)
         self.fs.pipe_file(f"{path}/{BEGUN}", b"")
 
     def tries(self, number: int) -> list[str]:
-        """Folders of a unit, also of tries that were never finished."""
+        """The folders of a log, including those of tries that were never finished."""
         try:
             self.fs.invalidate_cache()
-            found = self.fs.ls(self.unit(number), detail=False)
+            found = self.fs.ls(self.log_folder(number), detail=False)
         except FileNotFoundError:
             return []
         names = [path.rstrip("/").rpartition("/")[2] for path in found]
@@ -108,7 +109,7 @@ class Root:
 
     def remove_tries(self, number: int, folders: Sequence[str]) -> None:
         for folder in folders:
-            self.fs.rm(f"{self.unit(number)}/{folder}", recursive=True)
+            self.fs.rm(f"{self.log_folder(number)}/{folder}", recursive=True)
 
     def write_whole(self, path: str, data: bytes, part: str) -> None:
         """Write under the name `part`, then give the file its name: it is never seen half written."""
@@ -135,7 +136,7 @@ def begin_store(root: Root, logs: Sequence[str]) -> None:
 
 
 def read_store(address: str) -> Store:
-    """The units of the STORE at `address`. Raises StepscopeError when there is none, or one of another format."""
+    """The STORE at `address`. Raises StepscopeError when there is no STORE, or when it has another format."""
     root = Root(address)
     fs = root.fs
     try:
@@ -148,43 +149,43 @@ def read_store(address: str) -> Store:
         raise StepscopeError(f"{address} cannot be read as a STORE: {error}.") from None
     if not isinstance(mark, dict) or mark.get("format") != STORE_FORMAT:
         raise StepscopeError(f"{address} is no STORE that this stepscope reads: make one with `stepscope ingest`.")
-    units, damaged = [], []
+    manifests, damaged = [], []
     for path in sorted(names):
         number = path.split("/")[-2]
-        unit = _manifest(texts[path], number)
-        if unit is not None and all(
-            sizes.get(root.table(unit, table)) == file.size_bytes for table, file in unit.tables.items()
+        manifest = _manifest(texts[path], number)
+        if manifest is not None and all(
+            sizes.get(root.table(manifest, table)) == file.size_bytes for table, file in manifest.tables.items()
         ):
-            units.append(unit)
+            manifests.append(manifest)
         else:
             damaged.append(number)
     logs = mark.get("logs")
-    return Store(root, units, damaged, [str(log) for log in logs] if isinstance(logs, list) else [])
+    return Store(root, manifests, damaged, [str(log) for log in logs] if isinstance(logs, list) else [])
 
 
 def check_schema(store: Store) -> None:
-    """Raises StepscopeError when units have other tables than this stepscope reads."""
-    old = sum(unit.schema != _SCHEMA_DIGEST for unit in store.units)
+    """Raises StepscopeError when the logs have other tables than this version of stepscope reads."""
+    old = sum(manifest.schema != _SCHEMA_DIGEST for manifest in store.manifests)
     if old:
         raise StepscopeError(
-            f"{old} of {len(store.units)} logs in {store.root.address} were read by another version of stepscope: "
+            f"{old} of {len(store.manifests)} logs in {store.root.address} were read by another version of stepscope: "
             "run `stepscope ingest` again."
         )
 
 
 def read_manifest(root: Root, number: int) -> Manifest | None:
-    """The manifest of a unit; None when there is none, or one that cannot be read."""
+    """The manifest of a log; None when it is missing or cannot be read."""
     try:
-        return _manifest(root.fs.cat_file(f"{root.unit(number)}/{MANIFEST}"), f"{number:06d}")
+        return _manifest(root.fs.cat_file(f"{root.log_folder(number)}/{MANIFEST}"), f"{number:06d}")
     except OSError:
         return None
 
 
-def write_manifest(root: Root, unit: Manifest) -> None:
-    """What makes the unit whole."""
-    folder = root.unit(unit.number)
-    text = orjson.dumps({"format": UNIT_FORMAT, **asdict(unit)}, option=orjson.OPT_INDENT_2)
-    root.write_whole(f"{folder}/{MANIFEST}", text, f"{folder}/{unit.folder}/{MANIFEST}")
+def write_manifest(root: Root, manifest: Manifest) -> None:
+    """Write the manifest, which completes the tables of a log."""
+    folder = root.log_folder(manifest.number)
+    text = orjson.dumps({"format": UNIT_FORMAT, **asdict(manifest)}, option=orjson.OPT_INDENT_2)
+    root.write_whole(f"{folder}/{MANIFEST}", text, f"{folder}/{manifest.folder}/{MANIFEST}")
 
 
 def _manifest(text: Any, number: str) -> Manifest | None:
@@ -194,17 +195,17 @@ def _manifest(text: Any, number: str) -> Manifest | None:
         if value.pop("format") != UNIT_FORMAT:
             return None
         tables = {str(name): TableFile(**file) for name, file in value.pop("tables").items()}
-        unit = Manifest(log=LogFile(**value.pop("log")), tables=tables, **value)
-        ints = [unit.number, unit.log.size_bytes, *(n for t in tables.values() for n in (t.rows, t.size_bytes))]
-        ints.append(unit.plain_bytes)
+        manifest = Manifest(log=LogFile(**value.pop("log")), tables=tables, **value)
+        ints = [manifest.number, manifest.log.size_bytes, *(n for t in tables.values() for n in (t.rows, t.size_bytes))]
+        ints.append(manifest.plain_bytes)
         sound = (
             all(type(one) is int and one >= 0 for one in ints)
-            and f"{unit.number:06d}" == number
-            and unit.number < MOST_UNITS
-            and isinstance(unit.log.address, str)
-            and _FOLDER.fullmatch(unit.folder)
+            and f"{manifest.number:06d}" == number
+            and manifest.number < MOST_UNITS
+            and isinstance(manifest.log.address, str)
+            and _FOLDER.fullmatch(manifest.folder)
             and all(re.fullmatch(r"\w{1,100}", name) for name in tables)
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    return unit if sound else None
+    return manifest if sound else None

@@ -1,7 +1,7 @@
-"""A STORE as a trace: DuckDB views over its Parquet files. Nothing is copied when it is opened.
+"""A STORE as a trace: DuckDB views over its Parquet files. Opening a STORE copies nothing.
 
-DuckDB reaches the files only through a file system that knows these files and no others, and cannot write: a
-statement of the user's gets at nothing else, wherever the STORE lies. Payloads are read out of the logs.
+DuckDB reaches the files only through a read-only file system that knows no other files, so a statement of the user
+cannot reach anything else. Payloads are read from the logs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stepscope.viewer.store.trace import IN_MEMORY, Trace
 PROTOCOL = "stepscope"
 _BLOCK = 16_384
 _MISSING = Source(Path("–"), Path("–"), 0, 0)
-"""In the place of a log that is not in the STORE."""
+"""Stands for a log that is not in the STORE."""
 
 
 class StoreTrace(Trace):
@@ -38,10 +38,10 @@ class StoreTrace(Trace):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._scratch = temporary_folder()
-        self._units = {unit.number: unit for unit in store.units}
+        self._manifests = {manifest.number: manifest for manifest in store.manifests}
         self._in_reach: set[int] = set()
         self._out_of_reach: dict[int, str] = {}
-        """Number of a log -> why."""
+        """The reason, by the number of the log."""
         self._tables = _StoreFiles(store)
         views = Path(self._scratch.name, "views") if self._scratch is not None else IN_MEMORY
         try:
@@ -51,9 +51,9 @@ class StoreTrace(Trace):
             if self._scratch is not None:
                 self._scratch.cleanup()
             raise StepscopeError(f"{store.root.address} cannot be opened: {_first_line(error)}.") from None
-        super().__init__([self._source(number) for number in range(max(self._units) + 1)], connection, views)
-        for unit in _one_of_each_folder(store.units):
-            self._look_for(unit)
+        super().__init__([self._source(number) for number in range(max(self._manifests) + 1)], connection, views)
+        for manifest in _one_of_each_folder(store.manifests):
+            self._look_for(manifest)
 
     @property
     def index_bytes(self) -> int:
@@ -91,7 +91,7 @@ class StoreTrace(Trace):
 
     def log_bytes(self, log: int, start: int, length: int) -> bytes:
         """Empty, too, for a log that is out of reach."""
-        if log in self._out_of_reach or log not in self._units:
+        if log in self._out_of_reach or log not in self._manifests:
             return b""
         try:
             return super().log_bytes(log, start, length)
@@ -105,46 +105,46 @@ class StoreTrace(Trace):
             self._scratch.cleanup()
 
     def _open_log(self, log: int) -> BinaryIO:
-        unit = self._units[log]
-        if log not in self._in_reach and not self._look_for(unit):
+        manifest = self._manifests[log]
+        if log not in self._in_reach and not self._look_for(manifest):
             raise OSError(self._out_of_reach[log])
-        fs, path = resolve(unit.log.address)
+        fs, path = resolve(manifest.log.address)
         file: BinaryIO = fs.open(path, "rb")
-        if not unit.is_packed:
+        if not manifest.is_packed:
             return file
         with file:
             return spool_stream(file)[0].open("rb")
 
     def _source(self, number: int) -> Source:
-        unit = self._units.get(number)
-        if unit is None:
+        manifest = self._manifests.get(number)
+        if manifest is None:
             return _MISSING
-        return Source(Path(unit.log.address), Path(unit.log.address), unit.plain_bytes, 0)
+        return Source(Path(manifest.log.address), Path(manifest.log.address), manifest.plain_bytes, 0)
 
     def _out_of_reach_text(self, logs: Sequence[int]) -> str:
-        address, reason = self._units[logs[0]].log.address, self._out_of_reach[logs[0]]
+        address, reason = self._manifests[logs[0]].log.address, self._out_of_reach[logs[0]]
         if len(logs) == 1:
-            return f"The log {address} cannot be read ({reason}): its payloads are not shown, everything else is."
+            return f"The log {address} cannot be read ({reason}), so its payloads are not shown. Everything else is."
         return (
-            f"{len(logs):,} logs cannot be read, the first is {address} ({reason}): their payloads are not shown, "
-            "everything else is."
+            f"{len(logs):,} logs cannot be read, the first of them {address} ({reason}), so their payloads are not "
+            "shown. Everything else is."
         )
 
-    def _look_for(self, unit: Manifest) -> bool:
-        """Whether the log of `unit` is there, as it was when it was read."""
-        reason = change_of(unit.log)
+    def _look_for(self, manifest: Manifest) -> bool:
+        """Whether the log of `manifest` still exists and has not changed since it was read."""
+        reason = change_of(manifest.log)
         if reason is None:
-            self._in_reach.add(unit.number)
+            self._in_reach.add(manifest.number)
         else:
-            self._out_of_reach[unit.number] = reason
+            self._out_of_reach[manifest.number] = reason
         return reason is None
 
 
 def open_store(address: str) -> StoreTrace:
     """Open the STORE at `address`. Raises StepscopeError when it cannot be read, or holds no log."""
     store = read_store(address)
-    if not store.units:
-        raise StepscopeError(f"{address} holds no log yet: `stepscope ingest` puts them there.")
+    if not store.manifests:
+        raise StepscopeError(f"{address} holds no logs yet; add them with `stepscope ingest`.")
     check_schema(store)
     return StoreTrace(store)
 
@@ -176,9 +176,9 @@ class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         super().__init__()
         self._fs = store.root.fs
         self._known = {
-            _name(unit, table): (store.root.table(unit, table), file.size_bytes)
-            for unit in store.units
-            for table, file in unit.tables.items()
+            _name(manifest, table): (store.root.table(manifest, table), file.size_bytes)
+            for manifest in store.manifests
+            for table, file in manifest.tables.items()
         }
 
     @property
@@ -241,10 +241,10 @@ class _TableFile:
 
 
 def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store) -> None:
-    """Writes the tables of an index to the database: as views where a unit has rows, else empty."""
+    """Write the tables of an index to the database: a view where any log has rows, and an empty table otherwise."""
     connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
     for table in TABLES:
-        names = [f"'{PROTOCOL}://{_name(unit, table)}'" for unit in store.units if table in unit.tables]
+        names = [f"'{PROTOCOL}://{_name(manifest, table)}'" for manifest in store.manifests if table in manifest.tables]
         if names:
             files = f"read_parquet([{', '.join(names)}], hive_partitioning = false)"
             connection.execute(f"DROP TABLE {table}; CREATE VIEW {table} AS {_query(table, files)}")
@@ -258,23 +258,24 @@ def _query(table: str, files: str) -> str:
     return f"SELECT key, sum(CAST(value AS BIGINT))::VARCHAR AS value FROM {files} WHERE key <> 'key' GROUP BY key"
 
 
-def _name(unit: Manifest, table: str) -> str:
-    return f"{unit.number}/{table}.parquet"
+def _name(manifest: Manifest, table: str) -> str:
+    return f"{manifest.number}/{table}.parquet"
 
 
-def _one_of_each_folder(units: Sequence[Manifest]) -> Iterator[Manifest]:
+def _one_of_each_folder(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
     """Logs go away together: it takes long to look for thousands of them."""
-    by_folder = {unit.log.address.rpartition("/")[0]: unit for unit in units if unit.was_read}
+    by_folder = {manifest.log.address.rpartition("/")[0]: manifest for manifest in manifests if manifest.was_read}
     yield from by_folder.values()
 
 
 def _incomplete(store: Store) -> list[str]:
-    missing = set(store.logs) - {unit.log.address for unit in store.units}
+    missing = set(store.logs) - {manifest.log.address for manifest in store.manifests}
     if not missing:
         return []
+    are = "is" if len(missing) == 1 else "are"
     return [
-        f"{len(missing):,} of {len(missing) + len(store.units):,} logs are not in this STORE, the first is "
-        f"{min(missing)}: `stepscope ingest` goes on where it stopped."
+        f"{len(missing):,} of {len(missing) + len(store.manifests):,} logs {are} missing from this STORE; the first is "
+        f"{min(missing)}. Run `stepscope ingest` again to add them."
     ]
 
 

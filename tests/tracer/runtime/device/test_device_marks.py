@@ -14,7 +14,7 @@ import torch
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime.device import marks as device_marks
 from stepscope.tracer.runtime.device.replays import Replays
-from stepscope.viewer.ingest.rows import Rows
+from stepscope.viewer.ingest.rows import IndexRows
 from tests.tracer.hand_made import HandMade, recorder_in, ring_rows, rows_of
 from tests.tracer.runtime.device.fake_driver import FakeDriver
 
@@ -44,7 +44,7 @@ def graph_on(driver: FakeDriver, recorder: Recorder) -> HandMade:
     return graph
 
 
-def seen(recorder: Recorder, tmp_path: Path) -> Rows:
+def seen(recorder: Recorder, tmp_path: Path) -> IndexRows:
     """What the file says now, as after a death."""
     recorder.marks.copy()
     rows = rows_of(tmp_path)
@@ -52,7 +52,7 @@ def seen(recorder: Recorder, tmp_path: Path) -> Rows:
     return rows
 
 
-def in_flight(rows: Rows) -> list[int]:
+def in_flight(rows: IndexRows) -> list[int]:
     return [position for role, _, position, _ in ring_rows(rows) if role == "in_flight"]
 
 
