@@ -1,4 +1,4 @@
-"""What a script that runs one launch again has to know of it."""
+"""What a script that repeats one launch needs to know about it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,20 @@ class TensorShape:
     stride: Sequence[int]
 
 
-def launches_of_step(trace: Trace, step: int, rank: int | None) -> list[tuple[int, int]]:
-    """(first launch, how many) of a step, for each log that has it; launches of a step are a range of ids."""
-    return sql.rows(
+@dataclass(frozen=True)
+class StepLaunches:
+    """The launches of a step in one log, whose ids are a range."""
+
+    first: int
+    count: int
+
+
+def launches_of_step(trace: Trace, step: int, rank: int | None) -> list[StepLaunches]:
+    """The launches of a step in each log that has the step."""
+    return sql.records(
+        StepLaunches,
         trace,
-        "SELECT min(launch), count(*) FROM launches JOIN logs USING (log)"
+        "SELECT min(launch) AS first, count(*) AS count FROM launches JOIN logs USING (log)"
         " WHERE step = $1 AND ($2 IS NULL OR rank = $2) GROUP BY log ORDER BY log",
         [step, rank],
     )

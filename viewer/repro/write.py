@@ -99,10 +99,10 @@ def launch_in_step(trace: Trace, ordinal: int, step: int, rank: int | None) -> i
     whose = f"step {step}" if rank is None else f"step {step} of rank {rank}"
     if len(found) > 1:
         raise StepscopeError(f"{len(found)} logs of this trace have a step {step}: say which with --rank, or name one.")
-    if not found or not 1 <= ordinal <= found[0][1]:
-        count = found[0][1] if found else 0
+    if not found or not 1 <= ordinal <= found[0].count:
+        count = found[0].count if found else 0
         raise StepscopeError(f"There is no {nth(ordinal)} launch in {whose}: it has {count:,}.")
-    return found[0][0] + ordinal - 1
+    return found[0].first + ordinal - 1
 
 
 def worst_launch(trace: Trace) -> int:

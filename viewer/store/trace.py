@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import duckdb
 
@@ -18,10 +18,21 @@ from stepscope.viewer.store.apart import NAME, connect
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")
+PAYLOAD, _HEADER = "payload_byte AS start, payload_bytes AS length", "byte AS start, header_bytes AS length"
 
 
 class Closeable(Protocol):
     def close(self) -> object: ...
+
+
+class LogRange(NamedTuple):
+    """The bytes of a header or of a payload in its log."""
+
+    record: int
+    log: int
+    start: int
+    length: int
+    crlf: bool
 
 
 class Trace:
@@ -105,15 +116,11 @@ class Trace:
 
     def header(self, record: int) -> bytes:
         """The header line of `record`, its prefix included; empty when there is no such record."""
-        found = self._place(record, "byte, header_bytes")
-        return self.log_bytes(*found[:3]) if found else b""
+        return next(iter(self.headers([record]).values()), b"")
 
     def payload(self, record: int) -> bytes:
         """The payload of `record` as the program wrote it; empty when there is none."""
-        found = self._place(record, "payload_byte, payload_bytes")
-        if found is None or found[1] is None:
-            return b""
-        return (decode_payload_crlf if found[3] else decode_payload)(self.log_bytes(*found[:3]))
+        return next(iter(self.payloads([record]).values()), b"")
 
     def whole_payload(self, record: int) -> bytes:
         """Like `payload`. Raises StepscopeError where there is one and it cannot be read."""
@@ -121,27 +128,29 @@ class Trace:
 
     def payloads(self, records: Sequence[int]) -> dict[int, bytes]:
         """The payloads of several records, of those that have one."""
-        return self._several(records, "payload_byte, payload_bytes", decode_payload, decode_payload_crlf)
+        found = self._ranges(records, PAYLOAD)
+        return {
+            one.record: (decode_payload_crlf if one.crlf else decode_payload)(
+                self.log_bytes(one.log, one.start, one.length)
+            )
+            for one in found
+        }
 
     def headers(self, records: Sequence[int]) -> dict[int, bytes]:
         """The header lines of several records."""
-        return self._several(records, "byte, header_bytes", bytes, bytes)
+        found = self._ranges(records, _HEADER)
+        return {one.record: self.log_bytes(one.log, one.start, one.length) for one in found}
 
-    def _several(
-        self, records: Sequence[int], columns: str, plain: Callable[[bytes], bytes], crlf: Callable[[bytes], bytes]
-    ) -> dict[int, bytes]:
-        places = self.cursor().execute(
-            f"SELECT record, log, {columns}, crlf FROM records WHERE record IN (SELECT unnest($1)) ORDER BY record",
-            [list(records)],
+    def _ranges(self, records: Sequence[int], columns: str) -> list[LogRange]:
+        """The bytes of `records` in the logs: of their headers, or of those payloads that exist."""
+        one = len(records) == 1  # the usual case, for which DuckDB need not plan a sort and a join
+        wanted = "record = $1" if one else "record IN (SELECT unnest($1)) ORDER BY record"
+        cursor = self.cursor().execute(
+            f"SELECT record, log, {columns}, crlf FROM records WHERE {wanted}", [records[0] if one else list(records)]
         )
-        return {
-            record: (crlf if is_crlf else plain)(self.log_bytes(log, start, length))
-            for record, log, start, length, is_crlf in places.fetchall()
-            if length is not None
-        }
-
-    def _place(self, record: int, columns: str) -> tuple[int, int, int, bool] | None:
-        return self.cursor().execute(f"SELECT log, {columns}, crlf FROM records WHERE record = ?", [record]).fetchone()
+        names = [column[0] for column in cursor.description]
+        found = (LogRange(**dict(zip(names, row, strict=True))) for row in cursor.fetchall())
+        return [one for one in found if one.length is not None]
 
     def log_bytes(self, log: int, start: int, length: int) -> bytes:
         """Bytes of a log as they stand in it, its packing taken off; fewer where it ends."""

@@ -24,7 +24,7 @@ from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.cache_folder import spill_folder, temporary_folder
 from stepscope.viewer.store.index import SCHEMA
 from stepscope.viewer.store.parquet.layout import TABLES, Manifest, Store, check_schema, read_store
-from stepscope.viewer.store.trace import IN_MEMORY, Trace
+from stepscope.viewer.store.trace import IN_MEMORY, PAYLOAD, Trace
 
 PROTOCOL = "stepscope"
 _BLOCK = 16_384
@@ -84,9 +84,8 @@ class StoreTrace(Trace):
     def whole_payload(self, record: int) -> bytes:
         """Raises StepscopeError for the payload of a log that is out of reach."""
         payload = self.payload(record)
-        place = self._place(record, "payload_byte, payload_bytes")
-        if place and place[0] in self._out_of_reach:
-            raise StepscopeError(self._out_of_reach_text([place[0]]))
+        for log in {one.log for one in self._ranges([record], PAYLOAD)} & self._out_of_reach.keys():
+            raise StepscopeError(self._out_of_reach_text([log]))
         return payload
 
     def log_bytes(self, log: int, start: int, length: int) -> bytes:
