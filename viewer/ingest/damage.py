@@ -1,4 +1,4 @@
-"""What was wrong with a log: every case counted by reason, the first of each kept with their place."""
+"""Problems of a log: each is counted by reason, and the first ones of a reason are kept with their place."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class Damage:
             self.places.append((line, byte, reason, excerpt(text)))
 
     def once(self, reason: str, text: str, line: int | None = None, byte: int | None = None) -> None:
-        """Like `add`, but only the first time: for what is true of the whole log."""
+        """Like `add`, but only the first time: for a problem that concerns the whole log."""
         if not self.counts[reason]:
             self.add(reason, text, line, byte)
 
     @contextmanager
     def contained(self, what: str, line: int | None = None, byte: int | None = None) -> Iterator[None]:
-        """Whatever goes wrong inside costs no more than `what`, and is counted."""
+        """Count any error that is raised inside, which then costs no more than `what`."""
         try:
             yield
         except StepscopeError:

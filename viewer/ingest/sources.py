@@ -17,10 +17,10 @@ from stepscope.viewer.ingest.recorder.ring_beside import ring_beside
 from stepscope.viewer.ingest.unpack import (
     PACKED_ERRORS,
     cache_dir,
+    copy_without_prefixes,
     packed_form,
-    spool_packed,
-    spool_stream,
-    spool_without,
+    unpack_file,
+    unpack_stream,
 )
 
 __all__ = ["STDIN", "Source", "TracePath", "cache_dir", "find_logs", "shown", "trace_names"]
@@ -41,7 +41,7 @@ TracePath = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Source:
-    """One log: the path the user knows it by, and the plain bytes (the same file, or a spool of a packed one)."""
+    """One log: the path that the user gave, and the file with its plain bytes, which is a copy if the log is compressed."""
 
     path: Path
     data_path: Path
@@ -80,7 +80,7 @@ def shown(names: Sequence[str]) -> str:
 
 def _one(name: str) -> list[Source]:
     if name == STDIN:
-        return [spool_stdin()]
+        return [keep_stdin()]
     path = _existing(name)
     if path.is_fifo():
         with path.open("rb") as pipe:
@@ -93,7 +93,7 @@ def _several(names: Sequence[str]) -> list[Source]:
     sources: dict[str, Source] = {}
     for path, name in [(_existing(name), name) for name in names]:
         if name == STDIN:
-            found: Iterable[Source] = [spool_stdin()]
+            found: Iterable[Source] = [keep_stdin()]
         else:
             found = _in_folder(path, name) if path.is_dir() else _source(path)
         for source in found:
@@ -197,7 +197,7 @@ def _source(path: Path) -> Iterator[Source]:
     """The log at `path`; one of size 0 with a problem when it cannot be read."""
     try:
         stat = path.stat()
-        data_path, problems = spool_packed(path, stat) if packed_form(path) else (path, [])
+        data_path, problems = unpack_file(path, stat) if packed_form(path) else (path, [])
         size = stat.st_size if data_path is path else data_path.stat().st_size
         yield _as_written(Source(path, data_path, size, stat.st_mtime_ns, problems, ring_beside(path)), stat)
     except OSError as error:
@@ -209,12 +209,12 @@ def _as_written(source: Source, stat: os.stat_result) -> Source:
     prefix = prefix_of(source.data_path)
     if prefix is None:
         return source
-    spool = spool_without(prefix, source.data_path, stat)
+    plain_copy = copy_without_prefixes(prefix, source.data_path, stat)
     problems = [*source.problems, launcher_problem(prefix)]
-    return replace(source, data_path=spool, size=spool.stat().st_size, problems=problems)
+    return replace(source, data_path=plain_copy, size=plain_copy.stat().st_size, problems=problems)
 
 
-def spool_stdin() -> Source:
+def keep_stdin() -> Source:
     """What comes on standard input, as a log."""
     if sys.stdin is None or sys.stdin.isatty():
         raise StepscopeError("Nothing comes on standard input: pipe a log into it, e.g. `ssh host cat LOG | ...`.")
@@ -224,12 +224,12 @@ def spool_stdin() -> Source:
 def _from_pipe(path: Path, pipe: BinaryIO, name: str) -> Source:
     """What comes through it, as a log."""
     try:
-        spool, problems = spool_stream(pipe)
+        plain_copy, problems = unpack_stream(pipe)
     except OSError as error:
         raise StepscopeError(f"{name} cannot be kept in {cache_dir()}: {error.strerror or error}.") from None
-    stat = spool.stat()
-    source = _as_written(Source(path, spool, stat.st_size, stat.st_mtime_ns, problems), stat)
+    stat = plain_copy.stat()
+    source = _as_written(Source(path, plain_copy, stat.st_size, stat.st_mtime_ns, problems), stat)
     if source.size == 0 or not _has_record(source.data_path, whole=True):
-        spool.unlink()
+        plain_copy.unlink()
         raise StepscopeError(f"{name} holds no log: it has no record of stepscope or TORCH_TRACE.")
     return source

@@ -1,4 +1,4 @@
-"""Plain bytes of logs that are packed or come on standard input, kept as files in the user's cache folder."""
+"""Plain copies of logs that are compressed or come from standard input, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PackedForm(NamedTuple):
 
 
 def cache_dir() -> Path:
-    """Where indexes and spools go. Made when missing; a folder that others can look into, or own, is not used."""
+    """The folder of indexes and plain copies, which is made if missing. A folder that others own or can read is not used."""
     for place in (_user_caches, _temporary):
         try:
             folder = place()
@@ -69,18 +69,18 @@ def packed_form(path: Path) -> PackedForm | None:
         return _form_of(file.read(4))
 
 
-def spool_packed(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
+def unpack_file(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
     """The plain bytes of a packed file; a cut or broken one gives what it still holds."""
-    spool = _spool_of(path, stat)
-    if not _is_there(spool):
-        with path.open("rb") as file, _Part(spool.parent) as part:
+    plain_copy = _plain_copy_of(path, stat)
+    if not _is_there(plain_copy):
+        with path.open("rb") as file, _Part(plain_copy.parent) as part:
             problem = _unpack(_pieces(file), part.file)
-            _keep(part, spool, problem)
-    return spool, _problems(spool)
+            _keep(part, plain_copy, problem)
+    return plain_copy, _problems(plain_copy)
 
 
-def spool_stream(stream: BinaryIO) -> tuple[Path, Problems]:
-    """The plain bytes of a stream, packed or not. The same bytes find the same spool, and so its index, again."""
+def unpack_stream(stream: BinaryIO) -> tuple[Path, Problems]:
+    """The plain copy of a stream, compressed or not. Equal bytes have the same copy, and so the same index."""
     digest = hashlib.sha256()
 
     def seen(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -88,33 +88,33 @@ def spool_stream(stream: BinaryIO) -> tuple[Path, Problems]:
             digest.update(piece)
             yield piece
 
-    with _Part(_spool_folder()) as part:
+    with _Part(_copies_folder()) as part:
         problem = _unpack(seen(_pieces(stream)), part.file)
-        spool = _spool_folder() / f"stdin_{digest.hexdigest()[:32]}.log"
-        if not _is_there(spool):
-            _keep(part, spool, problem)
-    return spool, _problems(spool)
+        plain_copy = _copies_folder() / f"stdin_{digest.hexdigest()[:32]}.log"
+        if not _is_there(plain_copy):
+            _keep(part, plain_copy, problem)
+    return plain_copy, _problems(plain_copy)
 
 
-def spool_without(prefix: re.Pattern[bytes], path: Path, stat: os.stat_result) -> Path:
+def copy_without_prefixes(prefix: re.Pattern[bytes], path: Path, stat: os.stat_result) -> Path:
     """The lines of a plain file without what a launcher wrote before them."""
-    spool = _spool_of(path, stat, "lines")
-    if not _is_there(spool):
-        with path.open("rb") as file, _Part(spool.parent) as part:
+    plain_copy = _plain_copy_of(path, stat, "lines")
+    if not _is_there(plain_copy):
+        with path.open("rb") as file, _Part(plain_copy.parent) as part:
             part.file.writelines(without(prefix, file))
-            _keep(part, spool, None)
-    return spool
+            _keep(part, plain_copy, None)
+    return plain_copy
 
 
-def spools() -> list[Path]:
+def plain_copies() -> list[Path]:
     """All that are kept; each was used last when it was read last (`st_atime_ns`)."""
-    return [*_spool_folder().glob("*.log")]
+    return [*_copies_folder().glob("*.log")]
 
 
-def remove_spool(spool: Path) -> None:
+def remove_plain_copy(plain_copy: Path) -> None:
     """Raises OSError."""
-    spool.unlink()
-    _broken(spool).unlink(missing_ok=True)
+    plain_copy.unlink()
+    _broken(plain_copy).unlink(missing_ok=True)
 
 
 def unpack(stream: BinaryIO, out: IO[bytes]) -> str | None:
@@ -144,17 +144,17 @@ class _Part:
             self.path.unlink(missing_ok=True)
 
 
-def _keep(part: _Part, spool: Path, problem: str | None) -> None:
+def _keep(part: _Part, plain_copy: Path, problem: str | None) -> None:
     part.file.close()
     if problem:
-        _broken(spool).write_text(problem, "utf-8")
-    os.replace(part.path, spool)
+        _broken(plain_copy).write_text(problem, "utf-8")
+    os.replace(part.path, plain_copy)
 
 
-def _is_there(spool: Path) -> bool:
-    """Whether there is the spool, which is used now. When it was written stays: that is a part of an index' key."""
+def _is_there(plain_copy: Path) -> bool:
+    """Whether the plain copy exists, and mark it as used now. Its time of writing stays, because the index key contains it."""
     try:
-        os.utime(spool, ns=(time.time_ns(), spool.stat().st_mtime_ns))
+        os.utime(plain_copy, ns=(time.time_ns(), plain_copy.stat().st_mtime_ns))
     except FileNotFoundError:
         return False
     except OSError:
@@ -162,13 +162,13 @@ def _is_there(spool: Path) -> bool:
     return True
 
 
-def _problems(spool: Path) -> Problems:
-    broken = _broken(spool)
+def _problems(plain_copy: Path) -> Problems:
+    broken = _broken(plain_copy)
     return [("truncated", broken.read_text("utf-8"))] if broken.exists() else []
 
 
-def _broken(spool: Path) -> Path:
-    return spool.with_suffix(".broken")
+def _broken(plain_copy: Path) -> Path:
+    return plain_copy.with_suffix(".broken")
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -239,12 +239,12 @@ def _form_of(head: bytes) -> PackedForm | None:
     return _ZST if is_frame or is_skipped else None
 
 
-def _spool_of(path: Path, stat: os.stat_result, what: str = "") -> Path:
+def _plain_copy_of(path: Path, stat: os.stat_result, what: str = "") -> Path:
     key = hashlib.sha256(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}{what}".encode("utf-8", "surrogateescape"))
-    return _spool_folder() / f"{key.hexdigest()[:32]}.log"
+    return _copies_folder() / f"{key.hexdigest()[:32]}.log"
 
 
-def _spool_folder() -> Path:
+def _copies_folder() -> Path:
     folder = cache_dir() / "spool"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder

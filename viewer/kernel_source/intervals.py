@@ -13,14 +13,14 @@ HELD = "elements of "
 
 @dataclass(frozen=True)
 class Interval:
-    """The whole numbers that an expression takes."""
+    """The range of integers that an expression takes."""
 
     low: float
     high: float
     exact: bool = True
-    """It comes to both ends."""
+    """Whether the expression reaches both bounds."""
     step: float = 1
-    """It takes every so manieth number between them; 0: some."""
+    """Stride between values; 0 if unknown."""
     varies_with: frozenset[str] = frozenset()
     base: str | None = None
     """Elements behind this pointer."""

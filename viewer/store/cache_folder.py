@@ -23,7 +23,7 @@ except ImportError:  # Windows, where a file that is open cannot be removed
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.sources import STDIN, cache_dir
-from stepscope.viewer.ingest.unpack import remove_spool, spools
+from stepscope.viewer.ingest.unpack import plain_copies, remove_plain_copy
 from stepscope.viewer.text.byte_sizes import bytes_of
 
 INDEX_SUFFIX = ".duckdb"
@@ -82,7 +82,7 @@ def make_room(index: Path) -> None:
     where they take too much."""
     trace, most = index.name.partition("-")[0], most_bytes()
     found = [(stat.st_mtime_ns, stat.st_size, path) for path, stat in _files(index.parent.glob(f"*{INDEX_SUFFIX}"))]
-    found += [(stat.st_atime_ns, stat.st_size, path) for path, stat in _files(spools())]
+    found += [(stat.st_atime_ns, stat.st_size, path) for path, stat in _files(plain_copies())]
     total = sum(size for _, size, _ in found)
     for used_ns, size, path in sorted(found):
         is_earlier = path.name.startswith(f"{trace}-")
@@ -139,7 +139,7 @@ def _remove_unused(path: Path) -> bool:
         with path.open("rb") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink() if path.suffix == INDEX_SUFFIX else remove_spool(path)
+            path.unlink() if path.suffix == INDEX_SUFFIX else remove_plain_copy(path)
     except OSError:
         return False
     return True

@@ -78,7 +78,7 @@ class _Opening:
         return None
 
     def _in_memory(self) -> Trace:
-        return Trace(self._sources, build_in_memory(self._key, self._read()), IN_MEMORY, self._spools())
+        return Trace(self._sources, build_in_memory(self._key, self._read()), IN_MEMORY, self._plain_copies())
 
     def _build(self, index: Path) -> OpenIndex | None:
         if not _is_text(index):
@@ -95,9 +95,9 @@ class _Opening:
     def _trace(self, found: OpenIndex, index: Path, *held: Closeable) -> Trace:
         self._rows = None  # gone before the next collection
         kept = [found.held] if found.held is not None else []
-        return Trace(self._sources, found.connection, index, [*kept, *self._spools(), *held])
+        return Trace(self._sources, found.connection, index, [*kept, *self._plain_copies(), *held])
 
-    def _spools(self) -> list[BinaryIO]:
+    def _plain_copies(self) -> list[BinaryIO]:
         """The unpacked logs, which payloads are read from while the trace is open."""
         unpacked = {source.data_path for source in self._sources if source.data_path != source.path}
         return [held for path in unpacked if (held := hold(path)) is not None]

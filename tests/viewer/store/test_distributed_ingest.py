@@ -152,10 +152,10 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(logs: Path, marks: Path, 
     store = tmp_path / "store"
     code = (
         "import sys\n"
-        "from tests.viewer import unit_work\n"
+        "from tests.viewer.store import task_work\n"
         "from tests.viewer.store.test_distributed_ingest import run\n"
         "if __name__ == '__main__':\n"
-        "    run(sys.argv[1], sys.argv[2], unit_work.stops_at_2, workers=2)\n"
+        "    run(sys.argv[1], sys.argv[2], task_work.stops_at_2, workers=2)\n"
     )
     script = tmp_path / "killed.py"
     script.write_text(code)

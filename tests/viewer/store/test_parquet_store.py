@@ -191,7 +191,7 @@ def test_without_its_logs_a_store_shows_all_but_payloads(made: Path, copied: Pat
             )
             shown = client.get(f"/records/{record}")
             assert shown.status_code == 200
-            assert "(there is no such file): their payloads are not shown" in shown.text
+            assert "(there is no such file), so their payloads are not shown" in shown.text
             raw = client.get(f"/records/{record}/raw")
             assert raw.status_code == 422
             assert raw.json()["error"].startswith("The log /")

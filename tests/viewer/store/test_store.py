@@ -21,7 +21,7 @@ from stepscope.viewer.ingest import sources
 from stepscope.viewer.ingest.columns import as_column
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import IndexRows
-from stepscope.viewer.ingest.unpack import spools
+from stepscope.viewer.ingest.unpack import plain_copies
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
 from stepscope.viewer.search.ask import ask
@@ -240,16 +240,16 @@ def test_unpacked_logs_count_and_go_where_nobody_reads_them(tmp_path: Path, monk
     for steps, log in enumerate(packed, 1):
         log.write_bytes(gzip.compress(recorded(steps=steps).data))
     open_trace(packed[0]).close()
-    (old,) = spools()
+    (old,) = plain_copies()
     with open_trace(packed[1]) as reader:
-        (held,) = {*spools()} - {old}
-        for spool in (old, held):
-            os.utime(spool, ns=(0, spool.stat().st_mtime_ns))
+        (held,) = {*plain_copies()} - {old}
+        for plain_copy in (old, held):
+            os.utime(plain_copy, ns=(0, plain_copy.stat().st_mtime_ns))
         monkeypatch.setenv(places.BOUND_VARIABLE, "1")
         open_trace(packed[2]).close()
         assert not old.exists()
-        assert held in spools()  # is not taken from under its reader
-        assert len(spools()) == 2  # nor is one that was used a moment ago
+        assert held in plain_copies()  # is not taken from under its reader
+        assert len(plain_copies()) == 2  # nor is one that was used a moment ago
         assert record_detail(reader, list_records(reader).rows[0].record)
     assert launches(packed[0])
 

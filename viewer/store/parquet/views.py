@@ -19,7 +19,7 @@ from fsspec import AbstractFileSystem
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import change_of, resolve
 from stepscope.viewer.ingest.sources import Source
-from stepscope.viewer.ingest.unpack import spool_stream
+from stepscope.viewer.ingest.unpack import unpack_stream
 from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.cache_folder import spill_folder, temporary_folder
 from stepscope.viewer.store.index import SCHEMA
@@ -112,7 +112,7 @@ class StoreTrace(Trace):
         if not manifest.is_packed:
             return file
         with file:
-            return spool_stream(file)[0].open("rb")
+            return unpack_stream(file)[0].open("rb")
 
     def _source(self, number: int) -> Source:
         manifest = self._manifests.get(number)
