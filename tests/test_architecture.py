@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.web import registry
+
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 470
 
@@ -26,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 PURE = frozenset({"wrapper", "schema"})
 """Rooms of the tracer that read text and load no torch."""
-WITHOUT_CIRCLES = ("tracer",)
+WITHOUT_CIRCLES = ("tracer", "viewer")
 VIEWER_MAY_USE = ("stepscope.tracer.schema", "stepscope.tracer.wrapper", "stepscope.tracer._version")
 VIEWER_JOINS = "stepscope.viewer.cli."
 TOP = Path("tracer", "package")
@@ -221,6 +223,33 @@ def test_sql_stays_in_queries_and_store() -> None:
         and re.search(r"\bSELECT\s", path.read_text("utf-8"))
     ]
     assert not wrong
+
+
+CAPABILITIES = {*(capability.room for capability in registry.CAPABILITIES), "crash", "repro"}
+COMPOSES = {"cli", "report"}
+"""Packages that put capabilities together."""
+
+
+def test_capabilities_know_only_rows_and_queries_of_each_other() -> None:
+    wrong = []
+    for name, path in modules("viewer"):
+        room = name.split(".")[2] if name.count(".") > 1 else ""
+        for imported in imports(name, path):
+            parts = imported.split(".")
+            is_foreign = parts[:2] == ["stepscope", "viewer"] and parts[2:] and parts[2] in CAPABILITIES - {room}
+            if is_foreign and room not in COMPOSES and parts[3:4] not in (["rows"], ["queries"]):
+                wrong.append(f"{name} imports {imported}")
+    assert not wrong
+
+
+def test_every_capability_is_one_folder_and_one_line() -> None:
+    for capability in registry.CAPABILITIES:
+        for module in capability.pages:
+            assert capability.module(module).ROUTES, (capability.room, module)
+        if capability.has_filters:
+            assert capability.module("filters").FILTERS.keys()
+    rooms = [capability.room for capability in registry.CAPABILITIES]
+    assert len(rooms) == len(set(rooms))
 
 
 def tracked_files() -> list[Path]:

@@ -36,8 +36,8 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
     """Exit with 1 if the trace has findings that matter. This is for CI."""
     from stepscope.viewer.findings import KINDS, all_findings, is_gap
     from stepscope.viewer.overview.queries.damage import damage_texts
-    from stepscope.viewer.overview.summary_text import clean
     from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.text.clean import clean
 
     kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
     unknown = sorted(kinds - set(KINDS)) if kinds else []
@@ -140,9 +140,9 @@ def sql(
 
     import orjson
 
-    from stepscope.viewer.overview.summary_text import clean
     from stepscope.viewer.search.ask import ask
     from stepscope.viewer.store.open import open_trace
+    from stepscope.viewer.text.clean import clean
 
     memory, most = _size("--max-memory", max_memory), _size("--max-bytes", max_bytes)
     *trace, statement = trace_and_statement
@@ -185,7 +185,7 @@ def _size(option: str, text: str) -> int:
 def tensor(trace_and_id: list[str], out: Path | None, force: bool) -> None:
     """List the tensors that --level save wrote, describe one, or copy its file for torch.load."""
     from stepscope.viewer.store.open import open_trace
-    from stepscope.viewer.values import saved_files as tensors
+    from stepscope.viewer.values.queries import saved_files as tensors
 
     trace, tensor_id = _trace_and_id(trace_and_id)
     if tensor_id is None and out is not None:

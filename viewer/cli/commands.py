@@ -42,7 +42,7 @@ class Command(click.Command):
     """A command whose help explains its arguments, too, and whose line in the list of commands is not cut."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        told = [(one.metavar or "", one.explanation) for one in self.get_params(ctx) if isinstance(one, Argument)]
+        told = [(one.metavar or "", one.explanation) for one in self.get_params(ctx) if isinstance(one, ToldArgument)]
         if told:
             with formatter.section("Arguments"):
                 formatter.write_dl(told)
@@ -60,7 +60,7 @@ class ReadingCommand(Command):
         return super().invoke(ctx)
 
 
-class Argument(click.Argument):
+class ToldArgument(click.Argument):
     """An argument with a help text; those of click have none in its older versions."""
 
     def __init__(self, *args: Any, explanation: str, **rest: Any) -> None:
@@ -71,7 +71,7 @@ class Argument(click.Argument):
 def words(metavar: str, explanation: str, name: str = "trace") -> Callable[[Function], Function]:
     """One word or more, as a list: paths of a trace, and in some commands a last word of another kind."""
     return click.argument(
-        name, cls=Argument, nargs=-1, required=True, metavar=metavar, explanation=explanation,
+        name, cls=ToldArgument, nargs=-1, required=True, metavar=metavar, explanation=explanation,
         type=click.Path(readable=False), callback=lambda _context, _parameter, value: [*value],
     )  # fmt: skip
 

@@ -12,8 +12,8 @@ from stepscope.viewer.cli.commands import (
     COUNT,
     NUMBER,
     PATH,
-    Argument,
     ReadingCommand,
+    ToldArgument,
     chosen,
     latest_option,
     note,
@@ -169,7 +169,7 @@ def export(trace: list[str], to: str, table: str, record: int | None, part: str 
 
 @click.command(cls=ReadingCommand)
 @click.argument(
-    "folder", cls=Argument, metavar="DIR", type=click.Path(readable=False),
+    "folder", cls=ToldArgument, metavar="DIR", type=click.Path(readable=False),
     explanation="A folder of logs, or a log: a path, or an address such as s3://...",
 )  # fmt: skip
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.viewer.cli.commands import COUNT, PATH, Argument, Command, ReadingCommand, finite, note, one_of
+from stepscope.viewer.cli.commands import COUNT, PATH, Command, ReadingCommand, ToldArgument, finite, note, one_of
 from stepscope.viewer.cli.extras import need_viewer
 from stepscope.viewer.errors import StepscopeError
 
@@ -32,7 +32,7 @@ FOLDER = click.option(
 
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument(
-    "command", cls=Argument, nargs=-1, required=True, metavar="COMMAND...", type=click.UNPROCESSED,
+    "command", cls=ToldArgument, nargs=-1, required=True, metavar="COMMAND...", type=click.UNPROCESSED,
     explanation="script.py, -m module, or any command.",
 )  # fmt: skip
 @FOLDER
@@ -201,7 +201,7 @@ def run(
 
 @click.command(cls=Command)
 @click.argument(
-    "text", cls=Argument, metavar="LOG.txt", type=click.Path(readable=False),
+    "text", cls=ToldArgument, metavar="LOG.txt", type=click.Path(readable=False),
     explanation="What a program printed; - is standard input.",
 )  # fmt: skip
 @FOLDER

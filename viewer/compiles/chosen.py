@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepscope.viewer.compiles.queries.compiles import compile_detail
-from stepscope.viewer.compiles.queries.stages import Attempt, Unit
+from stepscope.viewer.compiles.queries.stages import Attempt, InductorGraph
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.graphs.queries.graphs import graphs_of_compile
 from stepscope.viewer.store.trace import Trace
@@ -45,7 +45,7 @@ def chosen_attempt(request: Request, attempts: Sequence[Attempt]) -> int | None:
     return attempt
 
 
-def inductor_graphs(units: Sequence[Unit], attempt: int | None) -> list[ProvenanceGraph]:
+def inductor_graphs(units: Sequence[InductorGraph], attempt: int | None) -> list[ProvenanceGraph]:
     return [
         ProvenanceGraph(number, unit.label, unit.aot_id, unit.attempt)
         for number, unit in enumerate(units)

@@ -14,8 +14,8 @@ from stepscope.viewer.compiles.chosen import (
 )
 from stepscope.viewer.compiles.queries.compiles import neighbours
 from stepscope.viewer.compiles.queries.details import (
-    CacheLookup,
-    FailedGuard,
+    CompileLookup,
+    GuardFailure,
     ShapeFact,
     cache_lookups,
     failed_guards,
@@ -60,7 +60,7 @@ class GuardLine:
     code: str
     user_code: str
     place: str
-    failed: list[FailedGuard]
+    failed: list[GuardFailure]
     """Later compiles that were made because this guard did not hold."""
     is_open: bool
     """A guard that failed is below it."""
@@ -90,11 +90,11 @@ class CompilePage:
     """The graph of the chosen stage; None: it has none."""
     stage: str
     guards: Guards | None
-    failed: list[FailedGuard]
+    failed: list[GuardFailure]
     """Guards of this compile that failed later, and the one whose failure led to it."""
     shapes: list[ShapeFact]
     shapes_total: int
-    lookups: list[CacheLookup]
+    lookups: list[CompileLookup]
     provenance: list[ProvenanceGraph]
     related: list[tuple[str, str]]
     """(name, path) of pages about the whole run that have records of this compile."""
@@ -156,7 +156,7 @@ def _shown(trace: Trace, request: Request, stages: Sequence[Stage]) -> tuple[str
 
 
 def _guards(
-    trace: Trace, rows: Sequence[RecordRow], attempt_of: Mapping[int, int], failed: Sequence[FailedGuard]
+    trace: Trace, rows: Sequence[RecordRow], attempt_of: Mapping[int, int], failed: Sequence[GuardFailure]
 ) -> Guards | None:
     """The tree of the last attempt that has one."""
     row = next((row for row in reversed(rows) if row.event == "dynamo_cpp_guards_str" and row.payload_bytes), None)
@@ -170,7 +170,7 @@ def _guards(
     return Guards(row.record, attempt_of[row.record], tree.guards, tree.latency, shown, len(lines) - len(shown))
 
 
-def _add_guard(node: GuardNode, depth: int, failed: Sequence[FailedGuard], lines: list[GuardLine]) -> bool:
+def _add_guard(node: GuardNode, depth: int, failed: Sequence[GuardFailure], lines: list[GuardLine]) -> bool:
     """Adds a node and all below it; whether a guard that failed is among them."""
     here = [one for one in failed if node.kind == "guard" and one.is_at(node.code)]
     place = len(lines)

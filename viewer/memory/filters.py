@@ -34,7 +34,7 @@ _MAY_BE_UNKNOWN = ("allocated_bytes", "reserved_bytes", "mismatches")
 
 
 @dataclass(frozen=True)
-class LineGroup:
+class AliveLines:
     """What was alive of one line of the model."""
 
     source: SourceLine | None
@@ -52,12 +52,12 @@ class KindGroup:
     lines: list[AliveGroup]
 
 
-def by_line(alive: Alive) -> list[LineGroup]:
+def by_line(alive: Alive) -> list[AliveLines]:
     groups: dict[SourceLine | None, list[AliveGroup]] = {}
     for group in alive.groups:
         groups.setdefault(group.source, []).append(group)
     result = [
-        LineGroup(
+        AliveLines(
             source,
             sum(group.storages for group in of),
             sum(group.storage_bytes for group in of),

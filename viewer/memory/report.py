@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from stepscope.viewer.memory import graph_page
 from stepscope.viewer.memory import page as memory_page
 from stepscope.viewer.memory.filters import plot_memory, plot_places, shortened
+from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.report.contents import Contents
 from stepscope.viewer.web.addresses import NotThere, Request
 from stepscope.viewer.web.parts import part
 
@@ -26,7 +28,7 @@ KINDS = ("lifetime_mismatch", "recompute_mismatch", "estimate_gap", "growth")
 
 
 @dataclass
-class Memory:
+class ReportedMemory:
     """Pages about memory; empty where the trace has nothing of it."""
 
     run: memory_page.MemoryOverviewPage | None = None
@@ -36,8 +38,34 @@ class Memory:
     """log and step -> live bytes."""
 
 
-def collect(trace: Trace, findings: list[Finding]) -> Memory:
-    memory = Memory()
+def collect(trace: Trace, contents: Contents) -> None:
+    """The memory of the run and of some graphs, and live bytes below each timeline."""
+    findings = contents.overview.findings
+    contents.shown["memory"] = memory = part("Memory", ReportedMemory(), _collect, trace, findings)
+    part("The memory of the steps", None, _collect_live, trace, contents, memory)
+
+
+def _collect_live(trace: Trace, contents: Contents, memory: ReportedMemory) -> None:
+    if memory.run is None:
+        return
+    contents.say_left_out(
+        len(memory.run.graphs) + memory.run.graphs_left, len(memory.graphs), "memory curves of graphs"
+    )
+    for step, timeline in contents.shown["steps"]:
+        window = timeline.window_start_ns, timeline.window_end_ns
+        curve = live_curve(trace, timeline.log, *window, LIVE_WIDTH)
+        if curve is not None:
+            memory.live[f"{step.log} {step.step}"] = curve
+
+
+def data(contents: Contents) -> dict[str, Any]:
+    """What the report's scripts draw: curves by address, and live bytes by log and step."""
+    memory = contents.shown["memory"]
+    return {"memory": _plots(memory), "live": memory.live}
+
+
+def _collect(trace: Trace, findings: list[Finding]) -> ReportedMemory:
+    memory = ReportedMemory()
     run = memory_page.memory_page(trace, Request({}, {}))
     if run.missing and not run.graphs:
         return memory
@@ -78,7 +106,7 @@ def _graph_asked(finding: Finding) -> dict[str, str]:
     return {"graph": str(finding.graph), **({"call": query["call"]} if "call" in query else {})}
 
 
-def _add_graph(trace: Trace, memory: Memory, asked: dict[str, str]) -> None:
+def _add_graph(trace: Trace, memory: ReportedMemory, asked: dict[str, str]) -> None:
     known = {page.graph.graph for page in memory.graphs}
     if len(memory.graphs) >= MOST_GRAPHS or int(asked["graph"]) in known:
         return
@@ -117,7 +145,7 @@ def _shortened(page: graph_page.GraphMemoryPage) -> graph_page.GraphMemoryPage:
     )
 
 
-def plots(memory: Memory) -> dict[str, dict[str, Any]]:
+def _plots(memory: ReportedMemory) -> dict[str, dict[str, Any]]:
     """Address -> what its curves are drawn from."""
     found: dict[str, dict[str, Any]] = {}
     for page in memory.graphs:

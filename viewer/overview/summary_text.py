@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from stepscope.viewer.compiles.rows import CompileRow
 from stepscope.viewer.graphs.rows import GraphRow
 from stepscope.viewer.ingest.damage import REASONS
 from stepscope.viewer.memory.queries.summary import MemoryFigures, NodePeak
-from stepscope.viewer.overview.recorder_cost import recorder_cost
+from stepscope.viewer.overview.queries.recorder_cost import recorder_cost
 from stepscope.viewer.overview.rows import SIDES, CrashRunRow, Finding, NotRecorded, Overview, Problem, RunRow, StepRow
 from stepscope.viewer.steps.queries.step_sources import step_sources
+from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import launch_text
 
 WIDTH = 100
@@ -29,7 +29,6 @@ WHOLE_COMPILE = (
 _ALIKE = 1.02
 _MOST_ROWS = 20
 _MOST_FINDINGS = 40
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
 @dataclass(frozen=True)
@@ -374,11 +373,6 @@ def _scaled(value: int, units: Iterable[tuple[str, int]], smallest: str) -> str:
             scaled = value / factor
             return f"{scaled:.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f} {unit}"
     return f"{value} {smallest}"
-
-
-def clean(text: str) -> str:
-    """One line without control characters: what a log holds must not steer a terminal."""
-    return _CONTROL.sub(" ", text)
 
 
 def _cut(line: str) -> str:

@@ -51,7 +51,7 @@ class RecordDetail:
 
 
 @dataclass(frozen=True)
-class Value:
+class Cell:
     """A short text among others: a cell, a fact, an item of a list."""
 
     text: str | None
@@ -65,7 +65,7 @@ class Value:
 @dataclass(frozen=True)
 class Fact:
     name: str
-    value: Value
+    value: Cell
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Column:
 @dataclass(frozen=True)
 class TableView:
     columns: list[Column]
-    rows: list[list[Value]]
+    rows: list[list[Cell]]
     """Each as long as `columns`."""
     title: str = ""
     left_out: int = 0
@@ -152,7 +152,7 @@ class TextView:
 
 @dataclass(frozen=True)
 class ListView:
-    items: list[Value]
+    items: list[Cell]
     title: str = ""
     type: Literal["list"] = "list"
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pprint import pformat
 from typing import Any
 
-from stepscope.viewer.overview.summary_text import clean
 from stepscope.viewer.repro.launch_code import KernelCode, LaunchCode
+from stepscope.viewer.text.clean import clean
 from stepscope.viewer.web import assets
 
 _MARK = "# stepscope: what the log says\n"

@@ -17,7 +17,6 @@ from stepscope.viewer.graphs.queries.kernel_configs import compiled_config
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.kernel_source.arithmetic import Number
 from stepscope.viewer.overview.queries.runs import list_runs
-from stepscope.viewer.overview.summary_text import clean
 from stepscope.viewer.repro.arguments import Arguments, Spec, gather
 from stepscope.viewer.repro.launch_code import LaunchCode, launch_code, parse
 from stepscope.viewer.repro.queries import (
@@ -31,8 +30,9 @@ from stepscope.viewer.repro.script import script, tidy
 from stepscope.viewer.repro.sizes import Sizes
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import launch_text, nth
-from stepscope.viewer.values.saved_files import copy_tensor, read_tensor
+from stepscope.viewer.values.queries.saved_files import copy_tensor, read_tensor
 
 _RANDOM = re.compile(r"rand|bernoulli|dropout|normal|multinomial|poisson|exponential|uniform")
 _KINDS_WITHOUT_A_KERNEL = {

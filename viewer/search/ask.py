@@ -15,7 +15,7 @@ from typing import IO
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search.queries.sql_process import Task
-from stepscope.viewer.search.queries.tables import Answer
+from stepscope.viewer.search.queries.tables import SqlAnswer
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
 
@@ -44,7 +44,7 @@ def ask(
     answer_bytes: int = ANSWER_BYTES,
     cell_characters: int = CELL_CHARACTERS,
     gone: threading.Event | None = None,
-) -> Answer:
+) -> SqlAnswer:
     """Rows of one statement that reads the index. It can open no file and change nothing.
 
     Raises StepscopeError, in one sentence, for any other statement, for one that is wrong, and for one that takes
@@ -65,7 +65,7 @@ def ask(
     found = json.loads(worker.answer)
     if "problem" in found:
         raise StepscopeError(found["problem"]) if found["problem"] else _too_much(memory_bytes)
-    return Answer(**found)
+    return SqlAnswer(**found)
 
 
 class _Wait:

@@ -9,7 +9,7 @@ from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.ask import MEMORY_BYTES, MOST_ROWS, SECONDS, ask
 from stepscope.viewer.search.queries.jump import Jump, jumps
 from stepscope.viewer.search.queries.search import SearchPiece, search
-from stepscope.viewer.search.queries.tables import Answer, TableRow, count_rows, list_tables
+from stepscope.viewer.search.queries.tables import SqlAnswer, TableRow, count_rows, list_tables
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Page, Request, Twin
 from stepscope.viewer.web.parameters import COMPILE_ID, LOG, OFFSET, RECORD_KIND, TEXT, one_of, text
@@ -41,7 +41,7 @@ class TablesPage:
 @dataclass(frozen=True)
 class SqlPage:
     query: str | None
-    answer: Answer | None
+    answer: SqlAnswer | None
     problem: str | None
     most_rows: int
     seconds: float

@@ -17,13 +17,11 @@ from stepscope.viewer.values.queries import heatmap
 from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
 from stepscope.viewer.values.queries.heatmap import Window, has_outputs, heat_map, worst_sites
-from stepscope.viewer.values.queries.kernels import kernel_detail, kernel_rows
+from stepscope.viewer.values.queries.kernels import KernelDetail, KernelRow, kernel_detail, kernel_rows
 from stepscope.viewer.values.rows import (
     BufferDetail,
     BufferRow,
     HeatMap,
-    KernelDetail,
-    KernelRow,
     ValueCurve,
     WorstSite,
 )
@@ -183,7 +181,10 @@ def worst_launch(trace: Trace, request: Request) -> str:
     found = heatmap.worst_launch(trace, *heat_window(trace, request))
     if found is None:
         raise NotThere("No output of these launches was read in these steps.")
-    return f"/launches/{found}"
+    detail = launch_detail(trace, found)
+    if detail is None:
+        raise NotThere(f"This trace holds no launch {found}.")
+    return f"/steps/{detail.step}?log={detail.log}&launch={found}"
 
 
 def curve_page(trace: Trace, request: Request) -> CurvePage:

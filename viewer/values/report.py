@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.steps.page import LaunchPage
+from stepscope.viewer.report.contents import Contents
+from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values import page as values_page
 from stepscope.viewer.values.filters import curve_query, plotted
 from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, ValuesPage
-from stepscope.viewer.values.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow, KernelRow
+from stepscope.viewer.values.queries.kernels import KernelRow
+from stepscope.viewer.values.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow
 from stepscope.viewer.web.addresses import NotThere, slug
 from stepscope.viewer.web.parts import part
 
@@ -33,7 +35,7 @@ _REMARKABLE = {"nan", "positive_infinity", "negative_infinity", "extreme"}
 
 
 @dataclass
-class Values:
+class ReportedValues:
     """Pages about values; empty lists where the trace has none."""
 
     recorded: bool = False
@@ -47,15 +49,31 @@ class Values:
     launches: dict[int, list[ArgumentValues]] = field(default_factory=dict)
 
 
-def collect(trace: Trace, findings: list[Finding], described: Iterable[LaunchPage]) -> Values:
+def collect(trace: Trace, contents: Contents) -> None:
+    """Values of the launches that findings name, and of those whose panel the report has."""
+    described = [page.launch for panels in contents.shown["panels"] for page in panels if page]
+    values = part("Values", ReportedValues(), _collect, trace, contents.overview.findings, described)
+    contents.shown["values"] = values
+    contents.say_left_out(len(values.rows), len(values.kernels), "kernels")
+    if values.recorded:
+        contents.left_out.append("values of most launches, versions of most buffers")
+
+
+def data(contents: Contents) -> dict[str, Any]:
+    """What the report's scripts draw: values by launch, and plots by address."""
+    values = contents.shown["values"]
+    return {"values": values.launches if values.recorded else None, "plots": _plots(values)}
+
+
+def _collect(trace: Trace, findings: list[Finding], described: Iterable[LaunchDetail]) -> ReportedValues:
     """`described`: launches whose panel the report has."""
     from stepscope.viewer.graphs.queries.launches import launch_detail
     from stepscope.viewer.values.queries.kernels import kernel_rows
 
-    values = Values(rows=kernel_rows(trace))
+    values = ReportedValues(rows=kernel_rows(trace))
     named = list(dict.fromkeys(finding.launch for finding in findings if finding.launch is not None))
     details = [detail for launch in named[:MOST_VALUES] if (detail := launch_detail(trace, launch)) is not None]
-    details += [page.launch for page in described]
+    details += described
     for detail in details:
         if detail.values and len(values.launches) < MOST_VALUES:
             values.launches.setdefault(detail.launch, detail.values)
@@ -68,7 +86,7 @@ def collect(trace: Trace, findings: list[Finding], described: Iterable[LaunchPag
     return values
 
 
-def _kernels(trace: Trace, values: Values, named: list[str]) -> None:
+def _kernels(trace: Trace, values: ReportedValues, named: list[str]) -> None:
     by_time = sorted(values.rows, key=lambda row: -(row.device_duration_ns or row.duration_ns or 0))
     there = {row.kernel for row in values.rows}
     chosen = [name for name in dict.fromkeys([*named, *(row.kernel for row in by_time)]) if name in there]
@@ -76,7 +94,7 @@ def _kernels(trace: Trace, values: Values, named: list[str]) -> None:
     values.kernels = [page for page in found if page]
 
 
-def _buffers(trace: Trace, values: Values, findings: list[Finding], details: Iterable[Any]) -> None:
+def _buffers(trace: Trace, values: ReportedValues, findings: list[Finding], details: Iterable[Any]) -> None:
     """Pages of the buffers that findings name, then of the worst, then of those that shown launches touch."""
     from stepscope.viewer.graphs.queries.graphs import list_graphs
     from stepscope.viewer.values.queries.buffers import buffer_rows
@@ -119,7 +137,7 @@ def shortened(detail: BufferDetail) -> BufferDetail:
     return replace(detail, **columns)
 
 
-def _curves(trace: Trace, values: Values, details: Iterable[Any]) -> None:
+def _curves(trace: Trace, values: ReportedValues, details: Iterable[Any]) -> None:
     links = (link for detail in details for link in values_page.other_curves(detail))
     asked = dict.fromkeys(
         values_page.CurveAsked(link.site, link.argument, link.item, link.part, link.moment) for link in links
@@ -130,7 +148,7 @@ def _curves(trace: Trace, values: Values, details: Iterable[Any]) -> None:
             values.curves.append(page)
 
 
-def _maps(trace: Trace, values: Values) -> None:
+def _maps(trace: Trace, values: ReportedValues) -> None:
     from stepscope.viewer.overview.queries.runs import list_runs
     from stepscope.viewer.values.queries.heatmap import has_outputs, heat_map
 
@@ -140,7 +158,7 @@ def _maps(trace: Trace, values: Values) -> None:
             values.maps.append(values_page.values_page_of(trace, heat))
 
 
-def plots(values: Values) -> dict[str, dict[str, Any]]:
+def _plots(values: ReportedValues) -> dict[str, dict[str, Any]]:
     """Address -> what its plot is drawn from."""
     found: dict[str, dict[str, Any]] = {}
     for page in values.buffers:

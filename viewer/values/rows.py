@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stepscope.viewer.graphs.rows import GraphRow, MemoryStatementRow, SiteRow, SourceLine
+from stepscope.viewer.graphs.rows import GraphRow, MemoryStatementRow, SiteRow
 
 Health = Literal["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"]
 """``extreme``: near overflow or subnormal; ``zero``: every element is zero. From worst to best."""
-HEALTH: tuple[str, ...] = get_args(Health)
+HEALTH: tuple[Health, ...] = get_args(Health)
 
 
 Element = float | int | bool | str
@@ -87,22 +87,6 @@ class SavedTensorRow:
 
 
 @dataclass(frozen=True)
-class KernelRow:
-    """One kernel name over all graphs of the trace."""
-
-    kernel: str
-    kind: str
-    sites: int
-    launches: int | None
-    duration_ns: int | None
-    device_duration_ns: int | None
-    value_rows: int | None
-    health: Health
-    """The worst that any of its outputs had."""
-    source: SourceLine | None
-
-
-@dataclass(frozen=True)
 class Spread:
     """One statistic of one argument over all launches of a site."""
 
@@ -146,18 +130,6 @@ class KernelLaunch:
     device_duration_ns: int | None
     health: Health
     returned: bool
-
-
-@dataclass(frozen=True)
-class KernelDetail:
-    row: KernelRow
-    sites: list[SiteRow]
-    arguments: list[KernelArgument]
-    launches: list[KernelLaunch]
-    """At most `limit`, in order of time."""
-    total_launches: int
-    code: str | None
-    code_first_line: int | None
 
 
 @dataclass(frozen=True)

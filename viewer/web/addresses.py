@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlencode
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
-    from stepscope.viewer.web.parameters import Parameter
+    from stepscope.viewer.web.parameters import AddressParameter
 
 
 class NotThere(Exception):
@@ -68,7 +68,7 @@ class Twin:
     path: str
     context: type
     build: Callable[[Trace, Request], Any]
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[AddressParameter, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Page:
     section: str
     context: type
     build: Callable[[Trace, Request], Any]
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[AddressParameter, ...] = ()
     """Those in its path and those behind its ``?``."""
 
     @property

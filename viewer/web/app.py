@@ -26,7 +26,7 @@ from stepscope.viewer.web.addresses import (
 )
 from stepscope.viewer.web.answers import Answer
 from stepscope.viewer.web.follow import Current
-from stepscope.viewer.web.guard import GONE, Guard, security_headers
+from stepscope.viewer.web.guard import GONE, RequestGuard, security_headers
 from stepscope.viewer.web.parts import failures
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile("".join(f"(?P<{part}>[^/]+)" if i % 2 else re.escape(part) for i, part in enumerate(parts)))
 
 
-def create_app(trace: Trace | Current) -> Guard:
+def create_app(trace: Trace | Current) -> RequestGuard:
     """The pages of a trace, and their JSON twins."""
     app = App(trace if isinstance(trace, Current) else Current(trace))
-    return Guard(app, security_headers(app.import_map))
+    return RequestGuard(app, security_headers(app.import_map))

@@ -14,7 +14,7 @@ from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_names
 from stepscope.viewer.store.open import open_logs
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.frame import Frame, frame_of
+from stepscope.viewer.web.frame import PageFrame, frame_of
 
 LEAST_SECONDS = 1.0
 """Between two looks at the logs."""
@@ -32,14 +32,14 @@ class Reading:
         self.trace = trace
         self.users = 0
         self._following = following
-        self._frame: Frame | None = None
+        self._frame: PageFrame | None = None
 
     @property
     def has_frame(self) -> bool:
         return self._frame is not None
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> PageFrame:
         if self._frame is None:
             self._frame = frame_of(self.trace, self._following)
         return self._frame

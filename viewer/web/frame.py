@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from stepscope.tracer._version import __version__
 from stepscope.viewer.overview.queries.overview import first_page
-from stepscope.viewer.overview.recorder_cost import RecorderCost, recorder_cost
+from stepscope.viewer.overview.queries.recorder_cost import RecorderCost, recorder_cost
 from stepscope.viewer.overview.rows import Counts, Overview, RunRow
 from stepscope.viewer.store.trace import Trace
 
@@ -21,7 +21,7 @@ class FindingLink:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PageFrame:
     """What stands around every page: facts of the run above, damage and cost below."""
 
     runs: list[RunRow]
@@ -38,13 +38,13 @@ class Frame:
     """The logs may grow while their pages are open."""
 
 
-def frame_of(trace: Trace, following: bool) -> Frame:
+def frame_of(trace: Trace, following: bool) -> PageFrame:
     """The frame of a trace; `following`: its logs may grow while their pages are open."""
     return replace(frame(first_page(trace)), following=following)
 
 
-def frame(overview: Overview) -> Frame:
-    return Frame(
+def frame(overview: Overview) -> PageFrame:
+    return PageFrame(
         runs=overview.runs,
         facts=run_facts(overview),
         skipped=sum(overview.skipped.values()),

@@ -59,7 +59,7 @@ def refusal(scope: Scope) -> tuple[int, str] | None:
     return None
 
 
-class Guard:
+class RequestGuard:
     """Answers requests of this dashboard's own pages and no others, puts the security headers on every answer, and
     says when the client has gone. HEAD is answered like GET, without the body."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Parameter:
+class AddressParameter:
     """A name in the path of an address or behind its ``?``."""
 
     name: str
@@ -17,21 +17,21 @@ class Parameter:
     required: bool = False
 
 
-def number(name: str, description: str, least: int | None = 0, *, required: bool = False) -> Parameter:
+def number(name: str, description: str, least: int | None = 0, *, required: bool = False) -> AddressParameter:
     schema = {"type": "integer"} if least is None else {"type": "integer", "minimum": least}
-    return Parameter(name, description, schema, required)
+    return AddressParameter(name, description, schema, required)
 
 
-def text(name: str, description: str) -> Parameter:
-    return Parameter(name, description, {"type": "string"})
+def text(name: str, description: str) -> AddressParameter:
+    return AddressParameter(name, description, {"type": "string"})
 
 
-def one_of(name: str, values: Sequence[str], description: str) -> Parameter:
-    return Parameter(name, description, {"type": "string", "enum": [*values]})
+def one_of(name: str, values: Sequence[str], description: str) -> AddressParameter:
+    return AddressParameter(name, description, {"type": "string", "enum": [*values]})
 
 
-def matching(name: str, pattern: str, description: str) -> Parameter:
-    return Parameter(name, description, {"type": "string", "pattern": f"^{pattern}$"})
+def matching(name: str, pattern: str, description: str) -> AddressParameter:
+    return AddressParameter(name, description, {"type": "string", "pattern": f"^{pattern}$"})
 
 
 ARGUMENT = number("argument", "The argument of a launch site, counted from 0.", required=True)

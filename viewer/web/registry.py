@@ -36,26 +36,34 @@ class Capability:
     """Modules with a tuple `ROUTES`."""
     has_filters: bool = False
     """Its module `filters` has what its templates use: `FILTERS` and `GLOBALS`."""
+    in_report: bool = False
+    """Its module `report` has `collect`, which chooses its part of a report, and `data`, which scripts draw."""
 
     def module(self, name: str) -> ModuleType:
         return import_module(f"stepscope.viewer.{self.room}.{name}")
 
 
 CAPABILITIES = (
-    Capability("overview", (Section("Overview", "/"),), ("page", "summary", "problems_page"), has_filters=True),
-    Capability("steps", (Section("Steps", "/steps", "steps"),), has_filters=True),
-    Capability("graphs", (Section("Graphs", "/graphs", "graphs"),), has_filters=True),
-    Capability("memory", (Section("Memory", "/memory"),), ("page", "graph_page"), has_filters=True),
     Capability(
-        "values", (Section("Kernels", "/kernels"), Section("Values", "/values", "value_rows")), has_filters=True
+        "overview", (Section("Overview", "/"),), ("page", "summary", "problems_page"), has_filters=True, in_report=True
+    ),
+    Capability("steps", (Section("Steps", "/steps", "steps"),), has_filters=True, in_report=True),
+    Capability("graphs", (Section("Graphs", "/graphs", "graphs"),), has_filters=True, in_report=True),
+    Capability("memory", (Section("Memory", "/memory"),), ("page", "graph_page"), has_filters=True, in_report=True),
+    Capability(
+        "values",
+        (Section("Kernels", "/kernels"), Section("Values", "/values", "value_rows")),
+        has_filters=True,
+        in_report=True,
     ),
     Capability(
         "compiles",
         (Section("Compile", "/compile", "compiles"),),
         ("page", "compile_page", "provenance_page", "summary_page"),
         has_filters=True,
+        in_report=True,
     ),
-    Capability("ranks", (Section("Ranks", "/ranks", "logs", least=2),)),
+    Capability("ranks", (Section("Ranks", "/ranks", "logs", least=2),), in_report=True),
     Capability("records", (Section("Records", "/records", "records"),)),
     Capability("search", (Section("SQL", "/sql"),)),
     Capability("exports"),
@@ -89,3 +97,8 @@ def navigation() -> list[Section]:
 def filters() -> Iterator[ModuleType]:
     """The modules with the filters of templates."""
     return (capability.module("filters") for capability in CAPABILITIES if capability.has_filters)
+
+
+def reports() -> Iterator[ModuleType]:
+    """The modules that choose a part of the report."""
+    return (capability.module("report") for capability in CAPABILITIES if capability.in_report)

@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.viewer.ingest.torch_trace.torch_text import headline
 from stepscope.viewer.overview.queries.overview import overview
-from stepscope.viewer.overview.recorder_cost import recorder_cost
+from stepscope.viewer.overview.queries.recorder_cost import recorder_cost
 from stepscope.viewer.overview.rows import OverheadRow, StepRow
 from stepscope.viewer.store.trace import Trace
 from tests.logs import synthetic

@@ -12,17 +12,26 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.findings import KINDS, redaction_of
+from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath
+from stepscope.viewer.graphs.page import GraphPage
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory import rows as memory_rows
-from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.memory.report import ReportedMemory
+from stepscope.viewer.overview.problems_page import ProblemsPage
+from stepscope.viewer.overview.rows import Finding, StepRow
+from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.redactor import Redactor
-from stepscope.viewer.report import write as report_write
-from stepscope.viewer.report.write import render_report
+from stepscope.viewer.report.contents import Contents
+from stepscope.viewer.report.write import collect, render_report
+from stepscope.viewer.steps.page import LaunchPage
+from stepscope.viewer.steps.rows import Timeline
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import to_json
+from stepscope.viewer.values.report import ReportedValues
 from tests.logs import overflow_log, synthetic
 from tests.logs.poisoned import poisoned, poisoned_logs
 from tests.logs.synthetic import LogBuilder
@@ -52,7 +61,7 @@ def made(hint: Any, secret: Callable[[str], str], depth: int = 0) -> Any:
     if origin is dict:
         return {made(inner[0], secret, depth): made(inner[1], secret, depth + 1)}
     if is_dataclass(hint) and isinstance(hint, type):
-        hints = typing.get_type_hints(hint, {**vars(report_write), **vars(memory_rows), **vars(_module(hint))})
+        hints = typing.get_type_hints(hint, {**vars(memory_rows), **vars(_module(hint))})
         return hint(**{field.name: made(hints[field.name], secret, depth + 1) for field in fields(hint)})
     return {int: 7, float: 0.5, bool: True}[hint]
 
@@ -63,8 +72,33 @@ def _module(hint: Any) -> types.ModuleType:
     return sys.modules[hint.__module__]
 
 
+SHOWN: dict[str, Any] = {
+    "problems": ProblemsPage,
+    "steps": list[tuple[StepRow, Timeline]],
+    "panels": list[list[LaunchPage | None]],
+    "calls": list[tuple[int, list[int]]],
+    "deaths": dict[int, LaunchDeath],
+    "graphs": list[GraphPage],
+    "compiles": list[CompileDetail],
+    "values": ReportedValues,
+    "memory": ReportedMemory,
+    "ranks": RanksPage,
+    "differences": list[RankDifferencePage],
+}
+"""The types of all parts that a report may show."""
+
+
+def test_every_part_of_a_report_is_looked_at(tmp_path: Path) -> None:
+    for number, log in enumerate(poisoned_logs().values()):
+        (tmp_path / f"{number}.log").write_bytes(log.data)
+    with open_trace(tmp_path) as trace:
+        assert collect(trace).shown.keys() == SHOWN.keys()
+
+
 def test_no_text_of_any_row_is_shown_without_a_proof() -> None:
-    whole = made(report_write.Contents, secrets())
+    secret = secrets()
+    whole = made(Contents, secret)
+    whole.shown = {name: made(hint, secret) for name, hint in SHOWN.items()}
     assert to_json(whole).count(SECRET) > 300
     shown = to_json(Redactor().redact(whole))
     assert SECRET not in shown

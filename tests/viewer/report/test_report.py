@@ -10,8 +10,10 @@ from dataclasses import replace
 import pytest
 
 from stepscope.tracer.aoti.printed_log import UNKNOWN_END
+from stepscope.viewer.graphs import report as graphs_report
 from stepscope.viewer.report import write as report_write
 from stepscope.viewer.report.write import render_report
+from stepscope.viewer.steps import report as steps_report
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web import assets
 from tests.logs import compile_summary_logs, synthetic
@@ -77,9 +79,9 @@ def test_dynamic_calls_keep_their_own_shapes(opened: Opened) -> None:
 
 
 def test_report_says_what_it_leaves_out(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_write, "MOST_STEPS", 1)
-    monkeypatch.setattr(report_write, "MOST_PANELS", 0)
-    monkeypatch.setattr(report_write, "MOST_CODE_CHARS", 10)
+    monkeypatch.setattr(steps_report, "MOST_STEPS", 1)
+    monkeypatch.setattr(steps_report, "MOST_PANELS", 0)
+    monkeypatch.setattr(graphs_report, "MOST_CODE_CHARS", 10)
     html = render_report(opened(synthetic.recorded(steps=3)))
     assert "2 of 3 steps" in html
     assert "arguments and code of 4 launches" in html

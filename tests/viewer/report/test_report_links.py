@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.compiles import report as compiles_report
+from stepscope.viewer.graphs import report as graphs_report
 from stepscope.viewer.overview.queries.overview import overview
-from stepscope.viewer.report import write as report_write
 from stepscope.viewer.report.links import route_of, without_dead_links
 from stepscope.viewer.report.write import render_report
+from stepscope.viewer.steps import report as steps_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs import (
@@ -88,8 +90,9 @@ def test_findings_about_ranks_lead_to_both_sides(tmp_path: Path) -> None:
 
 
 def test_what_findings_point_to_comes_first(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MOST_STEPS", "MOST_GRAPHS", "MOST_COMPILES"):
-        monkeypatch.setattr(report_write, name, 0)
+    monkeypatch.setattr(steps_report, "MOST_STEPS", 0)
+    monkeypatch.setattr(graphs_report, "MOST_GRAPHS", 0)
+    monkeypatch.setattr(compiles_report, "MOST_COMPILES", 0)
     trace = opened(compile_summary_logs.with_breaks())
     html = render_report(trace)
     findings = overview(trace).findings

@@ -15,7 +15,7 @@ from stepscope.tracer.schema.records import SavedTensor
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values import saved_files
+from stepscope.viewer.values.queries import saved_files
 from tests.logs import synthetic
 
 CONTENT = b"a tensor"

@@ -23,7 +23,7 @@ from stepscope.viewer.values.filters import spread_text
 from stepscope.viewer.values.rows import Spread
 from stepscope.viewer.web import render
 from stepscope.viewer.web.addresses import slug
-from stepscope.viewer.web.frame import FindingLink, Frame
+from stepscope.viewer.web.frame import FindingLink, PageFrame
 from tests.logs import overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
@@ -224,9 +224,9 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
     assert '<ol id="finding-links" hidden><li><a href="/x">title</a></li></ol>' in html
 
 
-def frame(counts: Counts) -> Frame:
+def frame(counts: Counts) -> PageFrame:
     link = FindingLink("title", "critical", "/x")
-    return Frame([], ["train.py"], 0, 0, None, 0, "0", counts, [link])
+    return PageFrame([], ["train.py"], 0, 0, None, 0, "0", counts, [link])
 
 
 def data_of(html: str) -> dict[str, Any]:

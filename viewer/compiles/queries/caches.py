@@ -39,7 +39,7 @@ Components = Mapping[str, tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Difference:
+class KeyDifference:
     """A component of a key that is another than in the key before; None: the key has no such component."""
 
     name: str
@@ -55,7 +55,7 @@ class NearestKey:
     compile_id: str | None
     same: int
     different: int
-    differences: list[Difference]
+    differences: list[KeyDifference]
     """The first of them; none: the same key was looked up before."""
 
 
@@ -180,7 +180,7 @@ def _nearest(trace: Trace, misses: list[int]) -> dict[int, NearestKey]:
 def _difference(record: int, compile_id: str | None, before: Components, now: Components) -> NearestKey:
     names = [name for name in {**before, **now} if before.get(name, ("",))[0] != now.get(name, ("",))[0]]
     differences = [
-        Difference(name, *(_short(side[name][1]) if name in side else None for side in (before, now)))
+        KeyDifference(name, *(_short(side[name][1]) if name in side else None for side in (before, now)))
         for name in names[:_MOST_DIFFERENCES]
     ]
     return NearestKey(record, compile_id, len({**before, **now}) - len(names), len(names), differences)

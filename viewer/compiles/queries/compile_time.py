@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 from stepscope.viewer.compiles.queries.folded_clock import FoldedClock, Gap, folded_clock
@@ -158,7 +159,7 @@ def _columns(
     names: dict[str, int] = {}
     compiles: dict[str, int] = {}
     columns = FlameColumns()
-    for of, thread, depth, name, compile_id, start, stop, count in sorted(found, key=lambda row: row[5]):
+    for of, thread, depth, name, compile_id, start, stop, count in sorted(found, key=itemgetter(5)):
         columns.lane.append(places[of, thread])
         columns.depth.append(depth)
         columns.name.append(names.setdefault(name, len(names)))

@@ -129,7 +129,8 @@ def _skips(rows: list[sql.Row]) -> list[CudaGraphSkip]:
     groups: defaultdict[Place, list[sql.Row]] = defaultdict(list)
     parts: dict[Place, tuple[str, str | None, SourceLine | None]] = {}
     for row in rows:
-        reason, node, source = _parsed(row[0])
+        text, *_ = row
+        reason, node, source = _parsed(text)
         key = (reason, source.file if source else None, source.line if source else None)
         groups[key].append(row)
         parts.setdefault(key, (reason, node, source))

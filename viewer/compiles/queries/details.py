@@ -49,7 +49,7 @@ class ShapeFact:
 
 
 @dataclass(frozen=True)
-class CacheLookup:
+class CompileLookup:
     record: int
     cache: str
     state: str
@@ -61,7 +61,7 @@ class CacheLookup:
 
 
 @dataclass(frozen=True)
-class FailedGuard:
+class GuardFailure:
     """A guard of one compile that did not hold at a later call, which was then compiled anew."""
 
     of: str
@@ -121,7 +121,7 @@ def _frame(frame: dict[str, Any], names: Mapping[int, str]) -> UserFrame:
     )
 
 
-def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CacheLookup]:
+def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CompileLookup]:
     """In the order of the log."""
     found = sql.rows(
         trace,
@@ -129,10 +129,10 @@ def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CacheLookup]:
         " WHERE log = ? AND compile_id = ? ORDER BY record",
         [log, compile_id],
     )
-    return [CacheLookup(*row) for row in found]
+    return [CompileLookup(*row) for row in found]
 
 
-def failed_guards(trace: Trace, detail: CompileDetail) -> list[FailedGuard]:
+def failed_guards(trace: Trace, detail: CompileDetail) -> list[GuardFailure]:
     """Guards of this compile that failed later, and those of earlier ones whose failure led to this compile."""
     here = detail.row.compile_id
     found = sql.rows(
@@ -146,7 +146,7 @@ def failed_guards(trace: Trace, detail: CompileDetail) -> list[FailedGuard]:
     ]
 
 
-def _failures(compile_id: str, text: str) -> Iterator[FailedGuard]:
+def _failures(compile_id: str, text: str) -> Iterator[GuardFailure]:
     """Each reason begins with the compile id whose guard failed; lines that do not are part of the one before."""
     parts: list[str] = []
     for line in text.split("\n"):
@@ -158,4 +158,4 @@ def _failures(compile_id: str, text: str) -> Iterator[FailedGuard]:
         named = _FAILED.fullmatch(part)
         if named:
             code = _COMMENT.split(named[2].split("\n", 1)[0], maxsplit=1)[0].strip()
-            yield FailedGuard(named[1], compile_id, code, named[2])
+            yield GuardFailure(named[1], compile_id, code, named[2])

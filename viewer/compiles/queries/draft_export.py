@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.records.queries.artifacts import header_json
@@ -26,10 +26,45 @@ _MOST_NODES = 60
 _DEEPEST = 12
 _TORCH = ("/torch/", "\\torch\\")
 _EVENTS = """
-    SELECT log, event, subject, result, reason, stack, count(*), min(record), arg_min(node, record)
+    SELECT log, event, subject, result, reason, stack, count(*) AS occurrences, min(record) AS record,
+           arg_min(node, record) AS node
     FROM export_events WHERE list_contains($events, event) AND ($log IS NULL OR log = $log)
     GROUP BY log, event, subject, result, reason, stack ORDER BY min(record)
 """
+
+
+class _Failed(NamedTuple):
+    """What failed, as often as it did."""
+
+    log: int
+    event: str
+    subject: str | None
+    result: str | None
+    reason: str | None
+    stack: str | None
+    occurrences: int
+    record: int
+    node: int | None
+
+
+class _Expression(NamedTuple):
+    """An expression or symbol when it was made; `node` is the number of its object in PyTorch."""
+
+    log: int
+    node: int
+    record: int
+    event: str
+    subject: str | None
+    result: str | None
+    stack: str | None
+
+
+class _Symbol(NamedTuple):
+    log: int
+    record: int
+    subject: str | None
+    result: str | None
+    stack: str | None
 
 
 @dataclass(frozen=True)
@@ -94,45 +129,46 @@ def draft_export(trace: Trace, kind: str | None = None, offset: int = 0, limit: 
     """A page of the distinct failures: errors, then guards, in the order in which they were met."""
     found = [
         row
-        for row in sql.rows_named(trace, _EVENTS, {"events": list(KINDS), "log": None})
+        for row in sql.records(_Failed, trace, _EVENTS, {"events": list(KINDS), "log": None})
         # A guard that asserts at run time is the other side of an error above it.
-        if not (row[1] == "guard_added" and row[4] == "runtime_assert")
+        if not (row.event == "guard_added" and row.reason == "runtime_assert")
     ]
-    found = sorted(_without_echoes(found), key=lambda row: row[1] == "guard_added")
+    found = sorted(_without_echoes(found), key=lambda row: row.event == "guard_added")
     counts: dict[str, int] = {}
     for row in found:
-        counts[KINDS[row[1]]] = counts.get(KINDS[row[1]], 0) + 1
-    chosen = [row for row in found if kind is None or KINDS[row[1]] == kind]
+        counts[KINDS[row.event]] = counts.get(KINDS[row.event], 0) + 1
+    chosen = [row for row in found if kind is None or KINDS[row.event] == kind]
     shown = chosen[offset : offset + limit]
-    headers = trace.headers([row[7] for row in shown])
-    trees = _Trees(trace, {row[0] for row in shown})
-    rows = [_failure(row, header_json(headers.get(row[7], b"")).get(row[1]), trees) for row in shown]
+    headers = trace.headers([row.record for row in shown])
+    trees = _Trees(trace, {row.log for row in shown})
+    rows = [_failure(row, header_json(headers.get(row.record, b"")).get(row.event), trees) for row in shown]
     return DraftExport(counts, rows, _unbacked(trace), _programs(trace), len(chosen), offset, limit)
 
 
-def _without_echoes(found: list[sql.Row]) -> list[sql.Row]:
+def _without_echoes(found: list[_Failed]) -> list[_Failed]:
     """Without records that tell less of what another tells too: an error is written once with and once without its
     provenance."""
-    told = {(row[0], row[2], row[3]) for row in found if row[1] == "propagate_real_tensors_provenance"}
-    return [row for row in found if row[1] != "propagate_real_tensors" or (row[0], row[2], row[3]) not in told]
+    told = {(row.log, row.subject, row.result) for row in found if row.event == "propagate_real_tensors_provenance"}
+    return [
+        row for row in found if row.event != "propagate_real_tensors" or (row.log, row.subject, row.result) not in told
+    ]
 
 
-def _failure(row: sql.Row, value: Any, trees: _Trees) -> ExportFailure:
-    log, event, subject, result, reason, stack, count, record, node = row
+def _failure(row: _Failed, value: Any, trees: _Trees) -> ExportFailure:
     value = value if isinstance(value, dict) else {}
     frame = value.get("frame_locals") if isinstance(value.get("frame_locals"), dict) else {}
     return ExportFailure(
-        log=log,
-        record=record,
-        kind=KINDS[event],
-        subject=subject,
-        result=result,
-        reason=reason,
-        occurrences=count,
-        stack=_own(_frames(stack)),
+        log=row.log,
+        record=row.record,
+        kind=KINDS[row.event],
+        subject=row.subject,
+        result=row.result,
+        reason=row.reason,
+        occurrences=row.occurrences,
+        stack=_own(_frames(row.stack)),
         locals=_texts(frame.get("locals")),
         symbols={**_texts(frame.get("symbols")), **_texts(value.get("symbol_to_sources"))},
-        tree=trees.tree(log, node, record) if node is not None else None,
+        tree=trees.tree(row.log, row.node, row.record) if row.node is not None else None,
     )
 
 
@@ -167,51 +203,52 @@ class _Trees:
 
     def __init__(self, trace: Trace, logs: Iterable[int]) -> None:
         self.trace = trace
-        self.nodes: defaultdict[tuple[int, int], list[sql.Row]] = defaultdict(list)
+        self.nodes: defaultdict[tuple[int, int], list[_Expression]] = defaultdict(list)
         statement = (
             "SELECT log, node, record, event, subject, result, stack FROM export_events WHERE node IS NOT NULL"
             f" AND event IN ('{_MADE}', 'create_unbacked_symbol') AND log IN (SELECT unnest($1)) ORDER BY record"
         )
-        for row in sql.rows(trace, statement, [list(logs)]):
-            self.nodes[row[0], row[1]].append(row[2:])
+        for made in sql.records(_Expression, trace, statement, [list(logs)]):
+            self.nodes[made.log, made.node].append(made)
 
     def tree(self, log: int, node: int, before: int) -> ExpressionNode | None:
         self.left = _MOST_NODES
         return self._node(log, node, before, 0)
 
     def _node(self, log: int, node: int, before: int, depth: int) -> ExpressionNode | None:
-        made = next((row for row in reversed(self.nodes.get((log, node), [])) if row[0] < before), None)
+        made = next((row for row in reversed(self.nodes.get((log, node), [])) if row.record < before), None)
         if made is None or depth > _DEEPEST or self.left <= 0:
             return None
         self.left -= 1
-        record, event, subject, method, stack = made
-        if event != _MADE:
-            return ExpressionNode(subject or "", None, _innermost(stack), record)
-        value = header_json(self.trace.header(record)).get(_MADE)
+        text, source = made.subject or "", _innermost(made.stack)
+        if made.event != _MADE:
+            return ExpressionNode(text, None, source, made.record)
+        value = header_json(self.trace.header(made.record)).get(_MADE)
         value = value if isinstance(value, dict) else {}
         texts, ids = value.get("arguments"), value.get("argument_ids")
         numbers = [one for one in ids if isinstance(one, int)] if isinstance(ids, list) else []
-        below = [self._node(log, number, record, depth + 1) for number in numbers]
+        below = [self._node(log, number, made.record, depth + 1) for number in numbers]
         named = {one.text: one for one in below if one is not None}
         arguments = [
-            named.pop(str(text), ExpressionNode(str(text), None, None, None))
-            for text in (texts if isinstance(texts, list) else [])
+            named.pop(str(one), ExpressionNode(str(one), None, None, None))
+            for one in (texts if isinstance(texts, list) else [])
         ]
-        return ExpressionNode(subject or "", method, _innermost(stack), record, [*arguments, *named.values()])
+        return ExpressionNode(text, made.result, source, made.record, [*arguments, *named.values()])
 
 
 def _unbacked(trace: Trace) -> list[UnbackedSymbol]:
-    found = sql.rows(
+    found = sql.records(
+        _Symbol,
         trace,
-        "SELECT log, min(record), subject, result, stack FROM export_events WHERE event = 'create_unbacked_symbol'"
-        " GROUP BY log, subject, result, stack ORDER BY 2 LIMIT 200",
+        "SELECT log, min(record) AS record, subject, result, stack FROM export_events"
+        " WHERE event = 'create_unbacked_symbol' GROUP BY log, subject, result, stack ORDER BY min(record) LIMIT 200",
     )
-    return [UnbackedSymbol(*[*row[:4], _innermost(row[4])]) for row in found]
+    return [UnbackedSymbol(row.log, row.record, row.subject, row.result, _innermost(row.stack)) for row in found]
 
 
 def _programs(trace: Trace) -> list[ExportedProgram]:
-    found = sql.rows(
+    return sql.records(
+        ExportedProgram,
         trace,
         "SELECT log, record, payload_bytes FROM records WHERE event = 'exported_program' ORDER BY record LIMIT 50",
     )
-    return [ExportedProgram(*row) for row in found]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.records.views.dynamo_views import user_frames
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.tracebacks import user_frames
 
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\Z)", re.M | re.S)
 _HINT = re.compile(r"^\s*Hint:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\n\s*\n|\Z)", re.M | re.S)
@@ -21,14 +22,15 @@ _MOST_COMPILES = 12
 _MOST_PLACES = 40
 
 _CAUSES = f"""
-    SELECT e.cause, count(*), count(DISTINCT (e.log, e.compile_id)), count(DISTINCT (e.log, {_FRAME})),
-           min(e.record), arg_min(e.text, e.record)
+    SELECT e.cause, count(*) AS breaks, count(DISTINCT (e.log, e.compile_id)) AS compiles,
+           count(DISTINCT (e.log, {_FRAME})) AS frames, min(e.record) AS first_record, arg_min(e.text, e.record) AS text
     FROM compile_events e WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log)
-    GROUP BY e.cause ORDER BY 2 DESC, 5 LIMIT $limit OFFSET $offset
+    GROUP BY e.cause ORDER BY breaks DESC, first_record LIMIT $limit OFFSET $offset
 """
 _EVENTS = f"""
-    SELECT e.cause, e.log, e.compile_id, {_FRAME}, e.record, coalesce(e.file, c.file), coalesce(e.line, c.line),
-           coalesce(e.function, c.function), e.code, c.frame, c.attempts, c.duration_ns, c.status
+    SELECT e.cause, e.log, e.compile_id, {_FRAME} AS frame_id, e.record, coalesce(e.file, c.file) AS file,
+           coalesce(e.line, c.line) AS line, coalesce(e.function, c.function) AS function, e.code, c.frame, c.attempts,
+           c.duration_ns, c.status
     FROM compile_events e JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
     WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log) AND list_contains($causes, e.cause)
     ORDER BY e.log, e.record
@@ -107,6 +109,15 @@ class GraphBreaks:
     limit: int
 
 
+class _Cause(NamedTuple):
+    cause: str
+    breaks: int
+    compiles: int
+    frames: int
+    first_record: int
+    text: str
+
+
 @dataclass(frozen=True)
 class _Event:
     cause: str
@@ -131,39 +142,40 @@ Resumes = dict[tuple[int, str | None, str, int], tuple[int, int | None]]
 def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> GraphBreaks:
     """A page of the causes."""
     match = {"log": log}
-    found = sql.rows_named(trace, _CAUSES, {**match, "limit": limit, "offset": offset})
+    found = sql.records(_Cause, trace, _CAUSES, {**match, "limit": limit, "offset": offset})
     totals = sql.rows_named(
         trace,
         "SELECT count(DISTINCT cause), count(*), count(DISTINCT (log, compile_id)) FROM compile_events"
         " WHERE kind = 'graph_break' AND ($log IS NULL OR log = $log)",
         match,
     )[0]
-    causes = [row[0] for row in found]
+    causes = [row.cause for row in found]
     events: defaultdict[str, list[_Event]] = defaultdict(list)
-    for row in sql.rows_named(trace, _EVENTS, {**match, "causes": causes}) if causes else ():
-        events[row[0]].append(_Event(*row))
+    for event in sql.records(_Event, trace, _EVENTS, {**match, "causes": causes}) if causes else ():
+        events[event.cause].append(event)
     thrown = {(one, of): ns for one, of, ns in sql.rows(trace, _BEFORE_RESTART)} if causes else {}
     resumes = _resumes(trace)
     places = {cause: _places(events[cause], resumes) for cause in causes}
     shown = [place.compiles[0].record for of in places.values() for place in of[:_MOST_PLACES]]
     texts = {
         record: payload.decode("utf-8", "replace")
-        for record, payload in trace.payloads(sorted({*shown, *(row[4] for row in found)})).items()
+        for record, payload in trace.payloads(sorted({*shown, *(row.first_record for row in found)})).items()
     }
     rows = []
-    for cause, breaks, compiles, frames, first, text in found:
-        raw = texts.get(first, "").split("\nUser code traceback:", 1)[0] or text
+    for row in found:
+        cause = row.cause
+        raw = texts.get(row.first_record, "").split("\nUser code traceback:", 1)[0] or row.text
         rows.append(
             BreakCause(
                 cause=cause,
-                breaks=breaks,
-                compiles=compiles,
-                frames=frames,
+                breaks=row.breaks,
+                compiles=row.compiles,
+                frames=row.frames,
                 explanation=_first(_EXPLANATION, raw),
                 hints=[hint.strip() for hint in _HINT.findall(raw)],
                 context=_first(_CONTEXT, raw),
                 url=_first(_URL, raw),
-                first_record=first,
+                first_record=row.first_record,
                 cost=_cost(events[cause], places[cause], thrown),
                 places=[
                     replace(place, stack=user_frames(texts.get(place.compiles[0].record, "")))

@@ -197,8 +197,8 @@ def _rows(
         {**match, "sort": sort} if metric else match,
     )
     scales = {column.name: column.scale for column in columns}
-    numbers: dict[int, dict[str, float | None]] = {row[0]: {} for row in found}
-    texts: dict[int, dict[str, str]] = {row[0]: {} for row in found}
+    numbers: dict[int, dict[str, float | None]] = {record: {} for record, *_ in found}
+    texts: dict[int, dict[str, str]] = {record: {} for record, *_ in found}
     for record, name, number, text in sql.rows_named(trace, _VALUES, {"records": list(numbers), "columns": names}):
         numbers[record][name] = None if number is None else number * scales[name]
         if text is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.viewer.compiles import provenance_lines as lines
 from stepscope.viewer.compiles.provenance_lines import CodeText, GraphText, Names
-from stepscope.viewer.compiles.queries.stages import CODE, LINES_OF_THE_COMPILE, Unit, is_from_cache
+from stepscope.viewer.compiles.queries.stages import CODE, LINES_OF_THE_COMPILE, InductorGraph, is_from_cache
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.lenient_json import loads
@@ -95,7 +95,7 @@ class _Facts:
     post_to_pre_by: str = ""
 
 
-def provenance_panes(trace: Trace, detail: CompileDetail, unit: Unit) -> ProvenancePanes:
+def provenance_panes(trace: Trace, detail: CompileDetail, unit: InductorGraph) -> ProvenancePanes:
     """The three texts of one run of Inductor, and the map between their lines."""
     records = {"pre": unit.pre_grad, "post": _first(unit, _POST_GRAD), "code": _first(unit, CODE)}
     panes = [_pane(trace, name, records[name], unit) for name in PANES]
@@ -110,11 +110,11 @@ def provenance_panes(trace: Trace, detail: CompileDetail, unit: Unit) -> Provena
     return ProvenancePanes(panes, kernels, _line_map(facts), facts.code_to_post_by, facts.post_to_pre_by)
 
 
-def _first(unit: Unit, kinds: Iterable[str]) -> RecordRow | None:
+def _first(unit: InductorGraph, kinds: Iterable[str]) -> RecordRow | None:
     return next((unit.records[kind] for kind in kinds if kind in unit.records), None)
 
 
-def _pane(trace: Trace, name: str, row: RecordRow | None, unit: Unit) -> Pane:
+def _pane(trace: Trace, name: str, row: RecordRow | None, unit: InductorGraph) -> Pane:
     title = {"pre": "Pre-grad graph", "post": "Post-grad graph", "code": "Generated code"}[name]
     if row is None:
         return Pane(name, title, None, None, False, _why_missing(name, unit), None)
@@ -127,7 +127,7 @@ def _text(trace: Trace, row: RecordRow) -> str:
     return trace.payload(row.record).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _why_missing(name: str, unit: Unit) -> str:
+def _why_missing(name: str, unit: InductorGraph) -> str:
     code = _first(unit, CODE)
     if name != "code" and code is not None and is_from_cache(code.source):
         return "The code came from the cache, so the passes that write this graph did not run."
@@ -136,7 +136,7 @@ def _why_missing(name: str, unit: Unit) -> str:
     return "This log does not hold it: older versions of PyTorch write it only when provenance is tracked."
 
 
-def _facts(trace: Trace, unit: Unit, launched: Sequence[str], pre: str, post: str, code: str) -> _Facts:
+def _facts(trace: Trace, unit: InductorGraph, launched: Sequence[str], pre: str, post: str, code: str) -> _Facts:
     def held(kind: str) -> Any:
         row = unit.records.get(kind)
         try:
@@ -161,32 +161,43 @@ def _facts(trace: Trace, unit: Unit, launched: Sequence[str], pre: str, post: st
     return facts
 
 
-def _sites(trace: Trace, code: RecordRow | None) -> list[sql.Row]:
-    """Launch sites of the graph that this code is: (line, graph, site, its number in the graph, launches, kernel,
-    stacks)."""
+class _LaunchSite(NamedTuple):
+    line: int
+    graph: int
+    site: int
+    local_site: int
+    launches: int
+    kernel: str
+    stacks: str
+
+
+def _sites(trace: Trace, code: RecordRow | None) -> list[_LaunchSite]:
+    """Launch sites of the graph that this code is."""
     if code is None:
         return []
-    return sql.rows(
+    return sql.records(
+        _LaunchSite,
         trace,
-        "SELECT s.line, s.graph, s.site, s.local_site, (SELECT count(*) FROM launches l WHERE l.site = s.site),"
-        " s.kernel, s.stacks"
+        "SELECT s.line, s.graph, s.site, s.local_site,"
+        " (SELECT count(*) FROM launches l WHERE l.site = s.site) AS launches, s.kernel, s.stacks"
         " FROM sites s JOIN graphs g ON g.graph = s.graph WHERE g.output_code = ? ORDER BY s.line",
         [code.record],
     )
 
 
 def _place(
-    kernel: str, first: int, last: int, sites: Sequence[sql.Row], shown: Mapping[str, list[SourceLine]]
+    kernel: str, first: int, last: int, sites: Sequence[_LaunchSite], shown: Mapping[str, list[SourceLine]]
 ) -> KernelPlace:
-    found = next((row for row in sites if first <= row[0] <= last), None)
-    recorded = [SourceLine(**stack[-1]) for stack in sql.json_value(found[6]) or [] if stack] if found else []
+    found = next((row for row in sites if first <= row.line <= last), None)
+    recorded = [SourceLine(**stack[-1]) for stack in sql.json_value(found.stacks) or [] if stack] if found else []
     sources = list(dict.fromkeys(recorded)) or shown.get(kernel) or shown.get(lines.base_name(kernel), [])
-    graph, site, local_site, launches = found[1:5] if found else (None, None, None, None)
-    return KernelPlace(kernel, found[0] if found else last, graph, site, local_site, launches, sources)
+    if found is None:
+        return KernelPlace(kernel, last, None, None, None, None, sources)
+    return KernelPlace(kernel, found.line, found.graph, found.site, found.local_site, found.launches, sources)
 
 
 def _shown_sources(
-    trace: Trace, detail: CompileDetail, unit: Unit, sources: Mapping[str, list[SourceLine]]
+    trace: Trace, detail: CompileDetail, unit: InductorGraph, sources: Mapping[str, list[SourceLine]]
 ) -> Mapping[str, list[SourceLine]]:
     """Of a record that came from a cache, each line where Dynamo's graph of this compile has it, else marked."""
     row = unit.records.get("inductor_provenance_tracking_kernel_stack_traces")

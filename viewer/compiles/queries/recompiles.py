@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards, same_source
 from stepscope.viewer.graphs.rows import SourceLine
@@ -24,9 +25,10 @@ _TOTALS = f"""
         FROM compile_events e JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
         WHERE e.kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR e.log = $log)
     )
-    SELECT count(DISTINCT (log, frame_id)), count(*) FILTER (kind = 'recompile' AND NOT refused),
-           (sum(duration_ns) FILTER (kind = 'recompile' AND NOT refused))::BIGINT,
-           count(DISTINCT (log, frame_id)) FILTER (kind = 'recompile_limit')
+    SELECT count(DISTINCT (log, frame_id)) AS frames,
+           count(*) FILTER (kind = 'recompile' AND NOT refused) AS recompiles,
+           (sum(duration_ns) FILTER (kind = 'recompile' AND NOT refused))::BIGINT AS recompile_ns,
+           count(DISTINCT (log, frame_id)) FILTER (kind = 'recompile_limit') AS fell_back
     FROM events
 """
 _OF_FRAMES = f"""
@@ -36,7 +38,7 @@ _OF_FRAMES = f"""
 """
 _COMPILES = _OF_FRAMES.format(
     table="compiles",
-    columns="t.compile_id, t.frame, t.file, t.line, t.function, t.start_unix_ns, t.duration_ns, t.status",
+    columns="t.compile_id, t.frame, t.file, t.line, t.function, t.duration_ns, t.status",
 )
 _EVENTS = _OF_FRAMES.format(table="compile_events", columns="t.compile_id, t.kind, t.record, t.cause, t.text")
 _SYMBOLS = _OF_FRAMES.format(table="symbols", columns="t.compile_id, t.symbol, t.source")
@@ -110,31 +112,66 @@ class Recompiles:
     limit: int
 
 
+class _Listed(NamedTuple):
+    log: int
+    frame_id: str
+    recompiles: int
+
+
+class _Totals(NamedTuple):
+    frames: int
+    recompiles: int
+    recompile_ns: int | None
+    fell_back: int
+
+
+class _Compile(NamedTuple):
+    log: int
+    frame_id: str
+    compile_id: str
+    frame: str | None
+    file: str | None
+    line: int | None
+    function: str | None
+    duration_ns: int | None
+    status: str
+
+
+class _Event(NamedTuple):
+    log: int
+    frame_id: str
+    compile_id: str
+    kind: str
+    record: int
+    cause: str
+    text: str
+
+
 @dataclass
 class _Frame:
-    compiles: list[sql.Row]
-    events: list[sql.Row]
+    compiles: list[_Compile]
+    events: list[_Event]
     symbols: defaultdict[str, dict[str, str]]
 
 
 def recompiles(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> Recompiles:
     """A page of the frames, that with the most recompiles first."""
-    found = sql.rows_named(trace, _FRAMES, {"log": log, "limit": limit, "offset": offset})
-    totals = sql.rows_named(trace, _TOTALS, {"log": log})[0]
+    found = sql.records(_Listed, trace, _FRAMES, {"log": log, "limit": limit, "offset": offset})
+    (totals,) = sql.records(_Totals, trace, _TOTALS, {"log": log})
     has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
-    frames = _read(trace, [row[0] for row in found], [row[1] for row in found]) if found else {}
-    rows = [_frame(number, frame_id, frames[number, frame_id], has_symbols) for number, frame_id, _ in found]
-    return Recompiles(rows, totals[0], totals[1], totals[2], totals[3], offset, limit)
+    frames = _read(trace, [row.log for row in found], [row.frame_id for row in found]) if found else {}
+    rows = [_frame(row.log, row.frame_id, frames[row.log, row.frame_id], has_symbols) for row in found]
+    return Recompiles(rows, totals.frames, totals.recompiles, totals.recompile_ns, totals.fell_back, offset, limit)
 
 
 def _read(trace: Trace, logs: list[int], frame_ids: list[str]) -> dict[tuple[int, str], _Frame]:
     asked = {"logs": logs, "frames": frame_ids}
     frames = {key: _Frame([], [], defaultdict(dict)) for key in zip(logs, frame_ids, strict=True)}
-    for log, frame_id, *rest in sql.rows_named(trace, f"{_COMPILES} ORDER BY t.start_unix_ns, t.compile", asked):
-        frames[log, frame_id].compiles.append(tuple(rest))
+    for row in sql.records(_Compile, trace, f"{_COMPILES} ORDER BY t.start_unix_ns, t.compile", asked):
+        frames[row.log, row.frame_id].compiles.append(row)
     events = f"{_EVENTS} WHERE t.kind IN ('recompile', 'recompile_limit') ORDER BY t.record"
-    for log, frame_id, *rest in sql.rows_named(trace, events, asked):
-        frames[log, frame_id].events.append(tuple(rest))
+    for event in sql.records(_Event, trace, events, asked):
+        frames[event.log, event.frame_id].events.append(event)
     for log, frame_id, compile_id, symbol, source in sql.rows_named(trace, _SYMBOLS, asked):
         if source and symbol:
             frames[log, frame_id].symbols[compile_id][same_source(source)] = symbol
@@ -142,28 +179,28 @@ def _read(trace: Trace, logs: list[int], frame_ids: list[str]) -> dict[tuple[int
 
 
 def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> RecompiledFrame:
-    compiles = {row[0]: row for row in frame.compiles}
-    limits = [event for event in frame.events if event[1] == "recompile_limit"]
-    refused = {event[0] for event in limits}
-    rows, before = [], set(frame.symbols.get(frame.compiles[0][0], ()))
-    for compile_id, kind, record, _, text in frame.events[:_MOST_RECOMPILES]:
-        if kind != "recompile":
+    compiles = {row.compile_id: row for row in frame.compiles}
+    limits = [event for event in frame.events if event.kind == "recompile_limit"]
+    refused = {event.compile_id for event in limits}
+    rows, before = [], set(frame.symbols.get(frame.compiles[0].compile_id, ()))
+    for event in frame.events[:_MOST_RECOMPILES]:
+        if event.kind != "recompile":
             continue
-        symbols = frame.symbols.get(compile_id, {})
-        row = compiles.get(compile_id)
+        symbols = frame.symbols.get(event.compile_id, {})
+        compiled = compiles.get(event.compile_id)
         rows.append(
             Recompile(
-                compile_id=compile_id,
-                record=record,
-                guards=failed_guards(text),
+                compile_id=event.compile_id,
+                record=event.record,
+                guards=failed_guards(event.text),
                 made_dynamic=[source for source in symbols if source not in before],
                 came=None,
-                duration_ns=row[6] if row else None,
-                status=row[7] if row else "ok",
+                duration_ns=compiled.duration_ns if compiled else None,
+                status=compiled.status if compiled else "ok",
             )
         )
         before |= set(symbols)
-    histories = _histories(rows, [row[0] for row in frame.compiles], frame, has_symbols)
+    histories = _histories(rows, [one.compile_id for one in frame.compiles], frame, has_symbols)
     known = {history.source: dict(history.values) for history in histories}
     rows = [replace(row, came=known[row.guards[0].source].get(row.compile_id)) for row in rows]
     times = [row.duration_ns for row in rows if row.duration_ns is not None and row.compile_id not in refused]
@@ -171,13 +208,11 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
     return RecompiledFrame(
         log=log,
         frame_id=frame_id,
-        name=next((row[1] for row in frame.compiles if row[1]), None) or f"frame {frame_id}",
-        source=next(
-            (SourceLine(row[2], row[3], row[4] or "", "") for row in frame.compiles if row[2] and row[3]), None
-        ),
-        recompiles=sum(event[1] == "recompile" and event[0] not in refused for event in frame.events),
+        name=next((one.frame for one in frame.compiles if one.frame), None) or f"frame {frame_id}",
+        source=next((SourceLine(*place, "") for place in map(_place, frame.compiles) if place), None),
+        recompiles=sum(event.kind == "recompile" and event.compile_id not in refused for event in frame.events),
         recompile_ns=sum(times) if times else None,
-        first_ns=first[6],
+        first_ns=first.duration_ns,
         fell_back=_fell_back(limits[0], compiles) if limits else None,
         refused=len(refused),
         guards=histories,
@@ -185,10 +220,14 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
     )
 
 
-def _fell_back(event: sql.Row, compiles: dict[str, sql.Row]) -> FellBack:
-    compile_id, _, record, cause, text = event
-    row = compiles.get(compile_id)
-    return FellBack(compile_id, record, text or cause, row is not None and row[7] == "failed")
+def _place(row: _Compile) -> tuple[str, int, str] | None:
+    return (row.file, row.line, row.function or "") if row.file and row.line else None
+
+
+def _fell_back(event: _Event, compiles: dict[str, _Compile]) -> FellBack:
+    compiled = compiles.get(event.compile_id)
+    raised = compiled is not None and compiled.status == "failed"
+    return FellBack(event.compile_id, event.record, event.text or event.cause, raised)
 
 
 def _histories(rows: list[Recompile], order: list[str], frame: _Frame, has_symbols: bool) -> list[GuardHistory]:

@@ -74,7 +74,7 @@ class Stage:
 
 
 @dataclass
-class Unit:
+class InductorGraph:
     """What one run of Inductor logged: kind of record -> the record."""
 
     attempt: int
@@ -124,10 +124,12 @@ def _with_reasons(
     return out
 
 
-def units_of(rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: Mapping[int, int]) -> list[Unit]:
+def units_of(
+    rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: Mapping[int, int]
+) -> list[InductorGraph]:
     """The runs of Inductor among the records of a compile, each with its phase."""
     known = {graph.output_code: graph for graph in graphs}
-    units: list[Unit] = []
+    units: list[InductorGraph] = []
     pre_grad: tuple[int, RecordRow] | None = None
     for row in rows:
         kind, attempt = kind_of(row), of_record[row.record]
@@ -140,7 +142,7 @@ def units_of(rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: M
         here = units[-1].records if units else {}
         is_done = any(code in here for code in CODE) and kind in _OPENS_RUN.union(CODE)
         if not units or units[-1].attempt != attempt or is_done or (kind in here and kind in _OPENS_RUN):
-            units.append(Unit(attempt, pre_grad=pre_grad[1] if pre_grad and pre_grad[0] == attempt else None))
+            units.append(InductorGraph(attempt, pre_grad=pre_grad[1] if pre_grad and pre_grad[0] == attempt else None))
         units[-1].records.setdefault(kind, row)
         if kind == "inductor_output_code" and row.record in known:
             units[-1].phase, units[-1].aot_id = known[row.record].phase or "", known[row.record].aot_id
@@ -148,7 +150,7 @@ def units_of(rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: M
     return units
 
 
-def _name_phases(units: Sequence[Unit], kinds: set[str]) -> None:
+def _name_phases(units: Sequence[InductorGraph], kinds: set[str]) -> None:
     """A unit whose code does not say its phase: a backward graph comes after its forward graph."""
     for before, unit in zip([None, *units], units, strict=False):
         if unit.phase:
@@ -160,7 +162,7 @@ def _name_phases(units: Sequence[Unit], kinds: set[str]) -> None:
 
 
 def stages_of(
-    detail: CompileDetail, units: Sequence[Unit], of_record: Mapping[int, int], attempt: int | None = None
+    detail: CompileDetail, units: Sequence[InductorGraph], of_record: Mapping[int, int], attempt: int | None = None
 ) -> list[Stage]:
     """All stages, with the graphs of one attempt or of all; a stage without any says why."""
     unit_of = {row.record: unit for unit in units for row in unit.records.values()}

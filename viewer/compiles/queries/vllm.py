@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.lenient_json import loads, text
@@ -30,8 +30,8 @@ _COUNTS = """
         SELECT record, log, name FROM records
         WHERE payload_bytes IS NOT NULL AND event <> 'chromium_event' AND log IN (SELECT DISTINCT log FROM starts)
     )
-    SELECT s.record, count(*) FILTER (NOT starts_with(coalesce(h.name, ''), 'vllm_post_grad.')) - 1,
-           count(*) FILTER (starts_with(coalesce(h.name, ''), 'vllm_post_grad.'))
+    SELECT s.record, count(*) FILTER (NOT starts_with(coalesce(h.name, ''), 'vllm_post_grad.')) - 1 AS artifacts,
+           count(*) FILTER (starts_with(coalesce(h.name, ''), 'vllm_post_grad.')) AS passes
     FROM held h ASOF JOIN starts s ON h.log = s.log AND h.record >= s.record GROUP BY s.record
 """
 _ARTIFACTS = f"""
@@ -39,6 +39,31 @@ _ARTIFACTS = f"""
     WHERE log = $log AND record > $start AND record < $stop AND payload_bytes IS NOT NULL AND event <> 'chromium_event'
     ORDER BY record LIMIT {_MOST_ARTIFACTS}
 """
+
+
+class _Told(NamedTuple):
+    """A record that vLLM wrote."""
+
+    record: int
+    log: int
+    name: str
+    compile_id: str | None
+    payload_bytes: int | None
+
+
+class _Count(NamedTuple):
+    """How much belongs to the compile of a submodule that begins at `record`."""
+
+    record: int
+    artifacts: int
+    passes: int
+
+
+class _Artifact(NamedTuple):
+    record: int
+    event: str
+    name: str | None
+    payload_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -118,13 +143,13 @@ class Vllm:
 def vllm(trace: Trace, start: int | None = None, pass_record: int | None = None) -> Vllm | None:
     """All calls; of the submodule whose compile begins at record `start`, else of the first, what it holds. None: vLLM
     wrote nothing here."""
-    rows = sql.rows(trace, _RECORDS)
+    rows = sql.records(_Told, trace, _RECORDS)
     if not rows:
         return None
-    read = [row[0] for row in rows if row[2] in (_CONFIG, _EVENT, _START)][:_MOST_STARTS]
+    read = [row.record for row in rows if row.name in (_CONFIG, _EVENT, _START)][:_MOST_STARTS]
     values = {record: _object(payload) for record, payload in trace.payloads(read).items()}
-    boundaries = [row[0] for row in rows if row[2] in (_CONFIG, _START)]
-    counts = {row[0]: row[1:] for row in sql.rows_named(trace, _COUNTS, {"boundaries": boundaries})}
+    boundaries = [row.record for row in rows if row.name in (_CONFIG, _START)]
+    counts = {row.record: row for row in sql.records(_Count, trace, _COUNTS, {"boundaries": boundaries})}
     calls = _calls(rows, values, counts)
     places = [(call, of, one) for call in calls for of in call.ranges for one in of.submodules]
     place = next((found for found in places if start is None or found[2].record == start), None)
@@ -143,61 +168,56 @@ def _object(payload: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _calls(
-    rows: list[sql.Row], values: Mapping[int, dict[str, Any]], counts: Mapping[int, tuple[int, int]]
-) -> list[VllmCall]:
+def _calls(rows: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapping[int, _Count]) -> list[VllmCall]:
     """Records of a log up to the next settings, or what is said of these before, belong together."""
-    groups: list[list[sql.Row]] = []
+    groups: list[list[_Told]] = []
     has_settings = False
     for row in rows:
-        if not groups or groups[-1][0][1] != row[1] or (has_settings and row[2] in (_CONFIG, _EVENT)):
+        if not groups or groups[-1][0].log != row.log or (has_settings and row.name in (_CONFIG, _EVENT)):
             groups.append([])
             has_settings = False
         groups[-1].append(row)
-        has_settings |= row[2] == _CONFIG
+        has_settings |= row.name == _CONFIG
     return [_call(group, values, counts) for group in groups]
 
 
-def _call(
-    group: list[sql.Row], values: Mapping[int, dict[str, Any]], counts: Mapping[int, tuple[int, int]]
-) -> VllmCall:
-    named: defaultdict[str, list[sql.Row]] = defaultdict(list)
+def _call(group: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapping[int, _Count]) -> VllmCall:
+    named: defaultdict[str, list[_Told]] = defaultdict(list)
     for row in group:
-        named[row[2]].append(row)
+        named[row.name].append(row)
     config = named[_CONFIG][0] if named[_CONFIG] else None
-    outcome = next((text(values.get(row[0], {}).get("type")) for row in named[_EVENT]), None)
-    graphs = [row for row in group if row[2].startswith(("vllm_subgraph_", "vllm_submod_"))]
+    outcome = next((text(values.get(row.record, {}).get("type")) for row in named[_EVENT]), None)
+    graphs = [row for row in group if row.name.startswith(("vllm_subgraph_", "vllm_submod_"))]
+    patterns = [row for row in group if row.name.startswith(_PATTERNS)]
     return VllmCall(
-        log=group[0][1],
-        record=(config or group[0])[0],
-        compile_id=next((row[3] for row in group if row[3]), None),
-        settings=values.get(config[0], {}) if config else {},
+        log=group[0].log,
+        record=(config or group[0]).record,
+        compile_id=next((row.compile_id for row in group if row.compile_id), None),
+        settings=values.get(config.record, {}) if config else {},
         outcome=outcome,
-        split_graph=named[_SPLIT][0][0] if named[_SPLIT] else None,
-        graphs=[VllmArtifact(row[0], row[2], row[4]) for row in graphs],
-        patterns=[VllmArtifact(row[0], row[2], row[4]) for row in group if row[2].startswith(_PATTERNS)],
+        split_graph=named[_SPLIT][0].record if named[_SPLIT] else None,
+        graphs=[VllmArtifact(row.record, row.name, row.payload_bytes) for row in graphs],
+        patterns=[VllmArtifact(row.record, row.name, row.payload_bytes) for row in patterns],
         ranges=_ranges(named[_START], values, counts),
     )
 
 
-def _ranges(
-    starts: list[sql.Row], values: Mapping[int, dict[str, Any]], counts: Mapping[int, tuple[int, int]]
-) -> list[VllmRange]:
+def _ranges(starts: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapping[int, _Count]) -> list[VllmRange]:
     found: dict[tuple[int | None, int | None, bool], list[VllmSubmodule]] = {}
-    for record, *_ in starts:
-        value = values.get(record, {})
-        artifacts, passes = counts.get(record, (0, 0))
+    for start in starts:
+        value = values.get(start.record, {})
+        count = counts.get(start.record, _Count(start.record, 0, 0))
         index, is_size = whole_number(value.get("piecewise_index")), value.get("is_cudagraph_capture_size")
         low, high = whole_number(value.get("compile_range_start")), whole_number(value.get("compile_range_end"))
         found.setdefault((low, high, value.get("is_single_size") is True), []).append(
             VllmSubmodule(
-                record=record,
+                record=start.record,
                 name=text(value.get("submod_name")) or (f"subgraph {index}" if index is not None else "subgraph"),
                 index=index,
                 of=whole_number(value.get("total_piecewise_compiles")),
                 is_cudagraph_size=is_size if isinstance(is_size, bool) else None,
-                artifacts=artifacts,
-                passes=passes,
+                artifacts=count.artifacts,
+                passes=count.passes,
             )
         )
     return [VllmRange(*key, submodules) for key, submodules in found.items()]
@@ -206,15 +226,16 @@ def _ranges(
 def _chosen(
     trace: Trace, log: int, of: VllmRange, one: VllmSubmodule, stop: int, pass_record: int | None
 ) -> VllmChosen:
-    rows = sql.rows_named(trace, _ARTIFACTS, {"log": log, "start": one.record, "stop": stop})
-    graphs = [row for row in rows if row[2] == _BEFORE or _PASS.match(row[2] or "")]
+    rows = sql.records(_Artifact, trace, _ARTIFACTS, {"log": log, "start": one.record, "stop": stop})
+    graphs = [row for row in rows if row.name == _BEFORE or _PASS.match(row.name or "")]
     texts = {
-        record: payload.decode("utf-8", "replace") for record, payload in trace.payloads([r[0] for r in graphs]).items()
+        record: payload.decode("utf-8", "replace")
+        for record, payload in trace.payloads([graph.record for graph in graphs]).items()
     }
     passes: list[VllmPass] = []
     before: int | None = None
-    for record, _, name, _ in graphs:
-        match = _PASS.match(name)
+    for graph in graphs:
+        record, match = graph.record, _PASS.match(graph.name or "")
         if match:
             changed = None if before is None else texts.get(before) != texts.get(record)
             passes.append(VllmPass(record, int(match[1][:9]), match[2], before, changed))
@@ -225,5 +246,9 @@ def _chosen(
     diff = None
     if shown is not None and shown.before is not None:
         diff = side_by_side(texts.get(shown.before, ""), texts.get(shown.record, ""))
-    others = [VllmArtifact(row[0], row[2] or row[1], row[3]) for row in rows if not _PASS.match(row[2] or "")]
+    others = [
+        VllmArtifact(row.record, row.name or row.event, row.payload_bytes)
+        for row in rows
+        if not _PASS.match(row.name or "")
+    ]
     return VllmChosen(log, one, of, others, passes, shown, diff)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from stepscope.tracer.schema.records import CALL_RAISED, FAILED_CALL
 from stepscope.viewer.graphs.rows import SourceLine
@@ -111,7 +112,7 @@ class RingLaunch:
 
 def process_ends(trace: Trace) -> dict[int, ProcessEndRow]:
     """By log."""
-    return {row[0]: _end(row) for row in sql.rows(trace, _ENDS)}
+    return {end.log: _decoded(end) for end in sql.records(ProcessEndRow, trace, _ENDS)}
 
 
 def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
@@ -191,7 +192,13 @@ def device_error(text: str) -> str | None:
     return f"CUDA error: {found[1].strip()}" if found else None
 
 
-def _end(row: sql.Row) -> ProcessEndRow:
-    environment, kernels, tool, errors = (sql.json_value(row[column]) for column in (9, 11, 12, 13))
-    found = [ToolErrorRow(**error) for error in errors or []]
-    return ProcessEndRow(*[*row[:9], environment or {}, row[10], kernels or [], tool or [], found])
+def _decoded(end: ProcessEndRow) -> ProcessEndRow:
+    """An end whose columns of JSON, which the index holds as texts, are values."""
+    stored: Any = end
+    return replace(
+        end,
+        environment=sql.json_value(stored.environment) or {},
+        kernels=sql.json_value(stored.kernels) or [],
+        tool=sql.json_value(stored.tool) or [],
+        tool_errors=[ToolErrorRow(**error) for error in sql.json_value(stored.tool_errors) or []],
+    )

@@ -9,7 +9,7 @@ from stepscope.viewer.findings.values.describe import describe, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.changed_values import Changed, changed_values
+from stepscope.viewer.values.queries.changed_values import ChangedValue, changed_values
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import has_values
 
@@ -23,13 +23,13 @@ def find(evidence: Evidence) -> list[Timed]:
     """One finding per buffer of a graph: its first change."""
     if not has_values(evidence.trace):
         return []
-    first: dict[tuple[int, str], Changed] = {}
+    first: dict[tuple[int, str], ChangedValue] = {}
     for change in changed_values(evidence.trace):
         first.setdefault((change.graph, change.buffer or change.name), change)
     return [_finding(evidence.trace, change) for change in list(first.values())[:MOST_FINDINGS]]
 
 
-def _finding(trace: Trace, change: Changed) -> Timed:
+def _finding(trace: Trace, change: ChangedValue) -> Timed:
     row, written = change.before, change.written
     sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
     where = launch_place(trace, row.launch)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
-from stepscope.viewer.values.queries.flow import Argument
+from stepscope.viewer.values.queries.flow import FlowArgument
 from stepscope.viewer.values.queries.values import LIMITS
 from stepscope.viewer.values.rows import ValueRow
 
@@ -44,7 +44,7 @@ def _badness(row: ValueRow) -> int:
     return 0 if is_nan(row) else 1 if is_infinite(row) else 2
 
 
-def label(argument: Argument) -> str:
+def label(argument: FlowArgument) -> str:
     """The name of an argument; of an expression the buffer that it looks at."""
     return argument.name if argument.name.isidentifier() else argument.buffer
 
@@ -117,7 +117,7 @@ def _largest(row: ValueRow, before: str = ", largest ") -> str:
     return f"{before}{number(row.largest)}{shown}"
 
 
-def read(arguments: Sequence[Argument]) -> list[str]:
+def read(arguments: Sequence[FlowArgument]) -> list[str]:
     """What a launch read, one line per input, those that are not finite first."""
     lines = []
     for argument in sorted(arguments, key=lambda one: min(map(_badness, one.before), default=2)):
@@ -131,14 +131,14 @@ def read(arguments: Sequence[Argument]) -> list[str]:
     return _some(lines)
 
 
-def written(arguments: Sequence[Argument]) -> list[str]:
+def written(arguments: Sequence[FlowArgument]) -> list[str]:
     """What a launch wrote, those that are not finite first."""
     rows = [(label(argument), row) for argument in arguments for row in argument.after]
     rows.sort(key=lambda pair: _badness(pair[1]))
     return _some([describe(name, row) for name, row in rows])
 
 
-def elements(arguments: Sequence[Argument], *, written: bool) -> list[dict[str, Any]]:
+def elements(arguments: Sequence[FlowArgument], *, written: bool) -> list[dict[str, Any]]:
     """All elements of those tensors that were kept whole, of what a launch read or wrote; for programs."""
     held = [(label(one), row) for one in arguments for row in (one.after if written else one.before)]
     held.sort(key=lambda pair: _badness(pair[1]))
@@ -156,7 +156,7 @@ def _some(lines: list[str]) -> list[str]:
     return lines if rest <= 0 else [*lines[:MOST_SHOWN], f"and {rest:,} more"]
 
 
-def is_certain(arguments: Sequence[Argument]) -> bool:
+def is_certain(arguments: Sequence[FlowArgument]) -> bool:
     """Every input was read, and whole."""
     return all(
         (argument.before and all(row.nan is not None and row.looked_at == row.numel for row in argument.before))

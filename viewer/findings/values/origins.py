@@ -11,7 +11,7 @@ from stepscope.viewer.findings.values.describe import is_certain, is_infinite, i
 from stepscope.viewer.graphs.queries.graphs import graph_row, operands_left_out, site_rows, wrapper_code
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.flow import Argument, Flow, Flows
+from stepscope.viewer.values.queries.flow import Flow, FlowArgument, Flows
 from stepscope.viewer.values.queries.nonfinite import same_before, same_within
 from stepscope.viewer.values.queries.printed_code import sites_that_name_all
 from stepscope.viewer.values.rows import ValueRow
@@ -33,7 +33,7 @@ class Hop:
     """One launch on the way."""
 
     flow: Flow
-    argument: Argument
+    argument: FlowArgument
     row: ValueRow
     """What was written, or what came in."""
 
@@ -108,10 +108,10 @@ class Tracer:
         what, complete = self._left_out[site.graph]
         return None if site.site in complete else what
 
-    def _argument(self, flow: Flow, row: ValueRow) -> Argument:
+    def _argument(self, flow: Flow, row: ValueRow) -> FlowArgument:
         known = flow.arguments if row.argument >= 0 else self.flows.of_call(flow.call).inputs
         found = next((one for one in known if one.argument == row.argument), None)
-        return found or Argument(row.argument, f"argument {row.argument}", "inout", "", "", None, [], [], [])
+        return found or FlowArgument(row.argument, f"argument {row.argument}", "inout", "", "", None, [], [], [])
 
     def _before(self, flow: Flow, row: ValueRow, is_one: Is) -> ValueRow | None:
         """The row that `row` was carried on from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -11,13 +12,15 @@ from stepscope.viewer.store.trace import Trace
 _RAN = "SELECT site, min(launch) AS first, count(*) AS launches, min(step) AS step FROM launches GROUP BY site"
 # An argument whose memory the same launch writes too may read what it has just written.
 _UNINITIALISED = f"""
-    SELECT s.log, s.graph, s.site, a.argument, a.name, a.buffer, r.first, r.step, r.launches,
-           (SELECT list(t.size) FROM tensors t WHERE t.site = a.site AND t.argument = a.argument)
+    SELECT s.log, s.graph, s.site, a.argument, a.name, a.buffer, r.first AS launch, r.step, r.launches,
+           (SELECT list(t.size) FROM tensors t WHERE t.site = a.site AND t.argument = a.argument) AS sizes
     FROM arguments a JOIN sites s ON s.site = a.site JOIN ({_RAN}) r ON r.site = s.site
     WHERE a.held = 'uninitialised' AND a.role = 'in'
       AND NOT EXISTS (FROM arguments o WHERE o.site = a.site AND o.role <> 'in' AND o.storage = a.storage)
     ORDER BY r.first, a.argument
 """
+_VIEW = """{{argument: {of}.argument, name: {of}.name, role: {of}.role, parameter: {of}.parameter, dtype: {of}.dtype,
+            size: {of}.size, stride: {of}.stride, "offset": {of}.storage_offset}}"""
 # Per argument the tensors that were seen first; several for a list. Addresses of different calls say nothing.
 _SHARED = f"""
     WITH seen AS (
@@ -29,9 +32,8 @@ _SHARED = f"""
         FROM arguments a LEFT JOIN seen t ON t.site = a.site AND t.argument = a.argument
         WHERE a.buffer IS NOT NULL
     )
-    SELECT s.log, s.graph, s.site, ran.first, ran.step, ran.launches, s.kernel, s.kind,
-           r.argument, r.name, r.role, r.parameter, r.dtype, r.size, r.stride, r.storage_offset,
-           w.argument, w.name, w.role, w.parameter, w.dtype, w.size, w.stride, w.storage_offset
+    SELECT s.log, s.graph, s.site, ran.first AS launch, ran.step, ran.launches, s.kernel, s.kind,
+           {_VIEW.format(of="r")} AS read, {_VIEW.format(of="w")} AS written
     FROM one r JOIN one w
       ON w.site = r.site
          AND (w.memory = r.memory OR (w.storage_address = r.storage_address AND w.local_call = r.local_call))
@@ -42,6 +44,32 @@ _SHARED = f"""
 """
 _GENERATED = ("cpp", "triton")
 _KINDS = (*_GENERATED, "extern", "fallback")
+
+
+class _Read(NamedTuple):
+    log: int
+    graph: int
+    site: int
+    argument: int
+    name: str
+    buffer: str | None
+    launch: int
+    step: int
+    launches: int
+    sizes: list[str] | None
+
+
+class _Shared(NamedTuple):
+    log: int
+    graph: int
+    site: int
+    launch: int
+    step: int
+    launches: int
+    kernel: str
+    kind: str
+    read: dict[str, Any]
+    written: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -98,19 +126,30 @@ class SharedMemory:
 def uninitialised_reads(trace: Trace) -> list[UninitialisedRead]:
     """Arguments that were read though nobody had written them, in order of time."""
     return [
-        UninitialisedRead(*[*row[:9], bool(row[9]) and all(0 in sql.json_value(size) for size in row[9])])
-        for row in sql.rows(trace, _UNINITIALISED)
+        UninitialisedRead(
+            log=row.log,
+            graph=row.graph,
+            site=row.site,
+            argument=row.argument,
+            name=row.name,
+            buffer=row.buffer,
+            launch=row.launch,
+            step=row.step,
+            launches=row.launches,
+            is_empty=bool(row.sizes) and all(0 in sql.json_value(size) for size in row.sizes or ()),
+        )
+        for row in sql.records(_Read, trace, _UNINITIALISED)
     ]
 
 
 def shared_memory(trace: Trace) -> list[list[SharedMemory]]:
     """Per launch site that ran: its pairs of a read and a written argument on the same memory, in order of time."""
     sites: defaultdict[int, list[SharedMemory]] = defaultdict(list)
-    for row in sql.rows(trace, _SHARED, [list(_KINDS), list(_GENERATED)]):
-        sites[row[2]].append(SharedMemory(*[*row[:8], _view(row[8:16]), _view(row[16:24])]))
+    for row in sql.records(_Shared, trace, _SHARED, [list(_KINDS), list(_GENERATED)]):
+        views = {"read": _view(row.read), "written": _view(row.written)}
+        sites[row.site].append(SharedMemory(**{**row._asdict(), **views}))
     return list(sites.values())
 
 
-def _view(row: sql.Row) -> View:
-    argument, name, role, parameter, dtype, size, stride, offset = row
-    return View(argument, name, role, parameter, dtype, sql.json_value(size), sql.json_value(stride), offset)
+def _view(stored: dict[str, Any]) -> View:
+    return View(**{**stored, "size": sql.json_value(stored["size"]), "stride": sql.json_value(stored["stride"])})

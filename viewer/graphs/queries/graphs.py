@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.tracer.schema.records import UNRECORDED
 from stepscope.viewer.graphs.queries.scalars import scalars_of
@@ -30,8 +30,8 @@ _GRAPHS = """
     )
     SELECT g.graph, g.log, g.local_graph, g.wrapper_key, g.compile_id, g.aot_id, g.phase, g.cached, g.dynamic,
            g.launch_sites,
-           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.calls, 0) ELSE ran.calls END,
-           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.launches, 0) ELSE ran.launches END,
+           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.calls, 0) ELSE ran.calls END AS calls,
+           CASE WHEN g.launch_sites IS NOT NULL THEN coalesce(ran.launches, 0) ELSE ran.launches END AS launches,
            ran.duration_ns, g.not_recorded, g.output_code
     FROM graphs g LEFT JOIN ran ON ran.graph = g.graph
 """
@@ -51,31 +51,79 @@ _TENSORS = f"""
           AND ($2 IS NULL OR t.local_call <= (SELECT local_call FROM calls WHERE call = $2))
         QUALIFY rank() OVER (PARTITION BY t.site, t.argument ORDER BY t.local_call DESC, t.place DESC) = 1
     )
-    SELECT h.site, h.argument, h.item, h.dtype, h.size, h.stride, h.device, h.storage_offset, h.storage_bytes,
-           h.storage_address, c.call, c.step
+    SELECT h.site, h.argument, h.item, h.dtype, h.size, h.stride, h.device, h.storage_offset AS "offset",
+           h.storage_bytes, h.storage_address AS storage, c.call, c.step
     FROM held h LEFT JOIN calls c ON c.log = h.log AND c.local_call = h.seen_call
     ORDER BY h.site, h.argument, h.item
 """
 _TOO_MANY = "not recorded: the launch site has had too many sizes"
 
 
+class _Site(NamedTuple):
+    """A launch site as the index holds it: lists are JSON."""
+
+    site: int
+    graph: int
+    local_site: int
+    function: str
+    line: int
+    kernel: str
+    kind: str
+    operator: str | None
+    handle: str | None
+    snodes: str | None
+    outputs: str
+    source_nodes: str
+    aten: str
+    fx_nodes: str
+    stacks: str
+    launches: int | None
+    duration_ns: int | None
+
+
+class _Argument(NamedTuple):
+    site: int
+    argument: int
+    name: str
+    role: str
+    buffer: str | None
+    parameter: str | None
+    storage: str | None
+    held: str | None
+
+
+class _Tensor(NamedTuple):
+    site: int
+    argument: int
+    item: int | None
+    dtype: str
+    size: str
+    stride: str
+    device: str | None
+    offset: int | None
+    storage_bytes: int | None
+    storage: int | None
+    call: int | None
+    step: int | None
+
+
 def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
     """All graphs, or the first ones, in the order in which they were loaded."""
-    return _rows(trace, sql.rows(trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most]))
+    return _rows(trace, sql.records(GraphRow, trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most]))
 
 
 def graph_row(trace: Trace, graph: int) -> GraphRow | None:
-    return next(iter(_rows(trace, sql.rows(trace, f"{_GRAPHS} WHERE g.graph = ?", [graph]))), None)
+    return next(iter(_rows(trace, sql.records(GraphRow, trace, f"{_GRAPHS} WHERE g.graph = ?", [graph]))), None)
 
 
 def graphs_of_compile(trace: Trace, log: int, compile_id: str) -> list[GraphRow]:
-    found = sql.rows(trace, f"{_GRAPHS} WHERE g.log = ? AND g.compile_id = ? ORDER BY g.graph", [log, compile_id])
-    return _rows(trace, found)
+    of_compile = f"{_GRAPHS} WHERE g.log = ? AND g.compile_id = ? ORDER BY g.graph"
+    return _rows(trace, sql.records(GraphRow, trace, of_compile, [log, compile_id]))
 
 
-def _rows(trace: Trace, found: Sequence[sql.Row]) -> list[GraphRow]:
+def _rows(trace: Trace, found: Sequence[GraphRow]) -> list[GraphRow]:
     calls = subgraph_calls(trace).of_graph
-    return [_kernels_apart(GraphRow(*row), calls[row[0]]) for row in found]
+    return [_kernels_apart(row, calls[row.graph]) for row in found]
 
 
 def _kernels_apart(row: GraphRow, calls: int) -> GraphRow:
@@ -121,24 +169,39 @@ def operands_left_out(trace: Trace, graph: int) -> str | None:
 
 
 def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
-    found = sql.rows(
+    return sql.records(
+        MemoryStatementRow,
         trace,
-        "SELECT event, buffer, function, line, of_buffer FROM memory_statements WHERE graph = ? ORDER BY line",
+        'SELECT event, buffer, function, line, of_buffer AS "of" FROM memory_statements WHERE graph = ? ORDER BY line',
         [graph],
     )
-    return [MemoryStatementRow(*row) for row in found]
 
 
 def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> list[SiteRow]:
     """Launch sites with their arguments. Tensors are those seen last, or those in force at `call`."""
-    found = sql.rows(trace, _SITES, [list(sites)])
+    found = sql.records(_Site, trace, _SITES, [list(sites)])
     arguments, scalars = _arguments(trace, sites, call), scalars_of(trace, sites)
     return [
         SiteRow(
-            *[
-                *[*row[:9], *map(sql.json_value, row[9:13]), _once(row[13]), _stacks(row[14])],
-                *[arguments[row[0]], *row[15:], scalars[row[0]]],
-            ]
+            site=row.site,
+            graph=row.graph,
+            local_site=row.local_site,
+            function=row.function,
+            line=row.line,
+            kernel=row.kernel,
+            kind=row.kind,
+            operator=row.operator,
+            handle=row.handle,
+            snodes=sql.json_value(row.snodes),
+            outputs=sql.json_value(row.outputs),
+            source_nodes=sql.json_value(row.source_nodes),
+            aten=sql.json_value(row.aten),
+            fx_nodes=_once(row.fx_nodes),
+            stacks=_stacks(row.stacks),
+            arguments=arguments[row.site],
+            launches=row.launches,
+            duration_ns=row.duration_ns,
+            scalars=scalars[row.site],
         )
         for row in found
     ]
@@ -165,17 +228,29 @@ def _stacks(text: str) -> list[list[SourceLine]]:
 
 def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultdict[int, list[ArgumentRow]]:
     tensors = _tensors(trace, sites, call)
-    found = sql.rows(
+    found = sql.records(
+        _Argument,
         trace,
         "SELECT site, argument, name, role, buffer, parameter, storage, held FROM arguments"
         " WHERE list_contains($1, site) ORDER BY site, argument",
         [list(sites)],
     )
     rows: defaultdict[int, list[ArgumentRow]] = defaultdict(list)
-    for site, argument, *rest in found:
-        seen = [tensor for tensor in tensors[site, argument] if tensor["dtype"] != UNRECORDED]
-        unseen = _TOO_MANY if tensors[site, argument] and not seen else None
-        rows[site].append(ArgumentRow(*[argument, *rest[:4], seen, *rest[4:], unseen]))
+    for row in found:
+        told = tensors[row.site, row.argument]
+        seen = [tensor for tensor in told if tensor["dtype"] != UNRECORDED]
+        argument = ArgumentRow(
+            argument=row.argument,
+            name=row.name,
+            role=row.role,
+            buffer=row.buffer,
+            parameter=row.parameter,
+            tensors=seen,
+            storage=row.storage,
+            held=row.held,
+            unseen=_TOO_MANY if told and not seen else None,
+        )
+        rows[row.site].append(argument)
     return rows
 
 
@@ -184,12 +259,8 @@ def _tensors(
 ) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
     """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them."""
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for site, argument, item, dtype, size, stride, *where in sql.rows(trace, _TENSORS, [list(sites), call]):
-        device, offset, storage_bytes, address, seen_call, seen_step = where
-        tensor = {
-            "item": item, "dtype": dtype, "size": sql.json_value(size), "stride": sql.json_value(stride),
-            "device": device, "offset": offset, "storage_bytes": storage_bytes, "storage": address,
-            "call": seen_call, "step": seen_step,
-        }  # fmt: skip
-        rows[site, argument].append(tensor)
+    for row in sql.records(_Tensor, trace, _TENSORS, [list(sites), call]):
+        tensor = {**row._asdict(), "size": sql.json_value(row.size), "stride": sql.json_value(row.stride)}
+        del tensor["site"], tensor["argument"]
+        rows[row.site, row.argument].append(tensor)
     return rows

@@ -91,7 +91,7 @@ def _differences(left: Mapping[K, int], right: Mapping[K, int]) -> list[tuple[K,
         (key, (left.get(key), right.get(key), right.get(key, 0) - left.get(key, 0)))
         for key in dict.fromkeys([*left, *right])
     ]
-    return sorted(rows, key=lambda row: (-abs(row[1][2]), -(row[1][0] or 0)))[:MOST_BUFFERS]
+    return sorted(rows, key=lambda pair: (-abs(pair[1][2]), -(pair[1][0] or 0)))[:MOST_BUFFERS]
 
 
 def _line(source: SourceLine | None) -> str:

@@ -17,9 +17,9 @@ from stepscope.viewer.store.trace import Trace
 
 MadeBy = Literal["compiled region", "between the regions, or the caller's"]
 _HELD = """
-    SELECT a.log, ga.compile_id, gb.compile_id, ca.function, cb.function, al.graph, b.graph, b.first_call, a.call,
-           r.storage, r.name, s.name, s.storage_bytes, s.dead, r.site,
-           m.step, a.local_call, m.local_call, s.storage
+    SELECT a.log, ga.compile_id, gb.compile_id AS into_compile_id, ca.function, cb.function AS into_function, al.graph,
+           b.graph AS into_graph, b.first_call, a.call, r.storage, r.name AS buffer, s.name AS held_as, s.storage_bytes,
+           s.dead, r.site,           m.step, a.local_call AS made_in, m.local_call AS met_in, s.storage AS met_as
     FROM layouts b JOIN measured_calls m ON m.call = b.first_call
     JOIN layout_storages s ON s.layout = b.layout AND s.kind = 'input' AND s.calls_back > 0
     JOIN measured_calls a ON a.log = m.log AND a.local_call = m.local_call - s.calls_back
@@ -81,17 +81,40 @@ class HeldBuffer:
     source: SourceLine | None
 
 
+class _Held(NamedTuple):
+    """A storage that call `call` made and that the first call of a resumed function met."""
+
+    log: int
+    compile_id: str
+    into_compile_id: str
+    function: str
+    into_function: str
+    graph: int
+    into_graph: int
+    first_call: int
+    call: int
+    storage: int
+    buffer: str
+    held_as: str
+    storage_bytes: int
+    dead: int | None
+    site: int | None
+    step: int
+    made_in: int
+    met_in: int
+    met_as: int
+
+
 def held_across_breaks(trace: Trace) -> list[HeldBuffer]:
     """One for each storage of each pair of regions, as their first calls met it."""
     places: dict[int, GraphPlaces] = {}
     held: dict[tuple[int, int], HeldBuffer | None] = {}
-    for row in sql.rows(trace, _HELD):
-        made_by, call, storage = row[8], row[7], row[9]
-        if _origin(row[3]) != _origin(row[4]):
+    for row in sql.records(_Held, trace, _HELD):
+        if _origin(row.function) != _origin(row.into_function):
             continue
-        for graph in row[5:7]:
+        for graph in (row.graph, row.into_graph):
             places.setdefault(graph, graph_places(trace, graph))
-        held[made_by, storage] = _held(trace, row, call, places)
+        held[row.call, row.storage] = _held(trace, row, places)
     by_pair: dict[tuple[object, ...], HeldBuffer] = {}
     for found in held.values():
         if found is not None:
@@ -107,27 +130,26 @@ def _origin(function: str | None) -> str | None:
     return match[1] if match else function
 
 
-def _held(trace: Trace, row: sql.Row, call: int, places: dict[int, GraphPlaces]) -> HeldBuffer | None:
-    log, compile_id, into_compile_id, _, _, graph, into_graph, *_ = row
-    made_as, buffer, held_as, size, dead, site, step, made_in, met_in, met_as = row[9:]
-    last = _last_use(trace, call, into_graph, held_as)
-    if last is None or (dead is not None and dead <= last.position + 1):
+def _held(trace: Trace, row: _Held, places: dict[int, GraphPlaces]) -> HeldBuffer | None:
+    last = _last_use(trace, row.first_call, row.into_graph, row.held_as)
+    if last is None or (row.dead is not None and row.dead <= last.position + 1):
         return None
-    if _met_later(trace, log, step, met_in, [(made_in, made_as), (met_in, met_as)]):
+    if _met_later(trace, row.log, row.step, row.met_in, [(row.made_in, row.storage), (row.met_in, row.met_as)]):
         return None
+    made_in = places[row.graph]
     return HeldBuffer(
-        log=log,
-        compile_id=compile_id,
-        into_compile_id=into_compile_id,
-        buffer=buffer,
-        held_as=held_as,
-        storage_bytes=size,
+        log=row.log,
+        compile_id=row.compile_id,
+        into_compile_id=row.into_compile_id,
+        buffer=row.buffer,
+        held_as=row.held_as,
+        storage_bytes=row.storage_bytes,
         made_by="compiled region",
-        graph=graph,
-        into_graph=into_graph,
+        graph=row.graph,
+        into_graph=row.into_graph,
         last_kernel=last.kernel,
         launches_after=last.launches_after,
-        source=places[graph].source(places[graph].writer(buffer, site)),
+        source=made_in.source(made_in.writer(row.buffer, row.site)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places, launches_of
 from stepscope.viewer.memory.rows import GrowthRow, LeftBehindRow
@@ -17,8 +18,8 @@ _MOST_HOLDERS = 8
 _MOST_ALIVE = 10_000
 """Storages of a log that breaks off: those of its last steps."""
 _LEFT = """
-    SELECT b.log, b.call, b.storage, c.step, l.graph, l.function, s.name, s.kind, s.storage_bytes, s.device, s.site,
-           b.holders, b.freed_by_collection
+    SELECT b.log, b.call, b.storage, c.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes, s.device,
+           s.site, b.holders, b.freed_by_collection
     FROM left_behind b JOIN layouts l ON l.layout = b.layout JOIN measured_calls c ON c.call = b.call
     JOIN layout_storages s ON s.layout = b.layout AND s.storage = b.storage
     WHERE $1 IS NULL OR b.log = $1 ORDER BY s.storage_bytes DESC, b.call, b.storage
@@ -29,7 +30,8 @@ _BROKEN_OFF = """
 """
 _ALIVE = """
     WITH alive AS (
-        SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name, s.kind, s.storage_bytes, s.device, s.site
+        SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes,
+               s.device, s.site
         FROM survivors v JOIN layouts l ON l.layout = v.layout JOIN measured_calls m ON m.call = v.call
         JOIN calls c ON c.call = v.call AND c.state <> 'captured'
         JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
@@ -37,7 +39,8 @@ _ALIVE = """
           AND m.step < (SELECT max(step) FROM measured_calls WHERE log = v.log)
         QUALIFY count(DISTINCT m.step) OVER (PARTITION BY v.log, l.function, s.name, s.kind) >= $2
     )
-    SELECT *, '[]', NULL FROM alive QUALIFY row_number() OVER (PARTITION BY log ORDER BY step DESC) <= $3
+    SELECT *, '[]' AS holders, NULL AS freed_by_collection FROM alive
+    QUALIFY row_number() OVER (PARTITION BY log ORDER BY step DESC) <= $3
     ORDER BY storage_bytes DESC, call, storage
 """
 _STEPS = """
@@ -49,6 +52,24 @@ _DIED = """
     JOIN layouts l ON l.layout = v.layout JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
     WHERE list_contains(?, l.graph) AND l.function = ? AND s.name = ? AND v.died_ns IS NOT NULL
 """
+
+
+class _Left(NamedTuple):
+    """A storage that was alive at the end; `site` is the launch site that made it."""
+
+    log: int
+    call: int
+    storage: int
+    step: int
+    graph: int
+    function: str
+    buffer: str
+    kind: str
+    storage_bytes: int
+    device: str
+    site: int | None
+    holders: str
+    freed_by_collection: bool | None
 
 
 def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | None:
@@ -63,18 +84,17 @@ def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | N
     )
     if not looked and not broken_off:
         return None
-    found = sql.rows(trace, _LEFT, [log])
+    found = sql.records(_Left, trace, _LEFT, [log])
     if broken_off:
-        found += sql.rows(trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE])
+        found += sql.records(_Left, trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE])
     places: dict[int, GraphPlaces] = {}
     result = []
     for row in found:
-        graph, name, site = row[4], row[6], row[10]
-        if graph not in places:
-            places[graph] = graph_places(trace, graph)
-        writer = places[graph].writer(name, site)
-        source = places[graph].source(writer)
-        result.append(LeftBehindRow(*[*row[:10], writer, sql.json_value(row[11]), row[12], source]))
+        if row.graph not in places:
+            places[row.graph] = graph_places(trace, row.graph)
+        writer = places[row.graph].writer(row.buffer, row.site)
+        found_out = {"site": writer, "holders": sql.json_value(row.holders), "source": places[row.graph].source(writer)}
+        result.append(LeftBehindRow(**{**row._asdict(), **found_out}))
     return sorted(result, key=lambda row: -row.storage_bytes)
 
 

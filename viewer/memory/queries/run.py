@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
 from stepscope.viewer.memory.rows import LiveCurve, RunPeak
@@ -38,17 +38,27 @@ _POINTS = """
     ), kept AS (
         SELECT * FROM known WHERE NOT is_before OR before_ns = (SELECT max(before_ns) FROM known)
     )
-    SELECT min(at_ns), min(low), max(high), max(made), count(*) FROM kept
-    GROUP BY is_before, at_ns // $pixel ORDER BY 1, is_before DESC
+    SELECT min(kept.at_ns) AS at_ns, min(low) AS low, max(high) AS high, max(made) AS made, count(*) AS events FROM kept
+    GROUP BY is_before, kept.at_ns // $pixel ORDER BY min(kept.at_ns), is_before DESC
 """
 _PEAKS = """
     SELECT p.log, p.device, p.live_bytes, p.made_bytes, p.ns, c.step, c.call, c.graph,
-           (SELECT count(*) - 1 FROM launches n WHERE n.call = c.call AND n.start_ns <= p.ns)
+           (SELECT count(*) - 1 FROM launches n WHERE n.call = c.call AND n.start_ns <= p.ns) AS position
     FROM live_peaks p LEFT JOIN calls c ON c.call = (
         SELECT arg_max(i.call, (i.depth, i.start_ns)) FROM calls i
         WHERE i.log = p.log AND i.start_ns <= p.ns AND i.start_ns + i.duration_ns >= p.ns
     ) ORDER BY p.live_bytes DESC, p.log, p.device
 """
+
+
+class _Point(NamedTuple):
+    """A point of the curve: live bytes of the events in it, and what compiled calls had made of these."""
+
+    at_ns: int
+    low: int
+    high: int
+    made: int
+    events: int
 
 
 def live_curve(
@@ -78,16 +88,16 @@ def live_curve(
         end_ns=last,
         window_start_ns=start,
         window_end_ns=stop,
-        at_ns=[row[0] for row in points],
-        low_bytes=[row[1] for row in points],
-        high_bytes=[row[2] for row in points],
-        made_bytes=[row[3] for row in points],
-        merged=any(row[4] > 1 for row in points),
+        at_ns=[point.at_ns for point in points],
+        low_bytes=[point.low for point in points],
+        high_bytes=[point.high for point in points],
+        made_bytes=[point.made for point in points],
+        merged=any(point.events > 1 for point in points),
     )
 
 
-def _points(trace: Trace, window: dict[str, Any], width: int) -> Sequence[sql.Row]:
-    """Rows of the finest level of detail that is not too many for the window, joined pixel by pixel."""
+def _points(trace: Trace, window: dict[str, Any], width: int) -> list[_Point]:
+    """Points of the finest level of detail that is not too many for the window, joined pixel by pixel."""
     inside = {name: value for name, value in window.items() if name != "first"}
     level = _level(sql.rows_named(trace, _LEVELS, inside), width * _ROWS_PER_PIXEL)
     before = {name: window[name] for name in ("log", "device", "start", "first")}
@@ -95,8 +105,8 @@ def _points(trace: Trace, window: dict[str, Any], width: int) -> Sequence[sql.Ro
     pixel = max(1, (window["stop"] - window["start"]) // width)
     values = {**inside, "since": since[0][0], "pixel": pixel}
     if level == 0:
-        return sql.rows_named(trace, _POINTS.format(rows=_FROM_BELOW), values)
-    return sql.rows_named(trace, _POINTS.format(rows=_FROM_LEVEL), {**values, "level": level})
+        return sql.records(_Point, trace, _POINTS.format(rows=_FROM_BELOW), values)
+    return sql.records(_Point, trace, _POINTS.format(rows=_FROM_LEVEL), {**values, "level": level})
 
 
 def _level(counts: Sequence[sql.Row], most: int) -> int:
@@ -108,4 +118,4 @@ def _level(counts: Sequence[sql.Row], most: int) -> int:
 
 def run_peaks(trace: Trace) -> list[RunPeak]:
     """The highest point of each log and device, the highest first."""
-    return [RunPeak(*row) for row in sql.rows(trace, _PEAKS)]
+    return sql.records(RunPeak, trace, _PEAKS)

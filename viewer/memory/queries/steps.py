@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
 from stepscope.viewer.store import sql
@@ -13,7 +13,7 @@ POINTS = 1200
 _MOST_ROWS = 300_000
 _DEVICES = "SELECT device FROM live_peaks WHERE log = ? ORDER BY live_bytes DESC, device"
 _STEPS = """
-    SELECT step, start_ns, count(*) OVER () FROM steps WHERE log = $log
+    SELECT step, start_ns, count(*) OVER () AS all_steps FROM steps WHERE log = $log
     QUALIFY ($first IS NULL OR step >= $first) AND ($last IS NULL OR step <= $last) ORDER BY start_ns
 """
 _NEXT = """
@@ -45,10 +45,27 @@ _POINTS = """
         SELECT f.*, e.place + least((f.ns - e.start_ns) / greatest(e.end_ns - e.start_ns, 1), 0.999999) AS spot
         FROM found f ASOF JOIN ends e ON f.ns >= e.start_ns
     )
-    SELECT CAST(floor(spot * $points / $steps) AS BIGINT) AS point, min(low), max(high), max(made),
-           arg_max(high, ns), arg_max(made, ns)
+    SELECT CAST(floor(spot * $points / $steps) AS BIGINT) AS point, min(low) AS low,
+           max(high) AS high, max(made) AS made, arg_max(high, ns) AS last, arg_max(made, ns) AS last_made
     FROM placed GROUP BY point ORDER BY point
 """
+
+
+class _Step(NamedTuple):
+    step: int
+    start_ns: int
+    all_steps: int
+
+
+class _Point(NamedTuple):
+    """Live bytes between two points of the curve, and at its end."""
+
+    point: int
+    low: int
+    high: int
+    made: int
+    last: int
+    last_made: int
 
 
 @dataclass(frozen=True)
@@ -81,15 +98,16 @@ def run_curve(
     """None when the log has no lifetimes, or none in such steps."""
     devices = [name for (name,) in sql.rows(trace, _DEVICES, [log])]
     device = next(iter(devices), None) if device is None else device
-    found = sql.rows_named(trace, _STEPS, {"log": log, "first": first_step, "last": last_step})
+    found = sql.records(_Step, trace, _STEPS, {"log": log, "first": first_step, "last": last_step})
     if device is None or device not in devices or not found:
         return None
-    starts = [start for _, start, _ in found]
+    starts = [row.start_ns for row in found]
     end = int(sql.rows_named(trace, _NEXT, {"log": log, "start": starts[-1]})[0][0])
     count = len(starts) * (points // len(starts)) if len(starts) <= points else points
     window = {"log": log, "device": device, "start": starts[0], "stop": max(end, starts[-1] + 1)}
     low, high, made = _columns(trace, window, starts, count)
-    return RunCurve(log, device, devices, [row[0] for row in found], starts, end, found[0][2], low, high, made)
+    steps = [row.step for row in found]
+    return RunCurve(log, device, devices, steps, starts, end, found[0].all_steps, low, high, made)
 
 
 def _columns(trace: Trace, window: dict[str, Any], starts: list[int], count: int) -> tuple[list[int], ...]:
@@ -103,14 +121,15 @@ def _columns(trace: Trace, window: dict[str, Any], starts: list[int], count: int
     before = {name: window[name] for name in ("log", "device", "start")}
     live, mine = sql.rows_named(trace, _BEFORE, {**before, "level": level})[0]
     live, mine = live or 0, mine or 0
-    rows = {row[0]: row[1:] for row in sql.rows_named(trace, _POINTS.format(rows=_ROWS[level == 0]), values)}
+    points = sql.records(_Point, trace, _POINTS.format(rows=_ROWS[level == 0]), values)
+    known = {point.point: point for point in points}
     low, high, made = [], [], []
-    for point in range(count):
-        least, most, most_made, last, last_made = rows.get(point, (live, live, mine, live, mine))
-        low.append(min(least, live))
-        high.append(max(most, live))
-        made.append(max(most_made, mine))
-        live, mine = last, last_made
+    for number in range(count):
+        point = known.get(number, _Point(number, live, live, mine, live, mine))
+        low.append(min(point.low, live))
+        high.append(max(point.high, live))
+        made.append(max(point.made, mine))
+        live, mine = point.last, point.last_made
     return low, high, made
 
 

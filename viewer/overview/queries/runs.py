@@ -33,15 +33,16 @@ def has_exports(trace: Trace) -> bool:
 
 def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
     """Steps of all logs, or of one, in order."""
-    found = sql.rows(
+    found = sql.records(
+        StepRow,
         trace,
-        "SELECT log, step, kind, by_what, start_ns, end_ns, duration_ns, launches, calls, compile_ns, optimizers"
-        " FROM steps"
+        'SELECT log, step, kind, by_what AS "by", start_ns, end_ns, duration_ns, launches, calls, compile_ns,'
+        " optimizers FROM steps"
         " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
         [log],
     )
     calls = subgraph_calls(trace).of_step
-    return [_step(StepRow(*row), calls[row[0], row[1]]) for row in found]
+    return [_step(row, calls[row.log, row.step]) for row in found]
 
 
 def _step(row: StepRow, calls: int) -> StepRow:

@@ -8,13 +8,13 @@ from typing import Any
 from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
+    Cell,
     Fact,
     FactsView,
     NoteView,
     TextView,
     TreeNode,
     TreeView,
-    Value,
 )
 from stepscope.viewer.records.views.json_views import facts_of, json_blocks
 from stepscope.viewer.records.views.measures import NOT_SAID, is_short, value_of
@@ -39,11 +39,11 @@ def lookup(record: LoggedRecord) -> list[Block]:
     state = text_or_none(value.get("cache_state")) or (record.name or "").rpartition("_")[2]
     detailed = value.get("cache_status_detailed")
     facts = [
-        Fact("state", Value(state, _SAID.get(state, ""))),
-        Fact("key", Value(text_or_none(value.get("key")), "no key could be made", mono=True)),
+        Fact("state", Cell(state, _SAID.get(state, ""))),
+        Fact("key", Cell(text_or_none(value.get("key")), "no key could be made", mono=True)),
     ]
     if detailed is not None and shown(detailed) != state:
-        facts.insert(1, Fact("in detail", Value(shown(detailed))))
+        facts.insert(1, Fact("in detail", Cell(shown(detailed))))
     blocks: list[Block] = [FactsView(facts)]
     if state in _SAID:
         blocks.append(NoteView(_SAID[state], warning=state == "bypass"))
@@ -100,8 +100,8 @@ def torch_version(record: LoggedRecord) -> list[Block]:
         raise Odd("its payload is no object")
     commit = text_or_none(value.get("commit"))
     facts = [
-        Fact("PyTorch", Value(text_or_none(value.get("pytorch_version")), NOT_SAID)),
-        Fact("commit", Value(commit, NOT_SAID, href=_commit_page(commit), mono=True)),
+        Fact("PyTorch", Cell(text_or_none(value.get("pytorch_version")), NOT_SAID)),
+        Fact("commit", Cell(commit, NOT_SAID, href=_commit_page(commit), mono=True)),
     ]
     rest = [Fact(n, value_of(n, item)) for n, item in value.items() if n not in ("pytorch_version", "commit")]
     return [FactsView(facts + rest)]

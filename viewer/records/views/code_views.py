@@ -9,6 +9,7 @@ from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.records.rows import (
     LONGEST_TEXT,
     Block,
+    Cell,
     CodeSource,
     CodeView,
     Column,
@@ -16,7 +17,6 @@ from stepscope.viewer.records.rows import (
     FactsView,
     TableView,
     TextView,
-    Value,
 )
 from stepscope.viewer.records.views.measures import NOT_SAID
 from stepscope.viewer.records.views.record import LoggedRecord
@@ -62,7 +62,7 @@ def output_graph(record: LoggedRecord) -> list[Block]:
     blocks = graph(record)
     sizes = as_dict(as_dict(record.metadata).get("sizes") or {})
     if sizes:
-        rows = [[Value(name, mono=True), Value(_shape(size), mono=True)] for name, size in list(sizes.items())[:2_000]]
+        rows = [[Cell(name, mono=True), Cell(_shape(size), mono=True)] for name, size in list(sizes.items())[:2_000]]
         blocks.insert(0, TableView([Column("tensor"), Column("size")], rows, "Sizes", max(0, len(sizes) - 2_000)))
         blocks.reverse()
     return blocks
@@ -82,10 +82,8 @@ def output_code(record: LoggedRecord) -> list[Block]:
     path = text_or_none(record.metadata.get("filename")) if isinstance(record.metadata, dict) else None
     language: Language = "cpp" if path and path.endswith((".cpp", ".h")) else "python"
     kernels = re.findall(r"^(\w+) = async_compile\.(\w+)\(", text, re.MULTILINE)
-    facts = [Fact("written to", Value(path, NOT_SAID, mono=True)), Fact("lines", Value(f"{text.count(chr(10)):,}"))]
-    facts.append(
-        Fact("kernels", Value(", ".join(name for name, _ in kernels) or "none of its own", mono=bool(kernels)))
-    )
+    facts = [Fact("written to", Cell(path, NOT_SAID, mono=True)), Fact("lines", Cell(f"{text.count(chr(10)):,}"))]
+    facts.append(Fact("kernels", Cell(", ".join(name for name, _ in kernels) or "none of its own", mono=bool(kernels))))
     return [FactsView(facts), CodeView(text, language)]
 
 
@@ -94,26 +92,26 @@ def graph_dump(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     kind, text = text_or_none(metadata.get("type")), payload_of(record)
     language: Language = "cpp" if kind == "cpp" else "python"
-    facts = [Fact(name, Value(shown(item), mono=True)) for name, item in metadata.items() if item is not None]
+    facts = [Fact(name, Cell(shown(item), mono=True)) for name, item in metadata.items() if item is not None]
     return [FactsView(facts), CodeView(text, language, sources=graph_sources(text))]
 
 
 def dump_file(record: LoggedRecord) -> list[Block]:
     name = text_or_none(as_dict(record.metadata).get("name"))
-    return [FactsView([Fact("file", Value(name, NOT_SAID, mono=True))]), CodeView(payload_of(record), "python")]
+    return [FactsView([Fact("file", Cell(name, NOT_SAID, mono=True))]), CodeView(payload_of(record), "python")]
 
 
 def pre_grad_graph(record: LoggedRecord) -> list[Block]:
     """A graph with its number in the process behind it."""
     text = payload_of(record)
     match = _GRAPH_ID.search(text)
-    facts: list[Block] = [FactsView([Fact("graph id in the process", Value(match[1]))])] if match else []
+    facts: list[Block] = [FactsView([Fact("graph id in the process", Cell(match[1]))])] if match else []
     return [*facts, CodeView(text, "python", sources=graph_sources(text))]
 
 
 def ddp_child(record: LoggedRecord) -> list[Block]:
     name = text_or_none(as_dict(record.metadata).get("name"))
-    return [FactsView([Fact("part", Value(name, NOT_SAID, mono=True))]), *graph(record)]
+    return [FactsView([Fact("part", Cell(name, NOT_SAID, mono=True))]), *graph(record)]
 
 
 def prose(record: LoggedRecord) -> list[Block]:

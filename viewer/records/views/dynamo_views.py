@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace import torch_text
 from stepscope.viewer.ingest.torch_trace.torch_text import Cause
 from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
+    Cell,
     Column,
     Fact,
     FactsView,
@@ -19,7 +19,6 @@ from stepscope.viewer.records.rows import (
     StackView,
     TableView,
     TextView,
-    Value,
 )
 from stepscope.viewer.records.views.code_views import payload_of
 from stepscope.viewer.records.views.json_views import json_blocks
@@ -28,8 +27,8 @@ from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, parsed, shown, text_or_none
 from stepscope.viewer.records.views.stacks import stack_view
 from stepscope.viewer.text.guard_tree import split_guard
+from stepscope.viewer.text.tracebacks import user_frames
 
-_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n {4,}([^\n]+))?', re.MULTILINE)
 _SIDE_EFFECT = re.compile(r"={20,}")
 _OF_CODE = re.compile(r"(\d+/\d+): ")
 _STATE = re.compile(r"^(\S.*?):(?P<line>\d{1,9}):(?P<function>[^:\n]+):?$")
@@ -45,7 +44,7 @@ def string(record: LoggedRecord) -> list[Block]:
     value = as_list(record.metadata)
     if len(value) != 2:
         raise Odd("it is no pair of a text and a number")
-    return [FactsView([Fact("number", Value(shown(value[1]))), Fact("text", Value(shown(value[0]), mono=True))])]
+    return [FactsView([Fact("number", Cell(shown(value[1]))), Fact("text", Cell(shown(value[0]), mono=True))])]
 
 
 def link(record: LoggedRecord) -> list[Block]:
@@ -53,8 +52,8 @@ def link(record: LoggedRecord) -> list[Block]:
     url = text_or_none(metadata.get("url"))
     href = url if url is not None and is_web_address(url) else None
     facts = [
-        Fact("name", Value(text_or_none(metadata.get("name")), NOT_SAID)),
-        Fact("address", Value(url, NOT_SAID, href)),
+        Fact("name", Cell(text_or_none(metadata.get("name")), NOT_SAID)),
+        Fact("address", Cell(url, NOT_SAID, href)),
     ]
     if url is None or href is not None:
         return [FactsView(facts)]
@@ -68,18 +67,6 @@ def is_web_address(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.netloc) and url.isprintable() and url == url.strip()
-
-
-def traceback_frames(text: str) -> list[SourceLine]:
-    """Frames of a Python traceback, outermost first."""
-    found = _FRAME.findall(text)
-    return [SourceLine(file, int(line), function, code) for file, line, function, code in found]
-
-
-def user_frames(text: str) -> list[SourceLine]:
-    """Of what Dynamo says about a break or an error: the program's own frames, outermost first."""
-    _, mark, users = text.partition("\nfrom user code:")
-    return traceback_frames((users if mark else text).split("Traceback (most recent call last)", 1)[0])
 
 
 def graph_break(record: LoggedRecord) -> list[Block]:
@@ -98,11 +85,11 @@ def error(record: LoggedRecord) -> list[Block]:
 def _caused(cause: Cause, text: str) -> list[Block]:
     place = None if cause.frame is None else f"{cause.frame.file}:{cause.frame.line}"
     facts = [
-        Fact("cause", Value(cause.cause or None, NOT_SAID)),
-        Fact("at", Value(place, "the text names no line of the program", mono=True)),
+        Fact("cause", Cell(cause.cause or None, NOT_SAID)),
+        Fact("at", Cell(place, "the text names no line of the program", mono=True)),
     ]
     if cause.frame is not None and cause.frame.code:
-        facts.append(Fact("code", Value(cause.frame.code, mono=True)))
+        facts.append(Fact("code", Cell(cause.frame.code, mono=True)))
     frames = user_frames(text)
     blocks: list[Block] = [FactsView(facts)]
     if frames:
@@ -118,9 +105,9 @@ def recompile(record: LoggedRecord) -> list[Block]:
     for reason in reasons:
         of_code = _OF_CODE.match(shown(reason))
         guard = split_guard(shown(reason)[of_code.end() if of_code else 0 :].split("\n", 1)[0])
-        rows.append([Value(of_code[1] if of_code else None, NOT_SAID, mono=True),
-                Value(guard.code, mono=True), Value(guard.user_code or None, NOT_SAID, mono=True),
-                     Value(guard.place or None, NOT_SAID, mono=True)])  # fmt: skip
+        rows.append([Cell(of_code[1] if of_code else None, NOT_SAID, mono=True),
+                Cell(guard.code, mono=True), Cell(guard.user_code or None, NOT_SAID, mono=True),
+                     Cell(guard.place or None, NOT_SAID, mono=True)])  # fmt: skip
     columns = [Column("code of"), Column("guard that failed"), Column("line of the program"), Column("at")]
     note = NoteView("One row for each code that Dynamo had for this frame, newest first; the guards of none held.")
     return [TableView(columns, rows), note, TextView("\n".join(map(shown, reasons)), "As PyTorch says it")]
@@ -136,21 +123,21 @@ def compile_reasons(record: LoggedRecord) -> list[Block]:
     value = parsed(record.payload)
     if not isinstance(value, list):
         return json_blocks(value)
-    return [ListView([Value(shown(item)) for item in value])]
+    return [ListView([Cell(shown(item)) for item in value])]
 
 
 def code_state(record: LoggedRecord) -> list[Block]:
     """Profile-guided optimisation: which inputs of which function were seen to vary."""
-    rows: list[list[Value]] = []
-    place: Value | None = None
+    rows: list[list[Cell]] = []
+    place: Cell | None = None
     states, advice, detected = payload_of(record).partition("\n\nPGO detected ")
     for line in states.split("\n"):
         match = _STATE.match(line)
         if match:
-            place = Value(f"{match[1]}:{match['line']} in {match['function']}", mono=True)
+            place = Cell(f"{match[1]}:{match['line']} in {match['function']}", mono=True)
         elif line.strip() and place is not None:
             name, _, seen = line.strip().partition(": ")
-            rows.append([place, Value(name, mono=True), Value(seen, mono=True)])
+            rows.append([place, Cell(name, mono=True), Cell(seen, mono=True)])
     if not rows:
         return [TextView(payload_of(record))]
     columns = [Column("function"), Column("input"), Column("seen as")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
+    Cell,
     Column,
     Fact,
     FactsView,
@@ -13,7 +14,6 @@ from stepscope.viewer.records.rows import (
     TextView,
     TreeNode,
     TreeView,
-    Value,
 )
 from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, parsed, shown
@@ -25,9 +25,9 @@ def tree(record: LoggedRecord) -> list[Block]:
     tree = guard_tree(record.payload or "")
     if not tree.roots:
         raise Odd("it holds no tree")
-    facts = [Fact("guards", Value(f"{tree.guards:,}"))]
+    facts = [Fact("guards", Cell(f"{tree.guards:,}"))]
     if tree.latency:
-        facts.append(Fact("one check of all takes", Value(tree.latency)))
+        facts.append(Fact("one check of all takes", Cell(tree.latency)))
     blocks: list[Block] = [FactsView(facts), TreeView(_tree_nodes(tree.roots))]
     return [*blocks, TextView("\n".join(tree.loose), "Beside the tree")] if tree.loose else blocks
 
@@ -59,8 +59,8 @@ def guard_list(record: LoggedRecord) -> list[Block]:
         line = stack[-1].code if stack else code.user_code
         no_place = "PyTorch made it by itself"
         rows.append(
-            [Value(code.code, mono=True), Value(line or None, no_place, mono=True), Value(place or None, no_place)]
+            [Cell(code.code, mono=True), Cell(line or None, no_place, mono=True), Cell(place or None, no_place)]
         )
-    facts = FactsView([Fact("guards", Value(f"{len(guards):,}"))])
+    facts = FactsView([Fact("guards", Cell(f"{len(guards):,}"))])
     columns = [Column("guard"), Column("line of the program"), Column("at")]
     return [facts, TableView(columns, rows, "", len(guards) - len(rows))]

@@ -8,6 +8,7 @@ from typing import Any
 from stepscope.viewer.records.rows import (
     MAX_ROWS,
     Block,
+    Cell,
     CodeView,
     Column,
     Fact,
@@ -16,14 +17,13 @@ from stepscope.viewer.records.rows import (
     StackView,
     TableView,
     TextView,
-    Value,
 )
 from stepscope.viewer.records.views.code_views import graph_sources, payload_of
-from stepscope.viewer.records.views.dynamo_views import traceback_frames
 from stepscope.viewer.records.views.json_views import json_blocks, table
 from stepscope.viewer.records.views.measures import NOT_SAID, value_of
 from stepscope.viewer.records.views.record import LoggedRecord, pretty_json
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, get_list, parsed, shown
+from stepscope.viewer.text.tracebacks import traceback_frames
 
 _SIDES = {
     "preToPost": ("node before grad passes", "nodes after grad passes"),
@@ -48,7 +48,7 @@ def schedule(record: LoggedRecord) -> list[Block]:
     """Collectives in the order in which the generated code starts and awaits them."""
     value = parsed(record.payload)
     rows = [[number, item] for number, item in enumerate(as_list(value), 1)]
-    return [FactsView([Fact("operators", Value(f"{len(rows):,}"))]), table(["order", "operator"], rows)]
+    return [FactsView([Fact("operators", Cell(f"{len(rows):,}"))]), table(["order", "operator"], rows)]
 
 
 def runtime_meta(record: LoggedRecord) -> list[Block]:
@@ -63,17 +63,17 @@ def runtime_meta(record: LoggedRecord) -> list[Block]:
         outputs = [_tensor(output) for output in get_list(operator, "outputs")]
         rows.append(
             [
-                Value(str(number)),
-                Value(shown(operator.get("name")), mono=True),
-                Value(shown(operator.get("type"))),
+                Cell(str(number)),
+                Cell(shown(operator.get("name")), mono=True),
+                Cell(shown(operator.get("type"))),
                 value_of("estimated_runtime_ns", estimate),
-                Value("; ".join(outputs) or None, NOT_SAID, mono=True),
+                Cell("; ".join(outputs) or None, NOT_SAID, mono=True),
             ]
         )
     columns = [Column("order", True), Column("operator"), Column("type"), Column("estimate", True), Column("outputs")]
     facts = FactsView(
         [
-            Fact("operators", Value(f"{len(operators):,}")),
+            Fact("operators", Cell(f"{len(operators):,}")),
             Fact("estimates together", value_of("total_ns", round(total))),
         ]
     )
@@ -106,7 +106,7 @@ def node_mappings(record: LoggedRecord) -> list[Block]:
 
 def _mapping(value: dict[str, Any], columns: tuple[str, str], title: str) -> TableView:
     rows = [
-        [Value(name, mono=True), Value(_names(item) or None, "nothing", mono=True)]
+        [Cell(name, mono=True), Cell(_names(item) or None, "nothing", mono=True)]
         for name, item in list(value.items())[:MAX_ROWS]
     ]
     return TableView([Column(name) for name in columns], rows, title, max(0, len(value) - MAX_ROWS))
@@ -133,7 +133,7 @@ def kernel_stacks(record: LoggedRecord) -> list[Block]:
             title = kernel if not number else ""
             blocks.append(StackView(frames, title) if frames else TextView(stack, title))
         if not stacks:
-            blocks.append(FactsView([Fact(kernel, Value(None, "no stack was kept"))]))
+            blocks.append(FactsView([Fact(kernel, Cell(None, "no stack was kept"))]))
         if isinstance(item, dict):
             rest = {name: part for name, part in item.items() if name != "stack_traces" and part not in (None, [], {})}
             blocks += json_blocks(rest) if rest else []
@@ -172,7 +172,7 @@ def comma_table(record: LoggedRecord) -> list[Block]:
     rows = [line.rsplit(",", len(names) - 1) for line in lines[1:]]
     if len(names) < 2 or not all(len(row) == len(names) for row in rows):
         return [TextView(payload_of(record))]
-    cells = [[Value(cell.strip(), mono=not place) for place, cell in enumerate(row)] for row in rows[:MAX_ROWS]]
+    cells = [[Cell(cell.strip(), mono=not place) for place, cell in enumerate(row)] for row in rows[:MAX_ROWS]]
     columns = [Column(name.strip(), bool(place)) for place, name in enumerate(names)]
     blocks: list[Block] = [NoteView(note) for note in notes[:20]]
     return [*blocks, TableView(columns, cells, "", max(0, len(rows) - MAX_ROWS))]

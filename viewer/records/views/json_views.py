@@ -8,6 +8,7 @@ from stepscope.viewer.records.rows import (
     MAX_DEPTH,
     MAX_ROWS,
     Block,
+    Cell,
     Column,
     Fact,
     FactsView,
@@ -16,7 +17,6 @@ from stepscope.viewer.records.rows import (
     TextView,
     TreeNode,
     TreeView,
-    Value,
 )
 from stepscope.viewer.records.views.measures import is_short, value_of
 from stepscope.viewer.records.views.record import LoggedRecord
@@ -58,10 +58,10 @@ def table(names: list[str], rows: list[list[Any]], title: str = "") -> TableView
     return TableView(columns, cells, title, len(rows) - len(kept))
 
 
-def _cell(name: str, item: Any) -> Value:
+def _cell(name: str, item: Any) -> Cell:
     value = value_of(name, item)
     if value.text is not None and len(value.text) > _LONG:
-        return Value(value.text[:_LONG] + "…", "the download holds all of it")
+        return Cell(value.text[:_LONG] + "…", "the download holds all of it")
     return value
 
 
@@ -71,7 +71,7 @@ def _is_number(item: Any) -> bool:
 
 def _object(value: dict[str, Any], title: str) -> list[Block]:
     if not value:
-        return [FactsView([Fact(title or "content", Value("empty"))])]
+        return [FactsView([Fact(title or "content", Cell("empty"))])]
     if len(value) > 1 and all(isinstance(item, dict) for item in value.values()):
         rows = [{"": name, **item} for name, item in value.items()]
         if _same_fields(rows):
@@ -80,7 +80,7 @@ def _object(value: dict[str, Any], title: str) -> list[Block]:
     blocks: list[Block] = [facts_of(short, title)] if any(item is not None for item in short.values()) else []
     missing = [name for name, item in short.items() if item is None]
     if missing:
-        blocks.append(FactsView([Fact("null", Value(", ".join(missing)))]))
+        blocks.append(FactsView([Fact("null", Cell(", ".join(missing)))]))
     for name, item in value.items():
         if name not in short:
             heading = f"{title}.{name}" if title else name
@@ -100,8 +100,8 @@ def _list(value: list[Any], title: str) -> Block:
     if value and all(isinstance(item, dict) for item in value) and _same_fields(value):
         return _table_of(value, title)
     if all(is_short(item) for item in value):
-        items = [Value(shown(item)) for item in value[:MAX_ROWS]]
-        return ListView(items or [Value("empty")], title)
+        items = [Cell(shown(item)) for item in value[:MAX_ROWS]]
+        return ListView(items or [Cell("empty")], title)
     if all(isinstance(item, str) for item in value):
         return TextView("\n\n".join(value), title)
     return TreeView(_nodes(value), title)

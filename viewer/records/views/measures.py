@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from stepscope.viewer.records.rows import Value
+from stepscope.viewer.records.rows import Cell
 from stepscope.viewer.records.views.shape import shown
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, format_value
 
@@ -16,21 +16,21 @@ _SCALES = (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000)
 _LONG = 300
 
 
-def value_of(name: str, value: Any) -> Value:
+def value_of(name: str, value: Any) -> Cell:
     """The value of a field: times and bytes in readable units with the exact number on hover."""
     if value is None:
-        return Value(None, NOT_SAID)
+        return Cell(None, NOT_SAID)
     if value == "":
-        return Value(None, "empty")
+        return Cell(None, "empty")
     if isinstance(value, bool):
-        return Value("yes" if value else "no")
+        return Cell("yes" if value else "no")
     if isinstance(value, int | float):
         return _number(name, value)
     text = shown(value)
-    return Value(text) if isinstance(value, str) else Value(text, mono=True)
+    return Cell(text) if isinstance(value, str) else Cell(text, mono=True)
 
 
-def _number(name: str, value: int | float) -> Value:
+def _number(name: str, value: int | float) -> Cell:
     if abs(value) < _MOST * 10_000:
         if name in ("start_time", "start_time_us", "end_time_us"):
             return _moment(value / 1e6 if name.endswith("_us") else value, value)
@@ -38,22 +38,22 @@ def _number(name: str, value: int | float) -> Value:
             return _moment(value / 1e9, value)
         scale = next((scale for ending, scale in _SCALES if name.endswith(ending)), None)
         if scale is not None and abs(value) < _MOST:
-            return Value(format_ns(round(value * scale)), f"{format_value(value)} {_unit(name)}")
+            return Cell(format_ns(round(value * scale)), f"{format_value(value)} {_unit(name)}")
         if "bytes" in name.lower():
-            return Value(format_bytes(round(value)), f"{format_count(round(value))} bytes")
+            return Cell(format_bytes(round(value)), f"{format_count(round(value))} bytes")
     if isinstance(value, int):
-        return Value(format_count(value))
-    return Value(format_value(value), repr(value))
+        return Cell(format_count(value))
+    return Cell(format_value(value), repr(value))
 
 
 def _unit(name: str) -> str:
     return name.rpartition("_")[2]
 
 
-def _moment(seconds: float, exact: int | float) -> Value:
+def _moment(seconds: float, exact: int | float) -> Cell:
     if not 0 < seconds < 4e9:
-        return Value(format_value(exact), repr(exact))
-    return Value(datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"), repr(exact))
+        return Cell(format_value(exact), repr(exact))
+    return Cell(datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"), repr(exact))
 
 
 def is_time(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.viewer.records.rows import Block, CodeView, Fact, FactsView, NoteView, TextView, Value
+from stepscope.viewer.records.rows import Block, Cell, CodeView, Fact, FactsView, NoteView, TextView
 from stepscope.viewer.records.views.json_views import json_blocks
 from stepscope.viewer.records.views.measures import is_short, is_time, value_of
 from stepscope.viewer.records.views.record import LoggedRecord, pretty_json
@@ -79,7 +79,7 @@ def chromium_event(record: LoggedRecord) -> list[Block]:
     if not isinstance(value, dict):
         raise Odd("its payload is no object")
     phase, moment = value.get("ph"), value.get("ts")
-    facts = [Fact("name", Value(shown(value.get("name", "")))), Fact("kind", Value(_phase(phase)))]
+    facts = [Fact("name", Cell(shown(value.get("name", "")))), Fact("kind", Cell(_phase(phase)))]
     facts.append(Fact("at", value_of("start_time_us", moment)))
     if value.get("dur") is not None:
         facts.append(Fact("duration", value_of("duration_us", value.get("dur"))))

@@ -6,6 +6,7 @@ from typing import Any
 
 from stepscope.viewer.records.rows import (
     Block,
+    Cell,
     Column,
     Fact,
     FactsView,
@@ -13,7 +14,6 @@ from stepscope.viewer.records.rows import (
     TableView,
     TreeNode,
     TreeView,
-    Value,
 )
 from stepscope.viewer.records.views.measures import NOT_SAID
 from stepscope.viewer.records.views.record import LoggedRecord, Sibling
@@ -36,10 +36,10 @@ def facts(record: LoggedRecord, names: tuple[str, ...]) -> FactsView:
     return FactsView([Fact(_NAMES.get(name, name), _value(metadata.get(name))) for name in names])
 
 
-def _value(item: Any) -> Value:
+def _value(item: Any) -> Cell:
     if item is None:
-        return Value(None, NOT_SAID)
-    return Value(", ".join(map(shown, item)) if isinstance(item, list) else shown(item), mono=True)
+        return Cell(None, NOT_SAID)
+    return Cell(", ".join(map(shown, item)) if isinstance(item, list) else shown(item), mono=True)
 
 
 def stacks(record: LoggedRecord) -> list[StackView]:
@@ -107,7 +107,7 @@ def _provenance(record: LoggedRecord, node: str) -> list[Block]:
 
 
 def _pairs(columns: tuple[str, str], values: dict[str, Any], title: str) -> TableView:
-    rows = [[Value(name, mono=True), _value(item)] for name, item in list(values.items())[:500]]
+    rows = [[Cell(name, mono=True), _value(item)] for name, item in list(values.items())[:500]]
     return TableView([Column(name) for name in columns], rows, title, max(0, len(values) - 500))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.viewer.records.rows import Block, Column, Fact, FactsView, NoteView, TableView, Value
+from stepscope.viewer.records.rows import Block, Cell, Column, Fact, FactsView, NoteView, TableView
 from stepscope.viewer.records.views.measures import NOT_SAID, value_of
 from stepscope.viewer.records.views.record import LoggedRecord, Sibling
 from stepscope.viewer.records.views.shape import as_dict, shown
@@ -18,42 +18,42 @@ def tensor(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     facts = [Fact(label, _simple(metadata.get(name))) for name, label in _SIMPLE.items() if name in metadata]
     flags = [name.removeprefix("is_").replace("_", " ") for name, value in metadata.items() if value is True]
-    facts.append(Fact("is", Value(", ".join(flags) or None, "no property is set")))
+    facts.append(Fact("is", Cell(", ".join(flags) or None, "no property is set")))
     facts += _sources(record, metadata.get("id"))
     storage = _find(record, "describe_storage", metadata.get("storage"))
     if "storage" in metadata:
         size = storage.metadata.get("size") if storage is not None else None
         text = f"storage {shown(metadata['storage'])}"
         said = value_of("size_bytes", size).text
-        facts.append(Fact("lies in", Value(f"{text}, {said}" if said else text, href=_href(storage))))
+        facts.append(Fact("lies in", Cell(f"{text}, {said}" if said else text, href=_href(storage))))
     base = metadata.get("base")
     if base is not None:
         facts.append(
-            Fact("is a view of", Value(f"tensor {shown(base)}", href=_href(_find(record, "describe_tensor", base))))
+            Fact("is a view of", Cell(f"tensor {shown(base)}", href=_href(_find(record, "describe_tensor", base))))
         )
     shown_already = {*_SIMPLE, "storage", "id", "describer_id", "base"}
     others = [
-        Fact(name, Value(shown(item), mono=True))
+        Fact(name, Cell(shown(item), mono=True))
         for name, item in metadata.items()
         if name not in shown_already and not isinstance(item, bool) and item not in ({}, [], None)
     ]
     return [FactsView(facts), *([FactsView(others, "Other fields")] if others else [])]
 
 
-def _simple(item: Any) -> Value:
+def _simple(item: Any) -> Cell:
     text = shown(item)
     if text.startswith("device(type='"):
         text = (
             text.removeprefix("device(").removesuffix(")").replace("type=", "").replace("index=", "").replace("'", "")
         )
         text = text.replace(", ", ":")
-    return Value(text.replace(",", ", ") if isinstance(item, list) else text, mono=True)
+    return Cell(text.replace(",", ", ") if isinstance(item, list) else text, mono=True)
 
 
 def storage(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     facts = FactsView(
-        [Fact("storage", Value(shown(metadata.get("id")))), Fact("size", value_of("size_bytes", metadata.get("size")))]
+        [Fact("storage", Cell(shown(metadata.get("id")))), Fact("size", value_of("size_bytes", metadata.get("size")))]
     )
     inside = [
         other
@@ -65,9 +65,9 @@ def storage(record: LoggedRecord) -> list[Block]:
     columns = [Column("tensor"), Column("dtype"), Column("size"), Column("stride"), Column("comes from")]
     rows = [
         [
-            Value(f"tensor {shown(other.metadata.get('id'))}", href=_href(other)),
+            Cell(f"tensor {shown(other.metadata.get('id'))}", href=_href(other)),
             *(_simple(other.metadata.get(name)) for name in ("dtype", "size", "stride")),
-            next((fact.value for fact in _sources(record, other.metadata.get("id"))), Value(None, NOT_SAID)),
+            next((fact.value for fact in _sources(record, other.metadata.get("id"))), Cell(None, NOT_SAID)),
         ]
         for other in inside[:_MOST]
     ]
@@ -78,8 +78,8 @@ def source(record: LoggedRecord) -> list[Block]:
     metadata = as_dict(record.metadata)
     described = _find(record, "describe_tensor", metadata.get("id"))
     facts = [
-        Fact("source", Value(shown(metadata.get("source")), mono=True)),
-        Fact("is", Value(f"tensor {shown(metadata.get('id'))}", href=_href(described))),
+        Fact("source", Cell(shown(metadata.get("source")), mono=True)),
+        Fact("is", Cell(f"tensor {shown(metadata.get('id'))}", href=_href(described))),
     ]
     if described is not None:
         facts += [Fact(name, _simple(described.metadata.get(name))) for name in ("dtype", "size", "stride", "device")]
@@ -88,7 +88,7 @@ def source(record: LoggedRecord) -> list[Block]:
 
 def _sources(record: LoggedRecord, number: Any) -> list[Fact]:
     found = [other for other in _same_describer(record, "describe_source") if other.metadata.get("id") == number]
-    return [Fact("comes from", Value(shown(o.metadata.get("source")), mono=True, href=_href(o))) for o in found[:20]]
+    return [Fact("comes from", Cell(shown(o.metadata.get("source")), mono=True, href=_href(o))) for o in found[:20]]
 
 
 def _find(record: LoggedRecord, event: str, number: Any) -> Sibling | None:

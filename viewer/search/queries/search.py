@@ -77,10 +77,11 @@ class _Owner(NamedTuple):
     record: int
     byte: int
     payload_byte: int | None
-    end: int
+    ends: int
     event: str
     name: str | None
     compile_id: str | None
+    place: int
 
 
 def search(
@@ -304,8 +305,8 @@ _OWNERS = """
 
 def _owners(trace: Trace, log: int, places: list[int]) -> list[_Owner | None]:
     """The record that each place is in; the places go up."""
-    found = sql.rows_named(trace, _OWNERS, {"places": places, "log": log})
-    return [_Owner(*row[:7]) if row[0] is not None and row[7] < row[3] else None for row in found]
+    found = sql.records(_Owner, trace, _OWNERS, {"places": places, "log": log})
+    return [row if row.record is not None and row.place < row.ends else None for row in found]
 
 
 class _Lines:

@@ -128,11 +128,11 @@ def _run(connection: duckdb.DuckDBPyConnection, task: Task) -> dict[str, Any]:
     cells = _Cells(task)
     rows: list[list[Any]] = []
     more = False
-    while row := connection.fetchmany(1):
+    while fetched := connection.fetchmany(1):
         if len(rows) >= task.rows or cells.are_full:
             more = True
             break
-        rows.append([cells.cell(value) for value in row[0]])
+        rows.append([cells.cell(value) for value in fetched[0]])
     columns, types = ([str(column[i]) for column in described] for i in (0, 1))
     return {"columns": columns, "types": types, "rows": rows, "more": more, "cut": cells.cut}
 

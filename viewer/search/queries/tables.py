@@ -20,7 +20,7 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SqlAnswer:
     """What a statement gave."""
 
     columns: list[str]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.overview.summary_text import clean
 from stepscope.viewer.store.distributed_ingest.pools import DaskPool, LocalPool, Pool
 from stepscope.viewer.store.distributed_ingest.progress import watcher
 from stepscope.viewer.store.distributed_ingest.run import Outcome, plan, run_tasks
+from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import format_bytes, plural
 
 MOST_NAMED = 10

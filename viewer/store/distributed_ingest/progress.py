@@ -9,8 +9,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from stepscope.viewer.overview.summary_text import clean
 from stepscope.viewer.store.distributed_ingest.task import Done, Task
+from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import format_bytes
 
 LINE_EVERY_S = 5.0

@@ -18,6 +18,7 @@ from stepscope.viewer.values.queries.values import (
     HEALTH_INDEX,
     LIMITS,
     NOT_RECORDED,
+    StoredValue,
     chosen,
     has_values,
     value_rows,
@@ -53,6 +54,13 @@ _SAME_MEMORY = ("reuse", "alias")
 _OWN_MEMORY = ("allocate", "pool", "pool_member", "item")
 
 
+@dataclass(slots=True)
+class _Version(StoredValue):
+    step: int
+    start_ns: int | None
+    kernel: str | None
+
+
 @dataclass
 class _Buffer:
     """The memory that a name leads to."""
@@ -83,21 +91,19 @@ def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> B
     (row,) = _rows(trace, graph, {name: found})
     sites, arguments = ([pair[i] for pair in found.arguments] for i in range(2))
     all_values = sql.rows(trace, _VALUES, [sites, arguments])
-    shown = sql.rows(trace, _ROWS, [chosen([(value, health) for value, health in all_values], limit)])
-    width = len(shown[0]) - 3 if shown else 0
-    starts = [start_ns for *_, start_ns, _ in shown]
-    first_ns = min((start_ns for start_ns in starts if start_ns is not None), default=0)
+    shown = sql.records(_Version, trace, _ROWS, [chosen([(value, health) for value, health in all_values], limit)])
+    first_ns = min((version.start_ns for version in shown if version.start_ns is not None), default=0)
     memory = [m for m in memory_statements(trace, graph) if m.buffer in found.names or m.of in found.names]
     order = {site: place for place, site in enumerate(found.sites)}
     facts = graph_row(trace, graph)
     return BufferDetail(
         row=row,
         log=facts.log if facts is not None else 0,
-        limit=LIMITS.get(row.dtype or (shown[0][7] if shown else "")),
-        versions=value_rows(trace, [values[:width] for values in shown]),
-        steps=[step for *_, step, _, _ in shown],
-        start_ns=[(start_ns or first_ns) - first_ns for start_ns in starts],
-        kernels=[kernel or "" for *_, kernel in shown],
+        limit=LIMITS.get(row.dtype or (shown[0].dtype if shown else "")),
+        versions=value_rows(trace, shown),
+        steps=[version.step for version in shown],
+        start_ns=[(version.start_ns or first_ns) - first_ns for version in shown],
+        kernels=[version.kernel or "" for version in shown],
         total_versions=len(all_values),
         memory=memory,
         sites=sorted(site_rows(trace, list(found.sites)), key=lambda site: order[site.site]),
@@ -158,7 +164,7 @@ def _rows(trace: Trace, graph: int, buffers: dict[str, _Buffer]) -> list[BufferR
                 dtype=dtype,
                 size=sql.json_value(size),
                 versions=sum(count for count, _ in seen) if recorded else None,
-                health=HEALTH[min((worst for _, worst in seen), default=NOT_RECORDED)],  # type: ignore[arg-type]
+                health=HEALTH[min((worst for _, worst in seen), default=NOT_RECORDED)],
             )
         )
     return result

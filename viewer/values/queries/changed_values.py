@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import COLUMNS, value_rows
+from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
 from stepscope.viewer.values.rows import ValueRow
 
 _COUNTS = ("nan", "positive_infinity", "negative_infinity", "zero")
@@ -35,17 +36,35 @@ _CHANGED = f"""
         WHERE v.nan IS NOT NULL AND w.nan IS NOT NULL AND v.numel = w.numel AND v.looked_at = w.looked_at
           AND v.dtype = w.dtype AND ({_DIFFERS})
     )
-    SELECT min(now), arg_min(was, now), count(*) FROM changed GROUP BY log, site, argument ORDER BY 1 LIMIT ?
+    SELECT min(now) AS now, arg_min(was, now) AS was, count(*) AS times FROM changed
+    GROUP BY log, site, argument ORDER BY min(now) LIMIT ?
 """
 _ROWS = f"""
-    SELECT {COLUMNS}, v.log, v.step, s.graph, a.name, coalesce(a.storage, a.buffer) FROM value_rows v
+    SELECT {COLUMNS}, v.log, v.step, s.graph, a.name, coalesce(a.storage, a.buffer) AS buffer FROM value_rows v
     JOIN sites s ON s.site = v.site LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
     WHERE list_contains(?, v.value)
 """
 
 
+class _Pair(NamedTuple):
+    """Two rows of one argument: what it holds now, and what was written before."""
+
+    now: int
+    was: int
+    times: int
+
+
+@dataclass(slots=True)
+class _Placed(StoredValue):
+    log: int
+    step: int
+    graph: int
+    name: str | None
+    buffer: str | None
+
+
 @dataclass(frozen=True)
-class Changed:
+class ChangedValue:
     """An argument of a site whose memory somebody else wrote in between."""
 
     before: ValueRow
@@ -60,16 +79,27 @@ class Changed:
     times: int
 
 
-def changed_values(trace: Trace, most: int = 100) -> list[Changed]:
+def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
     """The first change of each argument, in order of time."""
-    pairs = sql.rows(trace, _CHANGED, [most])
+    pairs = sql.records(_Pair, trace, _CHANGED, [most])
     if not pairs:
         return []
-    found = sql.rows(trace, _ROWS, [sorted({value for now, was, _ in pairs for value in (now, was)})])
-    rows = {row.value: row for row in value_rows(trace, [one[:-5] for one in found])}
-    facts = {one[0]: one[-5:] for one in found}
+    found = sql.records(_Placed, trace, _ROWS, [sorted({value for pair in pairs for value in (pair.now, pair.was)})])
+    rows = {row.value: row for row in value_rows(trace, found)}
+    placed = {row.value: row for row in found}
     result = []
-    for now, was, times in pairs:
-        log, step, graph, name, buffer = facts[now]
-        result.append(Changed(rows[now], rows[was], log, step, graph, name or "an argument", buffer, times))
+    for pair in pairs:
+        now = placed[pair.now]
+        result.append(
+            ChangedValue(
+                before=rows[pair.now],
+                written=rows[pair.was],
+                log=now.log,
+                step=now.step,
+                graph=now.graph,
+                name=now.name or "an argument",
+                buffer=now.buffer,
+                times=pair.times,
+            )
+        )
     return result

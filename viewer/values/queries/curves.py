@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import COLUMNS, HEALTH_INDEX, LIMITS, STATISTICS, chosen, value_rows
+from stepscope.viewer.values.queries.values import (
+    COLUMNS,
+    HEALTH_INDEX,
+    LIMITS,
+    STATISTICS,
+    StoredInStep,
+    chosen,
+    value_rows,
+)
 from stepscope.viewer.values.rows import ValueCurve
 
 MOST_POINTS = 4000
@@ -20,29 +30,35 @@ _NAME = """
 """
 
 
+class _Named(NamedTuple):
+    kernel: str
+    name: str | None
+    log: int
+
+
 def value_curve(
     trace: Trace, site: int, argument: int, item: int | None, part: str | None, moment: str
 ) -> ValueCurve | None:
     """The curves; None when that argument was never read. Of many launches evenly chosen ones, and the bad ones."""
-    named = sql.row(trace, _NAME, [site, argument])
+    named = sql.record(_Named, trace, _NAME, [site, argument])
     ids = sql.rows(trace, _IDS, [site, argument, item, part, moment])
     if named is None or not ids:
         return None
-    found = sql.rows(trace, _ROWS, [chosen([(value, health) for value, health in ids], MOST_POINTS)])
-    rows = value_rows(trace, [row[:-1] for row in found])
+    found = sql.records(StoredInStep, trace, _ROWS, [chosen([(value, health) for value, health in ids], MOST_POINTS)])
+    rows = value_rows(trace, found)
     dtype = rows[-1].dtype
     return ValueCurve(
-        log=named[2],
+        log=named.log,
         site=site,
         argument=argument,
         item=item,
         part=part,
         moment=moment,
-        name=named[1] or f"argument {argument}",
-        kernel=named[0],
+        name=named.name or f"argument {argument}",
+        kernel=named.kernel,
         dtype=dtype,
         limit=LIMITS.get(dtype),
         launch=[row.launch for row in rows],
-        step=[row[-1] for row in found],
+        step=[row.step for row in found],
         columns={name: [getattr(row, name) for row in rows] for name in STATISTICS},
     )

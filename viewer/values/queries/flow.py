@@ -10,7 +10,7 @@ from stepscope.viewer.graphs.queries.graphs import memory_statements
 from stepscope.viewer.graphs.rows import MemoryStatementRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import COLUMNS, value_rows
+from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
 from stepscope.viewer.values.rows import ValueRow
 
 _LAUNCHES = "SELECT launch, site, step, log FROM launches WHERE call = ? ORDER BY launch"
@@ -30,7 +30,7 @@ _STARTS_MEMORY = ("allocate", "pool", "pool_member", "reuse", "alias", "item")
 
 
 @dataclass(frozen=True)
-class Argument:
+class FlowArgument:
     argument: int
     name: str
     role: str
@@ -53,14 +53,14 @@ class Flow:
     step: int
     log: int
     call: int
-    arguments: list[Argument]
+    arguments: list[FlowArgument]
 
     @property
-    def inputs(self) -> list[Argument]:
+    def inputs(self) -> list[FlowArgument]:
         return [argument for argument in self.arguments if argument.role != "out"]
 
     @property
-    def outputs(self) -> list[Argument]:
+    def outputs(self) -> list[FlowArgument]:
         return [argument for argument in self.arguments if argument.role != "in"]
 
 
@@ -72,7 +72,7 @@ class CallFlow:
     parent: int | None
     launches: dict[int, Flow]
     """In order of execution."""
-    inputs: list[Argument]
+    inputs: list[FlowArgument]
     """Of the call, which no launch names."""
 
 
@@ -111,7 +111,7 @@ class Flows:
         if flow.graph not in self._kept:
             self._kept[flow.graph] = kept(memory_statements(self.trace, flow.graph))
         keeps = self._kept[flow.graph]
-        last: dict[str, Argument] = {}
+        last: dict[str, FlowArgument] = {}
         inputs: set[str] = set()
         for launch in flow.launches.values():
             for argument in launch.arguments:
@@ -147,9 +147,8 @@ def kept(statements: list[MemoryStatementRow]) -> Callable[[str], bool]:
 def _call_flow(trace: Trace, call: int) -> CallFlow:
     _, graph, function, parent, log = sql.row(trace, _CALL, [call]) or (call, -1, "", None, 0)
     launches = sql.rows(trace, _LAUNCHES, [call])
-    rows = value_rows(
-        trace, sql.rows(trace, f"SELECT {COLUMNS} FROM value_rows v WHERE v.call = ? ORDER BY v.value", [call])
-    )
+    of_call = f"SELECT {COLUMNS} FROM value_rows v WHERE v.call = ? ORDER BY v.value"
+    rows = value_rows(trace, sql.records(StoredValue, trace, of_call, [call]))
     own: defaultdict[tuple[int, int, str], list[ValueRow]] = defaultdict(list)
     by_place: defaultdict[tuple[int, int, str], list[ValueRow]] = defaultdict(list)
     for row in rows:
@@ -165,20 +164,23 @@ def _call_flow(trace: Trace, call: int) -> CallFlow:
             before, after = own[launch, argument, "before"], own[launch, argument, "after"]
             source = _version(by_place, launch, *version) if role != "out" and version[0] is not None else []
             source = [row for row in source if row not in before]
-            found.append(Argument(argument, name, role, buffer, storage, held, before or source, source, after))
+            found.append(FlowArgument(argument, name, role, buffer, storage, held, before or source, source, after))
         flows[launch] = Flow(launch, site, step, log, call, found)
     return CallFlow(call, graph, function, parent, flows, _inputs(trace, call))
 
 
-def _inputs(trace: Trace, call: int) -> list[Argument]:
+def _inputs(trace: Trace, call: int) -> list[FlowArgument]:
     names: dict[int, str] = dict(
         sql.rows(trace, "SELECT argument, name FROM input_rows WHERE call = ? ORDER BY value", [call])
     )
     if not names:
         return []
-    rows = value_rows(trace, sql.rows(trace, f"SELECT {COLUMNS} FROM input_rows v WHERE v.call = ?", [call]))
+    of_inputs = f"SELECT {COLUMNS} FROM input_rows v WHERE v.call = ?"
+    rows = value_rows(trace, sql.records(StoredValue, trace, of_inputs, [call]))
     return [
-        Argument(argument, name, "in", name, name, "input", [row for row in rows if row.argument == argument], [], [])
+        FlowArgument(
+            argument, name, "in", name, name, "input", [row for row in rows if row.argument == argument], [], []
+        )
         for argument, name in names.items()
     ]
 

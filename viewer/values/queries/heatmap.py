@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.store import sql
@@ -46,7 +47,8 @@ _WORST_SITES = f"""
     ), bad AS (
         SELECT site, min(worst >> {_SHIFT}) AS health FROM cells WHERE worst >> {_SHIFT} < $2 GROUP BY site
     )
-    SELECT b.site, s.kernel, s.graph, b.health, count(*), min(c.step), min(c.worst) & ((1::BIGINT << {_SHIFT}) - 1)
+    SELECT b.site, s.kernel, s.graph, b.health, count(*) AS cells, min(c.step) AS first_step,
+           min(c.worst) & ((1::BIGINT << {_SHIFT}) - 1) AS first_launch
     FROM bad b JOIN cells c ON c.site = b.site AND c.worst >> {_SHIFT} = b.health JOIN sites s ON s.site = b.site
     GROUP BY ALL ORDER BY b.health, min(c.worst) LIMIT $3
 """
@@ -172,8 +174,8 @@ def worst_launch(trace: Trace, log: int, window: Window) -> int | None:
 
 def worst_sites(trace: Trace, log: int) -> list[WorstSite]:
     """Launch sites of a log that had anything worse than zeros, worst first, then in order of time."""
-    found = sql.rows(trace, _WORST_SITES, [log, HEALTH.index("zero"), MOST_WORST])
-    return [WorstSite(*[*row[:3], HEALTH[row[3]], *row[4:]]) for row in found]
+    found: Any = sql.records(WorstSite, trace, _WORST_SITES, [log, HEALTH.index("zero"), MOST_WORST])
+    return [replace(row, health=HEALTH[row.health]) for row in found]
 
 
 def has_outputs(trace: Trace, log: int) -> bool:

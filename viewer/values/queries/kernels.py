@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row, list_graphs, site_rows, wrapper_code
 from stepscope.viewer.graphs.queries.kernel_code import CodePart, cut
@@ -11,7 +12,7 @@ from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import HEALTH_INDEX, NOT_RECORDED, STATISTICS, has_values
-from stepscope.viewer.values.rows import HEALTH, KernelArgument, KernelDetail, KernelLaunch, KernelRow, Spread
+from stepscope.viewer.values.rows import HEALTH, Health, KernelArgument, KernelLaunch, Spread
 
 _KERNELS = f"""
     WITH ran AS (
@@ -21,8 +22,9 @@ _KERNELS = f"""
         SELECT v.site, count(*) AS value_rows, min({HEALTH_INDEX}) FILTER (v.moment = 'after') AS health
         FROM value_rows v GROUP BY v.site
     )
-    SELECT s.kernel, min(s.kind), count(*), coalesce(sum(r.launches), 0), sum(r.duration_ns), sum(r.device_ns),
-           sum(w.value_rows), coalesce(min(w.health), {NOT_RECORDED}), arg_min(s.stacks, s.site)
+    SELECT s.kernel, min(s.kind) AS kind, count(*) AS sites, coalesce(sum(r.launches), 0) AS launches,
+           sum(r.duration_ns) AS duration_ns, sum(r.device_ns) AS device_duration_ns, sum(w.value_rows) AS value_rows,
+           coalesce(min(w.health), {NOT_RECORDED}) AS health, arg_min(s.stacks, s.site) AS source
     FROM sites s LEFT JOIN ran r ON r.site = s.site LEFT JOIN looked w ON w.site = s.site
     WHERE $1 IS NULL OR s.kernel = $1
     GROUP BY s.kernel ORDER BY sum(r.duration_ns) DESC NULLS LAST, s.kernel
@@ -49,21 +51,62 @@ _SIZES = """
 _LAUNCHES = f"""
     SELECT l.launch, l.log, l.step, l.site, c.graph, l.start_ns, l.duration_ns, l.device_duration_ns,
            coalesce((SELECT min({HEALTH_INDEX}) FROM value_rows v WHERE v.launch = l.launch AND v.moment = 'after'),
-                    {NOT_RECORDED}), l.returned
+                    {NOT_RECORDED}) AS health, l.returned
     FROM (SELECT * FROM launches WHERE list_contains($1, site) ORDER BY launch LIMIT $2) l
     LEFT JOIN calls c ON c.call = l.call ORDER BY l.launch
 """
 
 
+@dataclass(frozen=True)
+class KernelRow:
+    """One kernel name over all graphs of the trace."""
+
+    kernel: str
+    kind: str
+    sites: int
+    launches: int | None
+    duration_ns: int | None
+    device_duration_ns: int | None
+    value_rows: int | None
+    health: Health
+    """The worst that any of its outputs had."""
+    source: SourceLine | None
+
+
+@dataclass(frozen=True)
+class KernelDetail:
+    row: KernelRow
+    sites: list[SiteRow]
+    arguments: list[KernelArgument]
+    launches: list[KernelLaunch]
+    """At most `limit`, in order of time."""
+    total_launches: int
+    code: str | None
+    code_first_line: int | None
+
+
+class _Launch(NamedTuple):
+    launch: int
+    log: int
+    step: int
+    site: int
+    graph: int
+    start_ns: int
+    duration_ns: int | None
+    device_duration_ns: int | None
+    health: int
+    returned: bool
+
+
 def kernel_rows(trace: Trace) -> list[KernelRow]:
     """All kernels, those that took longest first."""
     recorded = has_values(trace)
-    return [_kernel(row, recorded) for row in sql.rows(trace, _KERNELS, [None])]
+    return [_decoded(row, recorded) for row in sql.records(KernelRow, trace, _KERNELS, [None])]
 
 
 def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail | None:
     """One kernel; None when there is none of that name."""
-    row = sql.row(trace, _KERNELS, [kernel])
+    row = sql.record(KernelRow, trace, _KERNELS, [kernel])
     if row is None:
         return None
     ids = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE kernel = ? ORDER BY site", [kernel])]
@@ -71,33 +114,39 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
     labels = {graph.graph: graph_label(graph.graph, graph.compile_id, graph.phase) for graph in list_graphs(trace)}
     part = _code(trace, sites)
     launches = [
-        KernelLaunch(*[*found[:4], labels.get(found[4], ""), *found[5:8], HEALTH[found[8]], found[9]])
-        for found in sql.rows(trace, _LAUNCHES, [ids, limit])
+        KernelLaunch(
+            launch=launch.launch,
+            log=launch.log,
+            step=launch.step,
+            site=launch.site,
+            graph_label=labels.get(launch.graph, ""),
+            start_ns=launch.start_ns,
+            duration_ns=launch.duration_ns,
+            device_duration_ns=launch.device_duration_ns,
+            health=HEALTH[launch.health],
+            returned=launch.returned,
+        )
+        for launch in sql.records(_Launch, trace, _LAUNCHES, [ids, limit])
     ]
     return KernelDetail(
-        row=_kernel(row, has_values(trace)),
+        row=_decoded(row, has_values(trace)),
         sites=sites,
         arguments=_arguments(trace, ids),
         launches=launches,
-        total_launches=row[3],
+        total_launches=row.launches or 0,
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
     )
 
 
-def _kernel(row: sql.Row, recorded: bool) -> KernelRow:
-    kernel, kind, sites, launches, duration_ns, device_ns, values, health, stacks = row
-    source = next((SourceLine(**stack[-1]) for stack in sql.json_value(stacks) if stack), None)
-    return KernelRow(
-        kernel=kernel,
-        kind=kind,
-        sites=sites,
-        launches=launches,
-        duration_ns=duration_ns,
-        device_duration_ns=device_ns,
-        value_rows=int(values or 0) if recorded else None,
-        health=HEALTH[health],  # type: ignore[arg-type]
-        source=source,
+def _decoded(row: KernelRow, recorded: bool) -> KernelRow:
+    """A row whose class of health is a name, and whose stacks are the innermost line of the first."""
+    stored: Any = row
+    return replace(
+        row,
+        value_rows=int(row.value_rows or 0) if recorded else None,
+        health=HEALTH[stored.health],
+        source=next((SourceLine(**stack[-1]) for stack in sql.json_value(stored.source) if stack), None),
     )
 
 
@@ -133,7 +182,7 @@ def _arguments(trace: Trace, sites: Sequence[int]) -> list[KernelArgument]:
                 buffer=buffer,
                 moment=moment,
                 rows=rows,
-                health=HEALTH[health],  # type: ignore[arg-type]
+                health=HEALTH[health],
                 varies=[spread for spread in spreads if spread.values > 1],
                 never=[spread for spread in spreads if spread.values == 1],
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import launch_text
-from stepscope.viewer.values.queries.values import COLUMNS, value_rows
+from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
 from stepscope.viewer.values.rows import ValueRow
 
 _NAN = "{v}.nan > 0"
@@ -139,18 +139,18 @@ def _events(trace: Trace, statement: str, parameters: list[int]) -> list[Event]:
 
 
 def value_row(trace: Trace, value: int) -> ValueRow:
-    return value_rows(trace, sql.rows(trace, _ROW, [value]))[0]
+    return value_rows(trace, sql.records(StoredValue, trace, _ROW, [value]))[0]
 
 
 def same_before(trace: Trace, value: int) -> ValueRow | None:
     """The latest earlier row, one that was written first, of a tensor of the same form and with the same statistics."""
-    found = value_rows(trace, sql.rows(trace, _SAME, [value]))
+    found = value_rows(trace, sql.records(StoredValue, trace, _SAME, [value]))
     return found[0] if found else None
 
 
 def same_within(trace: Trace, value: int, calls: list[int]) -> ValueRow | None:
     """The last row written in one of `calls` with the same statistics."""
-    found = value_rows(trace, sql.rows(trace, _SAME_WITHIN, [value, calls]))
+    found = value_rows(trace, sql.records(StoredValue, trace, _SAME_WITHIN, [value, calls]))
     return found[0] if found else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -10,13 +11,21 @@ from stepscope.viewer.values.queries import values
 from stepscope.viewer.values.rows import SavedTensorRow
 
 _PLACES = """
-    SELECT t.tensor, l.path, n.step, s.kernel, a.name
+    SELECT t.tensor, l.path, n.step, s.kernel, a.name AS argument
     FROM saved_tensors t
     LEFT JOIN logs l ON l.log = t.log
     LEFT JOIN launches n ON n.launch = t.launch
     LEFT JOIN sites s ON s.site = t.site
     LEFT JOIN arguments a ON a.site = t.site AND a.argument = t.argument
 """
+
+
+class _TensorSite(NamedTuple):
+    tensor: int
+    path: str
+    step: int | None
+    kernel: str | None
+    argument: str | None
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,16 @@ class SavedTensorPlace:
 
 def saved_tensors(trace: Trace) -> list[SavedTensorPlace]:
     """All of them, in order of time."""
-    places = {row[0]: row[1:] for row in sql.rows(trace, _PLACES)}
-    return [SavedTensorPlace(row, *places[row.tensor]) for row in values.saved_tensors(trace)]
+    sites = {site.tensor: site for site in sql.records(_TensorSite, trace, _PLACES)}
+    return [_place(row, sites[row.tensor]) for row in values.saved_tensors(trace)]
 
 
 def saved_tensor(trace: Trace, tensor: int) -> SavedTensorPlace | None:
     """The one of this id, None when there is none."""
     row = values.saved_tensor(trace, tensor)
-    place = sql.row(trace, f"{_PLACES} WHERE t.tensor = ?", [tensor])
-    return SavedTensorPlace(row, *place[1:]) if row and place else None
+    site = sql.record(_TensorSite, trace, f"{_PLACES} WHERE t.tensor = ?", [tensor])
+    return _place(row, site) if row and site else None
+
+
+def _place(row: SavedTensorRow, site: _TensorSite) -> SavedTensorPlace:
+    return SavedTensorPlace(row, log_path=site.path, step=site.step, kernel=site.kernel, argument=site.argument)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.graphs.rows import ArgumentRow
@@ -36,8 +37,8 @@ STATISTICS = (
 COLUMNS = f"""
     v.value, v.launch, v.site, v.argument, v.item, v.part, v.moment, v.dtype, v.numel, v.looked_at, v.skipped,
     v.nan, v.positive_infinity, v.negative_infinity, v.zero, v.near_overflow, v.subnormal, v.min, v.max, v.mean, v.std,
-    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX}, v.call, coalesce(v.at_least, false),
-    v.elements
+    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX} AS health_index, v.call,
+    coalesce(v.at_least, false) AS at_least, v.elements
 """
 _VALUES_OF_CALLS = f"""
     SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2 AND list_contains($3, v.call)
@@ -74,9 +75,77 @@ _SIZES = f"""
     SELECT t.site, t.argument, t.item, t.local_call, t.size FROM {IN_FORCE} t WHERE list_contains($1, t.site)
     ORDER BY t.local_call, t.place
 """
-_SAVED = (
-    "SELECT tensor, launch, argument, item, moment, file, dtype, size, tensor_bytes, sha256, log FROM saved_tensors"
-)
+_SAVED = """
+    SELECT tensor, launch, argument, item, moment, file, dtype, TRY_CAST(size AS BIGINT[]) AS size,
+           tensor_bytes, sha256, log
+    FROM saved_tensors
+"""
+
+
+@dataclass(slots=True)
+class StoredValue:
+    """Statistics as the index holds them: the columns of `COLUMNS`."""
+
+    value: int
+    launch: int
+    site: int
+    argument: int
+    item: int | None
+    part: str | None
+    moment: str
+    dtype: str
+    numel: int
+    looked_at: int
+    skipped: str | None
+    nan: int | None
+    positive_infinity: int | None
+    negative_infinity: int | None
+    zero: int | None
+    near_overflow: int | None
+    subnormal: int | None
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    l2: float | None
+    largest: float | None
+    first_bad: int | None
+    exact_min: str | None
+    exact_max: str | None
+    health_index: int
+    call: int | None
+    at_least: bool
+    elements: str | None
+
+
+@dataclass(slots=True)
+class StoredInStep(StoredValue):
+    step: int
+
+
+class _Version(NamedTuple):
+    """An argument, and the launch site at which its memory was written last."""
+
+    argument: int
+    version_site: int
+    version_argument: int
+    version_moment: str
+    version_item: int | None
+
+
+class _Size(NamedTuple):
+    site: int
+    argument: int
+    item: int | None
+    local_call: int
+    size: str
+
+
+_UNCHANGED = (
+    "value", "launch", "site", "argument", "item", "part", "moment", "dtype", "numel", "looked_at", "skipped", "nan",
+    "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal", "mean", "std", "l2", "first_bad",
+    "at_least",
+)  # fmt: skip
 
 
 def has_values(trace: Trace) -> bool:
@@ -93,20 +162,23 @@ def call_tree(trace: Trace, call: int) -> dict[int, str]:
     return dict(sql.rows(trace, _CALL_TREE, [call]))
 
 
-def value_rows(trace: Trace, found: Sequence[sql.Row]) -> list[ValueRow]:
-    """Rows of `COLUMNS` with what the program's tensors add: the index of the first bad element."""
-    bad = [row for row in found if row[23] is not None]
+def value_rows(trace: Trace, found: Sequence[StoredValue]) -> list[ValueRow]:
+    """Stored rows with what the program's tensors add: the index of the first bad element."""
+    bad = [row for row in found if row.first_bad is not None]
     sizes = _sizes(trace, bad) if bad else {}
-    return [_value_row(row, sizes.get(row[0])) for row in found]
+    return [_value_row(row, sizes.get(row.value)) for row in found]
 
 
-def _value_row(row: sql.Row, size: list[int] | None) -> ValueRow:
-    dtype, numel, first_bad = row[7], row[8], row[23]
-    low, high = (_exact(dtype, number, text) for number, text in ((row[17], row[24]), (row[18], row[25])))
-    largest = row[22] if low is None or high is None else max(abs(low), abs(high))
-    index = unravelled(first_bad, size) if size is not None and prod(size) == numel else None
+def _value_row(row: StoredValue, size: list[int] | None) -> ValueRow:
+    low, high = _exact(row.dtype, row.min, row.exact_min), _exact(row.dtype, row.max, row.exact_max)
     return ValueRow(
-        *[*row[:17], low, high, *row[19:22], largest, first_bad, index, HEALTH[row[26]], row[28], _elements(row[29])]
+        **{name: getattr(row, name) for name in _UNCHANGED},
+        min=low,
+        max=high,
+        largest=row.largest if low is None or high is None else max(abs(low), abs(high)),
+        first_bad_index=unravelled(row.first_bad, size) if size is not None and prod(size) == row.numel else None,
+        health=HEALTH[row.health_index],
+        elements=_elements(row.elements),
     )
 
 
@@ -140,20 +212,20 @@ def unravelled(flat: int | None, size: Sequence[int]) -> list[int] | None:
     return index[::-1]
 
 
-def _sizes(trace: Trace, found: Sequence[sql.Row]) -> dict[int, list[int]]:
+def _sizes(trace: Trace, found: Sequence[StoredValue]) -> dict[int, list[int]]:
     """value -> size of its tensor as it was last said before its call."""
     seen: defaultdict[tuple[int, int, int | None], list[tuple[int, str]]] = defaultdict(list)
-    for site, argument, item, local_call, size in sql.rows(trace, _SIZES, [sorted({row[2] for row in found})]):
-        seen[site, argument, item].append((local_call, size))
-    calls = sorted({row[27] for row in found})
+    for told_size in sql.records(_Size, trace, _SIZES, [sorted({row.site for row in found})]):
+        seen[told_size.site, told_size.argument, told_size.item].append((told_size.local_call, told_size.size))
+    calls = sorted({row.call for row in found if row.call is not None})
     numbers: dict[int, int] = dict(
         sql.rows(trace, "SELECT call, local_call FROM calls WHERE list_contains(?, call)", [calls])
     )
     sizes: dict[int, list[int]] = {}
     for row in found:
-        told = seen.get((row[2], row[3], row[4]), [])
-        if until := bisect_right(told, numbers.get(row[27], -1), key=itemgetter(0)):
-            sizes[row[0]] = sql.json_value(told[until - 1][1])
+        told = seen.get((row.site, row.argument, row.item), [])
+        if until := bisect_right(told, numbers.get(-1 if row.call is None else row.call, -1), key=itemgetter(0)):
+            sizes[row.value] = sql.json_value(told[until - 1][1])
     return sizes
 
 
@@ -161,11 +233,10 @@ def launch_values(
     trace: Trace, launch: int, call: int, site: int, arguments: Iterable[ArgumentRow]
 ) -> list[ArgumentValues]:
     """What each argument of a launch held before and after it."""
-    own = value_rows(
-        trace, sql.rows(trace, f"SELECT {COLUMNS} FROM value_rows v WHERE v.launch = ? ORDER BY v.value", [launch])
-    )
+    of_launch = f"SELECT {COLUMNS} FROM value_rows v WHERE v.launch = ? ORDER BY v.value"
+    own = value_rows(trace, sql.records(StoredValue, trace, of_launch, [launch]))
     versions = _version_rows(trace, launch, call, site)
-    saved = [_saved(row) for row in sql.rows(trace, f"{_SAVED} WHERE launch = ? ORDER BY tensor", [launch])]
+    saved = sql.records(SavedTensorRow, trace, f"{_SAVED} WHERE launch = ? ORDER BY tensor", [launch])
     result = []
     for argument in (row.argument for row in arguments):
         mine = [row for row in own if row.argument == argument]
@@ -178,59 +249,52 @@ def launch_values(
 def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tuple[list[ValueRow], int | None]:
     """What an argument held when its version was last read, before `launch` or in an earlier call; and in which step
     that was."""
-    found = sql.rows(trace, _LAST_OF_VERSION, [site, argument, launch])
-    return value_rows(trace, [row[:-1] for row in found]), found[0][-1] if found else None
+    found = sql.records(StoredInStep, trace, _LAST_OF_VERSION, [site, argument, launch])
+    return value_rows(trace, found), found[0].step if found else None
 
 
 def _version_rows(trace: Trace, launch: int, call: int, site: int) -> dict[int, list[ValueRow]]:
     """argument -> the rows of the version that it read."""
-    versions = sql.rows(trace, _VERSIONS, [site])
+    versions = sql.records(_Version, trace, _VERSIONS, [site])
     if not versions:
         return {}
     tree = sorted(call_tree(trace, call))
     first = sql.number(trace, "SELECT min(launch) FROM launches WHERE list_contains(?, call)", [tree])
-    found = sql.rows(trace, _VALUES_OF_CALLS, [first, launch, tree, sorted({row[1] for row in versions})])
-    chosen = {
-        argument: latest(found, call, launch, *version) for argument, *version in versions
-    }  # fmt: skip
+    sites = sorted({row.version_site for row in versions})
+    found = sql.records(StoredValue, trace, _VALUES_OF_CALLS, [first, launch, tree, sites])
+    chosen = {version.argument: _latest(found, call, launch, version) for version in versions}
     rows = {row.value: row for row in value_rows(trace, [row for rows in chosen.values() for row in rows])}
-    return {argument: [rows[row[0]] for row in picked] for argument, picked in chosen.items() if picked}
+    return {argument: [rows[row.value] for row in picked] for argument, picked in chosen.items() if picked}
 
 
-def latest(
-    found: Sequence[sql.Row], call: int, launch: int, site: int, argument: int, moment: str, item: int | None
-) -> list[sql.Row]:
-    """Of rows of `COLUMNS` those of a version as it stood when `launch` began: of its own call, else of the nearest."""
+def _latest(found: Sequence[StoredValue], call: int, launch: int, version: _Version) -> list[StoredValue]:
+    """Of stored rows those of a version as it stood when `launch` began: of its own call, else of the nearest."""
+    place = (version.version_site, version.version_argument, version.version_moment)
     fitting = [
         row
         for row in found
-        if (row[2], row[3], row[6]) == (site, argument, moment)
-        and (row[1] < launch or (row[1] == launch and moment == "before"))
-        and (item is None or row[4] == item)
+        if (row.site, row.argument, row.moment) == place
+        and (row.launch < launch or (row.launch == launch and row.moment == "before"))
+        and (version.version_item is None or row.item == version.version_item)
     ]
-    inside = [row for row in fitting if row[27] == call] or fitting
-    last = max((row[1] for row in inside), default=None)
-    return [row for row in inside if row[1] == last]
+    inside = [row for row in fitting if row.call == call] or fitting
+    last = max((row.launch for row in inside), default=None)
+    return [row for row in inside if row.launch == last]
 
 
 def worst(classes: Iterable[int]) -> Health:
     """The worst class of those that are there."""
-    health: Health = HEALTH[min(classes, default=NOT_RECORDED)]  # type: ignore[assignment]
+    health: Health = HEALTH[min(classes, default=NOT_RECORDED)]
     return health
 
 
 def saved_tensors(trace: Trace) -> list[SavedTensorRow]:
     """All saved tensors, in order of time."""
-    return [_saved(row) for row in sql.rows(trace, f"{_SAVED} ORDER BY log, launch, tensor")]
+    return sql.records(SavedTensorRow, trace, f"{_SAVED} ORDER BY log, launch, tensor")
 
 
 def saved_tensor(trace: Trace, tensor: int) -> SavedTensorRow | None:
-    row = sql.row(trace, f"{_SAVED} WHERE tensor = ?", [tensor])
-    return _saved(row) if row else None
-
-
-def _saved(row: sql.Row) -> SavedTensorRow:
-    return SavedTensorRow(*[*row[:7], sql.json_value(row[7]), *row[8:]])
+    return sql.record(SavedTensorRow, trace, f"{_SAVED} WHERE tensor = ?", [tensor])
 
 
 def chosen(values: Sequence[tuple[int, int]], limit: int) -> list[int]:

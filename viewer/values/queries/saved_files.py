@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.overview.summary_text import clean
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import format_bytes, shape_text
 from stepscope.viewer.values.queries.saved_tensors import SavedTensorPlace, saved_tensor, saved_tensors
 

@@ -1,0 +1,19 @@
+"""What a report holds beside its first page: the problems of the logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.viewer.overview.problems_page import problems_page
+from stepscope.viewer.report.contents import Contents
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.addresses import Request
+
+
+def collect(trace: Trace, contents: Contents) -> None:
+    contents.shown["problems"] = problems_page(trace, Request({}, {}))
+
+
+def data(_contents: Contents) -> dict[str, Any]:
+    """The page of problems is drawn without scripts."""
+    return {}

@@ -1,0 +1,33 @@
+"""What a report holds of ranks: both sides of each difference that a finding tells of."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+from stepscope.viewer.ranks.page import RankDifferencePage, difference_page, ranks_page
+from stepscope.viewer.report.contents import Contents
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.addresses import Request
+from stepscope.viewer.web.parts import part
+
+
+def collect(trace: Trace, contents: Contents) -> None:
+    contents.shown |= {"ranks": None, "differences": []}
+    part("Differences between ranks", None, _collect, trace, contents)
+
+
+def _collect(trace: Trace, contents: Contents) -> None:
+    found = [finding.page for finding in contents.overview.findings if finding.kind == "rank_divergence"]
+    differences: list[RankDifferencePage] = contents.shown["differences"]
+    for page in dict.fromkeys(found):
+        path, _, query = page.partition("?")
+        if path == "/ranks/difference":
+            differences.append(difference_page(trace, Request({}, dict(parse_qsl(query)))))
+    if differences:
+        contents.shown["ranks"] = ranks_page(trace, Request({}, {}))
+
+
+def data(_contents: Contents) -> dict[str, Any]:
+    """The pages of ranks are drawn without scripts."""
+    return {}
