@@ -43,7 +43,7 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
     unknown = sorted(kinds - set(KINDS)) if kinds else []
     if unknown:
         raise StepscopeError(
-            f"--fail-on names {', '.join(unknown)}, which is no kind of finding; there are: {', '.join(KINDS)}"
+            f"--fail-on names {', '.join(unknown)}, which is not a kind of finding; use one of: {', '.join(KINDS)}"
         )
     with open_trace(chosen(trace, latest)) as opened:
         findings, damage = all_findings(opened), damage_texts(opened) if strict else []

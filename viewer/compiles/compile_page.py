@@ -145,7 +145,7 @@ def _shown(trace: Trace, request: Request, stages: Sequence[Stage]) -> tuple[str
         raise NotThere(f"There is no stage “{name[:40]}”: stages are {', '.join(names)}.")
     stage = next((s for s in stages if s.name == name or (name is None and s.graphs)), stages[0])
     if record is not None and record not in [graph.record for graph in stage.graphs]:
-        raise NotThere(f"Record {record} is no graph of this compile's stage {stage.title}.")
+        raise NotThere(f"Record {record} is not a graph of the stage {stage.title} of this compile.")
     if not stage.graphs:
         return stage.name, None
     last = max(graph.attempt for graph in stage.graphs)

@@ -54,7 +54,7 @@ def compiles_page(trace: Trace, request: Request) -> CompilesPage:
     status, wanted, log = request.text("status"), request.text("text"), request.optional_id("log")
     sort, offset = request.text("sort") or "start", max(0, request.number("offset") or 0)
     if sort not in SORTS:
-        raise NotThere(f"Compiles cannot be sorted by “{sort[:40]}”, only by {', '.join(SORTS)}.")
+        raise NotThere(f"Compiles cannot be sorted by “{sort[:40]}”; use one of {', '.join(SORTS)}.")
     matching = [row for row in everything if (log is None or row.log == log) and _holds(row, wanted)]
     statuses = Counter(row.shown_status for row in matching).most_common()
     matching = [row for row in matching if status is None or row.shown_status == status]

@@ -40,7 +40,7 @@ def provenance_page(trace: Trace, request: Request) -> ProvenancePage:
     graphs = inductor_graphs(units, chosen_attempt(request, attempts))
     wanted = request.optional_id("graph")
     if wanted is not None and wanted not in [graph.number for graph in graphs]:
-        raise NotThere(f"Inductor compiled {len(units)} graphs here, counted from 0: there is no graph {wanted}.")
+        raise NotThere(f"Inductor compiled {len(units)} graphs here, counted from 0; there is no graph {wanted}.")
     if not graphs:
         return ProvenancePage(detail.row, graphs, None, None, None)
     graph = graphs[0].number if wanted is None else wanted
@@ -51,7 +51,7 @@ def _line(request: Request) -> str | None:
     text = request.text("line")
     found = LINE.fullmatch(text or "")
     if text is not None and not found:
-        raise NotThere(f"“{text[:40]}” is no line: it is given as code-12, post-12 or pre-12.")
+        raise NotThere(f"“{text[:40]}” is not a line; write one as code-12, post-12 or pre-12.")
     return f"{found[1] or 'code'}-{int(found[2])}" if found else None
 
 

@@ -108,7 +108,7 @@ def metrics_page(trace: Trace, request: Request) -> MetricsPage:
 def _metrics(trace: Trace, request: Request, limit: int) -> CompileMetrics:
     kind = request.text("kind")
     if kind is not None and kind not in KINDS:
-        raise NotThere(f"“{kind[:40]}” is no kind of metrics: it must be one of {', '.join(KINDS)}.")
+        raise NotThere(f"“{kind[:40]}” is not a kind of metrics; use one of {', '.join(KINDS)}.")
     return compile_metrics(
         trace,
         (request.text("columns") or "").split(","),
@@ -152,7 +152,7 @@ def _is_number(text: str) -> bool:
 def compile_time_page(trace: Trace, request: Request) -> CompileTimePage:
     log, sort = request.optional_id("log"), request.text("sort") or SORTS[0]
     if sort not in SORTS:
-        raise NotThere(f"“{sort[:40]}” is no order: it must be one of {', '.join(SORTS)}.")
+        raise NotThere(f"“{sort[:40]}” is not an order; use one of {', '.join(SORTS)}.")
     return CompileTimePage(_flame(trace, request), span_totals(trace, log, sort), list_runs(trace), log, sort)
 
 

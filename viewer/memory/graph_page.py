@@ -90,14 +90,14 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
     memory = graph_memory(trace, graph.graph, call, subgraph)
     if call is not None and (memory is None or memory.call is None):
         if not is_call(trace, graph.graph, call):
-            raise NotThere(f"Call {call} of this trace is no measured call of graph {graph.graph}.")
+            raise NotThere(f"Call {call} of this trace is not a measured call of graph {graph.graph}.")
         tell(f"What call {call} measured is not in the log.")
         call, memory = None, graph_memory(trace, graph.graph, None, subgraph)
     if subgraph is not None and memory is None:
         raise NotThere(f"Graph {graph.graph} has no subgraph “{subgraph[:80]}” whose memory was recorded.")
     by = request.text("by") or GROUPINGS[0]
     if by not in GROUPINGS:
-        raise NotThere(f"“{by[:40]}” is no grouping: it must be one of {', '.join(GROUPINGS)}.")
+        raise NotThere(f"“{by[:40]}” is not a grouping; use one of {', '.join(GROUPINGS)}.")
     places = graph_places(trace, graph.graph)
     against = request.text("against")
     beside = _comparison(trace, graph.graph, call, against) if against else None
@@ -172,21 +172,21 @@ def _remark(memory: GraphMemory, asked: int | None) -> str | None:
     if nodes is None or nodes.launched[asked]:
         return None
     if nodes.position[asked] is None:
-        return "The node has no launch of its own, and none came before: shown is what was there at the first launch."
-    return "The node has no launch of its own: shown is what was alive while the launch before it ran."
+        return "The node and those before it have no launch, so the page shows what was alive at the first launch."
+    return "The node has no launch, so the page shows what was alive during the launch before it."
 
 
 def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> MemoryComparison:
     """`against` is a graph, or a graph and one of its calls: ``1`` or ``1.7``."""
     named = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", against)
     if named is None:
-        raise NotThere(f"“{against[:40]}” names no graph to compare with: write a graph, or a graph, a dot and a call.")
+        raise NotThere(f"“{against[:40]}” names no graph to compare with; write a graph, or a graph, a dot and a call.")
     other, other_call = int(named[1]), int(named[2]) if named[2] else None
     found = compare_memory(trace, graph, other, call, other_call)
     if found is None:
         raise NotThere(f"Nothing about the memory of graph {graph} or graph {other} was recorded.")
     if other_call is not None and found.right.call is None:
-        raise NotThere(f"Call {other_call} of this trace is no measured call of graph {other}.")
+        raise NotThere(f"Call {other_call} of this trace is not a measured call of graph {other}.")
     return found
 
 

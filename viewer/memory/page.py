@@ -8,10 +8,9 @@ from stepscope.viewer.memory.queries.graphs import graphs_by_peak
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves
 from stepscope.viewer.memory.queries.mismatches import growth, lifetime_mismatches, recompute_mismatches
-from stepscope.viewer.memory.queries.recompute import recompute_detail
+from stepscope.viewer.memory.queries.recompute import RecomputeDetail, RecomputeRow, recompute_detail
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
-from stepscope.viewer.memory.recompute_rows import RecomputeDetail, RecomputeRow
 from stepscope.viewer.memory.rows import GrowthRow, LifetimeMismatchRow, LiveCurve, RunPeak
 from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import RunRow
@@ -71,8 +70,8 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
 
 def _why_nothing(trace: Trace) -> str:
     if all(run.writer != "stepscope" for run in list_runs(trace)):
-        return "PyTorch alone wrote this log: it holds neither schedules nor lifetimes of storages."
-    return "No compiled graph told about its memory, or lifetimes were switched off."
+        return "PyTorch alone wrote this log, so it holds neither schedules nor lifetimes of storages."
+    return "The log holds no memory records of a compiled graph, or the recording of lifetimes was switched off."
 
 
 def run_curve_page(trace: Trace, request: Request) -> RunCurve | None:

@@ -63,7 +63,7 @@ def difference_page(trace: Trace, request: Request) -> RankDifferencePage:
     asked = request.text("aspect") or differing
     aspect = next((name for name in TITLES if name == asked), None)
     if aspect is None:
-        raise NotThere(f"“{asked[:40]}” is no aspect of ranks: it must be one of {', '.join(TITLES)}.")
+        raise NotThere(f"“{asked[:40]}” is not an aspect of ranks; use one of {', '.join(TITLES)}.")
     left, right = _sides(found, aspect, request.optional_id("left"), request.optional_id("right"))
     difference = rank_difference(trace, aspect, left.log, right.log)
     return RankDifferencePage(aspect, TITLES[aspect], found.rows, found.aspects, left, right, difference)

@@ -16,6 +16,7 @@ from stepscope.viewer.graphs.queries.graphs import wrapper_code
 from stepscope.viewer.graphs.queries.kernel_configs import compiled_config
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.kernel_source.arithmetic import Number
+from stepscope.viewer.kernel_source.symbol_sizes import Sizes
 from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.repro.arguments import Arguments, Spec, gather
 from stepscope.viewer.repro.launch_code import LaunchCode, launch_code, parse
@@ -27,7 +28,6 @@ from stepscope.viewer.repro.queries import (
     was_in_flight,
 )
 from stepscope.viewer.repro.script import script, tidy
-from stepscope.viewer.repro.sizes import Sizes
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.clean import clean

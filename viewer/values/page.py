@@ -172,7 +172,7 @@ def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
     window = Window(*(request.optional_id(name) for name in WINDOW))
     for first, last in (window[:2], window[2:]):
         if first is not None and last is not None and first > last:
-            raise NotThere(f"A window from {first} to {last} holds nothing.")
+            raise NotThere(f"The window from {first} to {last} is empty.")
     return log, window
 
 
@@ -196,7 +196,7 @@ def curve_page(trace: Trace, request: Request) -> CurvePage:
         request.text("moment") or "after",
     )
     if asked.moment not in MOMENTS:
-        raise NotThere(f"“{asked.moment[:40]}” is no moment of a launch: it must be before or after.")
+        raise NotThere(f"“{asked.moment[:40]}” is not a moment of a launch; use before or after.")
     return curve_page_of(trace, asked, request.text("statistic"))
 
 

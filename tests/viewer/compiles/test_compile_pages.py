@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.viewer.compiles import provenance_lines
 from stepscope.viewer.compiles.queries.compiles import list_compiles
 from stepscope.viewer.compiles.queries.stack_trie import DEEPEST, MOST_CHIPS, stack_trie
 from stepscope.viewer.store.open import open_trace
@@ -264,47 +262,6 @@ def test_provenance_says_what_is_missing(client: Client) -> None:
         assert client.get(f"/compile/0_0/provenance?{query}").status_code == 404
 
 
-def test_old_node_histories_lead_back_to_the_first_graph() -> None:
-    addmm = {"name": "addmm", "from_node": [{"name": "x", "from_node": []}]}
-    value = {"mm": [{"name": "", "from_node": []}, {"name": "mm", "from_node": [addmm]}], "odd": 3, "none": []}
-    assert provenance_lines.post_to_pre(value) == {"mm": ["x"], "odd": [], "none": []}
-
-
-def test_cpp_wrapper_launches_and_definitions() -> None:
-    text = "\n".join(
-        [
-            'extern "C" void cpp_fused_relu_0(const float* in_ptr0)',
-            "{",
-            "    use(in_ptr0);",
-            "}",
-            "",
-            "void inductor_entry_impl() {",
-            "    // [Provenance debug handles] cpp_fused_relu_0:3",
-            "    cpp_fused_relu_0((const float*)(arg.data_ptr()),",
-            "        buf);",
-            "    // [Provenance debug handles] aten.sort.default:4",
-            "    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_sort(arg));",
-            "}",
-        ]
-    )
-    code = provenance_lines.code_lines(text)
-    assert code.launches == [("cpp_fused_relu_0:3", 7, 9), ("aten.sort.default:4", 10, 11)]
-    assert code.definitions["cpp_fused_relu_0"] == (1, 4)
-
-
-def test_nodes_of_subgraphs_do_not_hide_those_of_the_graph() -> None:
-    text = """class GraphModule(torch.nn.Module):
-    def forward(self, x):
-        add = x + 1
-        return add
-    class inner(torch.nn.Module):
-        def forward(self, y):
-            add = y + 2
-            mul = y * 2
-"""
-    assert provenance_lines.graph_lines(text).line_of == {"add": 3, "mul": 8}
-
-
 @pytest.mark.parametrize("damage", [b"[1, 2]", b"{", b'{"cppCodeToPost": {"a": 3}, "postToPre": [1]}', b"\xff\xfe"])
 def test_damaged_provenance_is_no_provenance(opened: Opened, damage: bytes) -> None:
     log = LogBuilder()
@@ -416,12 +373,3 @@ def test_every_compile_of_a_real_log_has_its_pages(name: str, tmp_path: Path) ->
                 assert bool(stage["graphs"]) != bool(stage["missing"])
             assert client.get(f"/compile/{slug}?log={row.log}").status_code == 200
             assert client.get(f"/compile/{slug}/provenance?log={row.log}").status_code == 200
-
-
-def test_long_texts_cost_their_length_only() -> None:
-    start = time.process_time()
-    text = "    x = f(\n" * 20_000 + "# [Provenance debug handles] k:1\n" * 5_000
-    provenance_lines.code_lines(text, ["x", "f"])
-    provenance_lines.graph_lines(text)
-    provenance_lines.graph_lines(" " * 200_000 + "x")
-    assert time.process_time() - start < 10

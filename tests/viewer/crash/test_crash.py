@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import time
@@ -14,18 +13,15 @@ from typing import Any
 import pytest
 
 from stepscope.tracer.schema import records as schema
-from stepscope.viewer.crash.queries.process_ends import one_symptom, raised
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
-from stepscope.viewer.overview import page as overview_page
 from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.overview.summary import summary, summary_text
+from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps.page import launch_page_of
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.addresses import Request
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run
 from tests.logs.unpacking import data_of
 
@@ -358,81 +354,7 @@ def test_damaged_records_are_counted(trace_of: Any) -> None:
 # Runs of --crash.
 
 
-@pytest.fixture
-def joined(tmp_path: Path) -> Iterator[Trace]:
-    """Three runs; in the second the program did not die, in the third values were read."""
-    hostile = "</pre><script>alert(1)</script>"
-    asked: list[tuple[schema.ProcessEnd, dict[str, Any]]] = [
-        (process_end(error_tail=f"a\n{hostile}\n"), {}),
-        (process_end(exit_code=0, signal=None), {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}),
-        (process_end(), {"level": "values", "kernels": ["cpp_*"], "purpose": "values of the suspect"}),
-    ]
-    for number, (end, changes) in enumerate(asked, 1):
-        log = recorded(end=end.signal is None, pid=PID + number)
-        log.record(replace(end, pid=PID + number, crash_run=crash_run(number, **changes)))
-        path = log.write(tmp_path / "t" / f"run-{number}" / f"stepscope_trace_rank_0_{number}_a.log")
-        if end.signal is not None:
-            path.with_name(path.name + ".ring").write_bytes(ring([IN_STEP_THREE], pid=PID + number))
-    with open_trace(tmp_path / "t") as trace:
-        yield trace
-
-
-def test_runs_are_one_trace(joined: Trace) -> None:
-    answer = summary(joined)
-    assert [(row["run"], row["survived"], row["ended"]) for row in answer["crash_runs"]] == [
-        (1, None, "SIGSEGV"),
-        (2, False, "exit code 0"),
-        (3, True, "SIGSEGV"),
-    ]
-    assert [one["crash_run"] for one in answer["runs"]] == [1, 2, 3]
-    (finding,) = [one for one in answer["findings"] if one["kind"] == "crash"]
-    assert [row["run"] for row in finding["evidence"]["crash_runs"]] == [1, 3]
-    text = summary_text(joined)
-    assert "run 2: CUDA_LAUNCH_BLOCKING=1" in text
-    assert "✖ run 1: Process" in text
-    assert max(map(len, text.splitlines())) <= 100
-
-
-def test_runs_on_a_page(joined: Trace) -> None:
-    from stepscope.viewer.text.formats import to_json
-
-    context = overview_page.overview_page(joined, Request({}, {}))
-    overview = json.loads(to_json(context))["overview"]
-    assert overview["crash_runs"][0]["said"] == ["a", "</pre><script>alert(1)</script>"]
-    html = render_report(joined)
-    assert "Runs of --crash" in html
-    assert "<script>alert(1)" not in html
-    assert "alert(1)" in html
-    assert "alert(1)" not in render_report(joined, redact=True)
-
-
 # Words of tracebacks.
-
-
-@pytest.mark.parametrize(
-    ("errors", "found"),
-    [
-        ('Traceback (most recent call last):\n  File "a", line 1\n    f()\nValueError: x: y\n', ("ValueError", "x: y")),
-        (
-            "Traceback (most recent call last):\n  a\nKeyError: 1\n\nDuring handling\n\n"
-            "Traceback (most recent call last):\n  b\ntorch.AcceleratorError: CUDA error: z\nmore\n",
-            ("torch.AcceleratorError", "CUDA error: z"),
-        ),
-        ("\x1b[1mTraceback (most recent call last):\x1b[0m\r\n  a\r\n\x1b[31mMyError\x1b[0m\r\n", ("MyError", "")),
-        ("Segmentation fault\n", None),
-        ("Traceback (most recent call last):\n  cut", None),
-    ],
-)
-def test_what_a_traceback_ends_with(errors: str, found: tuple[str, str] | None) -> None:
-    assert raised(errors) == found
-
-
-def test_equal_symptoms() -> None:
-    by_torch = one_symptom(CUDA, "CUDA error: misaligned address\nFor debugging consider")
-    assert one_symptom("RuntimeError", "Triton Error [CUDA]: misaligned address") == by_torch
-    assert one_symptom("RuntimeError", "CUDA driver error: misaligned address") == by_torch
-    assert one_symptom("E", "at 0x7f1 now\nmore") == one_symptom("E", "at 0xabc now") == "E: at 0x… now"
-    assert one_symptom("E", "1") != one_symptom("E", "2")
 
 
 def test_compile_records_alone_are_no_death(trace_of: Any) -> None:

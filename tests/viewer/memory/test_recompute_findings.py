@@ -8,8 +8,7 @@ import orjson
 
 from stepscope.tracer.schema import records as schema
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.memory.queries.recompute import recompute_detail, recompute_mismatches
-from stepscope.viewer.memory.recompute_rows import LastUseRow
+from stepscope.viewer.memory.queries.recompute import LastUseRow, recompute_detail, recompute_mismatches
 from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import training
 from tests.logs.memory_records import recompute

@@ -15,10 +15,10 @@ import pytest
 
 from stepscope.tracer.schema import records as schema
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.kernel_source.symbol_sizes import Sizes
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.repro.launch_code import parse
 from stepscope.viewer.repro.script import literal
-from stepscope.viewer.repro.sizes import Sizes
 from stepscope.viewer.repro.write import launch_in_step, write_reproducer
 from stepscope.viewer.store.open import open_trace
 from tests.logs import synthetic

@@ -82,7 +82,7 @@ def test_bands(kinds: list[int], most: int, expected: list[tuple[int, int]]) -> 
 
 def test_the_heat_map_of_a_long_run_is_bounded() -> None:
     """1,000 steps of 2,000 launch sites, put straight into an index: reading such a log takes a minute."""
-    tables = (Path(heatmap.__file__).parents[1] / "store" / "schema.sql").read_text("utf-8")
+    tables = (Path(heatmap.__file__).parents[2] / "store" / "schema.sql").read_text("utf-8")
     with duckdb.connect(config={"threads": 2}) as index:
         index.execute(tables)
         index.execute("""

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from stepscope.tracer.schema import records as schema
-from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.ingest.recorder.value_batch import COUNTS
 from stepscope.viewer.overview.queries.damage import problem_counts
@@ -18,7 +17,6 @@ from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.steps.queries.steps import timeline
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries import values as value_queries
 from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
 from stepscope.viewer.values.queries.heatmap import heat_map
@@ -376,33 +374,3 @@ def test_saved_tensors(opened: Open) -> None:
     assert saved_tensor(trace, row.tensor) == row
     assert saved_tensor(trace, 9) is None
     assert detail(trace, 1).values[1].saved == [row]
-
-
-def test_a_buffer_that_somebody_else_wrote(opened: Open) -> None:
-    program = Program(again=True).launch("a", ["x"], ["buf0"]).launch("b", ["buf0"], ["buf1"]).launch("c", ["buf0"], [])
-    log = ValueLog(program)
-    log.call(program, 0)
-    log.call(program, 1, buf0_2=Stat(max=9.0))
-    (finding,) = all_findings(opened(log.end()))
-    assert (finding.kind, finding.severity, finding.launch, finding.buffer) == (
-        "changed_without_writer",
-        "critical",
-        5,
-        "buf0",
-    )
-    assert finding.title == "buf0 changed without a launch that writes it, before launch 5 (3rd of 3 in step 1): c"
-    assert (finding.evidence["before"]["max"], finding.evidence["now"]["max"]) == (1.0, 9.0)
-
-
-def test_reading_again_what_did_not_change_is_no_finding(opened: Open) -> None:
-    program = Program(again=True).launch("a", ["x"], ["x"]).launch("b", ["x"], ["x"]).launch("c", ["x", "y"], [])
-    log = ValueLog(program)
-    for step in range(3):
-        stats = [Stat(mean=float(10 * step + i)) for i in range(3)]
-        log.call(program, step, x_before=stats[0], x_0=stats[0], x_1=stats[0], x_2=stats[0])
-    assert all_findings(opened(log.end())) == []
-
-
-def test_of_many_rows_the_bad_ones_are_chosen() -> None:
-    assert value_queries.chosen([(i, 5) for i in range(10)], 20) == list(range(10))
-    assert value_queries.chosen([(i, 0 if i == 3 else 5) for i in range(100)], 5) == [0, 3, 33, 66, 99]

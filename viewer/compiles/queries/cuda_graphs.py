@@ -106,21 +106,24 @@ def cuda_graphs(trace: Trace) -> CudaGraphs:
 def _cannot_say(metrics: int, told: int, asked: int, recorded: bool) -> list[str]:
     said = []
     if not metrics:
-        said.append("No record of compilation metrics is in this log: why a CUDA graph was skipped stands there.")
+        said.append("This log has no compilation metrics, which say why a CUDA graph was skipped.")
     elif not told:
         said.append(
-            f"Why CUDA graphs were skipped: the metrics of this version of PyTorch have no field {SKIP_REASON}."
+            "The metrics of this version of PyTorch do not say why CUDA graphs were skipped:"
+            f" they have no field {SKIP_REASON}."
         )
     if metrics and not asked:
-        said.append("Whether CUDA graphs were asked for: the metrics do not hold the setting triton.cudagraphs.")
+        said.append(
+            "The metrics do not say whether CUDA graphs were enabled: they do not hold the setting triton.cudagraphs."
+        )
     if not recorded:
         said.append(
-            f"Recordings: no span {_RECORDED} is in this log. Either nothing was captured, or this version of PyTorch"
-            " does not tell."
+            f"This log has no span {_RECORDED}: either no CUDA graph was captured, or this version of PyTorch does not"
+            " record captures."
         )
     said.append(
-        "Why a graph was recorded again, how often it was replayed, and what was skipped only when it ran (inputs that"
-        " are mutated): PyTorch keeps that to its own log, TORCH_LOGS=cudagraphs."
+        "PyTorch writes only to its own log, TORCH_LOGS=cudagraphs, why a graph was captured again, how often it was"
+        " replayed, and what was skipped at run time because an input is mutated."
     )
     return said
 

@@ -17,9 +17,9 @@ from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.graphs.queries.scalars import parameter_numbers
 from stepscope.viewer.graphs.rows import ArgumentRow, ScalarRow
 from stepscope.viewer.kernel_source.access_bounds import Reach, extent_bytes, reaches, user_reaches
+from stepscope.viewer.kernel_source.symbol_sizes import Sizes
 from stepscope.viewer.kernel_source.triton_launch import parsed
 from stepscope.viewer.repro.queries import shapes_of_function
-from stepscope.viewer.repro.sizes import Sizes
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import last_of_version

@@ -8,7 +8,7 @@ from __future__ import annotations
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, names_text, rule_of, times
 from stepscope.viewer.memory.queries.graph_index import label_of
 from stepscope.viewer.memory.queries.mismatches import recompute_mismatches
-from stepscope.viewer.memory.recompute_rows import RecomputeRow
+from stepscope.viewer.memory.queries.recompute import RecomputeRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes

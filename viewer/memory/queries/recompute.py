@@ -3,40 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from stepscope.tracer.schema.records import RecomputeMismatch
 from stepscope.viewer.ingest.decode import decode
 from stepscope.viewer.ingest.lenient_json import loads
-from stepscope.viewer.memory.recompute_rows import LastUseRow, RecomputeDetail, RecomputeRow, SwappedNodeRow
 from stepscope.viewer.memory.rows import ScheduledBufferRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 _ROWS = """
-    SELECT r.recompute, r.log, l.rank, r.time_unix_ns, r.pass_name, r.swap, r.candidate, r.members, r.reasons,
-           r.reason_snodes, r.peak_before_bytes, r.peak_after_bytes, r.allowed_peak_bytes, r.is_explained,
-           r.peak_snodes, r.peak_snode, r.snodes, r.found_by, r.swapped, r.compile_id, r.graph, r.subgraph, r.record
+    SELECT r.recompute, r.log, l.rank, r.time_unix_ns, r.pass_name, r.swap, r.candidate, r.members AS "group",
+           r.reasons, r.reason_snodes, r.peak_before_bytes, r.peak_after_bytes, r.allowed_peak_bytes, r.is_explained,
+           r.peak_snodes, r.peak_snode, r.snodes, r.found_by, r.swapped, r.compile_id, r.graph, r.subgraph
     FROM recompute_mismatches r LEFT JOIN logs l ON l.log = r.log
 """
-_JSON = (7, 8, 9, 14)
-_SWAPPED = 18
 _MOST_NAMES = 6
+
+
+@dataclass(frozen=True)
+class SwappedNodeRow:
+    """A scheduler node that a reordering pass moved, or one that it moved past."""
+
+    name: str
+    node_kind: str
+    kernels: list[str]
+    operators: list[str]
+    fx_nodes: list[str]
+    reads: list[str]
+    writes: list[str]
+    words: str
+    """What it computes, reads and writes, in a sentence."""
+
+
+@dataclass(frozen=True)
+class LastUseRow:
+    """A buffer whose last use a swap has moved from one node to another."""
+
+    buffer: str
+    before: str
+    """The node that was the last to use it."""
+    after: str
+    """The one that is now, as the pass carried it along."""
+    recomputed: str | None
+    """The one that is now, recomputed; None: the buffer outlives the graph, or is not known."""
+
+
+@dataclass(frozen=True)
+class RecomputeRow:
+    recompute: int
+    log: int
+    rank: int | None
+    time_unix_ns: int | None
+    pass_name: str
+    swap: int
+    candidate: str
+    group: list[str]
+    reasons: list[str]
+    reason_snodes: list[str]
+    peak_before_bytes: int
+    peak_after_bytes: int
+    allowed_peak_bytes: int
+    is_explained: bool
+    peak_snodes: list[int]
+    """Index of every node at the recomputed peak, from 0."""
+    peak_snode: str | None
+    """Name of the first of them."""
+    snodes: int
+    """How many nodes there are."""
+    found_by: str
+    swapped: list[SwappedNodeRow]
+    """The candidate, then the nodes of the group; empty: the log does not describe them."""
+    compile_id: str | None
+    graph: int | None
+    """None: the compile came to no graph that could be recorded."""
+    subgraph: str | None
+    """Name of the subgraph whose nodes the pass moved; None: those of the graph itself."""
+
+
+@dataclass(frozen=True)
+class RecomputeDetail:
+    """One swap: all nodes in the order after it, with the figures that were carried along and the recomputed ones."""
+
+    row: RecomputeRow
+    snode: list[str]
+    carried_after_alloc_bytes: list[int]
+    carried_after_free_bytes: list[int]
+    recomputed_after_alloc_bytes: list[int]
+    recomputed_after_free_bytes: list[int]
+    before_after_alloc_bytes: list[int | None]
+    before_after_free_bytes: list[int | None]
+    carried_alloc_bytes: list[int]
+    """What each node allocates and frees, as the pass carried it along; empty: not known."""
+    carried_free_bytes: list[int]
+    recomputed_alloc_bytes: list[int]
+    recomputed_free_bytes: list[int]
+    last_uses: list[LastUseRow]
+    swapped_snodes: list[int]
+    """Where the candidate and the nodes of its group stand after the swap."""
+    differs: list[int]
+    """Nodes whose carried and recomputed figures differ."""
+    buffers: list[ScheduledBufferRow]
+    """Largest first."""
+    at_peak: list[ScheduledBufferRow]
+    """Alive at the first node of the recomputed peak; largest first."""
 
 
 def recompute_mismatches(trace: Trace) -> list[RecomputeRow]:
     """All of them in the order in which they were found."""
-    return [_row(row) for row in sql.rows(trace, f"{_ROWS} ORDER BY r.recompute")]
+    return [_decoded(row) for row in sql.records(RecomputeRow, trace, f"{_ROWS} ORDER BY r.recompute")]
 
 
 def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
     """One of them; None when there is none of that id."""
-    found = sql.row(trace, f"{_ROWS} WHERE r.recompute = ?", [recompute])
+    found = sql.record(RecomputeRow, trace, f"{_ROWS} WHERE r.recompute = ?", [recompute])
     if found is None:
         return None
-    row = _row(found)
-    value = decode(RecomputeMismatch, loads(trace.whole_payload(found[-1])))
+    row = _decoded(found)
+    record = sql.number(trace, "SELECT record FROM recompute_mismatches WHERE recompute = ?", [recompute])
+    value = decode(RecomputeMismatch, loads(trace.whole_payload(record)))
     names = [f.name for f in fields(value.buffers)]
     buffers = [ScheduledBufferRow(*b) for b in zip(*(getattr(value.buffers, n) for n in names), strict=True)]
     buffers.sort(key=lambda buffer: -buffer.alloc_bytes)
@@ -85,10 +171,17 @@ def _is_alive(buffer: ScheduledBufferRow, node: int) -> bool:
     return buffer.first_snode <= node and (buffer.last_snode == -1 or buffer.last_snode >= node)
 
 
-def _row(row: sql.Row) -> RecomputeRow:
-    values = [sql.json_value(value) if i in _JSON else value for i, value in enumerate(row[:-1])]
-    values[_SWAPPED] = [SwappedNodeRow(**node, words=_words(node)) for node in sql.json_value(values[_SWAPPED])]
-    return RecomputeRow(*values)
+def _decoded(row: RecomputeRow) -> RecomputeRow:
+    """A row whose columns of JSON, which the index holds as texts, are values."""
+    stored: Any = row
+    return replace(
+        row,
+        group=sql.json_value(stored.group),
+        reasons=sql.json_value(stored.reasons),
+        reason_snodes=sql.json_value(stored.reason_snodes),
+        peak_snodes=sql.json_value(stored.peak_snodes),
+        swapped=[SwappedNodeRow(**node, words=_words(node)) for node in sql.json_value(stored.swapped)],
+    )
 
 
 def _words(node: Mapping[str, Any]) -> str:

@@ -1,0 +1,103 @@
+"""Where NaN and infinities came from, as far as a log that holds only a part can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from stepscope.tracer.schema import records as schema
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder
+from tests.logs.value_logs import ALL_NAN, FINE, MASK, NAN, PLUS, Program, Stat, ValueLog, attention
+from tests.viewer.values.test_nonfinite import only
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+class TestWhatIsNotKnown:
+    def test_an_input_that_was_not_read(self, opened: Open) -> None:
+        program = attention()
+        log = ValueLog(program)
+        log.call(program, buf0=Stat(skipped="a filter left it out"), buf1=NAN)
+        finding = only(opened, log)
+        proof = finding.evidence
+        assert finding.title == "NaN first seen in launch 1 (2nd of 3 in step 0): cpp_fused__softmax_0, output buf1"
+        assert (finding.severity, proof["origin"], proof["chain"][-1]["what"]) == ("critical", "not known", "NaN")
+        assert proof["in"] == ["buf0 not read (a filter left it out)"]
+        assert (proof["certain"], proof["finite"]) == (False, "finite as far as was read")
+
+    def test_a_sample(self, opened: Open) -> None:
+        program = attention()
+        log = ValueLog(program)
+        log.call(program, buf0=Stat(numel=10_000, looked_at=500), buf1=Stat(numel=10_000, looked_at=500, nan=2))
+        proof = only(opened, log).evidence
+        assert proof["out"][0].startswith("buf1 NaN 2 of the sample of 500 (of 10,000)")
+        assert proof["in"][0].startswith("buf0 finite in the sample of 500 (of 10,000)")
+        assert (proof["certain"], proof["origin"]) == (False, "not known")
+
+    def test_integers_need_not_be_read(self, opened: Open) -> None:
+        program = Program().launch("cpp_fused_log_0", ["primals_1", "index"], ["buf0"], "cpp")
+        log = ValueLog(program)
+        meta = schema.TensorMeta(1, "int64", [8], [1], "cpu", 0, 64)
+        log.call(program, index=Stat(skipped="a filter left it out"), buf0=NAN)
+        log.log.record(schema.Tensors(0, 0, 0, [meta]))
+        assert only(opened, log).evidence["origin"] == "made"
+
+    def test_a_nan_that_was_read_where_what_wrote_it_was_not(self, opened: Open) -> None:
+        program = attention()
+        program.layout = [(2, 0, "before", "buf1"), (2, 2, "after", "buf2")]
+        log = ValueLog(program)
+        log.call(program, buf1=NAN, buf2=ALL_NAN)
+        finding = only(opened, log)
+        assert finding.title == "NaN first seen in launch 2 (3rd of 3 in step 0): extern_kernels.bmm, input buf1"
+        assert (finding.evidence["origin"], finding.evidence["certain"]) == ("not known", False)
+
+    def test_what_shows_after_a_nan_may_be_its_effect(self, opened: Open) -> None:
+        program = Program().launch("first", ["primals_1"], ["buf0"]).launch("second", ["primals_2"], ["buf1"])
+        log = ValueLog(program)
+        log.call(program, buf0=NAN, primals_2=Stat(skipped="a filter left it out"), buf1=PLUS)
+        log.call(program, buf0=FINE, primals_2=Stat(skipped="a filter left it out"), buf1=NAN)
+        finding = only(opened, log)
+        assert (finding.kernel, finding.evidence["origin"]) == ("first", "made")
+        assert finding.evidence["explains_launches"] == [3, 1]
+
+    @pytest.mark.parametrize(("written", "sign", "severity"), [(PLUS, "+inf", "critical"), (MASK, "-inf", "warning")])
+    def test_an_infinity_whose_inputs_were_not_read_was_not_made_for_certain(
+        self, opened: Open, written: Stat, sign: str, severity: str
+    ) -> None:
+        program = Program().launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=["aten.mm"])
+        log = ValueLog(program)
+        log.call(program, primals_1=Stat(skipped="a filter left it out"), buf0=written)
+        finding = only(opened, log)
+        assert finding.title.startswith(f"{sign} first seen in launch 0 (1st of 1 in step 0)")
+        assert finding.severity == severity
+
+    @pytest.mark.parametrize(
+        ("given", "title"),
+        [
+            (NAN, "NaN came in with argument arg0 of graph 0/0 forward: no launch that was recorded names it"),
+            (FINE, "NaN first seen in launch 0 (1st of 1 in step 0): aoti_torch_cpu_mm_out, output buf0"),
+        ],
+    )
+    def test_operands_that_the_record_leaves_out(self, opened: Open, given: Stat, title: str) -> None:
+        program = Program().launch("aoti_torch_cpu_mm_out", [], ["buf0"])
+        program.layout.insert(0, (schema.OF_THE_CALL, 0, "before", "arg0"))
+        graph = replace(program.graph(), inputs=["arg0"], operands_left_out="weights and views")
+        log = ValueLog()
+        log.log.record(graph)
+        log.call(program, arg0=given, buf0=NAN)
+        finding = only(opened, log)
+        assert finding.title == title
+        assert finding.evidence["certain"] is (given is NAN)
+        assert finding.evidence.get("not_read") == (None if given is NAN else ["weights and views"])
+
+    def test_uninitialised_memory_says_so(self, opened: Open) -> None:
+        program = Program().allocate("buf0").launch("cpp_fused_add_0", ["buf0", "primals_1"], ["buf1"], "cpp")
+        log = ValueLog(program)
+        log.call(program, buf1=NAN)
+        findings = all_findings(opened(log.end()))
+        assert [finding.kind for finding in findings] == ["nonfinite", "uninitialised_read"]
+        assert "buf0 uninitialised: nobody wrote it" in findings[0].evidence["in"]
