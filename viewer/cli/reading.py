@@ -22,6 +22,7 @@ from stepscope.viewer.cli.commands import (
     whole_number,
 )
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.exports.formats import FORMATS, STDOUT
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
@@ -130,9 +131,8 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
     "--to",
     metavar="FORM",
     required=True,
-    shell_complete=one_of("csv", "parquet", "memory_snapshot", "chrome", "raw"),
-    help="Write csv or parquet: a table; memory_snapshot: births and deaths of storages for pytorch.org/memory_viz; "
-    "chrome: compiles, steps, calls, launches and live bytes for Perfetto; raw: the payload of a record.",
+    shell_complete=one_of(*(form.name for form in FORMATS)),
+    help=f"Write {'; '.join(f'{form.name}: {form.explanation}' for form in FORMATS)}.",
 )
 @click.option(
     "--table",
@@ -154,8 +154,8 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
 )  # fmt: skip
 def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
     """Write tables, the timeline or the payloads of a trace for other programs."""
-    from stepscope.viewer.exports.write import STDOUT, counted, filled_tables
     from stepscope.viewer.exports.write import export as write
+    from stepscope.viewer.exports.write import filled_tables
     from stepscope.viewer.store.open import open_trace
 
     with open_trace(trace) as opened:
@@ -164,7 +164,8 @@ def export(trace: list[str], to: str, table: str, record: int | None, part: str 
             filled = ", ".join(filled_tables(opened))
             note(f"stepscope: the table {table} has no rows in this trace; --table takes: {filled}")
     if path != STDOUT:
-        click.echo(f"{path} ({count:,} {counted(to)})")
+        counted = next(form.counted for form in FORMATS if form.name == to)
+        click.echo(f"{path} ({count:,} {counted})")
 
 
 @click.command(cls=ReadingCommand)

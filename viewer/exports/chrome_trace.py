@@ -5,6 +5,7 @@ Each log is a process, each thread of it a row. Times are microseconds since the
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from pathlib import PurePath
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from stepscope.viewer.exports.formats import Wanted, opened
 from stepscope.viewer.exports.queries import chrome as queries
 from stepscope.viewer.exports.queries.chrome import LogClock, SiteName
 from stepscope.viewer.store.trace import Trace
@@ -23,6 +25,15 @@ _ROWS = {
     "steps": "steps{}", "spans": "compile{}", "calls": "thread{}",
     "device": "device work of thread{} (starts estimated)",
 }  # fmt: skip
+
+
+def export(trace: Trace, wanted: Wanted) -> int:
+    """Write the timeline; a name that ends in .gz is packed."""
+    with opened(wanted.path) as out:
+        if wanted.path.suffix != ".gz":
+            return write(trace, out)
+        with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0, compresslevel=6) as packed:
+            return write(trace, packed)
 
 
 def write(trace: Trace, out: BinaryIO | GzipFile) -> int:

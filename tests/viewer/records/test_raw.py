@@ -14,7 +14,8 @@ import duckdb
 import pytest
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.exports.write import STDOUT, export
+from stepscope.viewer.exports.formats import STDOUT
+from stepscope.viewer.exports.write import export
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.queries.tables import list_tables
 from stepscope.viewer.store.open import open_trace

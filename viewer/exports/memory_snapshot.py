@@ -1,0 +1,104 @@
+"""Births and deaths of storages as PyTorch's memory viewer reads them."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from typing import Any
+
+from stepscope.viewer.exports.formats import Wanted
+from stepscope.viewer.exports.queries import tables as queries
+from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.memory.queries.graph_index import graph_places, label_of
+from stepscope.viewer.store.trace import Trace
+
+_ALIGNED = 512
+
+
+def export(trace: Trace, wanted: Wanted) -> int:
+    snapshot = memory_snapshot(trace)
+    wanted.path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    return sum(event["action"] == "alloc" for events in snapshot["device_traces"] for event in events)
+
+
+def memory_snapshot(trace: Trace) -> dict[str, Any]:
+    """What `torch.cuda.memory._snapshot()` returns, made of the storages that compiled calls have met.
+
+    Addresses are made up: each storage has its own. A device's place in `device_traces` is its index; those that
+    are no CUDA devices stand behind.
+    """
+    clocks, frames = queries.clocks(trace), _Frames(trace)
+    events: defaultdict[str, list[tuple[int, int, dict[str, Any]]]] = defaultdict(list)
+    alive: list[tuple[str, dict[str, Any]]] = []
+    address = _ALIGNED
+    for row in queries.storages(trace):
+        place = {"addr": address, "size": row.storage_bytes, "stream": 0, "frames": frames.of(row)}
+        address += -(-max(row.storage_bytes, 1) // _ALIGNED) * _ALIGNED
+        for ns, order, action in _actions(row):
+            time_us = (ns + clocks.get(row.log, 0)) // 1000
+            events[row.device].append((ns, order, {"action": action, **place, "time_us": time_us}))
+        if row.died_ns is None:
+            alive.append((row.device, place))
+    devices = _ordered(events)
+    traces = [[event for _, _, event in sorted(events.get(device, ()), key=lambda one: one[:2])] for device in devices]
+    segments = [_segment(devices.index(device), place) for device, place in alive]
+    return {"segments": segments, "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
+
+
+def _actions(row: queries.StorageRow) -> list[tuple[int, int, str]]:
+    """(ns, order within a moment, action): what dies makes room before anything is born, unless it was born there."""
+    found = [(row.born_ns, 1, "alloc")]
+    if row.died_ns is not None:
+        order = 2 if row.died_ns == row.born_ns else 0
+        found += [(row.died_ns, order, "free_requested"), (row.died_ns, order, "free_completed")]
+    return found
+
+
+def _ordered(found: dict[str, Any]) -> list[str]:
+    indices = [int(name[5:]) for name in found if name.startswith("cuda:") and name[5:].isdigit() and len(name) < 9]
+    cuda = [f"cuda:{i}" for i in range(max(indices, default=-1) + 1)]
+    return [*cuda, *sorted(name for name in found if name not in cuda)]
+
+
+def _segment(device: int, place: dict[str, Any]) -> dict[str, Any]:
+    size, frames = place["size"], place["frames"]
+    block = {
+        "address": place["addr"], "size": size, "requested_size": size, "state": "active_allocated", "frames": frames,
+    }  # fmt: skip
+    return {
+        "device": device, "address": place["addr"], "total_size": size, "allocated_size": size, "active_size": size,
+        "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),
+        "is_expandable": False, "frames": frames, "blocks": [block],
+    }  # fmt: skip
+
+
+class _Frames:
+    """What stands for the stack of an allocation: the buffer and its kernel, then lines of the model, innermost
+    first."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._stacks = trace, queries.stacks(trace)
+        self._known: dict[tuple[int, str, int | None, str], list[dict[str, Any]]] = {}
+
+    def of(self, row: queries.StorageRow) -> list[dict[str, Any]]:
+        key = row.graph, row.name, row.site, row.kind
+        if key not in self._known:
+            self._known[key] = self._read(row)
+        return self._known[key]
+
+    def _read(self, row: queries.StorageRow) -> list[dict[str, Any]]:
+        places, label = graph_places(self._trace, row.graph), label_of(self._trace, row.graph)
+        site = None if row.kind == "input" else places.writer(row.name, row.site)
+        kernel = places.kernel(site)
+        name = f"{row.name} ({kernel or row.kind})"
+        own = {"filename": f"graph {row.graph}: {label}", "line": 0, "name": name}
+        stacks = loads(self._stacks.get(site, "[]").encode()) if site is not None else []
+        lines: list[dict[str, Any]] = next((stack for stack in stacks if stack), [])
+        model = [{"filename": f["file"], "line": f["line"], "name": _named(f)} for f in reversed(lines)]
+        return [own, *model]
+
+
+def _named(line: dict[str, Any]) -> str:
+    """The function. The pages that show such a file have no other place that could say that its line has changed."""
+    changed = line.get("as_compiled")
+    return f"{line['function']} ({changed})" if changed else str(line["function"])
