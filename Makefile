@@ -6,21 +6,27 @@ NODE := $(shell command -v node 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench bench-gpu bench-ingest bench-memory bench-units clean compiler browser
+.PHONY: help demo test quick check bench bench-gpu bench-ingest bench-memory bench-units clean compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+ifneq ($(NODE),)
+js-tests = $(NODE) --test tests/js/*/*.test.*
+else
+js-tests = @echo "make: no node: the tests in tests/js are left out" >&2
+endif
 
 demo: .venv/.installed compiler ## record a small training run that goes wrong, print the verdict, write demo/report.html
 	$(BIN)/stepscope demo
 
 test: check browser compiler ## every check and every test
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
-ifneq ($(NODE),)
-	@$(NODE) --test tests/js/*/*.test.*
-else
-	@echo "make: no node: the tests in tests/js are left out" >&2
-endif
+	$(js-tests)
+
+quick: check browser ## the checks, and every test that compiles no program and is not marked long (minutes)
+	$(BIN)/python -m pytest -n auto --maxprocesses 2 -m "not compiles and not long and not ecosystem"
+	$(js-tests)
 
 check: .venv/.installed-test ## ruff and mypy
 	$(BIN)/ruff check

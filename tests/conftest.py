@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +26,14 @@ TOGETHER = {
     "tests/capture/test_values.py": "corpus",
 }
 """Modules that share what is made once for a session."""
+
+TESTS = Path(__file__).parent
+COMPILER = TESTS / "compiler" / "g++"
+COMPILES = {"capture", "ecosystem", "gpu", "pytorch_helpers"}
+"""Folders of tests whose programs are compiled."""
+_COMPILING = re.compile(r"\btorch\.compile\(|^from tests\.(capture|ecosystem|programs|pytorch_helpers)\b", re.MULTILINE)
+KEPT_S = 7 * 24 * 3600
+"""How long what was compiled is kept after it was last used."""
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: the workers share the cores among them
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,19 +55,70 @@ sys.exit(not supposed or not all(map(bool, supposed)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """The controller decides for all test processes which compiler they use and what is known of the processor."""
+    cache = getattr(config, "cache", None)
+    if "PYTEST_XDIST_WORKER" in os.environ or cache is None:
+        return
+    _remember_compiled(config, cache)
+    _try_vectors(cache)
+
+
+def _remember_compiled(config: pytest.Config, cache: pytest.Cache) -> None:
+    """Inductor's kernels are compiled by ``tests/compiler/g++``, which keeps what the real compiler makes of them, and
+    which refuses where the tests that compile are left out."""
+    compiler = shutil.which("g++")
+    if sys.platform != "linux" or "CXX" in os.environ or compiler is None:
+        return
+    version = subprocess.run([compiler, "-v"], capture_output=True, text=True, check=False).stderr
+    os.environ["COMPILED_BY"], os.environ["CXX"] = compiler, str(COMPILER)
+    os.environ["COMPILED_KEY"] = f"{importlib.metadata.version('torch')} {platform.node()} {version}"
+    if _is_quick(config):
+        os.environ.pop("COMPILED", None)
+        return
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "stepscope-tests")
+    folder.mkdir(parents=True, exist_ok=True)
+    for kept in folder.iterdir():
+        if kept.stat().st_mtime < time.time() - KEPT_S:
+            kept.unlink(missing_ok=True)
+    os.environ["COMPILED"] = str(folder)
+
+
+def _try_vectors(cache: pytest.Cache) -> None:
     """Inductor compiles a file for each vector instruction set of the processor into every new compile cache, which
     takes longer than a small program. One such trial per machine is enough for all test processes."""
-    cache = getattr(config, "cache", None)
-    if VECTORS in os.environ or "PYTEST_XDIST_WORKER" in os.environ or cache is None:
+    if VECTORS in os.environ:
         return
-    tried = [importlib.metadata.version("torch"), os.environ.get("CXX", "c++"), platform.node()]
+    tried = [importlib.metadata.version("torch"), os.environ.get("COMPILED_KEY", "c++"), platform.node()]
     known = cache.get("stepscope/vector_instructions", None)
-    if not known or known[:-1] != tried:
+    if (not known or known[:-1] != tried) and os.environ.get("COMPILED", "") != "":
         done = subprocess.run([sys.executable, "-c", _TRY_VECTORS], capture_output=True, check=False)
         known = [*tried, done.returncode == 0]
         cache.set("stepscope/vector_instructions", known)
-    if known[-1]:
+    if known and known[-1]:
         os.environ[VECTORS] = "1"
+
+
+def _is_quick(config: pytest.Config) -> bool:
+    return "not compiles" in config.option.markexpr
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A module whose tests are all left out is not imported either."""
+    is_left_out = _is_quick(config) and collection_path.suffix == ".py" and _compiles(collection_path)
+    return True if is_left_out else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A module that compiles is marked so; one that only starts what compiles may say it by a mark of its own."""
+    for item in items:
+        if _compiles(item.path):
+            item.add_marker(pytest.mark.compiles)
+
+
+@functools.cache
+def _compiles(module: Path) -> bool:
+    in_folder = bool(set(module.relative_to(TESTS).parts) & COMPILES)
+    return in_folder or _COMPILING.search(module.read_text("utf-8")) is not None
 
 
 @pytest.hookimpl(optionalhook=True)

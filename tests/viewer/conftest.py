@@ -20,6 +20,12 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     return folder
 
 
+@pytest.fixture(autouse=True)
+def nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first page does not make ready what other pages need: that takes longer than most tests."""
+    monkeypatch.setattr("stepscope.viewer.web.app.Front._warm", lambda _: None)
+
+
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[[LogBuilder | bytes], Trace]]:
     """Writes a log and opens it."""

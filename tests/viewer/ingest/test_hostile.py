@@ -35,6 +35,8 @@ from tests.viewer.client import Client
 from tests.viewer.crawling import EVERY_PAGE, PageChecker, crawl, visits
 from tests.viewer.ingest.test_fuzz import begins, read
 
+pytestmark = pytest.mark.long
+
 LOGS = hostile_logs()
 HEALTHY = healthy().data
 LAST_HEALTHY = HEALTHY.rindex(b"\nV") + 1

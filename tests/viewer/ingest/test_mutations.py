@@ -21,16 +21,12 @@ from tests.viewer.client import Client
 from tests.viewer.crash.test_crash import IN_STEP_THREE, PID, device_ring, process_end, ring
 from tests.viewer.crawling import EVERY_PAGE, crawl
 
+pytestmark = pytest.mark.long
+
 LOGS = {**poisoned_logs(), "plain": recorded()}
 PER_CASE = 10
 """Records that are changed in one log."""
 PAGES = 30
-
-
-@pytest.fixture(autouse=True)
-def nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other pages need is not made ready: that takes longer than the test."""
-    monkeypatch.setattr("stepscope.viewer.web.app.Front._warm", lambda _: None)
 
 
 def check(path: Path, records: int) -> None:

@@ -23,6 +23,8 @@ from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
 from tests.viewer.conftest import sample_logs
 
+pytestmark = pytest.mark.long
+
 Opened = Callable[[LogBuilder | bytes], Trace]
 FOLDER = sample_logs()
 LOGS = sorted(path for path in FOLDER.rglob("*") if path.suffix in (".log", ".txt")) if FOLDER else []

@@ -37,6 +37,8 @@ from tests.logs.poisoned import poisoned, poisoned_logs
 from tests.logs.synthetic import LogBuilder
 from tests.logs.unpacking import data_of, everything
 
+pytestmark = pytest.mark.long
+
 Opened = Callable[[LogBuilder | bytes], Trace]
 SECRET = "Qz7secret"
 
