@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import clean_environment
+from stepscope.viewer.overview.summary import summary, summary_text
+from stepscope.viewer.store.trace import open_trace
 from tests.capture.logs import Trace
+from tests.capture.scripts import Scripts
 
 PROGRAM = """
 import torch
@@ -53,30 +52,25 @@ model(torch.rand(4, 8)).backward()
 
 
 class Programs:
-    """Programs that are recorded one after another with one compile cache."""
+    """Programs that are recorded one after another with one compile cache, each in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.cache, self._runs = folder, folder / "cache", 0
-        self.environment = clean_environment(self.cache, XDG_CACHE_HOME=str(folder / "index"))
+    def __init__(self, folder: Path, scripts: Scripts) -> None:
+        self.folder, self.cache, self._scripts, self._runs = folder, folder / "cache", scripts, 0
 
     def record(self, program: str, name: str = "model.py") -> Path:
         """The folder of the log."""
         self._runs += 1
         log = self.folder / f"log{self._runs}"
-        (self.folder / name).write_text(program)
-        self._stepscope("run", "--level", "values", "-o", str(log), "--", sys.executable, name)
+        path = self.folder / name
+        path.write_text(program)
+        body = f"""
+        import runpy
+        with stepscope.trace(FOLDER, level="values"):
+            runpy.run_path({str(path)!r}, run_name="__main__")
+        """
+        done = self._scripts.run(log, body, TORCHINDUCTOR_CACHE_DIR=str(self.cache))
+        assert (done.returncode, done.stderr) == (0, "")
         return log
-
-    def summary(self, log: Path, *options: str) -> str:
-        return self._stepscope("summary", str(log), *options)
-
-    def _stepscope(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "stepscope", *arguments]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def forget(self, *folders: str) -> None:
         for folder in folders:
@@ -107,8 +101,9 @@ def is_warm(log: Path) -> bool:
 
 def source(programs: Programs, log: Path) -> dict[str, Any]:
     """Of the only finding; the text for people names the same line."""
-    (finding,) = json.loads(programs.summary(log, "--json"))["findings"]
-    text = programs.summary(log)
+    with open_trace(log, index_dir=programs.folder / "index") as trace:
+        (finding,) = summary(trace)["findings"]
+        text = summary_text(trace)
     found: dict[str, Any] = finding["source"]
     assert f"{Path(found['file']).name}:{found['line']}" in text
     assert (found["as_compiled"] or "").split(" it was ")[0] in text
@@ -117,9 +112,16 @@ def source(programs: Programs, log: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
+    server = Scripts(tmp_path_factory.mktemp("scripts"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def programs(scripts: Scripts, tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """The cache holds what was compiled of `PROGRAM`."""
-    programs = Programs(tmp_path_factory.mktemp("warm"))
+    programs = Programs(tmp_path_factory.mktemp("warm"), scripts)
     log = programs.record(PROGRAM)
     assert not is_warm(log)
     assert {line for _, line, _ in set().union(*lines(log).values())} == {6}
@@ -169,8 +171,8 @@ def test_a_line_that_is_not_found_is_marked(programs: Programs) -> None:
         (programs.folder / "kept").rename(kept)
 
 
-def test_forward_and_backward_as_if_nothing_came_from_a_cache(tmp_path: Path) -> None:
-    programs = Programs(tmp_path)
+def test_forward_and_backward_as_if_nothing_came_from_a_cache(scripts: Scripts, tmp_path: Path) -> None:
+    programs = Programs(tmp_path, scripts)
     programs.record(TRAINED)
     edited = COMMENTS + TRAINED.replace("x = self.b(x).relu() + x", "x = torch.relu(self.b(x)) + x")
     warm = programs.record(edited)
