@@ -44,7 +44,7 @@ def test_a_sequential_of_torch_names_its_modules_and_its_caller(scripts: Scripts
     )
     for cache in ("cold", "warm"):
         folder = tmp_path / cache
-        done = scripts.run_alone(folder, f"import runpy; runpy.run_path({str(script)!r})")
+        done = scripts.run(folder, f"import runpy; runpy.run_path({str(script)!r})")
         assert done.returncode == 0, done.stderr
         with open_trace(folder, index_dir=folder / "index") as trace:
             rows = sql.rows(trace, "SELECT kernel, stacks FROM sites ORDER BY site")
