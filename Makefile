@@ -58,7 +58,8 @@ bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring yo
 	$(BIN)/python -m tests.benchmarks.bench_gpu_stats
 
 clean: ## remove .venv, the demo's output and every cache
-	rm -rf .venv demo dist build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/stepscope-tests"
+	rm -rf .venv dist demo build .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call debian,TEST,PACKAGES): unless the shell command TEST succeeds, install PACKAGES where apt-get is there
