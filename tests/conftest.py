@@ -56,22 +56,25 @@ sys.exit(not supposed or not all(map(bool, supposed)))
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controller decides for all test processes which compiler they use and what is known of the processor."""
-    cache = getattr(config, "cache", None)
-    if "PYTEST_XDIST_WORKER" in os.environ or cache is None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
         return
-    _remember_compiled(config, cache)
-    _try_vectors(cache)
+    _remember_compiled(config)
+    cache = getattr(config, "cache", None)
+    if cache is not None and VECTORS not in os.environ and not _is_quick(config):
+        _try_vectors(cache)
 
 
-def _remember_compiled(config: pytest.Config, cache: pytest.Cache) -> None:
+def _remember_compiled(config: pytest.Config) -> None:
     """Inductor's kernels are compiled by ``tests/compiler/g++``, which keeps what the real compiler makes of them, and
     which refuses where the tests that compile are left out."""
     compiler = shutil.which("g++")
     if sys.platform != "linux" or "CXX" in os.environ or compiler is None:
         return
     version = subprocess.run([compiler, "-v"], capture_output=True, text=True, check=False).stderr
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    processor = {line for line in lines if line.startswith(("model", "flags", "Features", "CPU part"))}
     os.environ["COMPILED_BY"], os.environ["CXX"] = compiler, str(COMPILER)
-    os.environ["COMPILED_KEY"] = f"{importlib.metadata.version('torch')} {platform.node()} {version}"
+    os.environ["COMPILED_KEY"] = f"{importlib.metadata.version('torch')} {version} {sorted(processor)}"
     if _is_quick(config):
         os.environ.pop("COMPILED", None)
         return
@@ -86,15 +89,13 @@ def _remember_compiled(config: pytest.Config, cache: pytest.Cache) -> None:
 def _try_vectors(cache: pytest.Cache) -> None:
     """Inductor compiles a file for each vector instruction set of the processor into every new compile cache, which
     takes longer than a small program. One such trial per machine is enough for all test processes."""
-    if VECTORS in os.environ:
-        return
-    tried = [importlib.metadata.version("torch"), os.environ.get("COMPILED_KEY", "c++"), platform.node()]
+    tried = [importlib.metadata.version("torch"), os.environ.get("CXX", "c++"), platform.node()]
     known = cache.get("stepscope/vector_instructions", None)
-    if (not known or known[:-1] != tried) and os.environ.get("COMPILED", "") != "":
+    if not known or known[:-1] != tried:
         done = subprocess.run([sys.executable, "-c", _TRY_VECTORS], capture_output=True, check=False)
         known = [*tried, done.returncode == 0]
         cache.set("stepscope/vector_instructions", known)
-    if known and known[-1]:
+    if known[-1]:
         os.environ[VECTORS] = "1"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -78,8 +79,8 @@ def compiler(target: Path) -> list[str]:
     libraries = [flag for path in library_paths() for flag in (f"-L{path}", f"-Wl,-rpath,{path}")]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     source = str(Path(__file__).with_name("model.cpp"))
-    return ["g++", "-std=c++20", "-O0", abi, *includes, source, "-o", str(target), *libraries, "-ltorch", "-ltorch_cpu",
-            "-lc10"]  # fmt: skip
+    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O0", abi, *includes, source, "-o", str(target)]
+    return [*command, *libraries, "-ltorch", "-ltorch_cpu", "-lc10"]
 
 
 @pytest.fixture(scope="module")
