@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.store.trace import open_trace
+from stepscope.viewer.store.open import open_trace
 from tests.capture.logs import Trace
 from tests.capture.scripts import Scripts
 
