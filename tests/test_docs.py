@@ -22,8 +22,9 @@ OF_THE_VIEWER = "STEPSCOPE_INDEX_BYTES"
 
 def section(title: str) -> str:
     """The text of the reference below a heading."""
-    (text,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", REFERENCE, re.DOTALL | re.MULTILINE)
-    return text
+    found: list[str] = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", REFERENCE, re.DOTALL | re.MULTILINE)
+    assert len(found) == 1
+    return found[0]
 
 
 def in_first_column(text: str, pattern: str) -> list[str]:
