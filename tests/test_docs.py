@@ -9,8 +9,8 @@ from typing import Literal, get_args, get_origin
 import click
 import pytest
 
-from stepscope.tracer.schema import records
 from stepscope.tracer.config import VARIABLES
+from stepscope.tracer.schema import records
 from stepscope.viewer.cli import COMMANDS, app
 
 ROOT = Path(__file__).resolve().parents[1]
