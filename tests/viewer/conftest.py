@@ -23,7 +23,7 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first page does not make ready what other pages need: that takes longer than most tests."""
-    monkeypatch.setattr("stepscope.viewer.web.app.Front._warm", lambda _: None)
+    monkeypatch.setattr("stepscope.viewer.web.app.App._warm", lambda _: None)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import orjson
 
 from stepscope.viewer.exports.formats import Wanted, opened
 from stepscope.viewer.exports.queries import chrome as queries
-from stepscope.viewer.exports.queries.chrome import LogClock, SiteName
+from stepscope.viewer.exports.queries.chrome import ExportedClock, SiteName
 from stepscope.viewer.store.trace import Trace
 
 Event = dict[str, Any]
@@ -58,7 +58,7 @@ def write(trace: Trace, out: BinaryIO | GzipFile) -> int:
 class _Log:
     """The events of one log. Threads have small numbers: viewers take no 64-bit ones."""
 
-    def __init__(self, trace: Trace, clock: LogClock, zero_ns: int) -> None:
+    def __init__(self, trace: Trace, clock: ExportedClock, zero_ns: int) -> None:
         self._trace, self._clock = trace, clock
         self._pid = clock.log + 1
         self._zero_unix_ns, self._zero_ns = zero_ns, zero_ns - clock.offset_ns

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.search.queries.sql_process import Task
+from stepscope.viewer.search.queries.sql_process import StatementRun
 from stepscope.viewer.search.queries.tables import SqlAnswer
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
@@ -55,7 +55,7 @@ def ask(
         raise StepscopeError(
             "The index of this trace is in memory, where a statement cannot reach it: free some space on the disk."
         )
-    task = Task(connect, statement, most, memory_bytes, answer_bytes, cell_characters, trace.is_one_file)
+    task = StatementRun(connect, statement, most, memory_bytes, answer_bytes, cell_characters, trace.is_one_file)
     wait = _Wait(gone or threading.Event())
     with _place(wait, seconds), _started(task) as worker:
         wait.until(worker.ready, _START_SECONDS, "The process for the statement did not start.")
@@ -123,7 +123,7 @@ class _Worker:
 
 
 @contextmanager
-def _started(task: Task) -> Iterator[_Worker]:
+def _started(task: StatementRun) -> Iterator[_Worker]:
     command = [sys.executable, "-I", "-S", "-c", _BOOT, *sys.path]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:

@@ -73,7 +73,7 @@ _THREADS = {
 }
 
 
-class LogClock(NamedTuple):
+class ExportedClock(NamedTuple):
     log: int
     rank: int | None
     pid: int | None
@@ -95,7 +95,7 @@ class StepSpan(NamedTuple):
     has_end: bool
 
 
-class CompileSpan(NamedTuple):
+class ExportedCompileSpan(NamedTuple):
     thread: int
     name: str
     compile_id: str | None
@@ -146,7 +146,7 @@ class SiteName(NamedTuple):
     """``/src/model.py:12``, the innermost line of model source."""
 
 
-def log_clocks(trace: Trace) -> list[LogClock]:
+def log_clocks(trace: Trace) -> list[ExportedClock]:
     """Each log with its place in time."""
     monotonic: dict[int, int] = dict(sql.rows(trace, _FIRST_MONOTONIC))
     unix: dict[int, int] = dict(sql.rows(trace, _FIRST_UNIX))
@@ -160,7 +160,7 @@ def log_clocks(trace: Trace) -> list[LogClock]:
         offset = unix_ns - monotonic_ns if has_clock else (unix.get(log) or start_unix_ns or 0) - (first or 0)
         firsts = [ns for ns in (unix.get(log), None if first is None else first + offset) if ns is not None]
         known = has_clock or first is None
-        clocks.append(LogClock(log, rank, pid, path, offset, known, min(firsts, default=None)))
+        clocks.append(ExportedClock(log, rank, pid, path, offset, known, min(firsts, default=None)))
     return clocks
 
 
@@ -173,8 +173,8 @@ def steps(trace: Trace, log: int) -> Iterator[StepSpan]:
     yield from (StepSpan(*row) for row in _stream(trace, _STEPS, log))
 
 
-def compile_spans(trace: Trace, log: int) -> Iterator[CompileSpan]:
-    yield from (CompileSpan(*row) for row in _stream(trace, _SPANS, log))
+def compile_spans(trace: Trace, log: int) -> Iterator[ExportedCompileSpan]:
+    yield from (ExportedCompileSpan(*row) for row in _stream(trace, _SPANS, log))
 
 
 def compile_instants(trace: Trace, log: int) -> Iterator[CompileInstant]:

@@ -32,7 +32,7 @@ _ZONE = "WITH TIME ZONE"
 
 
 @dataclass(frozen=True)
-class Task:
+class StatementRun:
     """What is to be run. It is pickled by the process that asks."""
 
     connect: Callable[[], duckdb.DuckDBPyConnection]
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 def main() -> None:
     answers = _own_output()
-    task: Task = pickle.load(sys.stdin.buffer)
+    task: StatementRun = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_input, daemon=True).start()
     connection = task.connect()
     threads = min(_THREADS, os.cpu_count() or 1)
@@ -115,7 +115,7 @@ def _limit(memory_bytes: int, is_one_file: bool) -> None:
             continue
 
 
-def _run(connection: duckdb.DuckDBPyConnection, task: Task) -> dict[str, Any]:
+def _run(connection: duckdb.DuckDBPyConnection, task: StatementRun) -> dict[str, Any]:
     try:
         task.statement.encode()
     except UnicodeEncodeError:
@@ -160,7 +160,7 @@ def _readable(connection: duckdb.DuckDBPyConnection, parsed: Any) -> Any:
 class _Cells:
     """Cells as JSON can say them, as long as there is room for them."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: StatementRun) -> None:
         self._left, self._longest = task.answer_bytes, task.cell_characters
         self.cut = 0
         """How many cells were cut short."""
