@@ -1,4 +1,4 @@
-"""What a command prints while it runs -> a log beside those that it writes itself."""
+"""Makes a log of what a command prints while it runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from stepscope.tracer.log.writer import LogWriter
 from stepscope.tracer.runtime.values.save import tensors_folder
 
 LEVELS = {"launches": "3", "values": "2", "save": "1"}
-"""Our names -> those of PyTorch's debug printer."""
+"""The level of PyTorch's debug printer for each level of `--aoti`."""
 AS_COMPILED = "as compiled"
-"""What packages print that were compiled so; nothing is asked of what is compiled meanwhile."""
+"""The level that records what packages print which were compiled to print, and changes nothing else."""
 NOTHING_PRINTED = (
     "no printed launch was seen: PyTorch builds its printer into a package, or a graph with cpp_wrapper, when it"
     " compiles it; compile it under `stepscope run --aoti` as well"
@@ -35,11 +35,12 @@ _FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 _WILD = set("*?[")
 _DEATHS_OF_SHELLS = 128
 MOST_BYTES = 64 << 20
-"""Printed and not read yet."""
+"""How many bytes may be printed and not read yet."""
 
 
 def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
-    """What turns the printer on in all that is compiled meanwhile. Its filter knows whole names only."""
+    """Return the variables that turn the printer on for code that the command compiles. Its filter takes whole names
+    only."""
     if level == AS_COMPILED:
         return {}
     found = {_PRINTER: LEVELS[level]}
@@ -49,14 +50,14 @@ def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
 
 
 def about_printed(launches: int | None, logs: Sequence[Path], *, failed: bool) -> str | None:
-    """Why there is less than was asked for, where that is known. `logs`: of the processes that compiled."""
+    """Return why less was recorded than asked for, if known; `logs` are those of the processes that compiled."""
     if launches and not failed:
         return None
     return number_for_a_tensor(logs) or (None if launches else NOTHING_PRINTED)
 
 
 def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
-    """What becomes of `--kernels`, where that is not plain."""
+    """Return a sentence about the effect of `--kernels`, where it is not obvious."""
     if not kernels:
         return None
     if level == "launches":
@@ -70,7 +71,7 @@ def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
 
 
 def about_other_filters(config: TraceConfig) -> str | None:
-    """Which other settings of values do not hold for what is printed."""
+    """Return a sentence about the other settings of values that have no effect on what is printed."""
     given = {
         "--args": config.args, "--steps": config.steps is not None, "--every": config.every > 1,
         "--max-bytes-per-tensor": config.max_bytes_per_tensor is not None, "--elements": config.elements > 0,
@@ -83,8 +84,10 @@ def about_other_filters(config: TraceConfig) -> str | None:
 
 
 def line_buffered() -> dict[str, str]:
-    """What makes a command write each line at once: C programs hold back up to 4 KiB of what they print into a pipe,
-    and lose it when they crash."""
+    """Return the variables that make a command write each line at once.
+
+    C programs hold back up to 4 KiB of what they print into a pipe, and lose it when they crash.
+    """
     if os.isatty(1) or shutil.which("stdbuf") is None:
         return {}
     shown = subprocess.run(["stdbuf", "-oL", "env", "-0"], capture_output=True, check=False, text=True).stdout
@@ -93,8 +96,10 @@ def line_buffered() -> dict[str, str]:
 
 
 class LiveCapture:
-    """Takes what a command prints, and gives back what of it is not the debug printer's; another thread reads it, so
-    that the command does not wait for that, unless it is `MOST_BYTES` ahead."""
+    """Takes what a command prints, and returns the part that is not from the debug printer.
+
+    Another thread reads the text, so that the command waits only if it is `MOST_BYTES` ahead.
+    """
 
     def __init__(self, config: TraceConfig, level: str, argv: Sequence[str]) -> None:
         self.launches = 0
@@ -108,7 +113,7 @@ class LiveCapture:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def began(self, pid: int) -> None:
-        """The command runs as process `pid`."""
+        """Begin the log of the command, which runs as process `pid`."""
         rank = os.environ.get("RANK", "")
         number = int(rank) if rank.isdecimal() else None
         writer = LogWriter(self._config.directory, number, pid)

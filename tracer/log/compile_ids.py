@@ -1,5 +1,7 @@
-"""Which compile each of our records is about, said in its header as torch says it in those of its own records: readers
-of such logs file records by that (torch/_logging/_internal.py, `trace_structured`)."""
+"""Names the compile that each of stepscope's records is about, in the header, as torch does for its own records.
+
+Readers of such logs group records by these ids (torch/_logging/_internal.py, `trace_structured`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ NONE: Ids = {}
 
 
 class CompileEnvelopes:
-    """Learns the ids from torch's records. A graph keeps those that it was loaded with: torch may count anew."""
+    """Learns the ids from torch's records. A graph keeps the ids with which it was loaded, since torch may count
+    anew."""
 
     def __init__(self) -> None:
         self._of_compile: dict[str, Ids] = {}
@@ -27,7 +30,7 @@ class CompileEnvelopes:
             self._of_compile[_text(ids)] = ids
 
     def of(self, record: Record) -> Ids:
-        """For the header of `record`; empty where it is about no compile, or about many."""
+        """Return the ids for the header of `record`; empty if it is about no compile, or about several."""
         graph = getattr(record, "graph", None)
         if isinstance(record, Graph) and record.compile_id is not None:
             self._of_graph.setdefault(record.graph, self._of_compile.get(record.compile_id, NONE))
@@ -37,7 +40,7 @@ class CompileEnvelopes:
 
 
 def _text(ids: Ids) -> str:
-    """As torch writes a compile id: ``0/0``, ``!1/0/0``, ``!1``."""
+    """Return the compile id as torch writes it: ``0/0``, ``!1/0/0``, ``!1``."""
     frame = f"{ids['frame_id']}/{ids.get('frame_compile_id')}" if "frame_id" in ids else ""
     if "compiled_autograd_id" not in ids:
         return frame

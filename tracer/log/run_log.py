@@ -17,7 +17,7 @@ from stepscope.tracer.schema.records import OUTPUT_CODE, Frame, Graph, Provenanc
 
 
 class RunLog:
-    """The log of this process, made at its first record. `stopped` is told once why it cannot be written any more."""
+    """The log of this process, made at its first record. `stopped` is called once if it cannot be written any more."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class RunLog:
 
     @property
     def path(self) -> Path | None:
-        """Of the log, once something was written."""
+        """The path of the log, once something was written."""
         return self._writer.path
 
     @property
     def target(self) -> Path:
-        """Where the log is or will be."""
+        """The path that the log has, or will have."""
         return self._writer.target
 
     @property
@@ -53,8 +53,10 @@ class RunLog:
         return self._writer.bytes_written
 
     def begin(self) -> Path | None:
-        """Before the first record: the run, torch's string table, and what a forked child inherited. The path of the
-        log; None where it could not be made."""
+        """Write what comes before the first record: the run, torch's interned strings, and what a fork has inherited.
+
+        Returns the path of the log, or None if it could not be made.
+        """
         with self._lock:
             if not self.has_begun:
                 self.has_begun = True
@@ -82,14 +84,14 @@ class RunLog:
         self._check()
 
     def graph(self, record: Graph, source: str | None) -> None:
-        """`source` where torch does not log it itself. A forked child will write it again."""
+        """Write a graph, with its `source` if torch does not log it. A forked child writes it again."""
         self.begin()
         self._graphs.append((record, source))
         self._write_graph(record, source)
         self._check()
 
     def describe_launch(self, graph: int, site: int) -> str:
-        """``extern_kernels.mm, line 77 of cab.py, from model.py:12``, as far as it is known."""
+        """Describe a launch as far as it is known: ``extern_kernels.mm, line 77 of cab.py, from model.py:12``."""
         loaded = next((record for record, _ in self._graphs if record.graph == graph), None)
         launch = next((one for one in loaded.sites if one.site == site), None) if loaded is not None else None
         if loaded is None or launch is None:
@@ -99,7 +101,7 @@ class RunLog:
         return f"{launch.kernel}, line {launch.line} of {loaded.wrapper_key}.py{source}"
 
     def _model_frame(self, graph: int, site: int) -> Frame | None:
-        """The line of the model's source that the launch comes from."""
+        """Return the line of the model's source that the launch comes from."""
         for record in self._about_graphs:
             if isinstance(record, Provenance) and record.graph == graph:
                 stacks = (stack for one in record.sites if one.site == site for stack in one.stacks if stack)
@@ -107,17 +109,17 @@ class RunLog:
         return None
 
     def about_graph(self, record: Record) -> None:
-        """What is said once. A forked child will write it again."""
+        """Write a record that each graph has once. A forked child writes it again."""
         self.write(record)
         self._about_graphs.append(record)
 
     def check_file(self) -> None:
-        """See whether the file is still there."""
+        """Stop if the file is gone."""
         self._writer.check_file()
         self._check()
 
     def after_fork(self) -> None:
-        """In the child: a log of its own."""
+        """Begin a new log in a forked child."""
         self._writer.abandon()
         self._writer = LogWriter(self._folder, self._writer.rank)
         self._lock = threading.RLock()
@@ -125,7 +127,7 @@ class RunLog:
         self._forked = True
 
     def close(self) -> bool:
-        """Whether all was written."""
+        """Close the log; return whether everything was written."""
         self._writer.close()
         return self._writer.failure is None
 
@@ -145,7 +147,7 @@ class RunLog:
 
 
 def _absolute(folder: Path) -> Path:
-    """Where it is now: the program may go to another folder before the first record, and before the last."""
+    """Return the absolute path, since the program may change its working folder before the first record."""
     try:
         return folder.absolute()
     except OSError:  # the working folder is gone
@@ -153,5 +155,5 @@ def _absolute(folder: Path) -> Path:
 
 
 def reason_of(error: OSError) -> str:
-    """What went wrong, in a few words."""
+    """Return the reason of `error` in a few words."""
     return os.strerror(error.errno) if error.errno else str(error)

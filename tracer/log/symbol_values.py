@@ -1,4 +1,4 @@
-"""Numbers that generated code computes anew in each call, from where they become known until they are in the log."""
+"""Values of the numbers that generated code computes anew in each call, and their record in the log."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from stepscope.tracer.schema.records import Assignment, CallSymbols
 
 _INT64 = range(-(2**63), 2**63)
 Plain = int | float | str | None
-"""As in `Assignment.value`; a boolean is an integer here."""
+"""A value as in `Assignment.value`; a boolean is an integer here."""
 
 
 class SymbolValues(NamedTuple):
     symbols: tuple[int, ...]
-    """Indices into `Graph.symbols`."""
+    """The indices into `Graph.symbols`."""
     launches: int
     """How many launches of the call had begun."""
     values: tuple[Plain, ...]
 
 
 class CallWithSymbols(Protocol):
-    """What of `stepscope.tracer.runtime.calls.GraphCall` is needed here."""
+    """The part of `stepscope.tracer.runtime.calls.GraphCall` that is needed here."""
 
     number: int
     symbols: list[SymbolValues]
 
 
 def plain_values(values: Iterable[object]) -> tuple[Plain, ...]:
-    """What JSON can say of them; nothing of them is kept alive."""
+    """Return what JSON can represent of `values`; none of them is kept alive."""
     return tuple(map(_plain, values))
 
 
@@ -42,7 +42,7 @@ def _plain(value: object) -> Plain:
 
 
 def symbols_of(calls: Sequence[CallWithSymbols]) -> Iterator[CallSymbols]:
-    """One record of all calls that had symbols; none where no call had."""
+    """Yield one record of all calls that had symbols, or nothing if no call had."""
     numbers: dict[tuple[object, ...], int] = {}
     assignments: list[Assignment] = []
     assigned: list[int] = []

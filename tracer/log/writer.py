@@ -22,8 +22,11 @@ from stepscope.tracer.schema.records import Record, artifact_name, to_payload
 
 
 class OwnFile:
-    """A new file that is open. A program may close descriptors that are not its own, and get their numbers for files
-    of its own, which must not be written then. Raises OSError."""
+    """A new file that is open. Its constructor raises OSError.
+
+    A program may close descriptors that are not its own, and get their numbers for its own files, which must not be
+    written then.
+    """
 
     def __init__(self, path: Path, flags: int, mode: int = 0o600) -> None:
         flags |= os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -31,7 +34,7 @@ class OwnFile:
         self._identity = _identity(os.fstat(self.descriptor))
 
     def checked(self) -> os.stat_result:
-        """Its state. Raises OSError when the descriptor is not this file's any more."""
+        """Return the state of the file. Raises OSError if the descriptor belongs to another file by now."""
         found = os.fstat(self.descriptor)
         if _identity(found) != self._identity:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -56,13 +59,13 @@ class LogWriter:
     """
 
     def __init__(self, directory: Path, rank: int | None, about: int | None = None) -> None:
-        """`about`: the process that the log is about, where that is not the one that writes it."""
+        """`about` is the process that the log is about, if another one writes it."""
         self.directory = directory
         self.rank = rank
         self._about = about
         pid = about or os.getpid()
         self.target = directory / f"stepscope_trace_rank_{rank or 0}_{pid}_{secrets.token_hex(4)}.log"
-        """Where the log will be."""
+        """The path that the log has, or will have."""
         self.path: Path | None = None
         self.bytes_written = 0
         self.failure: OSError | None = None
@@ -70,10 +73,10 @@ class LogWriter:
         self._closed = False
         self._lock = threading.RLock()
         self._waiting: deque[bytes] | None = None
-        """Records that came while one was being written on the same thread; None: none is."""
+        """The records that came while one was being written on the same thread; None while nothing is written."""
 
     def write(self, record: Record, envelope: Mapping[str, Any] | None = None) -> None:
-        """Write one of our records as an artifact; `envelope` may carry the ids of a compile."""
+        """Write one of stepscope's records as an artifact; `envelope` may hold the ids of a compile."""
         try:
             payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
         except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
@@ -101,7 +104,7 @@ class LogWriter:
                 self._waiting = None
 
     def check_file(self) -> None:
-        """Writes no more where nobody can ever read it: the file was removed."""
+        """Stop writing if the file was removed, since nobody can read it."""
         with self._lock:
             if self._file is None or self._waiting is not None:
                 return
@@ -120,7 +123,7 @@ class LogWriter:
                 file.close()
 
     def abandon(self) -> None:
-        """In a forked child: let go of the parent's file without touching it, with a lock of its own."""
+        """Close the parent's file in a forked child without changing it."""
         self._lock = threading.RLock()
         self.close()
 
@@ -147,7 +150,7 @@ class LogWriter:
 
 
 def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:
-    """What a signal handler has raised meanwhile. Raises OSError, with what was written of `data` taken away again."""
+    """Append `data`; return what a signal handler has raised meanwhile. After an OSError nothing of `data` is left."""
     start = os.lseek(descriptor, 0, os.SEEK_END)
     raised: BaseException | None = None
     while True:

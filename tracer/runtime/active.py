@@ -16,7 +16,7 @@ from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 
 
 class Recording(Protocol):
-    """What is asked of a recorder here, and of the one that is attached by the functions of the package."""
+    """The part of a recorder that this module and the functions of the package use."""
 
     config: TraceConfig
     gives_way: bool
@@ -34,18 +34,18 @@ _waiting: Recording | None = None
 
 
 def current() -> Recording | None:
-    """The recorder that is attached."""
+    """Return the recorder that is attached."""
     return _active
 
 
 def what_runs() -> str:
-    """Why another recorder cannot attach now, in words."""
+    """Describe why another recorder cannot attach now."""
     recorder = _active
     return f"{recorder.config.directory} is being recorded" if recorder else "another recording has just begun"
 
 
 def take(recorder: Recording) -> bool:
-    """Whether `recorder` may attach now; what gives way to it has stopped."""
+    """Return whether `recorder` may attach now; a recorder that gives way to it has stopped then."""
     global _active, _waiting
     with _lock:
         before = _active
@@ -64,7 +64,7 @@ def take(recorder: Recording) -> bool:
 
 
 def release(recorder: Recording) -> bool:
-    """Whether `recorder` was the one that is attached. It is no more."""
+    """Detach `recorder`; return whether it was the attached one."""
     global _active
     with _lock:
         was = _active is recorder
@@ -74,7 +74,7 @@ def release(recorder: Recording) -> bool:
 
 
 def go_on() -> None:
-    """Start what gave way, or waits."""
+    """Start the recorder that gave way, or that waits."""
     global _waiting
     with _lock:
         recorder, _waiting = _waiting, None

@@ -1,4 +1,4 @@
-"""The ways in which a program leaves without the end that Python gives a process: the log is ended before.
+"""Ends the log before a program leaves without the usual end of a Python process.
 
 `os._exit(0)`, as launchers, workers and forked servers leave; `os.exec…`, which makes another program of the process;
 the end of a child that `multiprocessing` forked. By SIGTERM, as servers are ended, compiled code leaves a word in the
@@ -19,14 +19,17 @@ from typing import Any, Literal
 
 Reason = Literal["_exit", "exec"]
 LONGEST_WAIT_S = 1.0
-"""For a thread that is writing to the log."""
+"""The longest time to wait for a thread that is writing to the log."""
 _EXECS = ("execv", "execve")
-"""All other forms of `os.exec…` call these."""
+"""The functions that all other forms of `os.exec…` call."""
 
 
 class Leaving:
-    """Stands in for the functions while a recorder is attached, and calls `end` before them, or `given_back` when a
-    signal has its default again. It calls `stays` where `end` has ended a log and the process is still there."""
+    """Replaces these functions while a recorder is attached.
+
+    It calls `end` before the process leaves, `given_back` when a signal has its default handler again, and `stays` if
+    `end` has ended a log and the process is still there.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class Leaving:
     ) -> None:
         self._end, self._stop, self._given_back, self._stays = end, stop, given_back, stays
         self._stand_ins: dict[tuple[Any, str], tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        """By module and name: the function, and what stands in for it."""
+        """The replaced function and its replacement, by module and name."""
 
     def attach(self) -> None:
         multiprocessing_util.register_after_fork(self, Leaving._in_forked_child)
@@ -90,13 +93,12 @@ class Leaving:
         setattr(module, name, ours)
 
     def _in_forked_child(self) -> None:
-        """`multiprocessing` leaves by `os._exit`, without atexit, and lets finalizers run before."""
+        """End the log in a finalizer, since `multiprocessing` leaves by `os._exit`, which runs no atexit functions."""
         multiprocessing_util.Finalize(self, self._stop, args=("exit",), exitpriority=0)
 
 
 def _can_be_run(path: Any, *_: Any, **__: Any) -> bool:
-    """`path`, which may be a descriptor, is a file that this process may execute. Raises OSError where it is not
-    there."""
+    """Return whether this process may execute the file `path`, which may be a descriptor. Raises OSError without it."""
     if isinstance(path, int):
         return stat.S_ISREG(mode := os.stat(path).st_mode) and bool(mode & 0o111)
     return os.path.isfile(path) and os.access(path, os.X_OK)

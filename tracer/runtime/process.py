@@ -1,4 +1,4 @@
-"""What a log says of its process: the run record, and what recording costs here."""
+"""What a log says of its process: the run record, and the exception that ended the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def environment_number(name: str) -> int | None:
 
 
 def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -> Run:
-    """The first record of a log of this process; torch must be imported."""
+    """Return the first record of a log of this process; torch must be imported."""
     torch = sys.modules["torch"]
     triton = sys.modules.get("triton")
     return Run(
@@ -78,7 +78,7 @@ def uncaught_exception() -> UncaughtException | None:
 
 
 def _loads_data(torch: Any) -> bool:
-    """It is a worker of a `DataLoader`."""
+    """Return whether this process is a worker of a `DataLoader`."""
     return torch.utils.data.get_worker_info() is not None
 
 

@@ -1,4 +1,4 @@
-"""Values: reads tensors at the places of a wrapper that a plan names, and makes value records of what was read."""
+"""Reads tensors at the points of a wrapper that a plan names, and lays out the value rows of a call."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from stepscope.tracer.runtime.values.save import TensorSaver
 
 MOST_FORMS = 256
-"""Of one place: the forms of its tensors that are kept prepared."""
+"""How many forms of the tensors of one point are kept prepared."""
 
 _FILLER = np.array([(0, 0, 0, 0, 0, 0, -1, *[np.nan] * 4, 0, 0)], dtype=ROW)
 
 
 class ValueSink(Protocol):
-    """What reading needs of the recorder."""
+    """The part of the recorder that reading needs."""
 
     running: dict[int, GraphCall]
-    """Calls that are to be in the log and are not handed on yet, by their numbers."""
+    """The calls that go into the log and are not handed on yet, by number."""
 
     def failed(self, where: str, error: BaseException) -> None: ...
     def values_now(self, call: GraphCall) -> None: ...
@@ -44,19 +44,19 @@ class ValueSink(Protocol):
 
 @dataclass(frozen=True)
 class SaveTarget:
-    """Where tensors are saved to, and who says what became of each."""
+    """Where tensors are saved, and who records the outcome."""
 
     saver: TensorSaver
     sink: ValueSink
 
 
 class PreparedReading:
-    """The readers of one place for tensors of one form. Keeps no tensor."""
+    """The readers of one point for tensors of one form. It keeps no tensor alive."""
 
     def __init__(
         self, planned: Sequence[PlannedRead], values: Sequence[Any], most_bytes: int | None, elements: int = 0
     ) -> None:
-        """`elements`: of tensors that have so many at the most all of them are kept, too."""
+        """`elements` is the largest size of a tensor whose elements are all kept."""
         found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
         # Stable. What cannot be read comes last; what is read by one reader stands together.
         found.sort(key=lambda one: (one[2].tensor is None, one[2].tensor is not None and not one[2].tensor.is_cuda))
@@ -92,10 +92,10 @@ class PreparedReading:
         ]
         self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
         self.is_sure = self.is_plain and not (self._on_device or self._checks or self._counts)
-        """Nothing can vary."""
+        """Nothing about the tensors can vary from call to call."""
 
     def fits(self, values: Sequence[Any]) -> bool:
-        """These values have the form that was prepared for."""
+        """Return whether `values` have the form that this object was prepared for."""
         if not self.is_plain or any(len(values[n]) != count for n, count in self._counts):
             return False
         for n, item, is_cuda in self._on_device:
@@ -125,7 +125,7 @@ class _Parts:
 
 @dataclass(frozen=True, eq=False)
 class _WithUnread:
-    """A block, then rows of what could not be read."""
+    """A block that is followed by rows of what could not be read."""
 
     block: StatsBlock
     unread: int
@@ -142,7 +142,7 @@ class _WithUnread:
 
 
 class PlanPoint:
-    """One place of a wrapper where tensors are read. Threads may share it."""
+    """One point of a wrapper at which tensors are read. Threads may share it."""
 
     def __init__(
         self, planned: Sequence[PlannedRead], most_bytes: int | None, save: SaveTarget | None, elements: int = 0
@@ -154,7 +154,7 @@ class PlanPoint:
         self._forms: dict[tuple[Any, ...], PreparedReading] = {}
 
     def prepare(self, values: Sequence[Any]) -> PreparedReading:
-        """Readers for these values."""
+        """Return the readers for `values`, and keep them as the last ones."""
         self.last = self._prepare(values)
         return self.last
 
@@ -180,7 +180,7 @@ class PlanPoint:
                     )  # fmt: skip
 
     def _prepare(self, values: Sequence[Any]) -> PreparedReading:
-        """Readers for these values; what is no plain tensor is taken apart at each call."""
+        """Return the readers for `values`. What is no plain tensor is taken apart at each call."""
         form = tuple(_form(value) for value in values)
         known = self._forms.get(form)
         if known is not None and known.is_plain:
@@ -194,13 +194,15 @@ class PlanPoint:
 
 
 def writes_at_once(config: TraceConfig) -> bool:
-    """Each reading is to be in the log before the next launch: of chosen kernels, while launches wait for their device,
-    as one asks who looks for a crash. It costs some 0.4 ms a reading."""
+    """Return whether each reading is written before the next launch, which costs some 0.4 ms a reading.
+
+    This is so for chosen kernels while launches wait for their device, as in the search for a crash.
+    """
     return bool(config.kernels) and is_blocking()
 
 
 class ReadPlan:
-    """The places of one wrapper at which its code reads, under one configuration."""
+    """The points of one wrapper at which its code reads tensors, for one configuration."""
 
     def __init__(self, places: Sequence[PlanPoint], config: TraceConfig, sink: ValueSink) -> None:
         self.wants_step: Callable[[int], bool] = config.wants_step
@@ -208,11 +210,12 @@ class ReadPlan:
         self.config = config
         self._places: list[PlanPoint | None] = list(places)
         self._quick: list[PreparedReading | None] = [None] * len(places)
-        """Where nothing can vary from call to call: what reads there."""
+        """The readers of the points at which nothing can vary from call to call."""
         self._sink = sink
 
     def read(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
-        """Called from generated code. Never raises; a place that fails is not read again."""
+        """Read the tensors at a point; called from generated code. Never raises; a point that fails is not read
+        again."""
         started = perf_counter_ns()
         try:
             quick = self._quick[place]
@@ -233,15 +236,17 @@ class ReadPlan:
         call.stats_ns += perf_counter_ns() - started
 
     def read_captured(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
-        """`read` in a call that is captured into a CUDA graph."""
+        """Do what `read` does, in a call that is captured into a CUDA graph."""
         readings = len(call.readings)
         self.read(call, place, values)
         if len(call.readings) > readings:
             call.read_at.append(len(call.rows) // 3)
 
     def read_at_once(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
-        """`read`, and written before the next launch: one who looks for a crash wants the values of the call that dies.
-        Not where launches stand in loops: rows of one record tell the turns apart."""
+        """Read, and write before the next launch, so that a crash leaves the values of the call that dies.
+
+        Launches in loops are not read so, since only the rows of one record distinguish the turns of a loop.
+        """
         self.read(call, place, values)
         started = perf_counter_ns()
         try:
@@ -251,7 +256,7 @@ class ReadPlan:
         call.stats_ns += perf_counter_ns() - started
 
     def wants(self, planned: PlannedRead) -> bool:
-        """Whether the filters let an argument through that an earlier plan had read."""
+        """Return whether the filters select an argument that an earlier plan had read."""
         return self.config.wants_kernel(planned.kernel) and self.config.wants_argument(*planned.names)
 
 
@@ -260,7 +265,7 @@ def _at(values: Sequence[Any], position: int, item: int | None) -> Any:
 
 
 def _members(value: Any) -> Iterator[tuple[int | None, Any]]:
-    """The tensors of an argument with their positions in a list."""
+    """Yield the tensors of an argument with their positions in a list."""
     if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
         for position, member in enumerate(value):
             if hasattr(member, "untyped_storage"):
@@ -276,7 +281,7 @@ def _parts(value: Any) -> Iterator[tuple[int | None, Part]]:
 
 
 def _unread(part: Part, looked_at: int) -> str | None:
-    """Why a reader leaves a tensor out."""
+    """Return why a reader leaves a tensor out, or None if it does not."""
     if looked_at or not part.numel or part.tensor is None:
         return None
     return f"{part.dtype} of {part.tensor.dim()} dimensions cannot be read on {part.tensor.device.type}"
@@ -295,7 +300,7 @@ def _form(value: Any) -> Any:
 
 
 def layout(number: int, graph: int, readings: Sequence[RowGroup], first: int = 0) -> ValueLayout:
-    """The layout of a call that read at these places; `first` rows of it are written already."""
+    """Return the layout of a call with these readings; `first` of its rows are written already."""
     rows = [row for prepared in readings for row in prepared.rows]
     planned = [row.planned for row in rows]
     return ValueLayout(
