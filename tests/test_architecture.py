@@ -14,7 +14,9 @@ import pytest
 from stepscope.viewer.web import registry
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_LINES = 470
+MAX_LINES = 450
+MAX_LINES_OF = {("tracer",): 400, ("tests", "tracer"): 400}
+"""Rooms whose modules are shorter."""
 
 # A module of the tracer may import from its own layer and from the layers before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -203,6 +205,10 @@ def test_private_torch_names_stay_in_one_package() -> None:
     assert not wrong
 
 
+def limit_of(path: Path) -> int:
+    return next((lines for room, lines in MAX_LINES_OF.items() if path.parts[: len(room)] == room), MAX_LINES)
+
+
 def test_modules_stay_small() -> None:
     files = [path for package in ("tracer", "viewer", "tests") for _, path in modules(package)]
     files += [
@@ -210,8 +216,8 @@ def test_modules_stay_small() -> None:
         *(ROOT / "static").rglob("*.py"),
         *(ROOT / "docs").rglob("*.py"),
     ]
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in files}
-    assert not {name: lines for name, lines in lengths.items() if lines > MAX_LINES}
+    lengths = {path.relative_to(ROOT): len(path.read_text("utf-8").splitlines()) for path in files}
+    assert not {str(path): lines for path, lines in lengths.items() if lines > limit_of(path)}
 
 
 def test_sql_stays_in_queries_and_store() -> None:
