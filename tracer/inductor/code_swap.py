@@ -53,7 +53,7 @@ if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".after(_ss_call, {site}, _ss_values)
 """
 FLAG_EVERY = 16
-"""Launches of a function between two flags that the device is to pass; where each launch waits for it anyhow, 1."""
+"""How many launches of a function are between two marks on the stream; 1 where each launch waits for its device."""
 MARK = """
 if _ss_mark is not None:
     _ss_mark()
@@ -70,7 +70,7 @@ if _ss_read is not None:
 
 
 class TickStatements(NamedTuple):
-    """The statements that write down when a launch begins and returns, and the names that they need."""
+    """The statements that record when a launch begins and returns, and the names that they need."""
 
     names: str
     begun: str
@@ -140,7 +140,7 @@ def swap_again(
 def _pairs(
     module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
 ) -> list[tuple[FunctionType, CodeType]]:
-    """The functions of a module and the code they are to have."""
+    """Return the functions of a module with the code that they get."""
     ticks = PYTHON_TICKS if hooks.tick_type is None else COMPILED_TICKS
     code = compile(instrumented(source, points, plan, ticks), path, "exec", dont_inherit=True)
     pairs = []
@@ -157,7 +157,7 @@ def _pairs(
 
 
 def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, ticks: TickStatements) -> ast.Module:
-    """The wrapper's syntax tree, with hooks put into it."""
+    """Return the syntax tree of the wrapper with hooks in it."""
     hooks = _Hooks(source, points, ticks)
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
         hooks.first = min(_sites(hooks.launches, function), default=0)
@@ -173,7 +173,7 @@ def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, 
 
 
 def shapes(source: WrapperSource) -> list[FunctionShape]:
-    """What the ring needs to know of each function. The syntax tree of `source` carries no hooks yet."""
+    """Return what the ring needs to know of each function; the syntax tree of `source` must not have hooks yet."""
     launches = {launch.statement: launch for launch in source.launches}
     found = []
     for _, function in wrapper_functions(source.tree):
@@ -216,7 +216,7 @@ class _Hooks:
             self.symbols[statement] = _hook(SYMBOLS.format(numbers=numbers), values, statement)
 
     def insert(self, parent: ast.AST) -> None:
-        """Surround each launch and each place of reading below `parent` with its hooks."""
+        """Surround each launch and each point of reading below `parent` with its hooks."""
         for field in ("body", "orelse", "finalbody"):
             block = getattr(parent, field, None)
             if not isinstance(block, list):
@@ -249,7 +249,7 @@ class _Hooks:
 def _with_hooks(
     statement: ast.stmt, launch: LaunchStatement, slot: int, ticks: TickStatements
 ) -> tuple[list[ast.stmt], ast.stmt, list[ast.stmt]]:
-    """What goes before a launch, the launch, what goes after it."""
+    """Return the statements before a launch, the launch, and the statements after it."""
     site = launch.site.site
     before = _hook(BEFORE.format(site=site), launch.expressions, statement)
     before += _hook(ticks.begun.format(cell=2 * slot, site=site), [], statement)

@@ -1,4 +1,4 @@
-"""Where loaded wrapper modules come from: `PyCodeCache.load_by_key_path`, on cold and on warm caches.
+"""Hooks into `PyCodeCache.load_by_key_path`, which loads wrapper modules on cold and on warm caches.
 
 Every wrapper that Inductor loads passes through it (torch/_inductor/codecache.py), from any thread; it loads
 Triton kernels and templates too, which have no `call`.
@@ -51,7 +51,7 @@ UNKNOWN_STATEMENTS = 20
 
 
 class WrapperSink(launches.CallSink, PlanSink, Protocol):
-    """What the hook and the hooks it puts in need of the recorder."""
+    """The part of the recorder that this hook, and the hooks in wrappers, need."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
@@ -63,7 +63,7 @@ class WrapperSink(launches.CallSink, PlanSink, Protocol):
 
 @dataclass
 class _Instrumented:
-    """A wrapper that carries hooks: what it takes to put in others."""
+    """A wrapper that has hooks, and what is needed to replace them."""
 
     module: weakref.ref[ModuleType]
     path: str
@@ -91,7 +91,7 @@ class WrapperHook:
     """Instruments wrapper modules as they are loaded, and those that are loaded already."""
 
     def __init__(self, sink: WrapperSink, config: TraceConfig, numbers: Iterator[int], dynamo: DynamoGraphs) -> None:
-        """`numbers` are those of the graphs of the log."""
+        """`numbers` yields the number of the next graph of the log."""
         self._sink, self._config, self._numbers, self._dynamo = sink, config, numbers, dynamo
         self._instrumented: list[_Instrumented] = []
         self._lock = threading.RLock()  # a thread may load a wrapper while another changes the configuration
@@ -138,7 +138,7 @@ class WrapperHook:
                 self.on_load(module, Path(path).stem, path, from_cache=True)
 
     def tell_tuned(self) -> None:
-        """What autotuning has chosen since the last time."""
+        """Record what autotuning has chosen since the last time."""
         for record in self._configs.take():
             self._sink.tuned(record)
 
@@ -180,7 +180,7 @@ class WrapperHook:
         return points
 
     def after_fork(self) -> None:
-        """In the child: the thread that held the lock may not be there."""
+        """Replace the lock in a forked child, where the thread that held it may not exist."""
         self._lock = threading.RLock()
 
     def detach(self) -> None:
@@ -197,7 +197,7 @@ class WrapperHook:
             self._swaps.pop().restore()
 
     def on_load(self, module: ModuleType, key: str, path: str, *, from_cache: bool) -> None:
-        """A module was loaded: instrument it if it is a wrapper. Never raises."""
+        """Instrument a loaded module if it is a wrapper. Never raises."""
         try:
             if callable(getattr(module, "call", None)):
                 with self._lock:  # who loads the same module at once must not run it before its hooks are in
@@ -214,7 +214,8 @@ class WrapperHook:
             self._instrument(module, key, path, source, from_cache)
 
     def on_stack_traces(self, traces: dict[str, list[str]]) -> None:
-        """torch logged the stack traces of the graph that this thread loaded last."""
+        """Record the provenance of the graph that this thread loaded last, from the stack traces that torch has
+        logged."""
         waiting = self._waiting.get(threading.get_ident(), [])
         for entry in waiting:
             handles = {site.handle for site in entry.graph.sites if site.handle}
@@ -339,7 +340,7 @@ def _phase(aot_id: str | None) -> Any:
 
 
 def frame_of(graph: Graph) -> object:
-    """What repeats from step to step: the Dynamo frame where it is known, else the graph."""
+    """Return what repeats from step to step: the Dynamo frame if it is known, else the graph."""
     return graph.compile_id.rpartition("/")[0] if graph.compile_id else ("graph", graph.graph)
 
 

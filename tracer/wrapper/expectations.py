@@ -1,8 +1,8 @@
-"""When the storages of a wrapper are to die: by its own statements, and by the schedule it was made from.
+"""Computes when the storages of a wrapper should die, by its own statements and by the schedule.
 
-Pure. The schedule speaks of buffers (torch/_inductor/memory.py, `compute_memory_timeline`); the wrapper gives the
+The schedule is about buffers (torch/_inductor/memory.py, `compute_memory_timeline`); the wrapper gives the
 memory of one to the next (reuse, views, in-place), so a storage is to live as long as the last buffer in it.
-What the text alone does not tell (branches, loops, lists given to a partition) nothing is expected of.
+Storages in branches, in loops and in lists for a partition have no expectation.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Expectations:
 
 @dataclass(eq=False)
 class _Root:
-    """A storage: the first name it has, the names that hold it now, all that it ever had."""
+    """A storage with its first name, the names that hold it now, and all names that it ever had."""
 
     name: str
     holds: set[str] = field(default_factory=set)
@@ -63,7 +63,7 @@ class _Root:
 def expected_lifetimes(
     source: WrapperSource, sites: Sequence[LaunchSite], schedule: SchedulerMemory | None
 ) -> list[Expectations]:
-    """For each function of `source`, what is expected of the storages that it makes.
+    """Return what is expected of the storages of each function of `source`.
 
     `sites` are its launch sites with their scheduler nodes; `schedule` is that of the graph: where it names the
     buffers of a storage, its word is kept beside the wrapper's.
@@ -86,7 +86,7 @@ def expected_lifetimes(
 
 
 def _freeable(schedule: SchedulerMemory | None) -> list[str]:
-    """Inputs that the graph may free."""
+    """Return the inputs that the graph may free."""
     buffers = schedule.buffers if schedule else None
     return [name for name, role in zip(buffers.name, buffers.role, strict=True) if role == "input"] if buffers else []
 
@@ -119,7 +119,8 @@ def _expected(root: _Root, ends: Mapping[str, int | None], launches: int) -> Exp
 
 
 def _scheduled_ends(sites: Sequence[LaunchSite], schedule: SchedulerMemory) -> dict[str, int | None]:
-    """The position at which each buffer may die; None: it outlives the graph. Empty where a launch has no nodes."""
+    """Return the position at which each buffer may die, or None if it outlives the graph; empty if a launch has no
+    nodes."""
     if any(site.snodes is None for site in sites):
         return {}
     position = {snode: place + 1 for place, site in enumerate(sites) for snode in site.snodes or ()}
@@ -145,11 +146,11 @@ class _Follower:
         self.given = [_Root(name, {name}, [name]) for name in inputs]
         self._roots = {root.name: root for root in self.given}
         self._members: dict[str, dict[str, _Root]] = {}
-        """Of the names that hold several tensors."""
+        """The members of names that hold several tensors."""
         self.made: list[_Root] = []
         self.sites: list[int] = []
         self.names: set[str] = set()
-        """All that were ever bound."""
+        """All names that were ever bound."""
         self.branches = False
 
     def block(self, body: Iterable[ast.stmt]) -> None:
@@ -166,7 +167,7 @@ class _Follower:
                 self._branches()
 
     def _branches(self) -> None:
-        """After what runs never or often the text tells no positions."""
+        """Give up positions after a branch or a loop."""
         self.branches = True
         for root in (*self.made, *self.given):
             root.is_known &= not root.holds

@@ -1,6 +1,6 @@
-"""Source of a generated Inductor wrapper -> its launch sites, their arguments, and its memory statements.
+"""Reads the launch sites, their arguments and the memory statements from the source of an Inductor wrapper.
 
-Pure: reads text, imports no torch. What may stand in a wrapper's functions is written by
+The module imports no torch. What may stand in a wrapper's functions is written by
 torch/_inductor/codegen/wrapper.py; both forms of the module (`def call(args)` and `class Runner`) are read.
 """
 
@@ -46,9 +46,9 @@ HARMLESS_CALLS = re.compile(
     r"_print_debugging_tensor_value_info|torch\.save"
 )
 BEFORE_A_LAUNCH = re.compile(r"stream\w+ = get_raw_stream\(.*\)|(_print_debugging_\w+|torch\.save)\(.*before_launch.*")
-"""Statements between a launch and its comments."""
+"""The statements that may be between a launch and its comments."""
 MAY_BE_VIEWS = frozenset({"contiguous", "to", "reshape", "flatten", "expand_as", "view_as", "unbind", "split", "chunk"})
-"""Methods whose result may share the memory of the tensor, or has its own."""
+"""The methods whose result may or may not share the memory of the tensor."""
 CARRIERS = {"run_and_save_rng_state": 0, "run_with_rng_state": 1, "graphsafe_run_with_rng_state": 0}
 MOST_TEXT = 120
 
@@ -145,7 +145,7 @@ class _FunctionReader:
         self._otherwise(statement, value)
 
     def _otherwise(self, statement: ast.stmt, value: ast.expr) -> None:
-        """What calls and is none of the known forms is a launch all the same: of a method of a tensor, or unknown."""
+        """Note a call of an unknown form as a launch: of a method of a tensor, or of an unknown kind."""
         call = next(self._unknown_calls(value), None)
         if call is None:
             return
@@ -285,14 +285,14 @@ class _FunctionReader:
     def _tensors_of(
         self, expression: ast.expr, role: Role | None, name: str | None, position: int | None, scalar: str | None = None
     ) -> list[tuple[Argument, ast.expr]]:
-        """What of an argument may be a tensor; where nothing is, it is noted as a scalar."""
+        """Return the parts of an argument that may be tensors; an argument without any is noted as a scalar."""
         found = self._flatten(expression, role, name) if role is not None and scalar is None else []
         if not found:
             self.scalars.append(ScalarArgument(position, name, expression, scalar))
         return found
 
     def _flatten(self, expression: ast.expr, role: Role, parameter: str | None) -> list[tuple[Argument, ast.expr]]:
-        """Arguments that may be tensors; the members of a list one by one."""
+        """Return the arguments that may be tensors, the members of a list one by one."""
         if isinstance(expression, (ast.List, ast.Tuple)):
             return [
                 pair
@@ -332,7 +332,7 @@ class _FunctionReader:
                     self._memory("hold", name, statement, of=buffer)
 
     def _view(self, statement: ast.Assign, call: ast.Call | None) -> None:
-        """``buf1 = buf0.permute(1, 0)``"""
+        """Note a view such as ``buf1 = buf0.permute(1, 0)``."""
         target = statement.targets[0]
         if call and method_of(call) in VIEW_METHODS and is_buffer(receiver_of(call)) and isinstance(target, ast.Name):
             self._memory(self._reuse_or_alias(statement), target.id, statement, of=root_of(call))
@@ -341,13 +341,13 @@ class _FunctionReader:
         return "reuse" if "# reuse" in self.lines[statement.lineno - 1] else "alias"
 
     def _predicate(self, test: ast.expr, statement: ast.stmt) -> None:
-        """A value the host reads to decide something; on a device it is a synchronisation."""
+        """Note a value that the host reads to decide something, which waits for the device."""
         for part in ast.walk(test):
             if isinstance(part, ast.Call) and method_of(part) == "item":
                 self._memory("read", ast.unparse(part.func.value), statement)  # type: ignore[attr-defined]
 
     def _unknown_calls(self, value: ast.expr) -> Iterator[ast.Call]:
-        """Calls that nothing above has read, the outermost first; dynamic sizes are noted."""
+        """Yield the calls of unknown form, outermost first, and note dynamic sizes."""
         for part in ast.walk(value):
             if not isinstance(part, ast.Call):
                 continue
@@ -370,7 +370,7 @@ class _FunctionReader:
         self.result.events.setdefault(statement, []).append(found)
 
     def _comments(self, line: int) -> tuple[list[str], list[str], str | None]:
-        """FX nodes, operators and debug handle from the comments right above `line` (from 1)."""
+        """Return FX nodes, operators and debug handle from the comments directly above `line`, counted from 1."""
         source_nodes: list[str] = []
         aten: list[str] = []
         handle = None

@@ -1,4 +1,4 @@
-"""What single statements of a wrapper say of sizes, allocations and copies. Pure."""
+"""Parses single statements of a wrapper: sizes, allocations and copies."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WHOLE = "whole"
 class Allocation(NamedTuple):
     held: Held
     extent: str | None
-    """None: a form that is not known."""
+    """The part of a storage; None if the form is unknown."""
     is_fixed: bool
-    """By constants."""
+    """Whether constants determine the size."""
 
 
 def allocating_call(statement: ast.stmt) -> ast.expr | None:
-    """The call that gives the memory, under the views that are made of it at once."""
+    """Return the call that allocates the memory, without the views around it."""
     call = statement.value if isinstance(statement, ast.Assign) else None
     while isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
         call = call.args[0]
@@ -32,7 +32,7 @@ def allocating_call(statement: ast.stmt) -> ast.expr | None:
 
 
 def allocation(statement: ast.stmt) -> Allocation:
-    """What the memory is that a statement allocates."""
+    """Describe the memory that a statement allocates."""
     call = allocating_call(statement)
     if not isinstance(call, ast.Call) or not call.args:
         return Allocation("uninitialised", None, False)
@@ -45,7 +45,7 @@ def allocation(statement: ast.stmt) -> Allocation:
 
 
 def copies_later(launch: LaunchStatement) -> bool:
-    """``pinned.copy_(on_device, True)`` returns before the copy is there."""
+    """Return whether a copy returns before it is done, as ``pinned.copy_(on_device, True)`` does."""
     call = launch.statement.value if isinstance(launch.statement, (ast.Expr, ast.Assign)) else None
     if launch.site.kernel != "Tensor.copy_" or not isinstance(call, ast.Call):
         return False
@@ -54,7 +54,7 @@ def copies_later(launch: LaunchStatement) -> bool:
 
 
 def checked_tensor(statement: ast.stmt) -> str | None:
-    """The tensor that a statement compares with a constant size and stride."""
+    """Return the tensor whose size and stride a statement compares with constants, or None."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or dotted(call.func) != "assert_size_stride" or len(call.args) < 3:
         return None
@@ -63,7 +63,7 @@ def checked_tensor(statement: ast.stmt) -> str | None:
 
 
 def extent_of(size: ast.expr, offset: list[ast.expr]) -> str:
-    """Part of a storage: two of the same extent hold the same elements, in whatever order."""
+    """Describe a part of a storage; equal extents hold the same elements, in any order."""
     numbers = [member.value for member in getattr(size, "elts", []) if isinstance(member, ast.Constant)]
     is_constant = isinstance(size, (ast.Tuple, ast.List)) and len(numbers) == len(size.elts)
     elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_constant else ast.unparse(size)
@@ -72,7 +72,7 @@ def extent_of(size: ast.expr, offset: list[ast.expr]) -> str:
 
 
 class Parts:
-    """What of an allocation was written: the members of a concatenation are written one by one."""
+    """The parts of an allocation that were written; the members of a concatenation are written one by one."""
 
     def __init__(self, whole: str) -> None:
         self._whole = whole
@@ -80,7 +80,7 @@ class Parts:
         self._is_whole = False
 
     def add(self, extent: str, anew: bool) -> None:
-        """A launch has written a part; with `anew`, what stood there before is of no use to anybody."""
+        """Note that a launch has written a part; with `anew`, nobody can use the content from before."""
         if anew:
             self._written, self._is_whole = set(), False
         self._written.add(extent)
@@ -110,5 +110,5 @@ def names_in(expression: ast.expr) -> Iterator[str]:
 
 
 def variables(expression: ast.expr) -> set[str]:
-    """The tensors and sizes that an argument is made of."""
+    """Return the names of the tensors and sizes in an argument."""
     return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}

@@ -1,4 +1,4 @@
-"""Which numbers of a wrapper's function its launches are given, and where the function comes to know them. Pure.
+"""Finds the numbers that launches of a wrapper's function get, and where the function computes them.
 
 A number that a function is given, or reads from a tensor, is a symbol: its value is recorded once per call. All that
 is computed from symbols alone can be computed again from them, and costs nothing.

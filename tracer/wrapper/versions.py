@@ -1,6 +1,6 @@
-"""Buffer versions: what the memory of each argument holds, and where each version of it is to be read.
+"""Finds the versions of buffers: what the memory of each argument holds, and where each version is read.
 
-Pure: follows the statements of a wrapper by the storage they touch. An allocation or a graph input is a storage;
+The statements of a wrapper are followed by the storage that they touch. An allocation or a graph input is a storage;
 aliases, views and reuses lead to the same one; members of a pool are storages of their own, for the memory planner
 (torch/_inductor/codegen/memory_planning.py) never overlays two that live at once. A version is read once, after
 its writer; an input before its first use; a part of a storage that nobody wrote as such before the launch that
@@ -28,7 +28,7 @@ from stepscope.tracer.wrapper.statements import (
 )
 
 RESIZES = frozenset({"resize_storage_bytes_"})
-"""Operators that take memory away from a tensor, or give it other, though no schema says so."""
+"""Operators that change the memory of a tensor although no schema says so."""
 
 Wanted = Callable[[LaunchSite, Argument], bool]
 
@@ -45,20 +45,20 @@ class _Storage:
     name: str
     held: Held | None
     rows: dict[str, Version] = field(default_factory=dict)
-    """Where what it holds now stands, by the part of it that was read."""
+    """The value row of the present content, by the part that was read."""
     is_fixed: bool = False
     is_checked: bool = False
     is_fresh: bool = False
-    """Taken over from a buffer that is dead: what it holds is of use to nobody but an in-place kernel."""
+    """The storage comes from a dead buffer, so that only an in-place kernel can use its content."""
     is_as_given: bool = True
-    """An input that nothing can have changed since the call began."""
+    """The storage is an input that nothing can have changed since the call began."""
     parts: Parts | None = None
-    """Of memory that this function allocates: what of it was written."""
+    """The parts that were written, of memory that this function allocates."""
 
 
 @dataclass
 class _View:
-    """What a name means."""
+    """The storage that a name refers to, and the part of it."""
 
     storage: _Storage
     extent: str = WHOLE
@@ -107,7 +107,8 @@ class _Follower:
             self.queue.flush(body[-1], "after")
 
     def _find_entry(self, body: list[ast.stmt]) -> None:
-        """Where the inputs have their names, and have been checked as far as the wrapper does it at once."""
+        """Find the statement after which the inputs have names and have passed the checks at the begin of the
+        wrapper."""
         for statement in body:
             if self.entry is None:
                 if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
@@ -137,7 +138,7 @@ class _Follower:
             self.queue.flush(statement.body[-1], "after")
 
     def _branches(self, statement: ast.If | ast.While | ast.For | ast.Try) -> None:
-        """What a block that may run never or often leaves behind is not known from its text."""
+        """Follow the blocks of a branch or a loop, whose effects are unknown after it."""
         self.queue.flush(statement, "before")
         self._forget_rows()
         for name in ("body", "orelse", "finalbody"):
@@ -166,13 +167,13 @@ class _Follower:
     # Names.
 
     def _view(self, name: str) -> _View:
-        """What `name` means; one that nothing has bound is an input of the function."""
+        """Return what `name` refers to; a name that nothing has bound is an input of the function."""
         if name not in self.names:
             self.names[name] = _View(_Storage(name, "input"))
         return self.names[name]
 
     def _seen(self, expression: ast.expr) -> _View | None:
-        """The storage that an argument looks at, and which part of it."""
+        """Return the storage that an argument refers to, and the part of it."""
         text = ast.unparse(expression)
         if text in self.names:
             return self.names[text]
@@ -185,7 +186,7 @@ class _Follower:
         return view if isinstance(expression, ast.Name) else _View(view.storage, text)
 
     def _sizes(self, statement: ast.stmt) -> None:
-        """``assert_size_stride(buf, size, stride)`` says how large a tensor is that came from elsewhere."""
+        """Note the size in ``assert_size_stride(buf, size, stride)`` of a tensor that was not allocated here."""
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
             name = ast.unparse(call.args[0])
@@ -223,12 +224,12 @@ class _Follower:
             self.names.pop(name, None)
 
     def _rebind(self, name: str, statement: ast.stmt) -> None:
-        """`name` will mean something else: what waits to be read through it is read first."""
+        """Read what waits to be read through `name`, which will refer to something else."""
         if self.queue.uses_name(name):
             self.queue.flush(statement, "before")
 
     def _member(self, name: str, value: ast.expr) -> _View:
-        """``buf1 = buf0[0]``: a member of what a launch returned, or of a list."""
+        """Return the member of a launch's result, or of a list, as in ``buf1 = buf0[0]``."""
         text = ast.unparse(value)
         if text not in self.names:
             whole = self.names.get(buffer_of(value) or "")
@@ -269,7 +270,7 @@ class _Follower:
         self.result.sites[site.site] = replace(self.result.sites[site.site], arguments=facts)
 
     def _flush_if_read(self, written: set[int], statement: ast.stmt) -> None:
-        """What waits to be read in these storages is read before the launch writes them."""
+        """Read what waits to be read in storages that the launch writes."""
         if self.queue.uses_storage(written):
             self.queue.flush(statement, "before")
 
@@ -284,7 +285,7 @@ class _Follower:
                 view.storage.held = None
 
     def _subgraph(self, launch: LaunchStatement, statement: ast.stmt) -> None:
-        """Its own launches are followed in its own function; it may write everything that it is given."""
+        """Follow the call of a subgraph, which may write to all its arguments; its launches are followed elsewhere."""
         self.queue.flush(statement, "before")
         facts = []
         for expression, argument in zip(launch.expressions, launch.site.arguments, strict=False):

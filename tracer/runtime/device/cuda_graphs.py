@@ -1,4 +1,4 @@
-"""Graph calls that were recorded into a CUDA graph: each replay runs their launches again, with no Python in it.
+"""Follows graph calls that were captured into a CUDA graph, whose replays run their launches again without Python.
 
 A replay becomes a call of its own for each call that was captured: the same launches, all with the times of the
 replay, and the values that the captured readings left behind in it.
@@ -40,28 +40,28 @@ class _CapturedCall:
 
     call: GraphCall
     enter: Callable[[], int]
-    """Tells the step tracker of a call; gives its step."""
+    """Tells the step tracker about a call, and returns its step."""
     plan: Callable[[], ReadPlan | None]
-    """What is to be read now."""
+    """Returns the plan of what is read now."""
     sites: list[int]
     rows: list[ReadRow]
     blocks: list[CapturedBlock]
     read_at: list[int]
-    """Launches before each of `blocks`."""
+    """How many launches came before each of `blocks`."""
     plan_then: ReadPlan | None
     chosen: _ChosenRows
     slot: GraphSlot | None
-    """Where its replays count up what they have finished."""
+    """The slot in which its replays count the launches that they have finished."""
 
 
 @dataclass(frozen=True)
 class _ChosenRows:
-    """What a plan wants of the rows that a graph computes."""
+    """The rows that a plan selects from those that a graph computes."""
 
     plan: ReadPlan | None
     rows: JoinedRows | None
     places: npt.NDArray[np.intp] | None
-    """Of the wanted rows; None: all are."""
+    """The positions of the selected rows; None if all are selected."""
 
 
 class ReplaySink(Protocol):
@@ -74,7 +74,7 @@ class ReplaySink(Protocol):
 
     @property
     def is_on(self) -> bool:
-        """Calls that begin now go into the log."""
+        """Whether calls that begin now go into the log."""
 
     def finish(self, call: GraphCall) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
@@ -87,7 +87,7 @@ class CudaGraphCalls:
     def __init__(self, sink: ReplaySink) -> None:
         self._sink = sink
         self._replaying: dict[tuple[int, int], list[tuple[_CapturedCall, GraphCall]]] = {}
-        """By thread and graph: a replay that is being submitted."""
+        """The replays that are being submitted, by thread and graph."""
         self._by_graph: dict[int, list[_CapturedCall]] = {}
         self._lock = threading.Lock()
         self._replays = Replays(self._on_replay, self._on_capture, self._on_reset)
@@ -106,7 +106,7 @@ class CudaGraphCalls:
         self._by_graph.clear()
 
     def add(self, call: GraphCall, enter: Callable[[], int], plan: Callable[[], ReadPlan | None]) -> bool:
-        """A call that was captured has ended. False: into a graph whose capture was not seen to begin.
+        """Add a captured call that has ended; return False if the begin of the capture was not seen.
 
         `enter` tells the step tracker of a call and gives its step; `plan` says what is to be read now.
         """
@@ -132,11 +132,11 @@ class CudaGraphCalls:
         return True
 
     def is_capturing(self) -> bool:
-        """On any thread."""
+        """Return whether any thread captures a CUDA graph."""
         return self._replays.is_capturing()
 
     def _on_capture(self, graph: Any, begins: bool) -> None:
-        """What was read before goes to the host now: during a capture it could not."""
+        """Send what was read before to the host, which is not possible during a capture."""
         if begins:
             flush_devices()
 
@@ -203,7 +203,7 @@ class CudaGraphCalls:
             self._sink.finish(call)
 
     def _chosen(self, captured: _CapturedCall) -> _ChosenRows:
-        """The rows that are wanted now: a graph goes on computing those that were wanted when it was captured."""
+        """Return the rows that are wanted now; the graph still computes those that were wanted at its capture."""
         plan, before = captured.plan(), captured.chosen
         if plan is not before.plan:
             places = [n for n, row in enumerate(captured.rows) if plan is not None and plan.wants(row.planned)]
@@ -232,7 +232,7 @@ def _replay(captured: _CapturedCall, parent: GraphCall | None) -> GraphCall:
 
 
 def _may_miss(then: ReadPlan | None, now: ReadPlan) -> bool:
-    """A plan asks for more than the one of the capture."""
+    """Return whether a plan asks for more than the plan of the capture."""
     if then is None:
         return True
     a, b = then.config, now.config
@@ -241,7 +241,7 @@ def _may_miss(then: ReadPlan | None, now: ReadPlan) -> bool:
 
 
 def _why_not(block: Any) -> str | None:
-    """Why what a captured reading finds cannot be known for each replay."""
+    """Return why the result of a captured reading is unknown for each replay, or None if it is known."""
     if hasattr(block, "of"):
         why: str | None = block.skipped
         return why
@@ -249,7 +249,7 @@ def _why_not(block: Any) -> str | None:
 
 
 def forget_parent_devices() -> None:
-    """In a forked child: CUDA cannot be used there, and the locks may be held by threads that are gone."""
+    """Replace locks in a forked child, where CUDA cannot be used and threads that held locks are gone."""
     for name in ("stats.arena", "stats.cpu", "compiled"):
         module = sys.modules.get(f"stepscope.tracer.runtime.{name}")
         if module is not None:
@@ -257,7 +257,7 @@ def forget_parent_devices() -> None:
 
 
 def loaded_arenas() -> list[Arena]:
-    """Those that exist; none where nothing was read on a device."""
+    """Return the arenas that exist; there is none if nothing was read on a device."""
     loaded = sys.modules.get("stepscope.tracer.runtime.stats.arena")
     found: list[Arena] = loaded.arenas() if loaded is not None else []
     return found
@@ -278,7 +278,7 @@ def _snapshots(graph: Any) -> Sequence[Snapshot] | None:
 
 
 class _ReplayedBlock:
-    """The rows that a replay left of all readings of a call, or those of them at `places`."""
+    """The rows that a replay has left for a call, or a selection of them."""
 
     __slots__ = ("_blocks", "_places")
 
@@ -303,7 +303,7 @@ class _ReplayedBlock:
 
 
 def _device_times(blocks: Sequence[DeviceBlock], read_at: Sequence[int]) -> tuple[list[int], list[int]]:
-    """`between_readings` of a replay."""
+    """Return what `between_readings` finds for a replay."""
     times = [found for block in blocks if (found := block.times()) is not None]
     if len(times) < len(blocks):
         return [], []

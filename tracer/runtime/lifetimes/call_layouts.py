@@ -1,4 +1,4 @@
-"""What the calls of one graph have looked like, and where a storage of one did not live as expected."""
+"""Keeps the lifetime layouts of a graph's calls, and compares them with what is expected."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 MOST_LAYOUTS = 512
-"""Of one graph that are remembered; a service with dynamic shapes may need a new one with each request."""
+"""How many layouts of one graph are remembered; with dynamic shapes, each request may have a new one."""
 MOST_TOLD = 64
-"""Different mismatches of one graph whose holders are looked for."""
+"""For how many different mismatches of one graph holders are looked for."""
 
 _layout_numbers = count()
 Write = Callable[[LifetimeLayout | LifetimeMismatch], None]
 
 
 class AssertSink(Protocol):
-    """What raising needs of a recorder."""
+    """The part of the recorder that is needed to raise."""
 
     def describe_launch(self, graph: int, site: int) -> str: ...
     def failed(self, where: str, error: BaseException) -> None: ...
 
 
 class CallLayouts:
-    """What the calls of one graph have looked like."""
+    """The lifetime layouts of the calls of one graph."""
 
     def __init__(self, graph: int, points: Sequence[PointStorages], expected: Sequence[Expectations] = ()) -> None:
-        """`expected` stands beside the functions of the graph; without it nothing is expected."""
+        """`expected` has an entry for each function of the graph; if it is empty, nothing is expected."""
         self._graph, self._points, self._expected = graph, points, expected
         self._problems: dict[int, list[StorageMismatch]] = {}
-        """What does not fit in a layout."""
+        """The mismatches of each layout."""
         self._told: set[frozenset[tuple[str, str]]] = set()
         self._tracker: Tracker | None = None
         self._numbers: dict[tuple[int, bool, bool, object], int] = {}
@@ -58,7 +58,7 @@ class CallLayouts:
         return function < len(self._expected) and bool(self._expected[function].inputs)
 
     def owned(self, function: int, place: PointStorages, values: Sequence[Any]) -> dict[str, ref[Any]]:
-        """Of the inputs `values` that the function may free those whose memory nobody else holds; call it at once."""
+        """Return the inputs that the function may free and that nobody else holds. It must be called at once."""
         wanted = self._expected[function].inputs
         return {
             name: ref(value.untyped_storage())
@@ -67,13 +67,13 @@ class CallLayouts:
         }
 
     def watch(self, function: int) -> LifetimeWatch | None:
-        """For a call of `function` that is to be compared at each launch; None: nothing is expected of it."""
+        """Return the watch for a call of `function`, or None if nothing is expected of it."""
         if function >= len(self._expected):
             return None
         return LifetimeWatch(self._graph, function, self._points, self._expected[function])
 
     def assert_now(self, call: GraphCall, sink: AssertSink) -> None:
-        """Raises LifetimeError before a launch where a storage did not live as expected up to there."""
+        """Raise LifetimeError before a launch if a storage did not live as expected up to there."""
         try:
             text = self._wrong_now(call, sink)
         except Exception as error:
@@ -83,7 +83,7 @@ class CallLayouts:
             raise LifetimeError(text)
 
     def assert_ended(self, call: GraphCall, sink: AssertSink) -> None:
-        """Raises LifetimeError where `call`, which has been laid out, did not run as expected."""
+        """Raise LifetimeError if `call`, whose layout is known, did not run as expected."""
         found = self._problems.get(-1 if call.layout is None else call.layout)
         if found is None:
             return
@@ -119,7 +119,7 @@ class CallLayouts:
         return f"stepscope: in graph {self._graph}, {describe_mismatches(found, holders, launch, position)}"
 
     def of(self, call: GraphCall, tracker: Tracker, write: Write) -> int | None:
-        """The layout that `call` followed; one that is new is written. None: its storages were not followed."""
+        """Return the number of the layout of `call`, and write a new layout; None if its storages were not followed."""
         if call.life is None:
             return None
         try:
@@ -162,7 +162,7 @@ class CallLayouts:
         call.found = FoundMismatches(found, [[] for _ in found] if is_told else self._holders(call, found))
 
     def _holders(self, call: GraphCall, found: Sequence[StorageMismatch]) -> list[list[str]]:
-        """Who holds what should be dead, beside `found`."""
+        """Return who holds the storages that should be dead, with an entry for each of `found`."""
         if call.tracker is None:
             return [[] for _ in found]
         late = {entry.storage: entry for entry in found if entry.actual is None and entry.storage is not None}
@@ -173,6 +173,6 @@ class CallLayouts:
 
 
 def _owned(call: GraphCall, name: str) -> Any:
-    """An input that nobody else held when the call began."""
+    """Return the storage of an input that nobody else held when the call began."""
     reference = call.owned.get(name)
     return reference() if reference is not None else None
