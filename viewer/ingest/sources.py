@@ -41,7 +41,7 @@ TracePath = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Source:
-    """One log: the path that the user gave, and the file with its plain bytes (a copy if the log is compressed)."""
+    """One log: the path that the user gave, and the file of its plain bytes, a copy if the log is compressed."""
 
     path: Path
     data_path: Path

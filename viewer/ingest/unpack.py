@@ -37,7 +37,7 @@ class PackedForm(NamedTuple):
 
 
 def cache_dir() -> Path:
-    """The folder of indexes and plain copies, made if it is missing. One that others own or can read is not used."""
+    """The folder of indexes and plain copies, made if missing. A folder that others own or can read is not used."""
     for place in (_user_caches, _temporary):
         try:
             folder = place()
@@ -152,7 +152,7 @@ def _keep(part: _Part, plain_copy: Path, problem: str | None) -> None:
 
 
 def _is_there(plain_copy: Path) -> bool:
-    """Whether the plain copy exists. It is marked as used now; its time of writing stays, because it is in the key."""
+    """Whether the plain copy exists; it is marked as used. Its time of writing stays: the index key contains it."""
     try:
         os.utime(plain_copy, ns=(time.time_ns(), plain_copy.stat().st_mtime_ns))
     except FileNotFoundError:
