@@ -1,5 +1,5 @@
-"""What numbers a log may hold. Queries add, subtract and multiply them in 64 bits, and answers are JSON, whose readers
-keep 53 bits: a number beyond is damage of the record that holds it, and of nothing else."""
+"""The numbers that a log may hold. Queries add, subtract and multiply them in 64 bits, and readers of JSON answers keep
+53 bits. A larger number is damage of the record that holds it, and of nothing else."""
 
 from __future__ import annotations
 

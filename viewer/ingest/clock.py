@@ -1,4 +1,4 @@
-"""Time stamps of a log -> unix nanoseconds. A log writes local time without its year and zone."""
+"""Converts the time stamps of a log to unix nanoseconds. A log writes local time without its year and time zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON payloads -> the dataclasses of `stepscope.tracer.schema.records`, checked field by field."""
+"""Converts JSON payloads to the dataclasses of `stepscope.tracer.schema.records`, checking every field."""
 
 from __future__ import annotations
 

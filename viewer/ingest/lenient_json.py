@@ -1,4 +1,4 @@
-"""JSON as logs hold it: orjson when it is JSON; else what Python's reader still makes of it."""
+"""Reads the JSON of logs: with orjson where it is valid, and with Python's more lenient reader otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs whose lines came through a launcher or a cluster, which wrote something before them: ``[rank0]:``, a time."""
+"""Removes prefixes that a launcher or a cluster wrote before each line of a log, such as ``[rank0]:`` or a time."""
 
 from __future__ import annotations
 

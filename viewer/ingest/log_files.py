@@ -1,4 +1,4 @@
-"""Logs that fsspec reaches: on this machine, on a shared file system, in object storage."""
+"""Finds logs through fsspec: on this machine, on a shared file system or in object storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All logs of a trace -> the rows of the index."""
+"""Reads all logs of a trace into the rows of the index."""
 
 from __future__ import annotations
 

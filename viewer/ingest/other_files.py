@@ -1,4 +1,4 @@
-"""Files of other tools that are given as a log: what they are, told by their first bytes. None of them is unpickled."""
+"""Recognises files of other tools that are given as a log, by their first bytes. None of them is unpickled."""
 
 from __future__ import annotations
 

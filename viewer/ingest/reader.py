@@ -1,6 +1,6 @@
-"""Bytes of one log -> its records, in order, with everything that was wrong on the way.
+"""Reads the bytes of one log into its records, in order, and counts every problem on the way.
 
-Records that are whole are read many at once; where anything is amiss, `scan` takes the same bytes line by line.
+Well-formed records are read many at once; `scan` reads all others line by line.
 """
 
 from __future__ import annotations

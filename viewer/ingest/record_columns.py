@@ -1,4 +1,4 @@
-"""The table `records`: most rows of an index, so each of its columns is one array while the logs are read."""
+"""The table `records`, which has most rows of an index. Each column is one array while the logs are read."""
 
 from __future__ import annotations
 

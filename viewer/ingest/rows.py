@@ -1,5 +1,5 @@
-"""Rows on their way into the index, by the names of their columns: Python values for most tables, numpy columns for
-those of the run time."""
+"""Rows on their way into the index, by the names of their columns: Python values for most tables, and numpy columns for
+the large tables of the run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TRACE argument -> the logs it means: a file, a `.gz` or `.zst` of one, a folder, several of them, or `-`."""
+"""Finds the logs of a TRACE argument: a file, a `.gz` or `.zst` of one, a folder, several of them, or `-`."""
 
 from __future__ import annotations
 

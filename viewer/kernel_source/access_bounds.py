@@ -1,4 +1,4 @@
-"""How far a kernel's source lets it read and write behind each pointer, against how much memory there is."""
+"""Compares the range of addresses that a kernel's source accesses behind each pointer with the size of the storage."""
 
 from __future__ import annotations
 

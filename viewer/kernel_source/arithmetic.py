@@ -1,4 +1,4 @@
-"""Expressions over numbers, as generated code writes them: Python's own arithmetic, computed without running it."""
+"""Evaluates numeric expressions of generated code, in Python's arithmetic, without running the code."""
 
 from __future__ import annotations
 

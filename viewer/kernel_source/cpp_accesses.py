@@ -1,6 +1,6 @@
-"""At which index a generated C++ kernel reads and writes each pointer, and within which loops.
+"""Finds the index and the loops of each read and write in a generated C++ kernel.
 
-Every use of a pointer must be one of the ways in which Inductor reads and writes memory; a pointer with another use is
+Every use of a pointer must be one of the ways in which Inductor reads and writes memory. A pointer with another use is
 `unread`, and nothing may be concluded about it.
 """
 

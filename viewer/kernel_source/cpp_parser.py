@@ -1,6 +1,6 @@
-"""Parses the body of a generated C++ kernel: the statements and expressions that Inductor writes, and no others.
+"""Parses the body of a generated C++ kernel: only the statements and expressions that Inductor writes.
 
-Whatever else stands there raises `NotUnderstoodError`: nothing may be concluded from half of a kernel.
+Anything else raises `NotUnderstoodError`, because nothing may be concluded from part of a kernel.
 """
 
 from __future__ import annotations

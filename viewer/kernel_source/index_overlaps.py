@@ -1,7 +1,7 @@
-"""Whether a kernel reads an element after another iteration of the same loops has overwritten it.
+"""Decides whether a kernel reads an element after another iteration of the same loops has overwritten it.
 
-It is said only where it is proved: the places that are read and written are evaluated, and one element is found that
-is written first and read later. Of loops too long for that, the first and the last iterations are evaluated.
+An overlap is reported only with a proof: the accesses are evaluated until one element is found that is written first
+and read later. For loops that are too long, the first and the last iterations are evaluated.
 """
 
 from __future__ import annotations

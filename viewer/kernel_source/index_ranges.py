@@ -1,4 +1,4 @@
-"""How far an index runs that is a sum of loop variables."""
+"""The range of an index that is a sum of loop variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The elements that an index expression means, evaluated over the values of its loops."""
+"""Evaluates an index expression over the values of its loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of whole numbers, as the index expressions of a kernel have them, and how they are computed with."""
+"""Arithmetic with ranges of integers, as the index expressions of a kernel need it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads out of a generated kernel's source at which index it reads and writes each pointer.
+"""Reads the index of each read and write out of the source of a generated kernel.
 
-Of Inductor's own kernels: C++ by `cpp_accesses`; Triton by the text of `tl.load` and `tl.store`.
+For Inductor's own kernels, `cpp_accesses` reads C++; the text of `tl.load` and `tl.store` is read for Triton.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Numbers that a generated kernel reads from memory and indexes with, from what their tensors held.
+"""The ranges of indices that a generated kernel loads from memory, according to the recorded content of their tensors.
 
-They say how far an index may reach, never that it stays within a storage: which of the elements are read, and whether
-something has written them since, is not followed.
-
-Of Inductor's own kernels, C++ and Triton, statement by statement: a load, a constant, their sum, and the choice by
-which a negative index is counted from the end. Everything else is not known.
+Such a range bounds an index but never proves that it stays within a storage: the elements that are read, and later
+writes to them, are not followed. In Inductor's own C++ and Triton kernels the following are understood, statement by
+statement: a load, a constant, their sum, and the choice that counts a negative index from the end. Everything else is
+unknown.
 """
 
 from __future__ import annotations

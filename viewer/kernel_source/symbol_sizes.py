@@ -1,4 +1,4 @@
-"""Numbers of symbolic sizes in a generated wrapper, from the sizes of the tensors that were recorded."""
+"""Finds the values of symbolic sizes in a generated wrapper, from the sizes of the recorded tensors."""
 
 from __future__ import annotations
 

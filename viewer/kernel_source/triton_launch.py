@@ -1,4 +1,4 @@
-"""What a generated wrapper says of one launch of a user's own Triton kernel: its source, its numbers, its grid."""
+"""Reads the source, the numbers and the grid of one launch of a user's own Triton kernel out of a generated wrapper."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""How far a user's own Triton kernel reaches behind its pointers, by its source and the numbers of one launch.
+"""The ranges that a user's own Triton kernel accesses behind its pointers, from its source and the numbers of one
+launch.
 
-An expression has an interval, with or without both its ends; one that is read from memory, or computed by what is not
-known here, has a reason why not. A mask bounds what it compares. Of a loop only its own variable is followed.
+Each expression has an interval, in which either bound may be open. An expression that is loaded from memory or computed
+in an unknown way has a reason instead. A mask bounds the expressions that it compares. For a loop, only its own
+variable is followed.
 """
 
 from __future__ import annotations

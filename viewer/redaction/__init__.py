@@ -1,1 +1,1 @@
-"""Reports for strangers: see `redactor`."""
+"""Redacted reports, which may be shown to strangers: see `redactor`."""

@@ -1,4 +1,4 @@
-"""Findings in a redacted report: what kind, where, which numbers; in sentences that hold nothing of the program."""
+"""Findings in a redacted report: their kind, location and numbers, in sentences that say nothing of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences and words that stand in stepscope's own source: they say nothing about a program."""
+"""The sentences and words of stepscope's own source, which say nothing about a program."""
 
 from __future__ import annotations
 

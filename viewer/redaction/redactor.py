@@ -1,5 +1,5 @@
-"""What a report shows to strangers. Nothing is looked for and taken out: a text stands there only with a proof that no
-program, file or machine has named it, and every other text becomes a placeholder, the same one wherever it stands."""
+"""Redacts a report. It does not search for secrets: a text stays only with a proof that no program, file or machine
+named it, and every other text becomes a placeholder, the same one everywhere."""
 
 from __future__ import annotations
 

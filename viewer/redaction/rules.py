@@ -1,4 +1,4 @@
-"""Which proof a text needs in which place of a report. A place that no rule names shows a placeholder."""
+"""The proofs that a text needs at each place of a report. A place without a rule shows a placeholder."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Scripts that run one launch of a trace again. No torch."""
+"""Writes scripts that repeat one launch of a trace. It needs no torch."""

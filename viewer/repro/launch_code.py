@@ -1,7 +1,7 @@
 """The launch statement and the kernel of a generated wrapper, as code of which every part is known.
 
-The wrapper is text from a log. Of it only the kernel's own source is taken over as code; a launch is written anew from
-its syntax, and whatever is no argument, no number and no name of torch's data types is refused.
+The wrapper is text from a log. Only the kernel's own source is taken over as code. A launch is written anew from its
+syntax, and anything other than an argument, a number or a name of torch's data types is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text of a script that runs one launch again."""
+"""Builds the text of a script that repeats one launch."""
 
 from __future__ import annotations
 

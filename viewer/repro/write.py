@@ -1,4 +1,4 @@
-"""Writes the script that runs one launch of a trace again, with the tensors that lie beside it."""
+"""Writes the script that repeats one launch of a trace, and its tensors beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a trace while this process gets ready to show it."""
+"""Opens a trace while the process prepares to show it."""
 
 from __future__ import annotations
 

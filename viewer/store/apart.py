@@ -1,4 +1,4 @@
-"""Opens an index for statements of the user's, in a process of its own that can open no other file."""
+"""Opens an index for the user's statements in a separate process that can open no other file."""
 
 from __future__ import annotations
 

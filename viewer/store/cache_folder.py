@@ -1,7 +1,7 @@
-"""Where the indexes of traces lie: in a folder of the user's cache, whose size is bounded, unpacked logs included.
+"""The folder of indexes and unpacked logs in the user's cache, whose size is bounded.
 
-The index of one trace has one name until its logs change. What is open stays; of the rest goes first what was used the
-longest ago. Nothing is ever written beside a log.
+The index of a trace keeps its name until its logs change. Files in use stay; the least recently used of the others are
+removed first. Nothing is ever written beside a log.
 """
 
 from __future__ import annotations

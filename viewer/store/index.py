@@ -1,4 +1,5 @@
-"""The index: a file that is built under a temporary name, renamed, and attached read-only; or one in memory."""
+"""Builds and opens the index: a file that is written under a temporary name, renamed and attached read-only, or a
+database in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a statement on the index of a trace, always with bound parameters."""
+"""Runs statements on the index of a trace, always with bound parameters."""
 
 from __future__ import annotations
 

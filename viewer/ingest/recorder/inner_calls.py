@@ -1,4 +1,4 @@
-"""What calls make that run inside another one (subgraphs, partitions), at the launches of that one."""
+"""The memory that calls inside another call (subgraphs, partitions) allocate, at the launches of the outer call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collects batches of launches: compact, and without numpy, which a log without launches has no need of."""
+"""Collects batches of launches in compact arrays. It needs no numpy, because many logs have no launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of launches -> sorted columns of calls, launches and steps."""
+"""Converts batches of launches to sorted columns of calls, launches and steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storages of calls, each followed from the call that met it first to its death, whichever call saw that."""
+"""Follows each storage from the call that used it first to its death, whichever call saw that."""
 
 from __future__ import annotations
 

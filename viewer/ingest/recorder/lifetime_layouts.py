@@ -1,4 +1,5 @@
-"""Layouts of lifetimes end to end, the calls that followed them, and what one call of each layout had at its peak."""
+"""The lifetime layouts of a log joined end to end, the calls that were measured, and the peak of one call of each
+layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Births and deaths of storages -> live bytes over time, with levels of detail."""
+"""Converts births and deaths of storages to live bytes over time, with levels of detail."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Collects what one log says about memory: schedules, lifetimes of storages, mismatches, growth.
+"""Collects what one log records about memory: schedules, lifetimes of storages, mismatches and growth.
 
-Without numpy until the first lifetimes: a log without them has no need of it.
+numpy is imported at the first lifetimes only, because a log without them does not need it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The launch ring beside a log: calls and steps that the log does not hold yet, and where the process stood.
+"""The launch ring beside a log: the calls and steps that are not in the log yet, and where the process stopped.
 
-Only a local log has one. Its name follows from the log's own path, never from what a log says.
+Only a local log has a ring. Its name follows from the path of the log, never from the content of the log.
 """
 
 from __future__ import annotations

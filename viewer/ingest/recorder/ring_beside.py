@@ -1,4 +1,4 @@
-"""What stands in the launch ring beside a log, as bytes."""
+"""Reads the bytes of the launch ring beside a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which launches were in flight, from the ring and the launches of a log."""
+"""Finds the launches that were in flight, from the ring and the launches of a log."""
 
 from __future__ import annotations
 

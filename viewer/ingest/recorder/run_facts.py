@@ -1,4 +1,4 @@
-"""What a log says of the run that it is of. Its run record may be damaged, or missing, or of a newer format."""
+"""The run record of a log, which may be damaged, missing or of a newer format."""
 
 from __future__ import annotations
 

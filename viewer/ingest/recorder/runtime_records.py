@@ -1,4 +1,5 @@
-"""stepscope's own records of one log -> graphs, sites, tensors, steps, and what was not recorded."""
+"""Reads stepscope's own records of one log into graphs, launch sites, tensors and steps, and into what was not
+recorded."""
 
 from __future__ import annotations
 

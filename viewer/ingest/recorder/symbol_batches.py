@@ -1,5 +1,5 @@
-"""Collects what the symbols of graphs were in the calls of one log: records of the log, and what the launch ring
-beside it holds of calls that had not ended."""
+"""Collects the values of graph symbols in the calls of one log: from records of the log, and from the launch ring for
+calls that had not ended."""
 
 from __future__ import annotations
 

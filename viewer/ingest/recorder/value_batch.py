@@ -1,4 +1,4 @@
-"""One record of values, checked, as numpy columns."""
+"""Checks one record of values and converts it to numpy columns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Collects the statistics of one log: layouts, batches of values, times on the device, saved tensors.
+"""Collects the statistics of one log: layouts, batches of values, device times and saved tensors.
 
-Without numpy until the first values: a log without them has no need of it.
+numpy is imported at the first values only, because a log without them does not need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches of values -> columns, each row with its launch."""
+"""Converts batches of values to columns, each row with its launch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which step each call of a log belongs to, once the whole log is known.
+"""Assigns the calls of a log to steps, once the whole log is known.
 
-The recorder numbers steps while the program runs, and cannot know then what will end the first ones. So it writes down
-what may end a step, and its own numbers are a guess that is replaced here.
+The recorder numbers steps while the program runs and cannot know yet what will end the first ones. It therefore records
+everything that may end a step, and its own step numbers are a guess that is replaced here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which step triggered which compile. What a step took is told without them."""
+"""Assigns compiles to the steps that triggered them. The duration of a step does not include them."""
 
 from __future__ import annotations
 

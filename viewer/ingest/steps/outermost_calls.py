@@ -1,4 +1,4 @@
-"""What steps are made of: the outermost calls of a thread, and the marks between them that end an iteration."""
+"""The parts of steps: the outermost calls of a thread, and the marks between them that end an iteration."""
 
 from __future__ import annotations
 

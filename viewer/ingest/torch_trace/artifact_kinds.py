@@ -1,4 +1,5 @@
-"""The artifacts that PyTorch 2.6 to 2.13, in part those of 2.15, and vLLM log, and how each is read."""
+"""The table of artifacts that PyTorch 2.6 to 2.13, in part 2.15, and vLLM log: title, view, stage and compile of
+each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics, cache lookups, symbols and draft export records -> rows for the pages about compilation over a whole run."""
+"""Reads compilation metrics, cache lookups, symbols and draft export records into rows."""
 
 from __future__ import annotations
 

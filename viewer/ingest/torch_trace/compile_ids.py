@@ -1,5 +1,5 @@
-"""Compile ids of one log. PyTorch counts them anew after `torch._dynamo.reset()`, and each process that writes to the
-log has its own: what began to count after the first has ids like ``r1:0/0``."""
+"""The compile ids of one log. PyTorch counts them from zero again after `torch._dynamo.reset()`, and each process that
+writes to the log has its own count. Ids of a later count have a prefix, as in ``r1:0/0``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one compile while its log is read, and the rows it becomes."""
+"""Collects the facts of one compile while its log is read, and adds its rows."""
 
 from __future__ import annotations
 

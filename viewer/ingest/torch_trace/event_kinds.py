@@ -1,4 +1,4 @@
-"""The events of PyTorch 2.6 to 2.13, and how each is read."""
+"""The table of events that PyTorch 2.6 to 2.13 log: title, view, stage and compile of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of all kinds of TORCH_TRACE records: from the name of a record to what is known of its kind."""
+"""Finds the row of a record in the tables of kinds, by its event or by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of the model that launch sites compute, from the record of a graph's provenance."""
+"""Finds the lines of the model that launch sites compute, from the provenance record of a graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What ranks are compared by: digests of traced graphs and tensor metadata, collectives, the order of execution.
+"""Reads what ranks are compared by: digests of traced graphs and of tensor metadata, collectives, and the order of
+execution.
 
-Digests are of what ranks that run the same program share: without device numbers, names of process groups, places of
-the source, estimated times.
+A digest covers only what ranks of one program share. It leaves out device numbers, names of process groups, source
+locations and estimated times.
 """
 
 from __future__ import annotations

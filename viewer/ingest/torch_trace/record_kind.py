@@ -1,4 +1,4 @@
-"""What is known of one kind of TORCH_TRACE records."""
+"""One row of the tables of kinds of TORCH_TRACE records."""
 
 from __future__ import annotations
 

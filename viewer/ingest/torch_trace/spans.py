@@ -1,4 +1,4 @@
-"""Pairs of chromium events -> spans with their depth."""
+"""Converts pairs of chromium events to spans with their depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's own records -> compiles with their stacks, caches, reasons and spans, and graphs of plain logs."""
+"""Reads PyTorch's own records into compiles with their stacks, caches, reasons and spans, and into graphs."""
 
 from __future__ import annotations
 

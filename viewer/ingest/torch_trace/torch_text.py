@@ -1,4 +1,4 @@
-"""Reads the prose that PyTorch puts into its records: tracebacks, guard failures, graph breaks."""
+"""Parses the prose in PyTorch's records: tracebacks, guard failures and graph breaks."""
 
 from __future__ import annotations
 

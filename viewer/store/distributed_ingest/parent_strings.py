@@ -1,4 +1,4 @@
-"""Strings that a log does not define itself: its process was forked from one whose log lies beside it."""
+"""Strings that a log does not define itself, because its process was forked from one whose log lies beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of an index as Parquet files, and those files in a STORE."""
+"""Writes the tables of an index as Parquet files, and copies them into a STORE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells a STORE from logs, without what opens it."""
+"""Tells a STORE from logs without importing what opens it."""
 
 from __future__ import annotations
 
