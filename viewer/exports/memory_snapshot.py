@@ -9,7 +9,7 @@ from typing import Any
 from stepscope.viewer.exports.formats import Wanted
 from stepscope.viewer.exports.queries import tables as queries
 from stepscope.viewer.ingest.lenient_json import loads
-from stepscope.viewer.memory.queries.graph_index import graph_places, label_of
+from stepscope.viewer.memory.queries.graph_index import graph_index, label_of
 from stepscope.viewer.store.trace import Trace
 
 _ALIGNED = 512
@@ -87,7 +87,7 @@ class _Frames:
         return self._known[key]
 
     def _read(self, row: queries.StorageRow) -> list[dict[str, Any]]:
-        places, label = graph_places(self._trace, row.graph), label_of(self._trace, row.graph)
+        places, label = graph_index(self._trace, row.graph), label_of(self._trace, row.graph)
         site = None if row.kind == "input" else places.writer(row.name, row.site)
         kernel = places.kernel(site)
         name = f"{row.name} ({kernel or row.kind})"

@@ -11,7 +11,7 @@ from stepscope.viewer.graphs.rows import GraphRow, SourceLine
 from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.compare import compare_memory
 from stepscope.viewer.memory.queries.graph import graph_memory, is_call, measured_calls, node_memory
-from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places
+from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
@@ -98,7 +98,7 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
     by = request.text("by") or GROUPINGS[0]
     if by not in GROUPINGS:
         raise NotThere(f"“{by[:40]}” is not a grouping; use one of {', '.join(GROUPINGS)}.")
-    places = graph_places(trace, graph.graph)
+    places = graph_index(trace, graph.graph)
     against = request.text("against")
     beside = _comparison(trace, graph.graph, call, against) if against else None
     snode = request.optional_id("snode")
@@ -128,16 +128,16 @@ def _graphs(trace: Trace, graph: int) -> tuple[GraphRow, list[GraphRow]]:
     return found, rows
 
 
-def _sources(memory: GraphMemory | None, places: GraphPlaces) -> dict[int, SourceLine]:
+def _sources(memory: GraphMemory | None, places: GraphIndex) -> dict[int, SourceLine]:
     known = {site: places.source(site) for site in (memory.kernels if memory else ())}
     return {site: source for site, source in known.items() if source is not None}
 
 
 def _sources_beside(trace: Trace, beside: MemoryComparison | None) -> dict[int, SourceLine]:
-    return _sources(beside.right, graph_places(trace, beside.right.graph)) if beside else {}
+    return _sources(beside.right, graph_index(trace, beside.right.graph)) if beside else {}
 
 
-def node_alive(trace: Trace, memory: GraphMemory, places: GraphPlaces, asked: int | None) -> NodeAlive:
+def node_alive(trace: Trace, memory: GraphMemory, places: GraphIndex, asked: int | None) -> NodeAlive:
     """What was alive at node `asked`; without one at the measured peak, else at the estimated one."""
     nodes, call = memory.nodes, memory.call
     count = len(nodes.snode) if nodes else 0

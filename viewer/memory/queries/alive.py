@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.graph_index import (
-    GraphPlaces,
+    GraphIndex,
     MeasuredCall,
-    graph_places,
+    graph_index,
     launches_of,
     measured_call,
     schedule_of,
@@ -162,11 +162,11 @@ class _Where:
     trace: Trace
 
     def __post_init__(self) -> None:
-        self._known: dict[int, GraphPlaces] = {}
+        self._known: dict[int, GraphIndex] = {}
 
-    def places(self, graph: int) -> GraphPlaces:
+    def places(self, graph: int) -> GraphIndex:
         if graph not in self._known:
-            self._known[graph] = graph_places(self.trace, graph)
+            self._known[graph] = graph_index(self.trace, graph)
         return self._known[graph]
 
 

@@ -11,7 +11,7 @@ from stepscope.viewer.graphs.queries.graphs import graph_row, wrapper_code
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.graph import graph_memory
-from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places, schedule_of
+from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index, schedule_of
 from stepscope.viewer.memory.queries.nodes import scheduled_alive
 from stepscope.viewer.memory.rows import (
     Alive,
@@ -142,7 +142,7 @@ def _is_of_its_sizes(trace: Trace, graph: int, call: int) -> bool:
 
 def _gap_buffers(trace: Trace, graph: int, alive: Alive | None, node: int | None) -> list[GapBuffer]:
     """Storages at the measured peak that are larger than what the schedule has of them at that node."""
-    schedule, places = schedule_of(trace, graph, None), graph_places(trace, graph)
+    schedule, places = schedule_of(trace, graph, None), graph_index(trace, graph)
     if schedule is None or alive is None:
         return []
     scheduled = scheduled_alive(trace, schedule.schedule, node) if node is not None else []
@@ -157,7 +157,7 @@ _NAMES = "SELECT name FROM scheduled_buffers WHERE schedule = ?"
 
 
 def _gap_buffer(
-    places: GraphPlaces, row: AliveRow, expected: Mapping[str, ScheduledBufferRow], everything: set[str]
+    places: GraphIndex, row: AliveRow, expected: Mapping[str, ScheduledBufferRow], everything: set[str]
 ) -> GapBuffer:
     names = [row.name, *row.other_names]
     size = sum(expected[name].alloc_bytes for name in names if name in expected)

@@ -9,10 +9,10 @@ from operator import sub
 
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.memory.queries.graph_index import (
-    GraphPlaces,
+    GraphIndex,
     MeasuredCall,
     Schedule,
-    graph_places,
+    graph_index,
     highest_call,
     is_main,
     launches_of,
@@ -74,7 +74,7 @@ def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: st
     measured = measured_call(trace, call) if call is not None else None
     if measured is not None and (measured.graph, subgraph_of(measured.function)) != (graph, subgraph):
         measured = None
-    places = graph_places(trace, graph)
+    places = graph_index(trace, graph)
     run = _run(trace, measured, places, schedule) if measured else None
     nodes = None
     if schedule is not None:
@@ -132,7 +132,7 @@ class Measured:
     """Of the launches."""
 
 
-def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedule | None) -> Measured:
+def _run(trace: Trace, call: MeasuredCall, places: GraphIndex, schedule: Schedule | None) -> Measured:
     launches = launches_of(trace, call.call)
     count = len(launches)
     born, dead, base = ([0] * (count + 1) for _ in range(3))
@@ -168,7 +168,7 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphPlaces, schedule: Schedu
 
 def _nodes(
     schedule: Schedule,
-    places: GraphPlaces,
+    places: GraphIndex,
     run: Measured | None,
     mismatches: Sequence[LifetimeMismatchRow],
 ) -> NodeColumns:
@@ -210,7 +210,7 @@ def _allocator(at: PositionColumns) -> dict[int, tuple[int, int]]:
 
 
 def _positions_of_nodes(
-    schedule: Schedule, places: GraphPlaces, run: Measured | None, count: int
+    schedule: Schedule, places: GraphIndex, run: Measured | None, count: int
 ) -> tuple[list[int | None], list[bool]]:
     """Of each node the position of its launch with the most alive, or that of the node before it; and whether it
     has one of its own."""
@@ -230,7 +230,7 @@ def _positions_of_nodes(
     return best, launched
 
 
-def estimated_peak(schedule: Schedule, places: GraphPlaces) -> PeakRow:
+def estimated_peak(schedule: Schedule, places: GraphIndex) -> PeakRow:
     index = schedule.peak_snodes[0] if schedule.peak_snodes else None
     site = None
     if index is not None:
@@ -247,7 +247,7 @@ def estimated_peak(schedule: Schedule, places: GraphPlaces) -> PeakRow:
     )
 
 
-def measured_peak(call: MeasuredCall, sites: Sequence[int], schedule: Schedule | None, places: GraphPlaces) -> PeakRow:
+def measured_peak(call: MeasuredCall, sites: Sequence[int], schedule: Schedule | None, places: GraphIndex) -> PeakRow:
     """The highest point of a call; behind its last launch it belongs to no node."""
     position = call.peak_position
     site = sites[position] if position < len(sites) else None
@@ -264,6 +264,6 @@ def measured_peak(call: MeasuredCall, sites: Sequence[int], schedule: Schedule |
     )
 
 
-def _kernels(places: GraphPlaces, nodes: NodeColumns | None, run: Measured | None) -> dict[int, str]:
+def _kernels(places: GraphIndex, nodes: NodeColumns | None, run: Measured | None) -> dict[int, str]:
     sites = {*(nodes.site if nodes else ()), *(run.sites if run else ())}
     return {site: facts.kernel for site, facts in places.sites.items() if site in sites}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places, launches_of
+from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index, launches_of
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -107,13 +107,13 @@ class _Held(NamedTuple):
 
 def held_across_breaks(trace: Trace) -> list[HeldBuffer]:
     """One for each storage of each pair of regions, as their first calls met it."""
-    places: dict[int, GraphPlaces] = {}
+    places: dict[int, GraphIndex] = {}
     held: dict[tuple[int, int], HeldBuffer | None] = {}
     for row in sql.records(_Held, trace, _HELD):
         if _origin(row.function) != _origin(row.into_function):
             continue
         for graph in (row.graph, row.into_graph):
-            places.setdefault(graph, graph_places(trace, graph))
+            places.setdefault(graph, graph_index(trace, graph))
         held[row.call, row.storage] = _held(trace, row, places)
     by_pair: dict[tuple[object, ...], HeldBuffer] = {}
     for found in held.values():
@@ -130,7 +130,7 @@ def _origin(function: str | None) -> str | None:
     return match[1] if match else function
 
 
-def _held(trace: Trace, row: _Held, places: dict[int, GraphPlaces]) -> HeldBuffer | None:
+def _held(trace: Trace, row: _Held, places: dict[int, GraphIndex]) -> HeldBuffer | None:
     last = _last_use(trace, row.first_call, row.into_graph, row.held_as)
     if last is None or (row.dead is not None and row.dead <= last.position + 1):
         return None
@@ -195,7 +195,7 @@ class _LastUse(NamedTuple):
 
 def _last_use(trace: Trace, call: int, graph: int, name: str) -> _LastUse | None:
     """Of an input of a call; None: nothing used it, or no launch came after that."""
-    launches, places = launches_of(trace, call), graph_places(trace, graph)
+    launches, places = launches_of(trace, call), graph_index(trace, graph)
     users = _users(trace, graph, name, places)
     uses = [position for position, (_, user, _) in enumerate(launches) if user in users]
     if not uses or uses[-1] >= len(launches) - 1:
@@ -204,7 +204,7 @@ def _last_use(trace: Trace, call: int, graph: int, name: str) -> _LastUse | None
     return _LastUse(uses[-1], kernel or "", len(launches) - 1 - uses[-1])
 
 
-def _users(trace: Trace, graph: int, name: str, places: GraphPlaces) -> set[int]:
+def _users(trace: Trace, graph: int, name: str, places: GraphIndex) -> set[int]:
     """Launch sites that take the memory of `name`."""
     names = [name, *places.other_names(name)]
     found = sql.rows(

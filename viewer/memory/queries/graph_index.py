@@ -30,7 +30,7 @@ class SiteFacts(NamedTuple):
 
 
 @dataclass
-class GraphPlaces:
+class GraphIndex:
     """The launch sites of one graph, and who writes which memory. Read once for an open trace; not to be changed."""
 
     sites: dict[int, SiteFacts] = field(default_factory=dict)
@@ -69,12 +69,12 @@ class GraphPlaces:
         return [other for other in (first, *self.names.get(first, ())) if other != name]
 
 
-def graph_places(trace: Trace, graph: int) -> GraphPlaces:
+def graph_index(trace: Trace, graph: int) -> GraphIndex:
     return trace.once(_read_places, graph, most=KEPT)
 
 
-def _read_places(trace: Trace, graph: int) -> GraphPlaces:
-    places = GraphPlaces()
+def _read_places(trace: Trace, graph: int) -> GraphIndex:
+    places = GraphIndex()
     found = sql.rows(
         trace, "SELECT site, kernel, snodes, stacks, outputs FROM sites WHERE graph = ? ORDER BY local_site", [graph]
     )
@@ -132,7 +132,7 @@ class Schedule:
     _nodes: dict[str, list[int]] = field(default_factory=dict)
     _by_site: dict[int, list[int]] = field(default_factory=dict)
 
-    def nodes_by_site(self, places: GraphPlaces) -> dict[int, list[int]]:
+    def nodes_by_site(self, places: GraphIndex) -> dict[int, list[int]]:
         """`nodes_of` every site of the graph."""
         if len(self._by_site) != len(places.sites):
             self._by_site.update({site: self.nodes_of(facts) for site, facts in places.sites.items()})

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from stepscope.viewer.memory.queries.graph_index import GraphPlaces, graph_places, launches_of
+from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index, launches_of
 from stepscope.viewer.memory.rows import GrowthRow, LeftBehindRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -87,11 +87,11 @@ def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | N
     found = sql.records(_Left, trace, _LEFT, [log])
     if broken_off:
         found += sql.records(_Left, trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE])
-    places: dict[int, GraphPlaces] = {}
+    places: dict[int, GraphIndex] = {}
     result = []
     for row in found:
         if row.graph not in places:
-            places[row.graph] = graph_places(trace, row.graph)
+            places[row.graph] = graph_index(trace, row.graph)
         writer = places[row.graph].writer(row.buffer, row.site)
         found_out = {"site": writer, "holders": sql.json_value(row.holders), "source": places[row.graph].source(writer)}
         result.append(LeftBehindRow(**{**row._asdict(), **found_out}))
@@ -163,7 +163,7 @@ def _growth(trace: Trace, rows: Sequence[LeftBehindRow], steps: list[int]) -> Gr
     size = sum(row.storage_bytes for row in rows)
     freed = {row.freed_by_collection for row in rows}
     launches = launches_of(trace, last.call)
-    places = graph_places(trace, last.graph)
+    places = graph_index(trace, last.graph)
     return GrowthRow(
         log=last.log,
         graph=last.graph,

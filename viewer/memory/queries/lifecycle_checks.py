@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.memory.queries.graph_index import graph_places
+from stepscope.viewer.memory.queries.graph_index import graph_index
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -51,7 +51,7 @@ def check_mismatches(trace: Trace, graph: int | None = None) -> list[CheckMismat
     found = []
     for *known, holders in sql.rows(trace, _CHECKS, [graph]):
         its_graph, buffer, site = known[1], known[7], known[11]
-        places = graph_places(trace, its_graph) if its_graph is not None else None
+        places = graph_index(trace, its_graph) if its_graph is not None else None
         source = places.source(places.writer(buffer)) if places is not None else None
         kernel = places.kernel(site) if places is not None else None
         found.append(CheckMismatchRow(*[*known, kernel, sql.json_value(holders), source]))

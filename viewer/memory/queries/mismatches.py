@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from stepscope.viewer.memory.queries.graph_index import (
     KEPT,
-    GraphPlaces,
+    GraphIndex,
     Schedule,
-    graph_places,
+    graph_index,
     launches_of,
     schedule_of,
     subgraph_of,
@@ -57,7 +57,7 @@ class _Mismatch(NamedTuple):
 class _Context:
     """What mismatches of one graph are looked up in."""
 
-    places: GraphPlaces
+    places: GraphIndex
     schedules: dict[str | None, Schedule | None]
     launches: dict[int, list[tuple[int, int, int]]]
 
@@ -72,7 +72,7 @@ def _read(trace: Trace, graph: int | None) -> list[LifetimeMismatchRow]:
     result = []
     for row in sql.records(_Mismatch, trace, _MISMATCHES, [graph]):
         if row.graph not in contexts:
-            contexts[row.graph] = _Context(graph_places(trace, row.graph), {}, {})
+            contexts[row.graph] = _Context(graph_index(trace, row.graph), {}, {})
         result.append(_mismatch(trace, contexts[row.graph], row))
     return result
 

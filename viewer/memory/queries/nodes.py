@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stepscope.viewer.memory.queries.graph_index import (
-    GraphPlaces,
+    GraphIndex,
     Schedule,
-    graph_places,
+    graph_index,
     highest_call,
     launches_of,
     measured_call,
@@ -43,7 +43,7 @@ def node_memory(
         [schedule.schedule, snode_index],
     )[0]
     alive = scheduled_alive(trace, schedule.schedule, snode_index)
-    places = graph_places(trace, graph)
+    places = graph_index(trace, graph)
     sites = (site for site, nodes in schedule.nodes_by_site(places).items() if snode_index in nodes)
     positions, born, dead = _measured(trace, graph, call, subgraph, schedule, places, snode_index)
     return NodeMemory(
@@ -77,7 +77,7 @@ def _measured(
     call: int | None,
     subgraph: str | None,
     schedule: Schedule,
-    places: GraphPlaces,
+    places: GraphIndex,
     node: int,
 ) -> tuple[list[int], list[BufferDelta], list[BufferDelta]]:
     """Positions of the node's launches in the call, and what is born and dies there."""

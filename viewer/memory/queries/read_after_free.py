@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from stepscope.viewer.memory.queries.graph_index import graph_places, launches_of
+from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 
 def readers_after(trace: Trace, graph: int, call: int, buffer: str, position: int) -> list[str]:
     """Kernels of the call's launches from `position` on that take the memory of `buffer` as an input."""
-    places = graph_places(trace, graph)
+    places = graph_index(trace, graph)
     names = [buffer, *places.other_names(buffer)]
     found = sql.rows(
         trace,
