@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+if TYPE_CHECKING:
+    from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 
 
 def flow_text(site: SiteRow) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stepscope.viewer.overview.rows import StepRow
-from stepscope.viewer.steps.rows import Span, Timeline
+if TYPE_CHECKING:
+    from stepscope.viewer.overview.rows import StepRow
+    from stepscope.viewer.steps.rows import Span, Timeline
+
 
 AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, HEALTH_PX, GAP_PX, MINIMAP_PX, MEMORY_PX = 22, 16, 20, 34, 14, 6, 30, 64
 STRIP_HEIGHT = 40

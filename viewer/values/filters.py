@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.text import formats
-from stepscope.viewer.values.rows import BufferDetail, Spread
 from stepscope.viewer.web.addresses import query_text
+
+if TYPE_CHECKING:
+    from stepscope.viewer.values.rows import BufferDetail, Spread
 
 HEALTH_SIGNS = {
     "nan": ("✖", "NaN"),
