@@ -127,7 +127,7 @@ def test_a_kind_of_finding_that_fails_is_told_of(
 
 
 def test_a_part_of_a_page_that_fails_costs_itself(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepscope.viewer.memory.page.run_curve_page", fails)
+    monkeypatch.setattr("stepscope.viewer.steps.page._run_curve", fails)
     client = Client(opened(recorded()))
     page = client.get("/steps")
     assert page.status_code == 200
@@ -151,14 +151,14 @@ def test_a_part_of_the_first_page_that_fails_costs_itself(opened: Open, monkeypa
     "failing",
     [
         {
-            "steps.queries.steps.timeline": "Step 1",
-            "report.write.launch_deaths": "How processes died",
-            "values.report.collect": "Values",
-            "memory.report.collect": "Memory",
+            "steps.report.timeline": "Step 1",
+            "steps.report.launch_deaths": "How processes died",
+            "values.report._collect": "Values",
+            "memory.report._collect": "Memory",
         },
         {
-            "web.pages.launch_page_of": "Launch 1",
-            "web.pages.graph_page": "Graph 0",
+            "steps.report.launch_page_of": "Launch 1",
+            "graphs.report.graph_page": "Graph 0",
             "values.page.kernel_page_of": "Kernel ",
         },
     ],

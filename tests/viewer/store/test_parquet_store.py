@@ -204,7 +204,7 @@ def test_without_its_logs_a_store_shows_all_but_payloads(made: Path, copied: Pat
                 assert client.get(f"/compile/{log}/{compile_id.replace('/', '_')}").status_code in (200, 404)
             assert search(trace, "extern").hits == []
             [note] = [note for note in overview(trace).notes if "cannot be read" in note]
-            assert note.endswith("their payloads are not shown, everything else is.")
+            assert note.endswith("their payloads are not shown. Everything else is.")
     finally:
         away.rename(made / "logs")
 
