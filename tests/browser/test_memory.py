@@ -129,7 +129,7 @@ def test_timeline_reads_live_bytes(visit: Visit, memory_address: str) -> None:
     assert box
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] - 30)
     tip = page.locator(".timeline-box .tip")
-    expect(tip).to_contain_text("made by compiled calls")
+    expect(tip).to_contain_text("allocated by compiled calls")
 
 
 def test_recompute_page_draws_its_curves(visit: Visit, memory_address: str) -> None:
@@ -139,7 +139,7 @@ def test_recompute_page_draws_its_curves(visit: Visit, memory_address: str) -> N
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     tip = page.locator(".plot .tip")
-    for part in ("the node that was moved", "carried along, after alloc 1,000 B", "after alloc 1,100 B"):
+    for part in ("moved node", "updated, after alloc 1,000 B", "after alloc 1,100 B"):
         expect(tip).to_contain_text(part, use_inner_text=True)
 
 

@@ -1,15 +1,15 @@
-// Curves of the memory pages without a screen: which series, which markers, what a point says.
+// Models of the memory plots, independent of the DOM: their series, markers and tooltips.
 import { formatNs } from "#js/core/format.js";
 
 const FAR = 4;
 
-/** Kernel and line of a launch site. */
+/** Returns the kernel and the model line of a launch site. */
 function placeOf({ kernels, lines, sites }, site) {
   const [kernel, line] = sites[site] ?? [null, null];
   return [kernel === null ? undefined : kernels[kernel], line === null ? undefined : lines[line]];
 }
 
-/** What is drawn of a graph: by scheduler node, or by launch where the schedule is not known. */
+/** Returns the plot of a graph by scheduler node, or by launch if the schedule is unknown. */
 export function graphPlot(memory, places) {
   const at = (site) => placeOf(places, site);
   return memory.nodes ? byNode(memory, at) : byLaunch(memory, at);
@@ -18,18 +18,18 @@ export function graphPlot(memory, places) {
 function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, at) {
   const baseValues = call ? nodes.measured_base_bytes : nodes.snode.map(() => base);
   const series = [
-    { key: "base", name: "base (not freeable), comes on top", colour: "muted", filled: true, values: baseValues },
+    { key: "base", name: "base (not freeable), not in the curves", colour: "muted", filled: true, values: baseValues },
     { key: "alloc", name: "estimated after alloc", colour: "estimated", values: nodes.after_alloc_bytes },
     { key: "free", name: "estimated after free", colour: "estimated", dash: "dashed", values: nodes.after_free_bytes },
     { key: "measured", name: "measured", colour: "accent", values: nodes.measured_bytes },
     { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: nodes.allocated_bytes },
     { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: nodes.reserved_bytes },
   ];
-  const markers = [...peaks(estimated, "alloc", "peak of the estimate"), ...peaks(measured, "measured", "measured peak")];
+  const markers = [...peaks(estimated, "alloc", "estimated peak"), ...peaks(measured, "measured", "measured peak")];
   const more = (index) => {
     return [
-      ...where(...at(nodes.site[index]), "no launch of its own"),
-      ...(nodes.mismatches[index] ? [["✖", `${nodes.mismatches[index]} lifetimes did not go as expected`]] : []),
+      ...where(...at(nodes.site[index]), "no launch of this node"),
+      ...(nodes.mismatches[index] ? [["✖", `${nodes.mismatches[index]} lifetime ${nodes.mismatches[index] === 1 ? "mismatch" : "mismatches"}`]] : []),
     ];
   };
   const wrong = nodes.mismatches.flatMap((count, index) => (count ? [{ index, key: "measured", name: "", wrong: true }] : []));
@@ -43,7 +43,7 @@ function byLaunch({ positions, measured_peak: measured, label }, at) {
     return values;
   };
   const series = [
-    { key: "base", name: "base (not freeable), comes on top", colour: "muted", filled: true, values: positions.base_bytes },
+    { key: "base", name: "base (not freeable), not in the curves", colour: "muted", filled: true, values: positions.base_bytes },
     { key: "measured", name: "measured", colour: "accent", values: positions.live_bytes },
     { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: asked(positions.allocated_bytes) },
     { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: asked(positions.reserved_bytes) },
@@ -62,7 +62,7 @@ function where(kernel, source, otherwise) {
   return [["", kernel ?? otherwise], ...(source ? [["", source]] : [])];
 }
 
-/** Series so far above the curves that matter that these would lie flat: they begin hidden. */
+/** Returns the keys of series that start hidden because they would flatten the estimated and measured curves. */
 export function hiddenAtFirst(series) {
   const highest = ({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
   const main = series.filter(({ key }) => ["alloc", "free", "measured"].includes(key)).map(highest);
@@ -71,7 +71,7 @@ export function hiddenAtFirst(series) {
   return series.filter((one) => ["base", "allocated", "reserved"].includes(one.key) && highest(one) > FAR * top).map(({ key }) => key);
 }
 
-/** The series that are shown, with their markers counted anew. */
+/** Returns the plot with the visible series only; each marker gets the new index of its series. */
 export function shownPlot(plot, hidden) {
   const series = plot.series.filter(({ key }) => !hidden.has(key)).map((one) => ({ stepped: true, ...one }));
   const place = new Map(series.map(({ key }, index) => [key, index]));
@@ -82,8 +82,8 @@ export function shownPlot(plot, hidden) {
 export function recomputePlot(detail) {
   const series = [
     { key: "before", name: "before the swap, after alloc", colour: "muted", dash: "dotted", values: detail.before_after_alloc_bytes },
-    { key: "carried", name: "carried along, after alloc", colour: "estimated", values: detail.carried_after_alloc_bytes },
-    { key: "carried_free", name: "carried along, after free", colour: "estimated", dash: "dashed", values: detail.carried_after_free_bytes },
+    { key: "carried", name: "updated, after alloc", colour: "estimated", values: detail.carried_after_alloc_bytes },
+    { key: "carried_free", name: "updated, after free", colour: "estimated", dash: "dashed", values: detail.carried_after_free_bytes },
     { key: "recomputed", name: "recomputed, after alloc", colour: "accent", values: detail.recomputed_after_alloc_bytes },
     { key: "recomputed_free", name: "recomputed, after free", colour: "accent", dash: "dashed", values: detail.recomputed_after_free_bytes },
   ];
@@ -92,14 +92,14 @@ export function recomputePlot(detail) {
   const moved = new Set(group);
   const differs = new Set(detail.differs);
   const more = (index) => [
-    ...(detail.snode[index] === candidate ? [["", "the node that was moved"]] : []),
-    ...(moved.has(detail.snode[index]) ? [["", "in the group it was moved past"]] : []),
+    ...(detail.snode[index] === candidate ? [["", "moved node"]] : []),
+    ...(moved.has(detail.snode[index]) ? [["", "in the group that the node moved past"]] : []),
     ...(differs.has(index) ? [["✖", "the figures differ here"]] : []),
   ];
   return { label: "Memory figures around a swap", names: detail.snode, series: known(series), markers, more };
 }
 
-/** The first point of every step in view, of every n-th where there are many. */
+/** Returns the first point of every step in view, or of every n-th step when labels would overlap. */
 export function stepLabels([first, last], width, least, stepAt) {
   const firsts = [];
   for (let point = first; point <= last; point++) if (point === first || stepAt(point) !== stepAt(point - 1)) firsts.push(point);
@@ -107,7 +107,7 @@ export function stepLabels([first, last], width, least, stepAt) {
   return firsts.filter((_, index) => index % every === 0);
 }
 
-/** Live bytes over steps that are equally wide. */
+/** Returns the plot of live bytes over steps of equal width. */
 export function runPlot(curve) {
   const count = curve.high_bytes.length;
   const place = (point) => (point * curve.steps.length) / count;
@@ -120,8 +120,8 @@ export function runPlot(curve) {
   const series = [
     { key: "live", name: "live", colour: "accent", filled: true, values: curve.high_bytes },
     { key: "line", name: "", colour: "accent", values: curve.high_bytes, silent: true },
-    { key: "low", name: "lowest at each point", colour: "accent", dash: "dotted", values: curve.low_bytes },
-    { key: "made", name: "made by compiled calls", colour: "estimated", values: curve.made_bytes },
+    { key: "low", name: "minimum", colour: "accent", dash: "dotted", values: curve.low_bytes },
+    { key: "made", name: "allocated by compiled calls", colour: "estimated", values: curve.made_bytes },
   ];
   const top = curve.high_bytes.reduce((best, value, index) => (value > curve.high_bytes[best] ? index : best), 0);
   const names = curve.high_bytes.map((_, point) => `step ${curve.steps[stepAt(point)]} +${formatNs(inside(point))}`);

@@ -1,4 +1,4 @@
-// The served pages about memory: curves stand in the page, what is alive at a node is asked for, all state is in the address.
+// The served memory pages: the page holds the curves, the server sends the live storages of a node, the address keeps the state.
 import { getJson, setState } from "#js/core/server.js";
 import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
@@ -6,7 +6,7 @@ import { mountTreemap } from "#js/memory/treemap.js";
 const data = JSON.parse(document.getElementById("page-data").textContent);
 const main = document.getElementById("main");
 const asked = new URL(location.href).searchParams;
-/** Kept while other parts of the state change. */
+/** Parameters that links on the page keep. */
 const KEPT = ["from", "to", "hide"];
 
 function withState(address) {
@@ -27,7 +27,7 @@ function mountTreemaps() {
 
 let swaps = 0;
 
-/** Only what is alive changes: the curves and their zoom stay. */
+/** Replaces the section of live storages; the curves and their zoom stay. */
 async function swap(url, push) {
   const ticket = ++swaps;
   let text;

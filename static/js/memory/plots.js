@@ -1,4 +1,4 @@
-// Plots of the memory pages, with a legend that hides and shows their series. Served page and report differ in `context`.
+// Plots of the memory pages with a legend that toggles series. The served page and the report differ in `context`.
 import { h, svg } from "#js/core/dom.js";
 import { exactBytes, formatBytes } from "#js/core/format.js";
 import { Plot } from "#js/core/plot.js";
@@ -13,13 +13,13 @@ function key({ colour, dash = "solid", filled = false }) {
   return svg("svg", { width: 22, height: 8, "aria-hidden": "true" }, line);
 }
 
-/** A plot with its legend; `context`: hide (keys, or null: as is best), view, open(index), remember({view, hide}), top. */
+/** A plot with its legend; `context`: hide (keys, or null for the default), view, open(index), remember({view, hide}), top. */
 function mount(box, full, context = {}) {
   const hidden = new Set(context.hide ?? hiddenAtFirst(full.series));
   const dataOf = () => ({ ...shownPlot(full, hidden), least: context.least });
   const legend = h("div", { class: "choices series-legend", role: "group", "aria-label": "Series" });
   const picture = h("div", { class: "plot" });
-  const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag to zoom · double-click for all");
+  const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag to zoom · double-click to show all");
   const all = h("button", { type: "button", class: "show-all", hidden: !context.view, onclick: () => plot.look(null) }, "All");
   box.replaceChildren(h("div", { class: "plot-tools" }, legend, tools, all), picture);
   const plot = new Plot(picture, dataOf(), {
@@ -58,7 +58,7 @@ function mount(box, full, context = {}) {
   };
 }
 
-/** One graph, or two side by side on one x zoom. Returns the plots. */
+/** Draws one graph, or two with a shared x zoom, and returns the plots. */
 export function mountGraphMemory(boxes, { left, right = null, places, same = false }, context = {}) {
   const plots = [left, right].map((memory) => memory && graphPlot(memory, places));
   const highest = (plot) => Math.max(0, ...plot.series.filter(({ key }) => ["alloc", "measured"].includes(key)).map(({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0)));
@@ -77,7 +77,7 @@ export function mountGraphMemory(boxes, { left, right = null, places, same = fal
       ...context,
       least,
       open: index === 0 && left.nodes ? context.open : undefined,
-      hint: index === 0 && left.nodes && context.open ? "drag to zoom · double-click for all · click to see what is alive" : undefined,
+      hint: index === 0 && left.nodes && context.open ? "drag to zoom · double-click to show all · click for live storages" : undefined,
       remember: (change) => {
         if ("view" in change) follow(index, change.view);
         if (index === 0) context.remember?.(change);
@@ -88,7 +88,7 @@ export function mountGraphMemory(boxes, { left, right = null, places, same = fal
   return made.map(({ plot }) => plot);
 }
 
-/** The same part of another graph: node by node where they are the same, else in proportion. */
+/** Returns the matching range of another graph: the same nodes if the graphs are equal, else in proportion. */
 export function viewOn([first, last], count, otherCount, same) {
   if (same) return [first, last];
   const scale = (otherCount - 1) / Math.max(count - 1, 1);
@@ -101,7 +101,7 @@ export function mountRecompute(box, detail, context = {}) {
 
 /**
  * Live bytes over the steps; `context`: open(step), fetch(first, last) -> a finer curve or null, remember({steps}).
- * What a drag looks at is asked for again, as finely as its room allows.
+ * After a drag, the server sends the selected range at the resolution of the plot.
  */
 export function mountRun(box, curve, context = {}) {
   let now = curve;

@@ -1,4 +1,4 @@
-// Curves and treemaps of a report's pages about memory: all of their data is in the file.
+// Plots and treemaps of the memory pages in a report, which holds all of their data.
 import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 

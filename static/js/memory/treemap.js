@@ -1,4 +1,4 @@
-// What is alive, as areas: arrow keys move from one to the next, Enter opens the buffer.
+// A treemap of live storages: arrow keys move between cells, Enter opens the buffer.
 import { h, svg } from "#js/core/dom.js";
 import { formatBytes, formatCount, slugOf } from "#js/core/format.js";
 import { neighbour, nested } from "#js/memory/treemap_model.js";

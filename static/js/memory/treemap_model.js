@@ -1,4 +1,4 @@
-// A squarified treemap without a screen: areas in proportion, as square as they can be.
+// The layout of a squarified treemap, independent of the DOM.
 
 /** `sizes` largest first -> [{x, y, width, height}] in the same order, filling the box. */
 export function squarify(sizes, box) {
@@ -28,7 +28,7 @@ function worst(areas, side) {
   return Math.max((side * side * most) / (sum * sum), (sum * sum) / (side * side * least));
 }
 
-/** Lays a row along the shorter side; what is left of the box. */
+/** Lays a row along the shorter side and returns the rest of the box. */
 function place(areas, { x, y, width, height }, found) {
   const sum = areas.reduce((total, area) => total + area, 0);
   const upright = width >= height;
@@ -43,7 +43,7 @@ function place(areas, { x, y, width, height }, found) {
   return upright ? { x: x + deep, y, width: width - deep, height } : { x, y: y + deep, width, height: height - deep };
 }
 
-/** Areas by kind first, each kind's cells inside its own; `cells` are {kind, bytes, ...}. */
+/** Returns cells nested by kind; `cells` are {kind, bytes, ...}. */
 export function nested(cells, box) {
   const kinds = new Map();
   for (const cell of cells) {
@@ -60,7 +60,7 @@ export function nested(cells, box) {
   });
 }
 
-/** The nearest cell in a direction (dx, dy), from the middle of one. */
+/** Returns the index of the nearest cell in the direction (dx, dy) from the centre of cell `from`. */
 export function neighbour(cells, from, dx, dy) {
   const middle = ({ x, y, width, height }) => [x + width / 2, y + height / 2];
   const [cx, cy] = middle(cells[from]);

@@ -21,7 +21,7 @@ test("series that nobody recorded are not there", () => {
 test("a point says its kernel, its line and what went wrong there", () => {
   const { more } = graphPlot(memory, places);
   assert.deepEqual(more(0), [["", "extern_kernels.mm"], ["", "model.py:10  x @ w"]]);
-  assert.deepEqual(more(1), [["", "no launch of its own"], ["✖", "2 lifetimes did not go as expected"]]);
+  assert.deepEqual(more(1), [["", "no launch of this node"], ["✖", "2 lifetime mismatches"]]);
 });
 
 test("what would press the curves flat begins hidden, and its markers go with it", () => {
@@ -49,7 +49,7 @@ test("a recompute mismatch marks every node at the peak", () => {
   const plot = recomputePlot(detail);
   assert.equal(plot.series.some(({ key }) => key === "before"), false);
   assert.deepEqual(plot.markers.map(({ index }) => index), [1, 2]);
-  assert.deepEqual(plot.more(1), [["", "the node that was moved"], ["✖", "the figures differ here"]]);
+  assert.deepEqual(plot.more(1), [["", "moved node"], ["✖", "the figures differ here"]]);
 });
 
 test("points of a run know their step and how far into it they are", () => {

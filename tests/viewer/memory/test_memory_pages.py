@@ -121,17 +121,17 @@ def test_two_calls_side_by_side(client: Client) -> None:
     text = client.get("/graphs/0/memory?call=0&against=1").text
     assert 'data-memory="left"' in text
     assert 'data-memory="right"' in text
-    assert "only lines of the model can be compared" in text
+    assert "only model source lines can be compared" in text
 
 
 def test_a_cached_graph_says_why_it_has_no_schedule(opened: Opened) -> None:
     plain = Client(opened(recorded(steps=1)))
     text = text_of(plain.get("/graphs/0/memory").text)
-    assert "Nothing about the memory of this graph was recorded" in text
+    assert "The memory of this graph was not recorded" in text
     assert "stepscope run -- python train.py" in text
     assert "storages were not followed in this run" in text
     assert plain.get("/graphs/99/memory").status_code == 404
-    assert "Nothing about memory in this trace" in plain.get("/memory").text
+    assert "No memory was recorded in this trace" in plain.get("/memory").text
 
 
 def test_estimate_without_a_measurement(opened: Opened) -> None:
@@ -141,7 +141,7 @@ def test_estimate_without_a_measurement(opened: Opened) -> None:
     assert page["at"]["snode"] == "op1", "the estimated peak"
     text = text_of(client.get("/graphs/0/memory").text)
     assert "Not recorded – Measured bytes:" in text
-    assert "Alive by the schedule" in text
+    assert "Alive, estimated from the schedule" in text
 
 
 def test_run_curve_keeps_every_high_point(client: Client) -> None:
@@ -236,10 +236,10 @@ def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
     assert "✖ freed too early buf1 512 B cab.py:77 – list of 3 in keep of __main__ model.py:11" in graph
     assert client.get("/graphs/1/memory.json").json()["checks"] == []
     overview = client.get("/memory").text
-    assert "Found by checks in the generated code 2" in text_of(overview)
+    assert "Failed checks in the generated code 2" in text_of(overview)
     assert "✖ not freed – buf0 512 B own.py:5 final step – –" in text_of(overview)
     assert 'title="/home/me/own.py:5"' in overview
-    assert "Every storage lived as expected" not in overview
+    assert "No lifetime mismatches" not in overview
 
 
 def test_what_checks_found_is_shown_where_nothing_else_is_known(opened: Opened) -> None:
@@ -247,7 +247,7 @@ def test_what_checks_found_is_shown_where_nothing_else_is_known(opened: Opened) 
     for path in ("/memory", "/graphs/0/memory"):
         text = text_of(client.get(path).text)
         assert "cab.py:77" in text
-        assert "Nothing about memory in this trace" not in text
+        assert "No memory was recorded in this trace" not in text
 
 
 def test_names_of_a_log_are_text(opened: Opened) -> None:
