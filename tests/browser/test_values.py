@@ -113,7 +113,7 @@ def test_a_joined_cell_of_the_heat_map_looks_closer(visit: Visit, served: str) -
     page.goto(f"{served}/values?log=0&first_site=1&last_site=1&first_step=4&last_step=6")
     page.get_by_role("link", name="later steps").click()
     page.wait_for_url(re.compile(r"first_step=5&last_step=7"))
-    page.get_by_role("link", name="Whole map").click()
+    page.get_by_role("link", name="Full map").click()
     page.wait_for_url(re.compile(r"/values\?log=0$"))
 
 

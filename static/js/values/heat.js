@@ -19,7 +19,7 @@ export class HeatMap extends Picture {
    * `zoom(window, cell)`, where it can be done, for a cell that joins several.
    */
   constructor(box, heat, { open, zoom = null }) {
-    const label = `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or looks closer" : ""}.`;
+    const label = `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or zooms in" : ""}.`;
     super(box, COLOURS, { class: "heat-picture", tabindex: "0", role: "application", "aria-label": label });
     Object.assign(this, { heat, open, zoom, rows: rowsOf(heat) });
     const full = HEAD + this.rows.length * ROW + 4;
@@ -143,7 +143,7 @@ export class HeatMap extends Picture {
     const joined = joins(heat, row, column);
     const where = steps > 1 ? `steps ${heat.steps[column]} to ${last}` : `step ${heat.steps[column]}`;
     const name = NAMES[classAt(heat, row, column)];
-    const how = !this.wasRead() ? "not launched here, or not read" : this.looksCloser() ? "click looks closer, Shift+click opens the worst launch" : `click opens the ${joined ? "worst " : ""}launch`;
+    const how = !this.wasRead() ? "not launched, or not read" : this.looksCloser() ? "click to zoom in, Shift+click to open the worst launch" : `click to open the ${joined ? "worst " : ""}launch`;
     return [
       sites > 1 ? `${heat.kernels[row]} and the ${plural(sites - 1, "launch site")} after it` : heat.kernels[row],
       `${where} · ${joined ? "worst: " : ""}${name}`,

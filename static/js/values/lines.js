@@ -33,7 +33,7 @@ export function valueLines(argument, values, launch, root) {
   const { role, held } = argument;
   const lines = [];
   if (held === "uninitialised" && !values?.before.length) {
-    lines.push(line("before", bare("uninitialised", "uninitialised", "A fresh allocation: nothing has been written into it yet.")));
+    lines.push(line("before", bare("uninitialised", "uninitialised", "Nothing has been written to this new allocation yet.")));
   } else if (role !== "out" || values?.before.length || held !== null) {
     lines.push(...moment("before", values?.before ?? [], launch, root));
   }
@@ -43,7 +43,7 @@ export function valueLines(argument, values, launch, root) {
 }
 
 function moment(when, rows, launch, root) {
-  if (!rows.length) return [line(when, bare("missing", "not recorded", `This value was not read. To have it: ${RECORD_VALUES}`))];
+  if (!rows.length) return [line(when, bare("missing", "not recorded", `This value was not read. To record it, run ${RECORD_VALUES}`))];
   return rows.map((row) => valueLine(when, row, launch, root));
 }
 
@@ -53,7 +53,7 @@ function line(when, content, aside = null, title = null) {
 
 function valueLine(when, row, launch, root) {
   const which = [row.item === null ? null : `item ${row.item}`, row.part].filter(Boolean).join(" · ");
-  const title = row.launch === launch ? null : "as the launch that wrote it left it";
+  const title = row.launch === launch ? null : "Value after the launch that wrote it";
   const curve = h("a", { class: "curve-link", href: curveHref(row, root), title: "This value over all launches" }, "curve");
   const content = row.skipped ? bare("missing", "not read", row.skipped) : strip(row);
   return h(
@@ -73,7 +73,7 @@ export function curveHref(row, root) {
 }
 
 function numbers(row) {
-  if (row.largest === null) return h("p", { class: "dim" }, row.at_least ? "smallest and largest are not known" : "no finite element");
+  if (row.largest === null) return h("p", { class: "dim" }, row.at_least ? "minimum and maximum unknown" : "no finite element");
   return h(
     "dl",
     { class: "numbers" },
@@ -83,7 +83,7 @@ function numbers(row) {
 
 /** All elements of a small tensor, in row-major order. */
 function elements({ elements: found }) {
-  return h("p", { class: "elements mono", title: "all elements, in row-major order" }, `[${found.map(String).join(", ")}]`);
+  return h("p", { class: "elements mono", title: "All elements in row-major order" }, `[${found.map(String).join(", ")}]`);
 }
 
 function savedTensor(row) {

@@ -28,7 +28,7 @@ function openAt(context, log) {
 /** A switch between a linear and a logarithmic axis; greyed with the reason where the values allow only one. */
 function logSwitch(log, can, change) {
   const box = h("input", { type: "checkbox", checked: log, disabled: !can, onchange: () => change(box.checked) });
-  return h("label", { class: "log-switch", title: can ? null : "Some values are negative, or none is above zero." }, box, " log axis");
+  return h("label", { class: "log-switch", title: can ? null : "A logarithmic axis needs values above zero and no negative ones." }, box, " log axis");
 }
 
 function frame(box, ...tools) {
@@ -73,7 +73,7 @@ function mountBuffer(box, { buffer: detail, log }, context) {
   };
   const lines = (index) => {
     const version = versions[index];
-    const why = version.skipped ?? (version.at_least ? "not known" : "no finite element");
+    const why = version.skipped ?? (version.at_least ? "unknown" : "no finite element");
     return [
       ["", `${version.moment} ${kernels[index]}`],
       ["step", `${steps[index]} · launch ${version.launch} · +${formatNs(starts[index])}`],

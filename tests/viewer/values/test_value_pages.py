@@ -176,7 +176,7 @@ def test_a_window_of_the_map_and_its_worst_launch(client: Client) -> None:
     for wrong in ("first_step=6&last_step=4", "log=3", "first_site=x", "first_site=-1"):
         assert client.get(f"/values?{wrong}").status_code == 404
         assert client.get(f"/values/launch?{wrong}").status_code == 404
-    assert "Nothing was launched in this part" in client.get("/values?first_step=100").text
+    assert "No launches are in this part" in client.get("/values?first_step=100").text
     assert client.get("/values/launch?first_step=100").status_code == 404
 
 
