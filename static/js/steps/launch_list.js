@@ -43,7 +43,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
       const digits = 10 ** Math.floor(Math.log10((view.end - view.start) / 1000));
       body.replaceChildren(...rows.map((row) => rowOf(row, digits)));
       tally.textContent = total === whole ? thousands(whole) : `${thousands(total)} of ${thousands(whole)}${matches ? " match" : " in view"}`;
-      note.textContent = left ? `${plural(left, "more launch")} in view: zoom in, or narrow by kernel.` : rows.length ? "" : "No launch here.";
+      note.textContent = left ? `${plural(left, "more launch")} in view: zoom in or filter by kernel.` : rows.length ? "" : "No launches in view.";
     },
     select(launch) {
       selected = launch;
@@ -55,5 +55,5 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
 function hostTime(returned, timed, duration, count) {
   if (returned && !timed) return known(null, "not recorded");
   if (!returned) return h("span", { class: "critical-text" }, "✖ no return");
-  return count === 1 ? formatNs(duration) : known(null, "several launches, too short to show one by one: zoom in");
+  return count === 1 ? formatNs(duration) : known(null, "zoom in to show these short launches separately");
 }

@@ -18,7 +18,7 @@ const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
   window: (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width })),
   live,
   liveWindow: (start_ns, end_ns, width) => getJson(`/memory/live.json?${query({ start_ns, end_ns, width, device: live.device })}`),
-  missing: "The server gave no answer about this launch.",
+  missing: "The server did not return this launch.",
   launch: (id) => getJson(`/launches/${id}.json`),
   hrefOf: (id) => `${path}?${query({ launch: id })}`,
   remember: (changes, push) => setState({ log: timeline.log, ...changes }, push),

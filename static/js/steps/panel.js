@@ -40,7 +40,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null }, co
 }
 
 export function missingPanel(text, close) {
-  return [h("header", { class: "panel-head" }, h("h2", {}, "Not shown"), closeButton(close)), h("p", { class: "note" }, text)];
+  return [h("header", { class: "panel-head" }, h("h2", {}, "Launch not available"), closeButton(close)), h("p", { class: "note" }, text)];
 }
 
 function closeButton(close) {
@@ -65,7 +65,7 @@ function facts(row, { root }) {
     ["device time", known(row.device_duration_ns, "not measured", formatNs)],
     ["at", row.returned && row.duration_ns === null ? null : formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
     ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
-    ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: a cached graph without its sidecar")],
+    ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: the graph was cached without its sidecar file")],
     ["operator", site.operator],
     ["configuration", Object.entries(row.config).map(([name, value]) => `${name} ${value}`).join(", ") || null],
     ["function", site.function === "call" ? null : site.function],
@@ -86,7 +86,7 @@ const MOST_LINES = 3;
 function modelSource(stacks) {
   // Several FX nodes of one kernel often come from the same line.
   const distinct = new Map(stacks.filter((stack) => stack.length).map((stack) => [JSON.stringify(stack), stack]));
-  if (!distinct.size) return h("p", { class: "note" }, "The log names no line of model source for this kernel.");
+  if (!distinct.size) return h("p", { class: "note" }, "No model source is recorded for this kernel.");
   const items = [...distinct.values()].map((stack) => h("li", {}, stackOf(stack)));
   const list = (rows) => h("ul", { class: "sources" }, ...rows);
   if (items.length <= MOST_LINES + 1) return list(items);
@@ -107,7 +107,7 @@ function stackOf(stack) {
 
 function fxNodes({ fx_nodes: postGrad, source_nodes: source = [], aten = [] }) {
   const rows = [["post-grad nodes", postGrad], ["source nodes", source], ["ATen operators", aten]].filter(([, names]) => names.length);
-  if (!rows.length) return h("p", { class: "note" }, "The log names no FX node for this kernel.");
+  if (!rows.length) return h("p", { class: "note" }, "No FX node is recorded for this kernel.");
   return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, names.join("  ")))));
 }
 
@@ -132,7 +132,7 @@ const NO_KERNEL = new Set(["subgraph", "collective"]);
 function reproCommand(launch) {
   const text = `stepscope repro TRACE --launch ${launch} -o repro.py`;
   const button = h("button", { type: "button", class: "small", onclick: (event) => copy(event, text) }, "Copy");
-  return h("p", {}, "Run this launch alone:", h("br"), h("code", {}, text), " ", button);
+  return h("p", {}, "Reproduce this launch:", h("br"), h("code", {}, text), " ", button);
 }
 
 function link(row) {

@@ -5,7 +5,7 @@ import { RECORD_VALUES, valueLines } from "#js/values/lines.js";
 
 export function argumentTable(row, context) {
   const { arguments: rows, scalars = [] } = row.site;
-  if (!rows.length) return h("div", {}, h("p", { class: "note" }, "No tensor goes in or out."), scalarTable(scalars));
+  if (!rows.length) return h("div", {}, h("p", { class: "note" }, "This launch has no tensor arguments."), scalarTable(scalars));
   const head = ["role", "name", "dtype, shape, stride, device"].map((name) => h("th", {}, name));
   const bodies = rows.map((argument) => argumentBody(row, argument, context));
   return h(
@@ -26,8 +26,8 @@ function scalarTable(scalars) {
       "tr",
       {},
       h("td", {}, name === null ? h("span", { class: "dim" }, position === null ? "unnamed" : `argument ${position}`) : h("code", {}, name)),
-      h("td", { class: "mono wrap" }, value ?? known(null, "The log does not have the numbers that it is computed from.")),
-      h("td", { class: "mono" }, known(type, "The generated code does not say.")),
+      h("td", { class: "mono wrap" }, value ?? known(null, "The log does not contain the operands of this expression.")),
+      h("td", { class: "mono" }, known(type, "The generated code does not give the type.")),
       h("td", { class: "mono wrap" }, expression === value ? null : expression),
     ),
   );
@@ -36,9 +36,9 @@ function scalarTable(scalars) {
 
 /** `values` is null where a report left them out, empty where none were recorded. */
 function noValues({ values }) {
-  if (values === null) return h("p", { class: "note" }, "Values of this launch were left out to keep the report small; the trace has them.");
+  if (values === null) return h("p", { class: "note" }, "Values of this launch are in the trace but left out to keep the report small.");
   if (values?.length) return null;
-  return h("p", { class: "note no-values" }, h("span", { class: "swatch v-not-recorded", "aria-hidden": "true" }), "Values were not recorded. To have them: ", h("code", {}, RECORD_VALUES));
+  return h("p", { class: "note no-values" }, h("span", { class: "swatch v-not-recorded", "aria-hidden": "true" }), "Values were not recorded. To record them, run ", h("code", {}, RECORD_VALUES));
 }
 
 function argumentBody(row, argument, context) {
@@ -56,7 +56,7 @@ function argumentBody(row, argument, context) {
     {},
     h("td", {}, h("span", { class: `role role-${argument.role}` }, argument.role)),
     h("td", {}, nameOf(row, argument, context), argument.parameter && h("div", { class: "dim" }, argument.parameter)),
-    h("td", {}, ...(tensors.length ? tensors : [h("span", { class: "dim" }, argument.unseen ?? "never seen at run time")]), flow(row, argument, context)),
+    h("td", {}, ...(tensors.length ? tensors : [h("span", { class: "dim" }, argument.unseen ?? "not seen at run time")]), flow(row, argument, context)),
   );
   if (!row.values?.length) return h("tbody", {}, meta);
   const values = row.values.find((found) => found.argument === argument.argument);

@@ -105,7 +105,7 @@ function launchLines({ launch, kernel, kind, start, end, returned, timed, count 
   if (returned && !timed) return [kernel, `launch ${launch} · ${kind} · time not recorded`];
   const time = returned ? formatNs(end - start) : "did not return";
   const at = `at ${formatNs(start)}`;
-  if (count > 1) return [`${plural(count, "launch")} in ${time}`, at, `the longest: ${kernel}; zoom in for the others`];
+  if (count > 1) return [`${plural(count, "launch")} in ${time}`, at, `longest: ${kernel}; zoom in for the others`];
   return [kernel, `launch ${launch} · ${kind} · ${time} · ${at}`];
 }
 

@@ -1,10 +1,10 @@
-// Live bytes below the timeline, on its axis: how they are kept, what they say, how they are drawn.
+// Live bytes on the time axis of the timeline: their data, tooltips and drawing.
 import { windowAround } from "#js/core/chart_model.js";
 import { exactBytes, formatBytes } from "#js/core/format.js";
 import { firstWhere } from "#js/core/numbers.js";
 
 export class LiveLane {
-  /** `curve` is the part of the bounds that is there first; times are ns from `origin`. */
+  /** `curve` covers the initial bounds; times are ns from `origin`. */
   constructor(curve, origin, bounds) {
     this.origin = origin;
     this.bounds = bounds;
@@ -22,12 +22,12 @@ export class LiveLane {
     this.whole ??= this.now;
   }
 
-  /** The points for a view: the finer ones where they cover it. */
+  /** Returns the points for a view, the finer ones where they cover it. */
   points(view) {
     return covers(this.now, view) ? this.now : this.whole;
   }
 
-  /** The window to ask for, when narrower points would show more; else null. */
+  /** Returns the window to fetch if finer points would show more, else null. */
   missing(view) {
     const { now } = this;
     const span = view.end - view.start;
@@ -40,28 +40,28 @@ export class LiveLane {
   lines(ns) {
     const points = this.now.at.length && ns >= this.now.start && ns <= this.now.end ? this.now : this.whole;
     const index = indexAt(points.at, ns);
-    if (index < 0) return ["no compiled call had met a storage yet"];
+    if (index < 0) return ["no compiled call has seen a storage yet"];
     const [low, high] = [points.low[index], points.high[index]];
     return [
       low === high ? exactBytes(high) : `${exactBytes(low)} to ${exactBytes(high)}`,
-      "live of all storages that compiled calls have met",
-      `made by compiled calls: ${exactBytes(points.made[index])}`,
-      ...(low === high ? [] : ["zoom in to tell them apart"]),
+      "live bytes of storages seen by compiled calls",
+      `allocated by compiled calls: ${exactBytes(points.made[index])}`,
+      ...(low === high ? [] : ["zoom in for exact values"]),
     ];
   }
 }
 
-/** Before the first and after the last event of the run there is nothing more to know. */
+/** Says whether the points cover a view, as far as the run has events. */
 function covers({ start, end, first, last }, view) {
   return (start <= view.start || start <= first) && (end >= view.end || end >= last);
 }
 
-/** Index of the last point at or before a time; -1: none. */
+/** Returns the index of the last point at or before a time, or -1. */
 export function indexAt(at, ns) {
   return firstWhere(at.length, (index) => at[index] > ns) - 1;
 }
 
-/** `x(ns)` is a place in pixels. */
+/** Draws the curve; `x(ns)` returns a position in pixels. */
 export function drawLiveLane(ctx, live, { lane, view, x, left, right, colours }) {
   const points = live.points(view);
   const first = Math.max(0, indexAt(points.at, view.start));
@@ -92,5 +92,5 @@ export function drawLiveLane(ctx, live, { lane, view, x, left, right, colours })
     ctx.stroke();
   }
   ctx.fillStyle = colours.muted;
-  ctx.fillText(`${formatBytes(top)} at most in view`, left + 4, lane.y + 6);
+  ctx.fillText(`${formatBytes(top)} maximum in view`, left + 4, lane.y + 6);
 }

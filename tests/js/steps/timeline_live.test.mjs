@@ -12,7 +12,7 @@ test("a place reads the last point before it", () => {
   assert.deepEqual([indexAt([0, 400], -1), indexAt([0, 400], 399), indexAt([0, 400], 400)], [-1, 0, 1]);
   assert.equal(lane().lines(500)[0], "4 B to 9 B");
   assert.equal(lane().lines(900)[0], "2 B");
-  assert.deepEqual(lane().lines(-5), ["no compiled call had met a storage yet"]);
+  assert.deepEqual(lane().lines(-5), ["no compiled call has seen a storage yet"]);
 });
 
 test("only a narrower view of joined points asks for more", () => {
