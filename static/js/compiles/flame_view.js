@@ -55,15 +55,15 @@ export class FlameView extends ChartView {
 
 /** What is said of a span or a mark. */
 function linesOf(one, parts) {
-  if (one.kind === "gap") return [`${formatLong(one.length_ns)} without a span`, "this stretch is folded; time starts anew behind it"];
-  const of = one.compile ? [`compile ${one.compile} – click to open`] : ["outside of compiles"];
+  if (one.kind === "gap") return [`${formatLong(one.length_ns)} without a span`, "gap folded; time restarts after it"];
+  const of = one.compile ? [`compile ${one.compile} – click to open`] : ["outside a compile"];
   if (one.kind === "instant") {
     const said = Object.entries(one.arguments).filter(([name]) => name !== "compile_id").map(([name, value]) => `${name}: ${value}`);
     return [one.name, `event at ${placeText(parts, one.ns)}`, ...said.slice(0, 8), ...of];
   }
   if (one.kind === "unfinished") return [one.name, `began at ${placeText(parts, one.ns)}; its end is not in the log`, ...of];
   const time = one.end - one.start;
-  if (one.count > 1) return [`${plural(one.count, "span")} within ${formatNs(time)}`, `the longest: ${one.name}; zoom in for the others`];
+  if (one.count > 1) return [`${plural(one.count, "span")} within ${formatNs(time)}`, `longest: ${one.name}; zoom in for the others`];
   return [one.name, `${formatNs(time)} (${thousands(time)} ns)`, `at ${placeText(parts, one.start)}`, ...of];
 }
 

@@ -64,7 +64,7 @@ function show(pane, line) {
 
 function describe(at, group) {
   if (!group) {
-    related.replaceChildren(at ? h("span", { class: "dim" }, `Nothing is known to belong to line ${at.line}.`) : empty);
+    related.replaceChildren(at ? h("span", { class: "dim" }, `No related lines are known for line ${at.line}.`) : empty);
     return;
   }
   const rows = group.kernels.map((number) => kernelRow(kernels[number]));
@@ -85,7 +85,7 @@ function kernelRow(kernel) {
       ` · ${plural(kernel.launches, "launch")} · `,
       h("a", { href: `/kernels/${slugOf(name)}` }, "kernel"),
     );
-  } else row.append(h("span", { class: "dim", title: "this log holds no launches of it" }, " · launches –"));
+  } else row.append(h("span", { class: "dim", title: "this log contains no launches of it" }, " · launches –"));
   for (const { file, line, code, as_compiled: asCompiled } of kernel.sources) {
     const place = `${file.replaceAll("\\", "/").split("/").at(-1)}:${line}`;
     const mark = asCompiled ? [h("span", { class: "as-compiled" }, asCompiled), " "] : [];

@@ -37,12 +37,12 @@ PATHS = {
 EMPTY = {
     "/graph-breaks": "No graph breaks",
     "/recompiles": "No recompiles",
-    "/caches": "No cache was looked into",
+    "/caches": "No cache lookups",
     "/cuda-graphs": "No CUDA graph was skipped or recorded",
     "/metrics": "No compilation metrics",
     "/compile-time": "No compile spans",
-    "/draft-export": "Nothing was exported as a draft",
-    "/vllm": "No records of vLLM",
+    "/draft-export": "No draft exports",
+    "/vllm": "No vLLM records",
 }
 
 

@@ -105,7 +105,7 @@ def test_the_limit_raises_with_fullgraph(opened: Opened) -> None:
     assert finding.title == "forward (model.py:10) reached the recompile limit: the call raised at 0/1"
     page = Client(trace).get("/recompiles").text
     assert "The call raised at" in page
-    assert "Runs uncompiled since" not in page
+    assert "Uncompiled since" not in page
 
 
 def test_what_a_fake_tensor_raised_is_in_the_title(opened: Opened) -> None:
