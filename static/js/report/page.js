@@ -68,7 +68,7 @@ function showStep(view, route, data) {
       root: "#",
       window: null,
       live: data.live[`${timeline.log} ${timeline.step}`] ?? null,
-      missing: "Arguments and code of this launch were left out to keep the report small; the trace has them.",
+      missing: "Arguments and code of this launch are in the trace but left out to keep the report small.",
       launch: (id) => launchOf(data, timeline, id),
       hrefOf: (id) => `#${route.page}&launch=${id}`,
       remember({ launch }, push) {

@@ -44,7 +44,7 @@ function say(hits, piece) {
   bar.value = piece.looked_bytes;
   const lines = `${formatCount(hits)} line${hits === 1 ? "" : "s"}`;
   progress.querySelector(".search-said").textContent =
-    `${lines}; looked through ${formatBytes(piece.looked_bytes)} of ${formatBytes(piece.total_bytes)}.`;
+    `${lines}; searched ${formatBytes(piece.looked_bytes)} of ${formatBytes(piece.total_bytes)}.`;
 }
 
 function addHit(hit) {

@@ -207,8 +207,8 @@ def test_a_hit_leads_to_its_line_with_those_around(tmp_path: Path) -> None:
 
 def test_the_page_says_what_is_wrong(client: Client) -> None:
     assert "This is no regular expression" in client.get("/search?text=(&regex=1").text
-    assert "No line holds it" in client.get("/search?text=zzzzzz").text
-    assert "Type what to look for" in client.get("/search").text
+    assert "No matches" in client.get("/search?text=zzzzzz").text
+    assert "Enter a kernel, a file" in client.get("/search").text
     assert client.get("/search?text=a&offset=x").status_code == 404
     assert client.get("/search?text=a&log=99999999999999999999").status_code == 404
 

@@ -132,8 +132,8 @@ def test_rows_and_time_are_bounded(trace: Trace) -> None:
 
 def test_the_page(trace: Trace) -> None:
     client = Client(trace)
-    assert "Ask the index" in client.get("/sql").text
-    assert "No answer" in client.get("/sql?query=DROP TABLE logs").text
+    assert "Query the index" in client.get("/sql").text
+    assert "The query failed" in client.get("/sql?query=DROP TABLE logs").text
     page = client.get("/sql?query=SELECT '<script>alert(1)</script>' AS \"<b>\", NULL").text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert '<th title="VARCHAR">&lt;b&gt;</th>' in page
