@@ -7,7 +7,7 @@ export async function copy(event, text) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    button.textContent = "The browser refused";
+    button.textContent = "Copy failed";
   }
   setTimeout(() => (button.textContent = said), 1500);
 }

@@ -17,7 +17,7 @@ setInterval(look, EVERY_MS);
 async function look() {
   if (document.hidden) return;
   const news = await getJson("/news.json");
-  const text = news === null ? "no answer from the server" : textOf(news);
+  const text = news === null ? "no response from the server" : textOf(news);
   if (text === said) return;
   said = text;
   if (!news || !text) return box.replaceChildren(text || "following");
@@ -28,7 +28,7 @@ async function look() {
 function textOf({ logs, records }) {
   const parts = [[logs - shown.logs, "log"], [records - shown.records, "record"]];
   if (parts.every(([more]) => more === 0)) return "";
-  if (parts.some(([more]) => more < 0)) return "the logs are others now";
+  if (parts.some(([more]) => more < 0)) return "the logs have changed";
   return parts.filter(([more]) => more > 0).map(([more, noun]) => `${formatCount(more)} new ${noun}${more === 1 ? "" : "s"}`).join(", ");
 }
 

@@ -21,7 +21,7 @@ export function segments(row) {
     nan: row.nan ?? 0,
   };
   const bad = Object.entries(counts).filter(([, count]) => count > 0);
-  if (row.at_least) return bad.map(([name, count]) => ({ name, count, share: 1 / bad.length })); // of the others nothing is known
+  if (row.at_least) return bad.map(([name, count]) => ({ name, count, share: 1 / bad.length })); // the other counts are unknown
   const others = Object.values(counts).reduce((sum, count) => sum + count, 0);
   const all = { finite: Math.max(0, row.looked_at - others), ...counts };
   return Object.entries(all).filter(([, count]) => count > 0).map(([name, count]) => ({ name, count, share: count / row.looked_at }));
@@ -43,7 +43,7 @@ export function countsText(row) {
   return words(row).join(" · ");
 }
 
-/** What is worth saying about a row besides its numbers. */
+/** Returns remarks on a row besides its statistics. */
 export function remarks(row) {
   if (row.skipped) return [];
   const parts = words(row, "finite");
