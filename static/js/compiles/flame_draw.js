@@ -1,4 +1,4 @@
-// The picture of the chart of compile-time spans. Draws what it is given; keeps nothing.
+// Stateless drawing functions for the chart of compile-time spans.
 import { marksOf, outermost, spansOf } from "#js/compiles/flame_model.js";
 import { CHART_COLOURS, GUTTER, barOf, drawChart, drawName, xOf } from "#js/core/chart_draw.js";
 import { GAP, MINIMAP, inView } from "#js/core/chart_model.js";
@@ -52,7 +52,7 @@ function drawGap(ctx, { width, height, colours, view, bounds }, gap) {
   ctx.restore();
 }
 
-/** A span whose end nobody knows: dashed, and open to the right. */
+/** Draws a span with an unknown end: dashed and open to the right. */
 function drawOpen(ctx, left, mark, row, colours) {
   ctx.strokeStyle = colours.critical;
   ctx.setLineDash([4, 3]);

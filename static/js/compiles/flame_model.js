@@ -1,4 +1,4 @@
-// The chart of compile-time spans without a screen: rows, intervals, what is under a point. Times are ns from its begin.
+// The model of the chart of compile-time spans, independent of the DOM. Times are ns from the start of the chart.
 import { AXIS, GAP, MINIMAP, SPAN, pick, windowAround } from "#js/core/chart_model.js";
 
 export const MARKS = 14;

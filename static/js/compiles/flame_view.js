@@ -53,7 +53,7 @@ export class FlameView extends ChartView {
   }
 }
 
-/** What is said of a span or a mark. */
+/** Describes a span or a mark. */
 function linesOf(one, parts) {
   if (one.kind === "gap") return [`${formatLong(one.length_ns)} without a span`, "gap folded; time restarts after it"];
   const of = one.compile ? [`compile ${one.compile} – click to open`] : ["outside a compile"];

@@ -1,4 +1,4 @@
-// Which lines of three texts belong together. Pure: no page.
+// Groups related lines of three texts, independent of the DOM.
 
 export const PANES = ["pre", "post", "code"];
 

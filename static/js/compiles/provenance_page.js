@@ -1,4 +1,4 @@
-// Three panes side by side: a click on a line lights up what belongs to it in all of them.
+// Three panes side by side: a click on a line highlights its related lines in all of them.
 import { PANES, across, firstOf, groupAt, linkedLines, nameOf, parseLine, step } from "#js/compiles/provenance_model.js";
 import { h, isTyping } from "#js/core/dom.js";
 import { plural, slugOf } from "#js/core/format.js";

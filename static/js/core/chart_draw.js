@@ -1,9 +1,9 @@
-// The parts of a picture of rows over time on a 2D canvas. They draw what they are given and keep nothing.
+// Stateless drawing functions for rows over time on a 2D canvas.
 import { AXIS, GAP, MINIMAP, ticks } from "#js/core/chart_model.js";
 import { formatTick } from "#js/core/format.js";
 
 export const GUTTER = 64;
-/** Colours of the theme that these parts are drawn with. */
+/** Theme colours that these functions use. */
 export const CHART_COLOURS = ["bg", "bg-2", "line", "line-2", "text", "muted", "accent", "critical", "bar-text", "span", "call"];
 
 export function xOf(ns, view, width) {
@@ -14,7 +14,7 @@ export function nsOf(x, view, width) {
   return view.start + ((x - GUTTER) / (width - GUTTER)) * (view.end - view.start);
 }
 
-/** Axis, strip of the whole and rows; `strips` as of drawMinimap, drawRow(row) within the row's own room. */
+/** Draws the axis, the minimap and the rows; `strips` are those of drawMinimap, drawRow(row) is clipped to its row. */
 export function drawChart(ctx, picture, strips, drawRow) {
   const { width, height, rows, colours } = picture;
   drawAxis(ctx, picture);
@@ -37,7 +37,7 @@ export function drawChart(ctx, picture, strips, drawRow) {
 
 const WHOLE = [{ start: 0, end: Infinity }];
 
-/** Ticks; each of `parts` counts from its own start. */
+/** Draws the ticks; each of `parts` counts from its own start. */
 function drawAxis(ctx, { width, height, colours, view, data, parts = WHOLE }) {
   if (data.untimed) return;
   for (const part of parts) drawTicks(ctx, { width, height, colours, view }, part);
@@ -61,7 +61,7 @@ function drawTicks(ctx, { width, height, colours, view }, part) {
   }
 }
 
-/** The whole in a strip on top, the part in view framed; `strips`: [{y, height, intervals, colour(interval)}]. */
+/** Draws the minimap on top with a frame around the view; `strips`: [{y, height, intervals, colour(interval)}]. */
 function drawMinimap(ctx, { width, colours, bounds, view }, strips) {
   const at = (ns) => xOf(ns, bounds, width);
   const bottom = MINIMAP - GAP;
@@ -89,7 +89,7 @@ function drawMinimap(ctx, { width, colours, bounds, view }, strips) {
   ctx.strokeRect(Math.round(left) + 0.5, 0.5, Math.max(2, Math.round(right - left) - 1), bottom - 1);
 }
 
-/** Where the bar of an interval is, with a gap to the next one where it is wider than `least`. */
+/** Returns the bar of an interval, with a gap after it if it is wider than `least`. */
 export function barOf({ start, end }, { view, width }, least = 3) {
   const left = Math.max(xOf(start, view, width), GUTTER);
   const right = Math.min(xOf(end, view, width), width);
@@ -98,7 +98,7 @@ export function barOf({ start, end }, { view, width }, least = 3) {
 
 const widths = new Map();
 
-/** The name, cut where the bar ends; nothing where fewer than three letters fit. */
+/** Draws the name truncated to its bar, or nothing if fewer than three letters fit. */
 export function drawName(ctx, name, left, size, lane, colours, colour = "bar-text") {
   if (size < 28) return;
   let text = name;
@@ -117,7 +117,7 @@ export function drawName(ctx, name, left, size, lane, colours, colour = "bar-tex
   ctx.fillText(text, left + 4, lane.y + lane.height / 2 + 0.5, size - 4);
 }
 
-/** What moves with the pointer, on a canvas of its own so that the picture below stays. */
+/** Draws what follows the pointer on its own canvas, so that the chart below is not redrawn. */
 export function drawPointer(ctx, { width, height, colours, x, label }) {
   ctx.clearRect(0, 0, width, height);
   if (x === null || x < GUTTER) return;

@@ -1,15 +1,15 @@
-// Rows over time without a screen: what is in a view, what is under a point. Times are ns from the start of the chart.
+// The model of rows over time, independent of the DOM. Times are ns from the start of the chart.
 import { firstWhere, roundStep } from "#js/core/numbers.js";
 
 export const AXIS = 22, MINIMAP = 30, GAP = 6, SPAN = 16;
 const SHORTEST_VIEW = 200;
 
-/** Index of the first interval that ends at or after `ns`; intervals of a lane do not overlap. */
+/** Returns the index of the first interval that ends at or after `ns`; intervals of a lane do not overlap. */
 export function firstAt(intervals, ns) {
   return firstWhere(intervals.length, (index) => intervals[index].end >= ns);
 }
 
-/** The interval under `ns`, or the nearest one within `slack`. */
+/** Returns the interval at `ns`, or the nearest one within `slack`. */
 export function pick(intervals, ns, slack) {
   let best = null;
   let distance = Infinity;
@@ -22,7 +22,7 @@ export function pick(intervals, ns, slack) {
   return best;
 }
 
-/** Intervals in view, in order. */
+/** Returns the intervals in view, in order. */
 export function inView(intervals, view) {
   const first = firstAt(intervals, view.start);
   let last = first;
@@ -36,7 +36,7 @@ export function clamp(view, bounds) {
   return { start, end: start + span };
 }
 
-/** Zoom so that the time `at` stays where it is; factor < 1 shows less. */
+/** Zooms around the time `at`; a factor below 1 zooms in. */
 export function zoom(view, bounds, factor, at) {
   const span = Math.min(Math.max((view.end - view.start) * factor, SHORTEST_VIEW), bounds.end - bounds.start);
   const share = (at - view.start) / (view.end - view.start);
@@ -47,7 +47,7 @@ export function pan(view, bounds, ns) {
   return clamp({ start: view.start + ns, end: view.end + ns }, bounds);
 }
 
-/** A view with room around a launch; the same view when it already shows it well. */
+/** Returns a view with room around a launch, or the same view if it already shows the launch well. */
 export function reveal(view, bounds, start, end) {
   const span = view.end - view.start;
   if (start >= view.start && end <= view.end && end - start > span / 400) return view;
@@ -64,7 +64,7 @@ export function ticks(view, most) {
   return { step, values };
 }
 
-/** The view with room on both sides, to ask for. */
+/** Returns the view to fetch, with a margin on both sides. */
 export function windowAround(view, bounds) {
   const margin = (view.end - view.start) / 4;
   return { start: Math.max(view.start - margin, bounds.start), end: Math.min(view.end + margin, bounds.end) };

@@ -1,4 +1,4 @@
-// Rows over time on the page: pointer, wheel, keys, and windows fetched when the picture needs finer data.
+// The interactive view of rows over time: pointer, wheel, keys, and fetches of finer data.
 import { GUTTER, drawPointer, nsOf } from "#js/core/chart_draw.js";
 import { MINIMAP, clamp, pan, zoom } from "#js/core/chart_model.js";
 import { debounce } from "#js/core/dom.js";
@@ -14,7 +14,7 @@ const SLACK_PX = 4;
  */
 export class ChartView extends Picture {
   origin = 0;
-  /** Room beside what is fitted into the view. */
+  /** Margin beside the range that is fitted into the view. */
   margin = 0.05;
   pointer = null;
   tickets = new Map();
@@ -48,14 +48,14 @@ export class ChartView extends Picture {
     });
   }
 
-  /** Buttons of `bar` zoom and fit it. */
+  /** Connects the zoom and fit buttons of `bar`. */
   listenTo(bar) {
     bar.querySelector(".zoom-in").addEventListener("click", () => this.zoomBy(0.5));
     bar.querySelector(".zoom-out").addEventListener("click", () => this.zoomBy(2));
     bar.querySelector(".fit").addEventListener("click", () => this.fit());
   }
 
-  /** What keys do to it, for `onKeys`. */
+  /** Returns the key actions for `onKeys`. */
   keys() {
     return {
       w: () => this.zoomBy(0.7),
@@ -79,7 +79,7 @@ export class ChartView extends Picture {
     this.options.onView?.(view, view.start === bounds.start && view.end === bounds.end);
   }
 
-  /** What is fetched for a window; null where it failed, or another was asked for meanwhile. */
+  /** Fetches a window; returns null if that failed or a newer window was requested. */
   async fetched(wanted, fetchWindow, detail) {
     const ticket = (this.tickets.get(fetchWindow) ?? 0) + 1;
     this.tickets.set(fetchWindow, ticket);
@@ -168,7 +168,7 @@ export class ChartView extends Picture {
     this.drawPointer();
   }
 
-  /** Time at a place of the axis, as the axis counts it; null: it counts none. */
+  /** Returns the time at a position as the axis shows it, or null. */
   timeAt(ns) {
     return ns;
   }

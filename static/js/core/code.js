@@ -1,7 +1,7 @@
-// Coloured source text: lines of [class, text] pieces, as viewer/text/highlight.py makes them.
+// Highlighted source text: lines of [class, text] pieces, as viewer/text/highlight.py makes them.
 import { h } from "#js/core/dom.js";
 
-/** `lines`: [number or null, pieces] pairs; `mark` is the number of the line to point out. */
+/** `lines`: [number or null, pieces] pairs; `mark` is the number of the highlighted line. */
 export function codeBlock(lines, { mark = null, prefix = "" } = {}) {
   const rows = lines.map(([number, pieces]) => {
     const place = prefix && number !== null && `${prefix}${number}`;

@@ -1,4 +1,4 @@
-// Colours of the theme as a canvas wants them; `light-dark()` is resolved by a probe element.
+// Theme colours for a canvas; a probe element resolves `light-dark()`.
 
 export function coloursOf(element, names) {
   const probe = document.createElement("span");
@@ -20,7 +20,7 @@ export function onTheme(recolour) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
 }
 
-/** A canvas as large as asked, sharp on every screen. */
+/** Sets the size of a canvas, sharp on every screen. */
 export function sizeCanvas(canvas, width, height) {
   const ratio = devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);

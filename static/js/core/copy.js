@@ -1,4 +1,4 @@
-// Text to the clipboard; the button says how it went.
+// Copies text to the clipboard; the button shows the result.
 
 export async function copy(event, text) {
   const button = event.currentTarget;

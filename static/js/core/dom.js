@@ -1,4 +1,4 @@
-// Elements from data. Text goes in as text nodes only: nothing from a log is ever read as HTML.
+// Builds elements from data. Text is inserted as text nodes only, so nothing from a log is parsed as HTML.
 
 export function h(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
@@ -18,18 +18,18 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** A value, or a dash that says on hover why there is none. */
+/** Returns a value, or a dash whose tooltip gives the reason. */
 export function known(value, reason = "not recorded", show = String) {
   if (value !== null && value !== undefined && value !== "") return document.createTextNode(show(value));
   return h("span", { class: "unknown", title: reason, "aria-label": `unknown: ${reason}` }, "–");
 }
 
-/** True while keys belong to what is being typed. */
+/** Says whether the keys go to an input. */
 export function isTyping(event) {
   return event.target instanceof Element && event.target.closest("input, select, textarea, dialog[open]") !== null;
 }
 
-/** `acts`: what keys do, by their names, while `isOn()` and nothing is typed. */
+/** `acts` maps key names to actions, which apply while `isOn()` holds and no input has the focus. */
 export function onKeys(acts, isOn = () => true) {
   addEventListener("keydown", (event) => {
     const act = acts[event.key.toLowerCase()];

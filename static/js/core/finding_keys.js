@@ -1,12 +1,12 @@
-// Which finding comes next, without a screen.
+// Finds the next finding, independent of the DOM.
 
-/** Whether `here` shows what `link` names: the same place, and everything that the link asks for. */
+/** Says whether `here` shows the page of `link` with all of its parameters. */
 export function isAt(link, here) {
   const [there, now] = [parts(link), parts(here)];
   return there.path === now.path && [...there.asked].every(([name, value]) => now.asked.get(name) === value);
 }
 
-/** The page of a served address, or of a report's fragment. */
+/** Returns the page of a served address or of a report's fragment. */
 function parts(href) {
   const url = new URL(href);
   const [path, query = ""] = url.hash.startsWith("#/") ? url.hash.slice(1).split("#")[0].split("?") : [url.pathname, url.search];

@@ -1,4 +1,4 @@
-// A trace that grows: says when there is more than this page shows. Nothing moves until it is asked for.
+// Follows a growing trace: reports new records; the page changes only on request.
 import { h } from "#js/core/dom.js";
 import { formatCount } from "#js/core/format.js";
 import { getJson } from "#js/core/server.js";
@@ -24,7 +24,7 @@ async function look() {
   box.replaceChildren(`updated, ${text} `, h("button", { type: "button", onclick: show }, "show"));
 }
 
-/** What is new, in words; empty when nothing is. */
+/** Describes what is new; empty if nothing is. */
 function textOf({ logs, records }) {
   const parts = [[logs - shown.logs, "log"], [records - shown.records, "record"]];
   if (parts.every(([more]) => more === 0)) return "";
@@ -36,7 +36,7 @@ function show() {
   try {
     sessionStorage.setItem(PLACE, JSON.stringify([location.href, main.scrollLeft, main.scrollTop]));
   } catch {
-    // Forbidden storage: the page begins at its top.
+    // Storage is blocked, so the page starts at its top.
   }
   location.reload();
 }
@@ -47,6 +47,6 @@ function restore() {
     sessionStorage.removeItem(PLACE);
     if (href === location.href) main.scrollTo(left, top);
   } catch {
-    // Forbidden storage: the page begins at its top.
+    // Storage is blocked, so the page starts at its top.
   }
 }

@@ -1,4 +1,4 @@
-// Numbers as text: the same rules as viewer/text/formats.py, checked against the same cases.
+// Formats numbers by the same rules as viewer/text/formats.py, tested with the same cases.
 
 const TIME_UNITS = [[1, "ns"], [1e3, "us"], [1e6, "ms"], [1e9, "s"]];
 
@@ -24,7 +24,7 @@ export function formatNs(value) {
 
 const LONG_UNITS = [[86400e9, "d"], [3600e9, "h"], [60e9, "min"]];
 
-/** Long times: in days, hours or minutes from two of them on. */
+/** Formats times of at least two minutes in minutes, hours or days. */
 export function formatLong(ns) {
   const [size, unit] = LONG_UNITS.find(([size]) => ns >= 2 * size) ?? [];
   return unit ? `${thousands((ns / size).toFixed(ns < 10 * size ? 1 : 0))} ${unit}` : formatNs(ns);
@@ -45,12 +45,12 @@ export function formatCount(value) {
   return value === null || value === undefined ? "–" : thousands(value);
 }
 
-/** All bytes, and in a larger unit where there is one. */
+/** Formats the exact bytes, with a larger unit in parentheses if there is one. */
 export function exactBytes(value) {
   return value < 1000 ? `${formatCount(value)} B` : `${formatCount(value)} B (${formatBytes(value)})`;
 }
 
-/** An element of a tensor: whole numbers with thousands, others with four digits. */
+/** Formats a tensor element: integers with thousands separators, others with four digits. */
 export function formatValue(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
@@ -61,7 +61,7 @@ export function formatValue(value) {
   return thousands(text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 }
 
-/** A name as one part of a path, as viewer/web/addresses.py has it. */
+/** Encodes a name as one part of a path, like viewer/web/addresses.py. */
 export function slugOf(name) {
   const quoted = encodeURIComponent(name).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
   const text = quoted.replaceAll("~", "~7E").replaceAll("%", "~");
@@ -90,7 +90,7 @@ export function formatShape(sizes) {
   return Array.isArray(sizes) ? `[${sizes.join(", ")}]` : String(sizes);
 }
 
-/** A place on an axis whose ticks are `step` apart: as many digits as tell two ticks apart. */
+/** Formats a time on an axis with ticks `step` apart, with enough digits to distinguish them. */
 export function formatTick(ns, step) {
   if (ns === 0) return "0";
   const [size, unit] = TIME_UNITS.findLast(([size]) => Math.abs(ns) >= size) ?? TIME_UNITS[0];

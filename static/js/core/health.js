@@ -1,4 +1,4 @@
-// Value classes: their order, names and signs, and how many elements of a tensor are in each.
+// Value classes: their order, names, signs and element counts.
 import { formatValue, thousands } from "#js/core/format.js";
 
 /** From worst to best, as in viewer/values/rows.py. */
@@ -9,7 +9,7 @@ export const NAMES = {
 export const SIGNS = { nan: "✖", positive_infinity: "▲", negative_infinity: "▼", extreme: "◆", zero: "0", finite: "", not_recorded: "" };
 export const classOf = (name) => `v-${name.replaceAll("_", "-")}`;
 
-/** What a row counts, from harmless to worst: classes without an element are left out. */
+/** Returns the counted classes of a row from best to worst, without empty classes. */
 export function segments(row) {
   if (row.skipped !== null && row.skipped !== undefined) return [];
   const extreme = (row.near_overflow ?? 0) + (row.subnormal ?? 0);
@@ -38,7 +38,7 @@ function words(row, without) {
   });
 }
 
-/** The counts in words: "finite 8,000 · near overflow 3 · NaN 2". */
+/** Describes the counts: "finite 8,000 · near overflow 3 · NaN 2". */
 export function countsText(row) {
   return words(row).join(" · ");
 }

@@ -1,11 +1,11 @@
-// A value class on a canvas: its colour, and a pattern or sign as far as there is room for one.
+// Draws a value class on a canvas: its colour, and a pattern or sign if there is room.
 import { SIGNS, classOf } from "#js/core/health.js";
 
 export const HEALTH_COLOURS = ["v-nan", "v-positive-infinity", "v-negative-infinity", "v-extreme", "v-zero", "v-finite", "v-not-recorded", "v-sign-light", "v-sign-dark", "v-stripe"];
 const ROOM_FOR_STRIPES = 5;
 const ROOM_FOR_SIGN = 9;
 
-/** `colours` has the names of HEALTH_COLOURS. */
+/** `colours` has the keys of HEALTH_COLOURS. */
 export function drawClass(ctx, name, x, y, width, height, colours) {
   if (name === "not_recorded") {
     drawMissing(ctx, x, y, width, height, colours);
@@ -41,7 +41,7 @@ function drawMissing(ctx, x, y, width, height, colours) {
 
 const patterns = new Map();
 
-/** Diagonal lines, one pattern per colour. */
+/** Returns the pattern of diagonal lines, one per colour. */
 function stripes(ctx, colours) {
   const colour = colours["v-stripe"];
   if (!patterns.has(colour)) {

@@ -1,6 +1,6 @@
-// Searching and rounding that several pictures need.
+// Search and rounding functions that several charts share.
 
-/** The first index below `count` from which on `test(index)` holds; `count` where it nowhere does. */
+/** Returns the first index below `count` from which `test(index)` holds, or `count`. */
 export function firstWhere(count, test) {
   let [low, high] = [0, count];
   while (low < high) {

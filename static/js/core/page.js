@@ -1,4 +1,4 @@
-// What every page has: theme and keys.
+// The theme and the keys of every page.
 import { isTyping } from "#js/core/dom.js";
 import { nextFinding } from "#js/core/finding_keys.js";
 
@@ -12,11 +12,11 @@ document.getElementById("theme-toggle").addEventListener("click", () => {
   try {
     localStorage.setItem("stepscope-theme", root.dataset.theme);
   } catch {
-    // Forbidden storage: the choice holds for this page only.
+    // Storage is blocked, so the choice applies to this page only.
   }
   root.dispatchEvent(new Event("themechange"));
 });
-// A narrow screen has the links in a strip that scrolls.
+// On a narrow screen, the links are in a scrolling strip.
 document.querySelector('.nav a[aria-current="page"]')?.scrollIntoView({ inline: "nearest", block: "nearest" });
 document.getElementById("keys-toggle").addEventListener("click", () => keys.showModal());
 
@@ -35,7 +35,7 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// A page that comes back whole shows what its address says, not what was typed before it was left.
+// A page restored from the browser's cache shows the state in its address, not earlier input.
 addEventListener("pageshow", (event) => {
   if (event.persisted) for (const form of document.querySelectorAll("main form")) form.reset();
 });
@@ -75,7 +75,7 @@ function keep(index) {
   try {
     sessionStorage.setItem(FINDING, index);
   } catch {
-    // Forbidden storage: findings that share a page count as one.
+    // Storage is blocked, so findings that share a page count as one.
   }
 }
 

@@ -1,4 +1,4 @@
-// What all pictures on a canvas share: size, theme, a layer for what moves with the pointer, and a tip.
+// The base of all canvas charts: size, theme, a pointer layer and a tooltip.
 import { coloursOf, onTheme, sizeCanvas } from "#js/core/colours.js";
 import { h } from "#js/core/dom.js";
 
@@ -37,7 +37,7 @@ export class Picture {
     this.paint();
   }
 
-  /** The element that it fills. */
+  /** Returns the element that the chart fills. */
   room() {
     return this.box;
   }
@@ -46,7 +46,7 @@ export class Picture {
     return room.clientHeight;
   }
 
-  /** Soon, and once for all that changes until then. */
+  /** Schedules one redraw for all changes until then. */
   draw() {
     this.frame ||= requestAnimationFrame(() => this.paint());
   }

@@ -1,4 +1,4 @@
-// Curves over points in order, such as launches or scheduler nodes: the cursor reads exactly, a drag looks closer.
+// Plots over ordered points, such as launches or scheduler nodes; the cursor reads exact values, a drag zooms.
 import { h } from "#js/core/dom.js";
 import { formatValue } from "#js/core/format.js";
 import { HEALTH_COLOURS } from "#js/core/health_draw.js";
@@ -54,7 +54,7 @@ export class Plot extends Picture {
     this.paint();
   }
 
-  /** Marks a point for good: the one that the page is about. */
+  /** Marks the point that the page is about. */
   mark(index) {
     this.marked = index;
     this.drawPointer();

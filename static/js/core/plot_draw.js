@@ -28,7 +28,7 @@ export function drawAxes(ctx, { colours, height, inner, scale, data }) {
   ctx.fillRect(GUTTER, bottom, inner, 1);
 }
 
-/** Names of points below the axis; `room`: pixels that each may take. */
+/** Draws names of points below the axis; `room` is the width of each in pixels. */
 export function drawLabels(ctx, { colours, width, height, x }, labels, room) {
   ctx.fillStyle = colours.muted;
   for (const { index, text } of labels) {
@@ -39,14 +39,14 @@ export function drawLabels(ctx, { colours, width, height, x }, labels, room) {
   }
 }
 
-/** `text` as far as it fits into `room` pixels. */
+/** Truncates `text` to `room` pixels. */
 function short(ctx, text, room) {
   let shown = text;
   while (shown.length > 4 && ctx.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
   return shown;
 }
 
-/** A line across; its label comes last of all and on a ground of its own, as curves may run behind it. */
+/** Draws a horizontal line; its label is drawn last, on a background, because curves may run behind it. */
 export function drawLimit(ctx, { colours, width, y }, { value, label }, isAbove) {
   const at = isAbove ? TOP : Math.round(y(value)) + 0.5;
   ctx.strokeStyle = colours.critical;
@@ -128,7 +128,7 @@ function drawRun(ctx, run, { floor, dots }) {
   ctx.globalAlpha = 1;
 }
 
-/** Where there are many, only of points that no line leads to. */
+/** Draws dots; if there are many, only for isolated points. */
 function drawDots(ctx, plot, series) {
   const few = plot.count <= MOST_DOTS;
   const isAlone = (index) => knownAt(series, index - 1) === null && knownAt(series, index + 1) === null;
@@ -143,14 +143,14 @@ function dot(ctx, { x, y }, index, { values }, radius) {
   ctx.fill();
 }
 
-/** Value classes along the top. */
+/** Draws value classes along the top. */
 export function drawSigns(ctx, { colours, view, inner }, marks) {
   for (const { x, name } of thinned(marks, view, inner, SIGN + 2, HEALTH)) {
     drawClass(ctx, name, GUTTER + x - SIGN / 2, 2, SIGN, SIGN + 2, colours);
   }
 }
 
-/** A ▼ over a point of a series, or a ✖ on the axis. */
+/** Draws a ▼ over a point of a series, or a ✖ on the axis. */
 export function drawMarker(ctx, { colours, view, height, data, x, y }, { index, series, wrong }) {
   if (index < view[0] || index > view[1]) return;
   if (wrong) {
@@ -178,7 +178,7 @@ export function drawDrag(ctx, { colours, height }, { from, to }) {
   ctx.globalAlpha = 1;
 }
 
-/** The point that the page is about. */
+/** Draws the point that the page is about. */
 export function drawMarked(ctx, { colours, view, height, x }, index) {
   if (index === null || index < view[0] || index > view[1]) return;
   ctx.fillStyle = colours.accent;

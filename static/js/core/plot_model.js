@@ -1,8 +1,8 @@
-// Plots without a screen: the part in view, ranges, ticks, where a value stands, which point is under the pointer.
+// The model of plots, independent of the DOM: view, ranges, ticks, scales and hit tests.
 import { formatValue } from "#js/core/format.js";
 import { roundStep } from "#js/core/numbers.js";
 
-/** Round places between two values, at most about `most` of them. */
+/** Returns round ticks between two values, at most about `most`. */
 export function linearTicks(low, high, most) {
   const step = roundStep((high - low) / Math.max(most, 1));
   const values = [];

@@ -1,6 +1,6 @@
-// What scripts of served pages share: asking the server, and state that stands in the address.
+// Functions shared by served pages: requests and state in the address.
 
-/** The answer to a GET; null where there is none: the server was ended, and what is on the page stays. */
+/** Returns the response to a GET, or null if there is none; the page then stays as it is. */
 export async function getJson(url, options = {}) {
   try {
     const answer = await fetch(url, options);
@@ -10,7 +10,7 @@ export async function getJson(url, options = {}) {
   }
 }
 
-/** Changes parts of the address; null takes one out. */
+/** Changes parameters of the address; null removes one. */
 export function setState(changes, push = false) {
   const url = new URL(location.href);
   for (const [name, value] of Object.entries(changes)) {

@@ -1,7 +1,7 @@
-// A classic script in the head: the chosen theme is there before the first paint.
+// This classic script in the head applies the theme before the first paint.
 try {
   const chosen = localStorage.getItem("stepscope-theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 } catch {
-  // Storage can be forbidden; then the system's choice holds.
+  // Storage may be blocked; the system's choice then applies.
 }

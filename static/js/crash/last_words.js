@@ -1,4 +1,4 @@
-// What a launch has to do with the death of its process, for its panel.
+// The role of a launch in a crash of its process, for the launch panel.
 import { h } from "#js/core/dom.js";
 
 const PARTS = { died: "", in_flight: "In flight on the device: ", last_finished: "The last launch that its stream had finished: " };

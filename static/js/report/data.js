@@ -1,4 +1,4 @@
-// What the report holds, without a screen: addresses and the launches of its calls.
+// The model of the report, independent of the DOM: addresses and the launches of its calls.
 
 /** "#/steps/3?launch=7#L12" -> the page it names, the launch and the place in it. */
 export function parseRoute(hash) {

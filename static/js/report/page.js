@@ -1,4 +1,4 @@
-// The report: every page of it is in this file; the fragment of the address says which one is shown.
+// The report contains all of its pages; the fragment of the address selects one.
 import { mountSpans } from "#js/compiles/spans.js";
 import { codeBlock } from "#js/core/code.js";
 import { mountMemory } from "#js/memory/report.js";
@@ -14,7 +14,7 @@ const loading = unpack(document.getElementById("report-data").textContent);
 
 const leads = (address) => pages.has(parseRoute(address).page);
 
-/** Links that scripts make stay links where they lead to a page of this file. */
+/** Removes links to pages that are not in this file. */
 function keepLiving() {
   for (const link of document.querySelectorAll('a[href^="#/"]')) if (!leads(link.getAttribute("href"))) link.removeAttribute("href");
 }

@@ -1,4 +1,4 @@
-// Goes on looking, piece by piece, until the page is full, everything was looked through, or it is told to stop.
+// Continues a search piece by piece until the page is full, the logs end or the user stops it.
 import { h, known } from "#js/core/dom.js";
 import { formatBytes, formatCount } from "#js/core/format.js";
 import { compileHref, getJson } from "#js/core/server.js";
@@ -19,7 +19,7 @@ async function lookOn() {
   let next = Number(progress.dataset.next);
   while (next !== null && hits < MOST_HITS) {
     const answer = await getJson(addressOf("/search.json", next), { signal: leaving.signal });
-    if (answer === null) break; // Stopped, or the server was ended: what was found stays.
+    if (answer === null) break; // Stopped, or the server ended; the hits stay.
     const { piece } = answer;
     for (const hit of piece.hits) addHit(hit);
     hits += piece.hits.length;
@@ -62,7 +62,7 @@ function addHit(hit) {
   table.tBodies[0].append(h("tr", {}, ...cells));
 }
 
-/** As the choice of logs names it. */
+/** Returns the name of a log as in the log selector. */
 function runName(log) {
   return document.querySelector(`select[name="log"] option[value="${log}"]`)?.text.split(" · ", 1)[0] ?? `log ${log}`;
 }

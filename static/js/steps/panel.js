@@ -1,4 +1,4 @@
-// The side panel of a launch, from the data of /launches/N.json.
+// The side panel of a launch, built from /launches/N.json.
 import { codeBlock } from "#js/core/code.js";
 import { copy } from "#js/core/copy.js";
 import { h, known } from "#js/core/dom.js";
@@ -80,7 +80,7 @@ function facts(row, { root }) {
   );
 }
 
-// A large fused kernel names dozens; its arguments should not be a screen away.
+// A large fused kernel has dozens of lines; its arguments should stay close.
 const MOST_LINES = 3;
 
 function modelSource(stacks) {

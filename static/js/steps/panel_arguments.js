@@ -1,4 +1,4 @@
-// The table of arguments in the panel of a launch: what each is, what it held, who wrote and who reads it.
+// The table of arguments in the launch panel: metadata, values, writers and readers.
 import { h, known } from "#js/core/dom.js";
 import { formatShape, slugOf } from "#js/core/format.js";
 import { RECORD_VALUES, valueLines } from "#js/values/lines.js";
@@ -17,7 +17,7 @@ export function argumentTable(row, context) {
   );
 }
 
-/** Arguments that are no tensors: sizes, strides, factors, flags. */
+/** Returns the table of scalar arguments: sizes, strides, factors, flags. */
 function scalarTable(scalars) {
   if (!scalars.length) return null;
   const head = ["argument", "value", "type", "computed as"].map((name) => h("th", {}, name));
@@ -69,7 +69,7 @@ function nameOf(row, { buffer, name }, { root }) {
   return h("a", { href: `${root}/graphs/${row.graph.graph}/buffers/${slugOf(buffer)}` }, h("code", { title: name }, buffer));
 }
 
-/** Who wrote what comes in, who reads what goes out; launches by their numbers. */
+/** Links to the launch that wrote an input and to those that read an output. */
 function flow(row, { argument, role }, context) {
   const to = (launch, text = "") => {
     const href = `${context.root}/steps/${row.step}?log=${row.log}&launch=${launch}`;

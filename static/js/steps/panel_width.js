@@ -35,6 +35,6 @@ function keep(width) {
   try {
     localStorage.setItem(KEY, width);
   } catch {
-    // Forbidden storage: the width holds for this page only.
+    // Storage is blocked, so the width applies to this page only.
   }
 }

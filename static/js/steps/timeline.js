@@ -37,7 +37,7 @@ export class TimelineView extends ChartView {
     return missingWindow(this.data, this.view, this.bounds);
   }
 
-  /** Show finer data than was there for the whole step. */
+  /** Shows finer data for the whole step. */
   replace(timeline) {
     this.whole = this.data = prepare(timeline);
     this.draw();
@@ -57,7 +57,7 @@ export class TimelineView extends ChartView {
     this.draw();
   }
 
-  /** Mark a launch and, if it is out of sight or too small to see, move to it. */
+  /** Marks a launch and moves to it if it is out of view or too small to see. */
   select(selected) {
     this.selected = selected;
     if (selected) this.setView(reveal(this.view, this.bounds, selected.start, selected.end));

@@ -1,4 +1,4 @@
-// The picture of the timeline on a 2D canvas. Draws what it is given; keeps nothing.
+// Stateless drawing functions for the timeline on a 2D canvas.
 import { CHART_COLOURS, GUTTER, barOf, drawChart, drawName, xOf } from "#js/core/chart_draw.js";
 import { inView } from "#js/core/chart_model.js";
 import { HEALTH_COLOURS, drawClass } from "#js/core/health_draw.js";

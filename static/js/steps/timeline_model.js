@@ -1,4 +1,4 @@
-// The timeline without a screen: lanes, intervals, what is in view. All times are ns from the start of the step.
+// The model of the timeline, independent of the DOM. All times are ns from the start of the step.
 import { AXIS, GAP, MINIMAP, SPAN, firstAt, inView, windowAround } from "#js/core/chart_model.js";
 import { HEALTH, worse } from "#js/core/health.js";
 
@@ -34,7 +34,7 @@ export function layout(timeline, hasMemory = false) {
   return { lanes, height: y };
 }
 
-/** A timeline as it comes -> what is drawn: intervals per lane, sorted by start. */
+/** Converts the server's timeline to intervals per lane, sorted by start. */
 export function prepare(timeline) {
   const origin = timeline.start_ns;
   const spans = timeline.spans.map((span) => interval(span, span.start_ns - origin, span.duration_ns));
@@ -68,7 +68,7 @@ export function prepare(timeline) {
   };
 }
 
-/** Its launches have an order and no times, as in a log of printed text. */
+/** Says whether launches have an order but no times, as in a log of printed text. */
 export function isUntimed({ launches }) {
   return launches.duration_ns.length > 0 && launches.duration_ns.every((duration) => duration === -2);
 }
@@ -118,7 +118,7 @@ function hasBins(data, view) {
   return false;
 }
 
-/** Words of a filter: all must stand in the kernel's name; `*` is a wildcard. */
+/** Returns a matcher of kernel names that contain all words of a filter; `*` is a wildcard. */
 export function kernelMatcher(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return null;

@@ -1,4 +1,4 @@
-// Launch sites by steps: one canvas the size of what is seen, rows drawn as they scroll into it.
+// A heat map of launch sites by steps; the canvas draws visible rows only.
 import { h } from "#js/core/dom.js";
 import { plural } from "#js/core/format.js";
 import { NAMES } from "#js/core/health.js";
@@ -66,7 +66,7 @@ export class HeatMap extends Picture {
     event.stopPropagation();
   }
 
-  /** To the worst cell of a window, of one that `zoom` was called for. */
+  /** Selects the worst cell of a window after a zoom. */
   goTo(window) {
     const place = worstCell(this.heat, window);
     if (!place) return;
@@ -113,7 +113,7 @@ export class HeatMap extends Picture {
     if (aloud && cell) this.said.textContent = this.lines().join(", ");
   }
 
-  /** Where the chosen cell lies in the data. */
+  /** Returns the row and column of the chosen cell in the data. */
   get at() {
     return [this.rows[this.cell.row].index, this.cell.column];
   }
@@ -223,7 +223,7 @@ export class HeatMap extends Picture {
   }
 }
 
-/** The text as far as it fits: kernels differ at their ends, so the middle goes. */
+/** Truncates text in the middle, because kernel names differ at their ends. */
 function cut(ctx, text, room) {
   const wide = ctx.measureText(text).width;
   let shown = text;

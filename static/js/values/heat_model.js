@@ -1,4 +1,4 @@
-// The heat map without a screen: its rows, where its cells stand, what is under a point.
+// The model of the heat map, independent of the DOM: rows, cells and hit tests.
 import { HEALTH } from "#js/core/health.js";
 import { firstWhere } from "#js/core/numbers.js";
 
@@ -44,7 +44,7 @@ function windowOf(heat, row, endRow, column, endColumn) {
 
 export const joins = ({ joined_sites: sites, joined_steps: steps }, row, column) => sites[row] > 1 || steps[column] > 1;
 
-/** The first of the worst cells that lie in a window; null where none does. */
+/** Returns the first of the worst cells in a window, or null. */
 export function worstCell(heat, window) {
   let found = null;
   let end = heat.first_site;
@@ -108,7 +108,7 @@ export function visibleRows(count, scroll, height) {
   return [Math.max(0, Math.floor(scroll / ROW)), Math.min(count, Math.ceil((scroll + height) / ROW))];
 }
 
-/** The next cell in a direction; headings are passed over. */
+/** Returns the next cell in a direction and skips headings. */
 export function moveCell(rows, columns, cell, dx, dy) {
   const column = Math.min(columns - 1, Math.max(0, cell.column + dx));
   let row = cell.row;

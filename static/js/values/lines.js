@@ -1,4 +1,4 @@
-// Before and after of one argument: a strip of value classes, the numbers, and where to look further.
+// Values of one argument before and after a launch: a strip of value classes, statistics and links.
 import { copy } from "#js/core/copy.js";
 import { h, known } from "#js/core/dom.js";
 import { formatBytes, formatShape, formatValue } from "#js/core/format.js";
@@ -7,12 +7,12 @@ import { NAMES, SIGNS, classOf, countsText, remarks, segments } from "#js/core/h
 export const RECORD_VALUES = "stepscope run --level values -- python train.py";
 const NUMBERS = [["min", "min"], ["max", "max"], ["mean", "mean"], ["std", "std"], ["largest", "largest"], ["l2", "L2"]];
 
-/** A sign and a name for a value class. */
+/** Returns the sign and the name of a value class. */
 export function healthBadge(name) {
   return h("span", { class: "health" }, h("span", { class: `swatch ${classOf(name)}`, "aria-hidden": "true" }, SIGNS[name]), NAMES[name]);
 }
 
-/** A bar whose parts are the classes in proportion; none that has an element is too small to see. */
+/** Returns a bar of value classes in proportion; every class with an element stays visible. */
 export function strip(row) {
   const parts = segments(row).map(({ name, count, share }) => {
     const part = h("span", { class: `part ${classOf(name)}` }, SIGNS[name]);
@@ -81,7 +81,7 @@ function numbers(row) {
   );
 }
 
-/** All elements of a small tensor, in row-major order. */
+/** Lists all elements of a small tensor in row-major order. */
 function elements({ elements: found }) {
   return h("p", { class: "elements mono", title: "All elements in row-major order" }, `[${found.map(String).join(", ")}]`);
 }

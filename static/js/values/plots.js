@@ -15,7 +15,7 @@ export const STATISTICS = {
 const COUNTS = new Set(["nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal"]);
 const WHY = "no finite element, or not read";
 
-/** A report holds some pages only: elsewhere it does not lead. */
+/** Opens an address if it exists; a report contains some pages only. */
 function go(context, address) {
   const href = `${context.root}${address}`;
   if (context.leads?.(href) ?? true) location.href = href;
@@ -116,7 +116,7 @@ function mountCurve(box, { curve, log }, context) {
   choose(chosen);
 }
 
-/** Counts of nothing are left out of the tip; the table has them. */
+/** Zero counts are left out of the tooltip; the table shows them. */
 function isWorthALine(name, value) {
   return value !== null && !(COUNTS.has(name) && value === 0);
 }
@@ -135,7 +135,7 @@ function mountHeat(box, { heat }, context) {
   const toLaunch = openAt(context, heat.log);
   const map = new HeatMap(box, heat, {
     open: (window, found) => (found ? toLaunch(found.launch, found.step) : to("/values/launch", window)),
-    // A report has no more to show than what is in it.
+    // A report contains no finer data.
     zoom: context.root ? null : (window, cell) => to("/values", window, `#at=${Object.values(cell)}`),
   });
   const at = context.root ? null : /^#at=(\d+),(\d+),(\d+),(\d+)$/.exec(location.hash)?.slice(1).map(Number);
@@ -144,7 +144,7 @@ function mountHeat(box, { heat }, context) {
 
 const MOUNTS = { buffer: mountBuffer, curve: mountCurve, heat: mountHeat };
 
-/** Draws what `data-plot` of the box names. */
+/** Draws the plot that `data-plot` of the box names. */
 export function mountPlot(box, data, context) {
   MOUNTS[box.dataset.plot](box, data, context);
 }
