@@ -78,7 +78,7 @@ def test_the_peak_is_where_the_page_begins(client: Client) -> None:
     assert page["memory"]["measured_peak"]["peak_bytes"] == FORWARD_PEAK
     assert (page["at"]["snode"], page["at"]["alive"]["storage_bytes"]) == ("op1", FORWARD_PEAK + 256 + 128)
     text = text_of(client.get("/graphs/0/memory").text)
-    assert "Alive at op1 : 1.9 kB in 4 storages, 384 B of it base" in text
+    assert "Alive at op1 : 1.9 kB in 4 storages, including 384 B of base" in text
     assert "saved for backward 1.0 kB" in text
 
 
@@ -211,9 +211,9 @@ def test_the_curve_of_another_device_is_a_click_away(opened: Opened) -> None:
     text = client.get("/memory?device=cuda:0").text
     devices = dict(re.findall(r'<a href="(/memory\?log=0&amp;device=[^"]+)"[^>]*>([^<]+)</a>', text))
     assert sorted(devices.values()) == ["cpu", "cuda:0"]
-    assert "on cuda:0; every step" in text
+    assert "on cuda:0; all steps" in text
     (cpu,) = (address for address, name in devices.items() if name == "cpu")
-    assert "on cpu; every step" in client.get(cpu.replace("&amp;", "&")).text
+    assert "on cpu; all steps" in client.get(cpu.replace("&amp;", "&")).text
 
 
 def test_steps_of_each_log_are_a_click_away(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
     of_no_graph = step_mismatch(graph=None, call=None, file="/home/me/own.py", line=5, holders=[[]], is_final_step=True)
     client = Client(opened(training(2).record(step_mismatch("unexpected_death", "buf1")).record(of_no_graph)))
     graph = text_of(client.get("/graphs/0/memory").text)
-    assert "Found by checks in the generated code 1" in graph
+    assert "Failed checks in the generated code 1" in graph
     assert "✖ freed too early buf1 512 B cab.py:77 – list of 3 in keep of __main__ model.py:11" in graph
     assert client.get("/graphs/1/memory.json").json()["checks"] == []
     overview = client.get("/memory").text
