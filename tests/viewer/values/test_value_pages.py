@@ -187,7 +187,7 @@ def test_the_page_says_what_a_cell_joins(trace: Trace) -> None:
     template = render.environment().get_template("values/page.html")
     shown = {"frame": frame(Counts(1, 0, 0, 0, 4, 32, 32, 8, None)), "section": "Values", "import_map": ""}
     html = template.render(**render.context_of(page), **shown)
-    assert "Each cell joins up to 2 launch sites and 3 steps and has the colour of the worst." in html
+    assert "Each cell combines up to 2 launch sites and 3 steps and shows the worst." in html
 
 
 @pytest.mark.parametrize(
