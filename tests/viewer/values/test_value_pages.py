@@ -254,7 +254,7 @@ def test_report_lists_the_worst_buffers(trace: Trace, monkeypatch: pytest.Monkey
     shown = re.search(r'data-route="/graphs/0/buffers">(.*?)<div class="page"', html, re.DOTALL)
     assert shown
     assert re.findall(r'href="#(/graphs/0/buffers/[^"]*)"', shown[1])[0] == "/graphs/0/buffers/buf0"
-    assert "The worst 2 of" in shown[1]
+    assert "the worst 2 of" in shown[1]
     assert len([route for route in data_of(html)["plots"] if "/buffers/" in route]) == 3
     assert html.count('data-route="/graphs/0/buffers/') == 3
 
