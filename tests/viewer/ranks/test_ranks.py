@@ -204,7 +204,7 @@ def test_names_and_records_that_disagree_are_told(tmp_path: Path) -> None:
     rank_log(0, [{}]).write(tmp_path / "dedicated_log_torch_trace_rank_3_x.log")
     with open_trace(tmp_path) as trace:
         assert [(row.rank, row.record_rank) for row in ranks(trace).rows] == [(3, 0)]
-        assert "name says rank 3, its records say rank 0" in Client(trace).get("/ranks").text
+        assert "gives rank 3, its records give rank 0" in Client(trace).get("/ranks").text
 
 
 # Launches
