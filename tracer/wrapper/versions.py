@@ -3,8 +3,7 @@
 The statements of a wrapper are followed by the storage that they touch. An allocation or a graph input is a storage;
 aliases, views and reuses lead to the same one; members of a pool are storages of their own, for the memory planner
 (torch/_inductor/codegen/memory_planning.py) never overlays two that live at once. A version is read once, after
-its writer; an input before its first use; a part of a storage that nobody wrote as such before the launch that
-reads it.
+its writer; an input before its first use; a part that nobody wrote on its own before the launch that reads it.
 """
 
 from __future__ import annotations
