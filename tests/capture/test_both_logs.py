@@ -20,8 +20,8 @@ PROGRAM = """
 import os, sys, torch
 backend, *folder = sys.argv[1:]
 if folder or "STEPSCOPE_TRACE" in os.environ:
-    from stepscope.tracer import recorder
-    recorder.FLUSH_NS = recorder.FLUSH_STEP_NS = 10**15  # how many batches there are must not depend on time
+    from stepscope.tracer.runtime import outbox
+    outbox.FLUSH_NS = outbox.FLUSH_STEP_NS = 10**15  # how many batches there are must not depend on time
 if folder:
     import stepscope
     stepscope.trace(*folder).start()

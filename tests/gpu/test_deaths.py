@@ -58,7 +58,9 @@ def test_an_illegal_access_is_put_down_to_its_launch(tmp_path: Path) -> None:
     assert "illegal memory access" in run.stderr, run.stderr[-3000:]
     told = subprocess.run([*COMMAND, "summary", "--json", str(trace)], cwd=ROOT, capture_output=True, check=True)
     answer = json.loads(told.stdout)
-    (finding,) = [one for one in answer["findings"] if one["kind"] == "crash"]
+    crashes = [one for one in answer["findings"] if one["kind"] == "crash"]
+    assert len(crashes) == 1, [one["title"] for one in crashes]
+    (finding,) = crashes
     evidence = finding["evidence"]
     assert "illegal memory access" in evidence["device_error"]
     assert (finding["step"], evidence["launch_in_step"]) == (3, 2)

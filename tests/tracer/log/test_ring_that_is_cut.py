@@ -82,7 +82,7 @@ import faulthandler, os, sys, time
 from pathlib import Path
 import torch
 import stepscope
-from stepscope.tracer.recorder import FLUSH_NS
+from stepscope.tracer.runtime.outbox import FLUSH_NS
 compiled = torch.compile(lambda x: (x @ x).sin())
 with stepscope.trace(sys.argv[1]):
     compiled(torch.ones(8, 8))

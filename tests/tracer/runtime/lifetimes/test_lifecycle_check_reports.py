@@ -98,7 +98,7 @@ def test_the_function_that_is_checked_is_named_as_the_holder() -> None:
         check_memory_step(allocated=[], freed=["buf0"])
         return buf0
 
-    assert "held by local variable buf0 of run() at test_memory_step_reports.py:" in mismatch(run)
+    assert "held by local variable buf0 of run() at test_lifecycle_check_reports.py:" in mismatch(run)
 
 
 # The check as an operator, and torch's own functions.
@@ -121,7 +121,7 @@ def test_the_check_as_an_operator() -> None:
     with debug_functions_replaced(lifecycle_checks.STAND_INS):
         run([], [])
         text = mismatch(lambda: run([1], ["buf1"]))
-    assert re.search(r"at test_memory_step_reports.py:\d+: buf1 \(16 bytes\) should have died and is alive", text)
+    assert re.search(r"at test_lifecycle_check_reports.py:\d+: buf1 \(16 bytes\) should have died and is alive", text)
     assert "list of 2" in text
 
 
@@ -140,7 +140,7 @@ def test_what_held_torchs_functions_before_calls_ours_meanwhile() -> None:
     with debug_functions_replaced(lifecycle_checks.STAND_INS):
         text = mismatch(run)
     assert text.endswith("buf77 should have been allocated and was not")
-    assert "at test_memory_step_reports.py:" in text
+    assert "at test_lifecycle_check_reports.py:" in text
 
 
 class Passing(TorchDispatchMode):  # type: ignore[no-untyped-call]
