@@ -67,7 +67,7 @@ def test_long_stretches_without_a_span_are_folded(opened: Opened) -> None:
     }
     window = client.get(f"/compile-time/spans.json?start_ns={second - 10}&end_ns={second + 2_000 * us}").json()
     assert window["spans"]["start_ns"] == [second]
-    assert "60 min, 4.0 h. Each part counts time from its own start." in client.get("/compile-time").text
+    assert "60 min, 4.0 h. Time restarts after each gap." in client.get("/compile-time").text
 
 
 def test_the_server_sends_no_more_spans_than_a_screen_shows(opened: Opened) -> None:
