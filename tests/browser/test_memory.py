@@ -40,7 +40,14 @@ def test_a_curve_reads_exact_bytes_with_kernel_and_line(visit: Visit, memory_add
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     tip = page.locator(".plot .tip")
-    for part in ("op1", "cpp_fused_relu_0", "model.py:11", "measured 1,536 B (1.5 kB)", "1 lifetime mismatch", "measured peak"):
+    for part in (
+        "op1",
+        "cpp_fused_relu_0",
+        "model.py:11",
+        "measured 1,536 B (1.5 kB)",
+        "1 lifetime mismatch",
+        "measured peak",
+    ):
         expect(tip).to_contain_text(part, use_inner_text=True)
 
 
