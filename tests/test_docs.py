@@ -72,6 +72,12 @@ def test_links_and_pictures_of_a_page_are_there(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(r"`((?:tracer|viewer|templates|static|tests|docs)/[\w./]+\.\w+)`", page.read_text("utf-8"))
+    assert page.name == "CHANGELOG.md" or [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_pictures_are_small_and_each_is_shown() -> None:
     texts = "\n".join(page.read_text("utf-8") for page in PAGES)
     pictures = [*ROOT.glob("docs/pictures/*")]
