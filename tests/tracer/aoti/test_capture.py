@@ -29,7 +29,7 @@ from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
 from tests.waiting import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).parents[3]
-STEPSCOPE = [sys.executable, "-m", "viewer"] if (ROOT / "viewer/__main__.py").exists() else [
+STEPSCOPE = [
     str(Path(sys.executable).with_name("stepscope"))
 ]  # fmt: skip
 
