@@ -138,7 +138,7 @@ def record_demo(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture(scope="session", params=["synthetic", "demo"])
+@pytest.fixture(scope="session", params=["synthetic", pytest.param("demo", marks=pytest.mark.compiles)])
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "synthetic":
