@@ -32,12 +32,7 @@ def record(row_class: type[T], trace: Trace, statement: str, parameters: Paramet
     return None if found is None else _built(row_class, cursor, [found])[0]
 
 
-def rows(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-    return trace.cursor().execute(statement, parameters).fetchall()
-
-
-def rows_named(trace: Trace, statement: str, parameters: Mapping[str, Any]) -> list[Row]:
-    """Like `rows`, for a statement whose parameters have names."""
+def rows(trace: Trace, statement: str, parameters: Parameters = ()) -> list[Row]:
     return trace.cursor().execute(statement, parameters).fetchall()
 
 

@@ -115,18 +115,18 @@ def caches(
 ) -> Caches:
     """A page of the lookups that match, in the order of the log, and sums over all of them."""
     match = {"log": log, "cache": cache, "state": state}
-    rows = sql.rows_named(trace, _ROWS, {**match, "limit": limit, "offset": offset})
+    rows = sql.rows(trace, _ROWS, {**match, "limit": limit, "offset": offset})
     lookups = [CacheLookup(*row) for row in rows]
     misses = [row.record for row in lookups if row.state == "miss" and row.components]
     nearest = _nearest(trace, misses) if misses else {}
     count = "SELECT count(*) FROM cache_lookups WHERE " + _MATCH
-    counters = sql.rows_named(trace, _COUNTERS, {"log": log})
+    counters = sql.rows(trace, _COUNTERS, {"log": log})
     return Caches(
         totals=_totals(trace, log),
         bypasses=_bypasses(trace, log),
         counters={name: int(number) for name, number in counters if number is not None},
         rows=[replace(row, nearest=nearest.get(row.record)) for row in lookups],
-        total=sql.rows_named(trace, count, match)[0][0],
+        total=sql.rows(trace, count, match)[0][0],
         offset=offset,
         limit=limit,
     )
@@ -139,7 +139,7 @@ def _totals(trace: Trace, log: int | None) -> list[CacheTotals]:
         "SELECT cache, state, count(*), sum(time_saved_ns)::BIGINT FROM cache_lookups"
         " WHERE $log IS NULL OR log = $log GROUP BY cache, state ORDER BY count(*) DESC, state"
     )
-    for cache, state, count, time_saved in sql.rows_named(trace, statement, {"log": log}):
+    for cache, state, count, time_saved in sql.rows(trace, statement, {"log": log}):
         found.setdefault(cache, {})[state] = count
         if time_saved is not None:
             saved[cache] = saved.get(cache, 0) + time_saved
@@ -152,12 +152,12 @@ def _bypasses(trace: Trace, log: int | None) -> list[BypassReason]:
         " arg_min(compile_id, record) FROM cache_lookups WHERE state = 'bypass' AND ($log IS NULL OR log = $log)"
         " GROUP BY 1, 2 ORDER BY 3 DESC, 4 LIMIT 50"
     )
-    return [BypassReason(*row) for row in sql.rows_named(trace, statement, {"log": log})]
+    return [BypassReason(*row) for row in sql.rows(trace, statement, {"log": log})]
 
 
 def _nearest(trace: Trace, misses: list[int]) -> dict[int, NearestKey]:
     before: dict[int, list[int]] = {}
-    for miss, record, _ in sql.rows_named(trace, _BEFORE, {"records": misses}):
+    for miss, record, _ in sql.rows(trace, _BEFORE, {"records": misses}):
         before.setdefault(miss, []).append(record)
     wanted = {*misses, *(record for records in before.values() for record in records)}
     payloads = trace.payloads(sorted(wanted))

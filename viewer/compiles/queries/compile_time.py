@@ -128,7 +128,7 @@ def flame(
     if clock is None:
         return None
     end = clock.end_ns
-    lanes = [FlameLane(*row) for row in sql.rows_named(trace, _LANES, {"log": log})]
+    lanes = [FlameLane(*row) for row in sql.rows(trace, _LANES, {"log": log})]
     start = min(max(0, start_ns or 0), end)
     stop = end if end_ns is None else min(max(start + 1, end_ns), end)
     width = max(1, width)
@@ -141,13 +141,13 @@ def flame(
         "pixel": pixel,
         "most": width * rows_deep,
     }
-    found = sql.rows_named(trace, _WIDE, asked) + sql.rows_named(trace, _NARROW, asked)
+    found = sql.rows(trace, _WIDE, asked) + sql.rows(trace, _NARROW, asked)
     places = {(lane.log, lane.thread): index for index, lane in enumerate(lanes)}
     names, compiles, columns = _columns(found, places, clock)
     without_window = {name: value for name, value in asked.items() if name not in ("pixel", "most")}
     marks = [
         FlameMark(places[of, thread], depth, name, compile_id, clock.fold(at), kind, sql.json_value(arguments) or {})
-        for of, thread, depth, name, compile_id, at, kind, arguments in sql.rows_named(trace, _MARKS, without_window)
+        for of, thread, depth, name, compile_id, at, kind, arguments in sql.rows(trace, _MARKS, without_window)
     ]
     binned = any(count > 1 for count in columns.count)
     return Flame(end, start, stop, lanes, names, compiles, columns, marks, binned, clock.gaps)
@@ -172,7 +172,7 @@ def _columns(
 
 def span_totals(trace: Trace, log: int | None = None, sort: str = "self") -> list[SpanTotal]:
     """Sums by name over all spans. A span within one of its own name counts in the total of both."""
-    found = sql.rows_named(
+    found = sql.rows(
         trace,
         "SELECT name, count(*), sum(duration_ns)::BIGINT, sum(self_ns)::BIGINT, max(duration_ns),"
         " arg_max(log, duration_ns), arg_max(compile_id, duration_ns), arg_max(start_unix_ns, duration_ns)"

@@ -63,7 +63,7 @@ class FoldedClock:
 
 def folded_clock(trace: Trace, log: int | None = None) -> FoldedClock | None:
     """Folds gaps of a second or more that are twice as long as all the rest; None: there are no events."""
-    found = sql.rows_named(trace, _GAPS, {"log": log, "shortest": _SHORTEST_GAP_NS})[0]
+    found = sql.rows(trace, _GAPS, {"log": log, "shortest": _SHORTEST_GAP_NS})[0]
     if found[0] is None:
         return None
     origin, end, gaps = found

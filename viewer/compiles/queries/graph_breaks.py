@@ -143,7 +143,7 @@ def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: i
     """A page of the causes."""
     match = {"log": log}
     found = sql.records(_Cause, trace, _CAUSES, {**match, "limit": limit, "offset": offset})
-    totals = sql.rows_named(
+    totals = sql.rows(
         trace,
         "SELECT count(DISTINCT cause), count(*), count(DISTINCT (log, compile_id)) FROM compile_events"
         " WHERE kind = 'graph_break' AND ($log IS NULL OR log = $log)",

@@ -132,7 +132,7 @@ def compile_metrics(
         rows=list(_rows(trace, shown, names, sort, direction, {**match, "offset": offset, "limit": limit})),
         totals=totals,
         highest=highest,
-        total=sql.rows_named(trace, f"SELECT count(*) {_FROM}", match)[0][0],
+        total=sql.rows(trace, f"SELECT count(*) {_FROM}", match)[0][0],
         sort=sort,
         direction=direction,
         kind=kind,
@@ -190,7 +190,7 @@ def _rows(
     metric = sort not in _BASE_SORTS
     key = "s.number {0} NULLS LAST, s.text {0} NULLS LAST" if metric else f"{_BASE_SORTS[sort]} {{0}} NULLS LAST"
     joined = _FROM.replace("WHERE", "LEFT JOIN metrics s ON s.record = r.record AND s.name = $sort WHERE")
-    found = sql.rows_named(
+    found = sql.rows(
         trace,
         f"SELECT r.record, r.log, r.compile_id, c.frame, r.event {joined if metric else _FROM}"
         f" ORDER BY {key.format(direction)}, r.record LIMIT $limit OFFSET $offset",
@@ -199,7 +199,7 @@ def _rows(
     scales = {column.name: column.scale for column in columns}
     numbers: dict[int, dict[str, float | None]] = {record: {} for record, *_ in found}
     texts: dict[int, dict[str, str]] = {record: {} for record, *_ in found}
-    for record, name, number, text in sql.rows_named(trace, _VALUES, {"records": list(numbers), "columns": names}):
+    for record, name, number, text in sql.rows(trace, _VALUES, {"records": list(numbers), "columns": names}):
         numbers[record][name] = None if number is None else number * scales[name]
         if text is not None:
             texts[record][name] = text
@@ -211,7 +211,7 @@ def _totals(
     trace: Trace, columns: list[MetricColumn], match: dict[str, object]
 ) -> tuple[dict[str, float], dict[str, float]]:
     added = {column.name: column for column in columns if column.added}
-    found = sql.rows_named(
+    found = sql.rows(
         trace,
         "SELECT m.name, sum(m.number), max(m.number) FROM metrics m JOIN records r ON r.record = m.record"
         " WHERE list_contains($events, r.event) AND ($log IS NULL OR r.log = $log)"

@@ -172,7 +172,7 @@ def _read(trace: Trace, logs: list[int], frame_ids: list[str]) -> dict[tuple[int
     events = f"{_EVENTS} WHERE t.kind IN ('recompile', 'recompile_limit') ORDER BY t.record"
     for event in sql.records(_Event, trace, events, asked):
         frames[event.log, event.frame_id].events.append(event)
-    for log, frame_id, compile_id, symbol, source in sql.rows_named(trace, _SYMBOLS, asked):
+    for log, frame_id, compile_id, symbol, source in sql.rows(trace, _SYMBOLS, asked):
         if source and symbol:
             frames[log, frame_id].symbols[compile_id][same_source(source)] = symbol
     return frames

@@ -90,7 +90,7 @@ def alive_in_call(
         "call": call, "log": measured.log, "local": measured.local_call, "layout": measured.layout,
         "graph": measured.graph, "step": measured.step, "position": position, "last": len(launches),
     }  # fmt: skip
-    found = [_Found(*row) for row in sql.rows_named(trace, _OF_CALL, values)]
+    found = [_Found(*row) for row in sql.rows(trace, _OF_CALL, values)]
     nodes = []
     if schedule is not None and position < len(launches):
         nodes = schedule.nodes_of(sites.get(launches[position][1]))
@@ -124,7 +124,7 @@ def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: in
     inside = {number: measured_call(where.trace, number) for (number,) in sql.rows(where.trace, _INSIDE, [call.call])}
     rows = [row for row in rows if row.call not in inside]
     at = {"log": call.log, "ns": ns, "calls": list(inside)}
-    rows += [_survivor(where, row) for row in sql.rows_named(where.trace, _SURVIVORS, at)]
+    rows += [_survivor(where, row) for row in sql.rows(where.trace, _SURVIVORS, at)]
     for one in inside.values():
         if one is not None and one.start_ns <= ns <= one.end_ns:
             rows += _temporaries(where, one, ns)[0]
@@ -213,9 +213,9 @@ def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive |
     if not sql.number(trace, "SELECT count(*) FROM lifetime_logs WHERE log = ?", [log]):
         return None
     where, at = _Where(trace), {"log": log, "ns": ns}
-    rows = [_survivor(where, row) for row in sql.rows_named(trace, _SURVIVORS, {**at, "calls": None})]
+    rows = [_survivor(where, row) for row in sql.rows(trace, _SURVIVORS, {**at, "calls": None})]
     call = position = None
-    for (call,) in sql.rows_named(trace, _RUNNING, at):
+    for (call,) in sql.rows(trace, _RUNNING, at):
         measured = measured_call(trace, call)
         if measured is None:
             continue
@@ -230,7 +230,7 @@ def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> tuple[list[Alive
     """What dies in `call` and is alive at `ns`, and the position that this is."""
     starts = [*(start_ns for _, _, start_ns in launches_of(where.trace, call.call)), call.end_ns]
     position = sum(start_ns <= ns for start_ns in starts[:-1]) - 1
-    found = sql.rows_named(where.trace, _TEMPORARIES, {"layout": call.layout, "position": position})
+    found = sql.rows(where.trace, _TEMPORARIES, {"layout": call.layout, "position": position})
     places, rows = where.places(call.graph), []
     for storage, name, size, device, born, dead, site in found:
         writer = places.writer(name, site)

@@ -102,7 +102,7 @@ def estimate_gaps(trace: Trace, least_share: float = 0.0, least_bytes: int = 1) 
     """Graphs whose measured peak is over the estimated one by more than a share and at least so many bytes, the
     largest gap first, with what makes it. An estimate is made for one set of sizes: a call of other ones is not
     compared with it."""
-    found = sql.rows_named(trace, _BOTH, {"share": least_share, "least": least_bytes})
+    found = sql.rows(trace, _BOTH, {"share": least_share, "least": least_bytes})
     gaps = (_gap(trace, graph) for graph, _, _ in found)
     return [gap for gap in gaps if gap is not None]
 

@@ -106,7 +106,7 @@ def measured_calls(
 ) -> list[MemoryCallRow]:
     """Calls of the graph whose storages were followed, the one with the highest peak first; of one step, or of all."""
     functions = [name for name in measured_functions(trace, graph) if subgraph_of(name) == subgraph]
-    found = sql.rows_named(trace, _CALLS, {"graph": graph, "functions": functions, "step": step, "most": limit})
+    found = sql.rows(trace, _CALLS, {"graph": graph, "functions": functions, "step": step, "most": limit})
     return [MemoryCallRow(*row) for row in found]
 
 
@@ -136,7 +136,7 @@ def _run(trace: Trace, call: MeasuredCall, places: GraphIndex, schedule: Schedul
     launches = launches_of(trace, call.call)
     count = len(launches)
     born, dead, base = ([0] * (count + 1) for _ in range(3))
-    for position, up, down, others in sql.rows_named(trace, _CHANGES, {"layout": call.layout, "n": count}):
+    for position, up, down, others in sql.rows(trace, _CHANGES, {"layout": call.layout, "n": count}):
         born[position], dead[position], base[position] = up, down, others
     live = list(accumulate(map(sub, born, dead)))
     for position, inside in sql.rows(trace, _INNER, [call.call]):

@@ -64,7 +64,7 @@ def node_memory(
 
 def scheduled_alive(trace: Trace, schedule: int, at: int) -> list[ScheduledBufferRow]:
     """Buffers that the schedule has alive while a node runs, largest first; without the base."""
-    return [ScheduledBufferRow(*row) for row in sql.rows_named(trace, _SCHEDULED, {"schedule": schedule, "at": at})]
+    return [ScheduledBufferRow(*row) for row in sql.rows(trace, _SCHEDULED, {"schedule": schedule, "at": at})]
 
 
 def _delta(buffer: ScheduledBufferRow, size: int) -> BufferDelta:
@@ -91,7 +91,7 @@ def _measured(
     nodes = schedule.nodes_by_site(places)
     positions = [i for i, (_, site, _) in enumerate(launches) if node in nodes.get(site, ())]
     ends = [position + 1 for position in positions]
-    found = sql.rows_named(trace, _MEASURED, {"layout": measured.layout, "positions": positions, "ends": ends})
+    found = sql.rows(trace, _MEASURED, {"layout": measured.layout, "positions": positions, "ends": ends})
     born = [BufferDelta(name, size, kind) for name, size, kind, is_born, _ in found if is_born]
     dead = [BufferDelta(name, size, kind) for name, size, kind, _, is_dead in found if is_dead]
     return positions, born, dead

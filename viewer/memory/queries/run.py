@@ -99,9 +99,9 @@ def live_curve(
 def _points(trace: Trace, window: dict[str, Any], width: int) -> list[_Point]:
     """Points of the finest level of detail that is not too many for the window, joined pixel by pixel."""
     inside = {name: value for name, value in window.items() if name != "first"}
-    level = _level(sql.rows_named(trace, _LEVELS, inside), width * _ROWS_PER_PIXEL)
+    level = _level(sql.rows(trace, _LEVELS, inside), width * _ROWS_PER_PIXEL)
     before = {name: window[name] for name in ("log", "device", "start", "first")}
-    since = sql.rows_named(trace, _BEFORE, {"level": level, **before})
+    since = sql.rows(trace, _BEFORE, {"level": level, **before})
     pixel = max(1, (window["stop"] - window["start"]) // width)
     values = {**inside, "since": since[0][0], "pixel": pixel}
     if level == 0:

@@ -102,7 +102,7 @@ def run_curve(
     if device is None or device not in devices or not found:
         return None
     starts = [row.start_ns for row in found]
-    end = int(sql.rows_named(trace, _NEXT, {"log": log, "start": starts[-1]})[0][0])
+    end = int(sql.rows(trace, _NEXT, {"log": log, "start": starts[-1]})[0][0])
     count = len(starts) * (points // len(starts)) if len(starts) <= points else points
     window = {"log": log, "device": device, "start": starts[0], "stop": max(end, starts[-1] + 1)}
     low, high, made = _columns(trace, window, starts, count)
@@ -111,7 +111,7 @@ def run_curve(
 
 
 def _columns(trace: Trace, window: dict[str, Any], starts: list[int], count: int) -> tuple[list[int], ...]:
-    level = _level({level: rows for level, rows in sql.rows_named(trace, _LEVELS, window)})
+    level = _level({level: rows for level, rows in sql.rows(trace, _LEVELS, window)})
     values = {
         **window, "starts": starts, "ends": [*starts[1:], window["stop"]], "places": list(range(len(starts))),
         "points": count, "steps": len(starts),
@@ -119,7 +119,7 @@ def _columns(trace: Trace, window: dict[str, Any], starts: list[int], count: int
     if level:
         values["level"] = level
     before = {name: window[name] for name in ("log", "device", "start")}
-    live, mine = sql.rows_named(trace, _BEFORE, {**before, "level": level})[0]
+    live, mine = sql.rows(trace, _BEFORE, {**before, "level": level})[0]
     live, mine = live or 0, mine or 0
     points = sql.records(_Point, trace, _POINTS.format(rows=_ROWS[level == 0]), values)
     known = {point.point: point for point in points}

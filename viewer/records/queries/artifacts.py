@@ -33,10 +33,10 @@ def list_records(
     """A page of the records that match. `kind` is an event or an artifact's name, `text` is looked for in kinds,
     names, sources and compile ids; the page's `kinds` count what matches without `kind`."""
     match = {"log": log, "compile_id": compile_id, "text": text}
-    kinds = sql.rows_named(
+    kinds = sql.rows(
         trace, f"SELECT {_KIND} AS kind, count(*) FROM records WHERE {_MATCH} GROUP BY kind ORDER BY 2 DESC, 1", match
     )
-    found = sql.rows_named(
+    found = sql.rows(
         trace,
         f"SELECT {_COLUMNS} FROM records WHERE {_MATCH} AND ($kind IS NULL OR {_KIND} = $kind)"
         " ORDER BY record LIMIT $limit OFFSET $offset",

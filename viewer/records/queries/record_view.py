@@ -66,7 +66,7 @@ def strings_of(trace: Trace, log: int, numbers: set[int]) -> Mapping[int, str]:
         return {}
     run = sql.row(trace, "SELECT run FROM logs WHERE log = ?", [log])
     parent = whole_number(loads(run[0].encode()).get("parent_pid")) if run and run[0] else None
-    found = sql.rows_named(
+    found = sql.rows(
         trace,
         "SELECT s.id, s.text FROM strings s JOIN logs l ON l.log = s.log WHERE list_contains($numbers, s.id)"
         " ORDER BY s.log = $log, coalesce(l.pid = $parent, false), s.log DESC",
@@ -78,7 +78,7 @@ def strings_of(trace: Trace, log: int, numbers: set[int]) -> Mapping[int, str]:
 def _siblings(trace: Trace, log: int, compile_id: str | None, events: tuple[str, ...]) -> list[Sibling]:
     if not events:
         return []
-    found = sql.rows_named(
+    found = sql.rows(
         trace,
         "SELECT record, event, byte, header_bytes FROM records"
         " WHERE log = $log AND compile_id IS NOT DISTINCT FROM $compile_id AND list_contains($events, event)"

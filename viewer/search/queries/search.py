@@ -245,7 +245,7 @@ def _expression(trace: Trace, text: str, case: bool) -> Matches:
             return
         lines = data.split(b"\n")
         starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-        for number, found in sql.rows_named(trace, _LINES, {"text": shown, "pattern": pattern}):
+        for number, found in sql.rows(trace, _LINES, {"text": shown, "pattern": pattern}):
             match = found.encode()
             at = max(0, lines[number - 1].find(match))
             start = starts[number - 1] + at

@@ -70,14 +70,14 @@ def timeline(
     stop, width = max(stop, start), max(width, 1)
     window = {"log": log, "start": start, "stop": stop}
     pixel = max(1, (stop - start) // width)
-    crowded = [thread for (thread,) in sql.rows_named(trace, _CROWDED, {**window, "step": step, "width": width})]
-    launches = sql.rows_named(trace, _LAUNCHES, {**window, "step": step, "pixel": pixel, "crowded": crowded})
+    crowded = [thread for (thread,) in sql.rows(trace, _CROWDED, {**window, "step": step, "width": width})]
+    launches = sql.rows(trace, _LAUNCHES, {**window, "step": step, "pixel": pixel, "crowded": crowded})
     columns = LaunchColumns(*([list(column) for column in zip(*launches, strict=True)] or [[] for _ in range(7)]))
     if not has_values(trace):
         columns.health.clear()
-    calls = sql.rows_named(trace, _CALLS, {**window, "step": step, "most": 4 * width})
+    calls = sql.rows(trace, _CALLS, {**window, "step": step, "most": 4 * width})
     of_subgraphs = subgraph_calls_in_step(trace, log, step)
-    spans = sql.rows_named(trace, _SPANS, {**window, "most": 4 * width})
+    spans = sql.rows(trace, _SPANS, {**window, "most": 4 * width})
     return Timeline(
         log=log,
         step=step,
