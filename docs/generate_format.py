@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,6 +21,7 @@ PARTS = {
     "Steps": SCHEMA / "steps.py",
     "Arguments that are no tensors": SCHEMA / "scalars.py",
     "Values": SCHEMA / "values.py",
+    "Statistics": SCHEMA / "statistics.py",
     "Memory": SCHEMA / "memory.py",
     "What failed or could not be recorded": SCHEMA / "gaps.py",
     "How a process ended": SCHEMA / "process_ends.py",
@@ -125,8 +127,21 @@ def section(node: ast.ClassDef, aliases: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sections(tree: ast.Module, aliases: dict[str, str]) -> list[str]:
-    return [section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef)]
+def sections(tree: ast.Module, aliases: dict[str, str], written: set[str]) -> list[str]:
+    return [section(node, aliases) for node in tree.body if isinstance(node, ast.ClassDef) and node.name in written]
+
+
+def written_classes(trees: Iterable[ast.Module]) -> set[str]:
+    """The records, and the classes that their fields name, directly or not."""
+    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+    waiting = [node for node in classes.values() if kind(node) is not None]
+    found: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        found.add(node.name)
+        named = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & classes.keys()
+        waiting += [classes[name] for name in named - found]
+    return found
 
 
 def rules(tree: ast.Module) -> str:
@@ -137,9 +152,11 @@ def render() -> str:
     tree = ast.parse(RECORDS.read_text("utf-8"))
     parts = {title: ast.parse(path.read_text("utf-8")) for title, path in PARTS.items()}
     aliases = {name: text for module in (tree, *parts.values()) for name, text in literals(module).items()}
-    text = [INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree)), *sections(tree, aliases)]
+    written = written_classes((tree, *parts.values()))
+    introduction = INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree))
+    text = [introduction, *sections(tree, aliases, written)]
     for title, part in parts.items():
-        text += [f"# {title}\n\n{rules(part)}\n", *sections(part, aliases)]
+        text += [f"# {title}\n\n{rules(part)}\n", *sections(part, aliases, written)]
     text.append(f"# Generated code\n\n## `stepscope_output_code_N`\n\n{described(tree, 'OUTPUT_CODE')}\n")
     return "\n".join(text)
 

@@ -8,6 +8,7 @@ import platform
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from stepscope.tracer._version import __version__
 from stepscope.tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
@@ -41,6 +42,7 @@ from stepscope.tracer.schema.records import (
     ValueLayout,
     Values,
 )
+from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBERS
 
 NOT_RETURNED, UNKNOWN_END = -1, -2
 PRINTER = "PyTorch's debug printer"
@@ -275,17 +277,15 @@ def _bad(one: PrintedTensor) -> tuple[tuple[int, int, int], bool]:
 
 def _encode(call: int, layout: int, rows: list[PrintedTensor]) -> Values:
     bad = [_bad(one) for one in rows]
-    none = Sparse([], [])
-
-    def sparse(which: int) -> Sparse:
+    columns: dict[str, Any] = {name: Sparse([], []) for name in COUNTS}
+    for which, name in enumerate(NONFINITE):
         found = [(row, counts[which]) for row, (counts, _) in enumerate(bad) if counts[which]]
-        return Sparse([row for row, _ in found], [count for _, count in found])
-
+        columns[name] = Sparse([row for row, _ in found], [count for _, count in found])
+    for name in RECORDED_NUMBERS:
+        columns[name] = [_finite(getattr(one, name, None)) for one in rows]
     return Values(
-        call=[call], layout=[layout], min=[_finite(one.min) for one in rows], max=[_finite(one.max) for one in rows],
-        mean=[_finite(one.mean) for one in rows], std=[None] * len(rows), nan=sparse(0), positive_infinity=sparse(1),
-        negative_infinity=sparse(2), zero=none, near_overflow=none, subnormal=none, first_bad=none,
-        exact=Exact([], [], []), at_least=[row for row, (_, is_least) in enumerate(bad) if is_least],
+        call=[call], layout=[layout], first_bad=Sparse([], []), exact=Exact([], [], []),
+        at_least=[row for row, (_, is_least) in enumerate(bad) if is_least], **columns,
     )  # fmt: skip
 
 

@@ -63,16 +63,16 @@ from stepscope.tracer.schema.scalars import Assignment as Assignment
 from stepscope.tracer.schema.scalars import CallSymbols as CallSymbols
 from stepscope.tracer.schema.scalars import InputSize as InputSize
 from stepscope.tracer.schema.scalars import Scalar as Scalar
+from stepscope.tracer.schema.statistics import Elements as Elements
+from stepscope.tracer.schema.statistics import Exact as Exact
+from stepscope.tracer.schema.statistics import Sparse as Sparse
+from stepscope.tracer.schema.statistics import Values as Values
 from stepscope.tracer.schema.steps import StepMarks as StepMarks
 from stepscope.tracer.schema.steps import Steps as Steps
 from stepscope.tracer.schema.values import OF_THE_CALL as OF_THE_CALL
-from stepscope.tracer.schema.values import Elements as Elements
-from stepscope.tracer.schema.values import Exact as Exact
 from stepscope.tracer.schema.values import Moment as Moment
 from stepscope.tracer.schema.values import SavedTensor as SavedTensor
-from stepscope.tracer.schema.values import Sparse as Sparse
 from stepscope.tracer.schema.values import ValueLayout as ValueLayout
-from stepscope.tracer.schema.values import Values as Values
 
 FORMAT_VERSION = 2
 CACHED_ESTIMATE = "estimated memory of a cached graph"

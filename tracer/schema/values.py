@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 Moment = Literal["before", "after"]
 OF_THE_CALL = -1
@@ -37,68 +37,6 @@ class ValueLayout:
     first: int = 0
     """How many rows of the call are in earlier records. With blocking launches, readings of chosen kernels are written
     at once."""
-
-
-@dataclass(frozen=True)
-class Sparse:
-    """A column that is 0 in most rows, or unknown where the field says so: the other rows and their values."""
-
-    row: list[int]
-    value: list[int]
-
-
-@dataclass(frozen=True)
-class Exact:
-    """The rows whose extremes `Values.min` and `Values.max` cannot represent exactly: integers and float64."""
-
-    row: list[int]
-    min: list[Any]
-    max: list[Any]
-
-
-@dataclass(frozen=True)
-class Elements:
-    """The rows of small tensors whose elements were all kept, as ``--elements`` asks for."""
-
-    row: list[int]
-    value: list[list[Any]]
-    """The elements as numbers or booleans in row-major order; ``nan``, ``inf`` and ``-inf`` are strings. Floats have as
-    many digits as distinguish them."""
-
-
-@dataclass(frozen=True)
-class Values:
-    """Statistics of tensors, as columns. The rows of a call follow one another in the order of its layout.
-
-    `min`, `max`, `mean` and `std` (unbiased) are over the finite elements, and None where no element is finite. They
-    have 7 significant digits, mean and std at least 5. The L2 norm and the largest magnitude follow from them.
-    """
-
-    KIND: ClassVar[str] = "values"
-
-    call: list[int]
-    layout: list[int]
-    """The value layout of each call."""
-    min: list[float | None]
-    max: list[float | None]
-    mean: list[float | None]
-    std: list[float | None]
-    nan: Sparse
-    positive_infinity: Sparse
-    negative_infinity: Sparse
-    zero: Sparse
-    near_overflow: Sparse
-    """How many finite values are in the top two binades of a 16-bit or 8-bit floating-point type."""
-    subnormal: Sparse
-    first_bad: Sparse
-    """The flat index of the first NaN or infinity. A row is missing if every element is finite, or if the index is
-    unknown."""
-    exact: Exact
-    at_least: list[int] | None = None
-    """The rows in which the numbers of NaN and infinities are lower bounds. It is not None where PyTorch's debug
-    printer printed the statistics, which do not count zeros, overflows and subnormals."""
-    elements: Elements | None = None
-    """The elements of small tensors; None if none were kept."""
 
 
 @dataclass(frozen=True)

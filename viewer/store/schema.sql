@@ -201,21 +201,7 @@ CREATE TABLE value_rows (
 );
 -- The same of inputs of a call that no launch names: `launch` and `site` are those of the call's first launch, and
 -- `argument` is -1 for the first of them, then -2. Their ids are among those of value_rows.
-CREATE TABLE input_rows (
-    value BIGINT,
-    log BIGINT, launch BIGINT, call BIGINT, step BIGINT, site BIGINT, argument BIGINT,
-    item BIGINT, part VARCHAR, moment VARCHAR,
-    dtype VARCHAR, numel BIGINT, looked_at BIGINT,
-    skipped VARCHAR,
-    nan BIGINT, positive_infinity BIGINT, negative_infinity BIGINT, zero BIGINT,
-    near_overflow BIGINT, subnormal BIGINT,
-    min DOUBLE, max DOUBLE, exact_min VARCHAR, exact_max VARCHAR,
-    mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,
-    first_bad BIGINT,
-    at_least BOOLEAN,
-    elements VARCHAR,
-    name VARCHAR
-);
+CREATE TABLE input_rows AS SELECT *, ''::VARCHAR AS name FROM value_rows WITH NO DATA;
 CREATE TABLE tuned_kernels (         -- with which configuration a Triton kernel runs
     log BIGINT, graph BIGINT, kernel VARCHAR,
     config VARCHAR                   -- JSON object: block sizes, num_warps, num_stages

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.statistics import COUNTS
 from stepscope.viewer.graphs.queries.launches import launch_detail
-from stepscope.viewer.ingest.recorder.value_batch import COUNTS
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.summary import summary, summary_text

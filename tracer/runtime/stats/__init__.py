@@ -13,27 +13,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.tracer.schema.statistics import COUNTS, RECORDED_NUMBERS
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 ROW = np.dtype(
     [
-        ("nan", "i8"),
-        ("positive_infinity", "i8"),
-        ("negative_infinity", "i8"),
-        ("zero", "i8"),
-        ("near_overflow", "i8"),  # finite, in the top two binades of a 16- or 8-bit floating-point type
-        ("subnormal", "i8"),
+        *((name, "i8") for name in COUNTS),
         ("first_bad", "i8"),  # flat index in logical (row-major) order of the first NaN or infinity; -1: none
-        ("min", "f8"),  # min, max, mean, std: over the finite elements; NaN where there are none
-        ("max", "f8"),
-        ("mean", "f8"),
-        ("std", "f8"),  # unbiased, as torch.std; NaN for fewer than two finite elements
+        *((name, "f8") for name in RECORDED_NUMBERS),  # NaN where there are no finite elements; std: for fewer than two
         ("exact_min", "i8"),  # of integers and bool; uint64 by its bits; else 0
         ("exact_max", "i8"),
     ]
 )
-"""Statistics of one tensor: numpy's record dtype, 104 bytes, native byte order."""
+"""Statistics of one tensor: numpy's record dtype, native byte order; `Row` of cpu_kernel.cpp has the same fields."""
+NOT_READ = np.array(
+    [tuple(-1 if name == "first_bad" else np.nan if name in RECORDED_NUMBERS else 0 for name in ROW.names or ())], ROW
+)
+"""The row of a tensor that was not read."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from stepscope.tracer.runtime.stats.snapshots import finish_together, joined, ru
 from stepscope.tracer.runtime.values.elements import elements_of
 from stepscope.tracer.runtime.values.reading import layout
 from stepscope.tracer.schema.records import DeviceTimes, Elements, Exact, Sparse, ValueLayout, Values
+from stepscope.tracer.schema.statistics import COUNTS, RECORDED_NUMBERS
 
 RowArray = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -133,22 +134,19 @@ def encode(
     """The batch of `rows` (`ROW`, in the order of the calls' layouts)."""
     with np.errstate(all="ignore"):
         low, high = rows["min"].astype(np.float32), rows["max"].astype(np.float32)
+        columns: dict[str, Any] = {
+            "min": _floats(low),
+            "max": _floats(high),
+            **{name: _floats(short(rows[name])) for name in RECORDED_NUMBERS if name not in ("min", "max")},
+            **{name: _sparse(rows[name]) for name in COUNTS},
+        }
         return Values(
             call=calls,
             layout=layouts,
-            min=_floats(low),
-            max=_floats(high),
-            mean=_floats(short(rows["mean"])),
-            std=_floats(short(rows["std"])),
-            nan=_sparse(rows["nan"]),
-            positive_infinity=_sparse(rows["positive_infinity"]),
-            negative_infinity=_sparse(rows["negative_infinity"]),
-            zero=_sparse(rows["zero"]),
-            near_overflow=_sparse(rows["near_overflow"]),
-            subnormal=_sparse(rows["subnormal"]),
             first_bad=_sparse(rows["first_bad"], absent=-1),
             exact=_exact(rows, kinds, low, high),
             elements=elements if elements is not None and elements.row else None,
+            **columns,
         )
 
 

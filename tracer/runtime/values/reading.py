@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stepscope.tracer.log.ring_blocks import is_blocking
 from stepscope.tracer.runtime.calls import GraphCall
-from stepscope.tracer.runtime.stats import ROW, Part, Reader, StatsBlock
+from stepscope.tracer.runtime.stats import NOT_READ, Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.parts import parts
 from stepscope.tracer.runtime.stats.readers import reader_for
 from stepscope.tracer.runtime.values.elements import Element, ElementReader, elements_of
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 MOST_FORMS = 256
 """How many forms of the tensors of one point are kept prepared."""
-
-_FILLER = np.array([(0, 0, 0, 0, 0, 0, -1, *[np.nan] * 4, 0, 0)], dtype=ROW)
 
 
 class ValueSink(Protocol):
@@ -135,10 +133,10 @@ class _WithUnread:
 
     def rows(self) -> npt.NDArray[Any] | None:
         found = self.block.rows()
-        return None if found is None else np.concatenate([found, np.repeat(_FILLER, self.unread)])
+        return None if found is None else np.concatenate([found, np.repeat(NOT_READ, self.unread)])
 
     def wait(self) -> npt.NDArray[Any]:
-        return np.concatenate([self.block.wait(), np.repeat(_FILLER, self.unread)])
+        return np.concatenate([self.block.wait(), np.repeat(NOT_READ, self.unread)])
 
 
 class PlanPoint:

@@ -9,20 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.tracer.schema.records import Elements, Sparse, Values
+from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBERS
 from stepscope.viewer.ingest.columns import Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
 
 Floats = npt.NDArray[np.float64]
 UNKNOWN = -1
-COUNTS = ("nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal")
-_FLOATS = ("min", "max", "mean", "std")
+UNCOUNTED = np.iinfo(np.int64).min
+"""The count of what the writer of a log did not count."""
 _LONGEST_EXACT = 48
 
 
 @dataclass(frozen=True)
 class ValueColumns:
-    """One record of values. Unknown is NaN among floats, -1 in `first_bad`."""
+    """One record of values. Unknown is NaN among floats, -1 in `first_bad`, and `UNCOUNTED` in counts."""
 
     place: RecordPlace
     call: Ints
@@ -43,10 +44,13 @@ class ValueColumns:
 def batch_of(values: Values, place: RecordPlace, damage: Damage) -> ValueColumns:
     """Raises BadPayload when the columns do not fit together; single values that cannot be are counted."""
     count = len(values.min)
-    floats = {name: _floats(getattr(values, name), f"Values.{name}") for name in _FLOATS}
+    floats = {name: _floats(getattr(values, name), count, f"Values.{name}") for name in RECORDED_NUMBERS}
     if len(values.call) != len(values.layout) or any(len(column) != count for column in floats.values()):
         raise BadPayload("Values has columns of unequal length")
-    ints = {name: _dense(getattr(values, name), count, 0, f"Values.{name}") for name in COUNTS}
+    counted = COUNTS if values.at_least is None else NONFINITE
+    ints = {
+        name: _dense(getattr(values, name) if name in counted else None, count, 0, f"Values.{name}") for name in COUNTS
+    }
     ints["first_bad"] = _dense(values.first_bad, count, UNKNOWN, "Values.first_bad")
     if (floats["std"] < 0).any():
         damage.add("absurd_value", "Values.std is negative", place.line, place.byte)
@@ -69,14 +73,20 @@ def _kept(elements: Elements, count: int) -> tuple[Ints, list[list[Any]]]:
     return _positions(elements.row, count, "Values.elements"), elements.value
 
 
-def _floats(values: list[float | None], path: str) -> Floats:
+def _floats(values: list[float | None] | None, count: int, path: str) -> Floats:
+    """`values`, which an older log may lack, with NaN for None."""
     try:
-        return np.array(values, dtype=np.float64)  # None becomes NaN
+        if values is None:
+            return np.full(count, np.nan)
+        return np.array(values, dtype=np.float64)
     except OverflowError:
         raise BadPayload(f"{path} holds a number that is too large") from None
 
 
-def _dense(column: Sparse, count: int, otherwise: int, path: str) -> Ints:
+def _dense(column: Sparse | None, count: int, otherwise: int, path: str) -> Ints:
+    """`column` with `otherwise` in the rows that it does not name; `UNCOUNTED` if there is no column."""
+    if column is None:
+        return np.full(count, UNCOUNTED)
     if len(column.row) != len(column.value):
         raise BadPayload(f"{path} has columns of unequal length")
     dense = np.full(count, otherwise, dtype=np.int64)

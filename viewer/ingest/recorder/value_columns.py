@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from stepscope.tracer.schema.records import OF_THE_CALL, SavedTensor, ValueLayout
+from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, NUMBERS
 from stepscope.viewer.ingest.columns import Column, Flags, Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
-from stepscope.viewer.ingest.recorder.value_batch import COUNTS, UNKNOWN, ValueColumns
+from stepscope.viewer.ingest.recorder.value_batch import UNCOUNTED, UNKNOWN, ValueColumns
 from stepscope.viewer.ingest.recorder.value_batches import ValueRecords
 from stepscope.viewer.ingest.rows import IndexRows
 
@@ -186,7 +187,7 @@ def _columns(
     exact_min, exact_max = (np.full(batch.rows, None, dtype=object) for _ in range(2))
     rows, lows, highs = batch.exact
     exact_min[rows], exact_max[rows] = lows, highs
-    counted, at_least = np.full(batch.rows, batch.at_least is None), np.zeros(batch.rows, dtype=bool)
+    at_least = np.zeros(batch.rows, dtype=bool)
     at_least[batch.at_least if batch.at_least is not None else []] = True
     at_all, at, row = at, at[keep], launch[keep]
     is_input = layouts.ints["site"][at] == OF_THE_CALL
@@ -199,13 +200,13 @@ def _columns(
         "numel": layouts.ints["numel"][at], "looked_at": layouts.ints["looked_at"][at],
         "skipped": layouts.texts["skipped"][at],
         **{name: column[keep] for name, column in (*batch.ints.items(), *batch.floats.items())},
-        "exact_min": exact_min[keep], "exact_max": exact_max[keep], "counted": counted[keep],
-        "at_least": at_least[keep], "elements": _elements(batch, layouts.ints["numel"][at_all])[keep],
+        "exact_min": exact_min[keep], "exact_max": exact_max[keep], "at_least": at_least[keep],
+        "elements": _elements(batch, layouts.ints["numel"][at_all])[keep],
     }  # fmt: skip
     looked, numel = columns["looked_at"], columns["numel"]
     absurd = (looked < 0) | (looked > numel) | (columns["first_bad"] >= np.maximum(numel, 0))
     for name in COUNTS:
-        absurd |= (columns[name] < 0) | (columns[name] > looked)
+        absurd |= (columns[name] != UNCOUNTED) & ((columns[name] < 0) | (columns[name] > looked))
     if absurd.any():
         problem("absurd_value", f"{int(absurd.sum()):,} rows of values count what cannot be")
         columns["skipped"] = np.where(absurd, "its counts cannot be", columns["skipped"])
@@ -228,37 +229,25 @@ def _is_element(value: Any) -> bool:
 def _finished(columns: dict[str, Column]) -> dict[str, Column]:
     """The columns of the index: unknown masked, norm and largest magnitude added."""
     no_statistics = np.not_equal(columns["skipped"], _NONE).astype(bool)
-    finite = columns["looked_at"] - sum(columns[name] for name in COUNTS[:3])
-    known = {name: columns[name].copy() for name in ("min", "max")}
-    for name, values in known.items():
+    finite = columns["looked_at"] - sum(columns[name] for name in NONFINITE)
+    found = dict(columns)
+    for name in ("min", "max"):
+        found[name] = values = columns[name].copy()
         texts = columns[f"exact_{name}"]
         has = np.not_equal(texts, _NONE).astype(bool)
         values[has] = [float(text) for text in texts[has]]
         texts[no_statistics] = None
-
-    def masked(column: Column, unknown: Column) -> Column:
-        return np.ma.array(column, mask=unknown | no_statistics)
-
-    mean, std = columns["mean"], np.where(finite == 1, 0.0, columns["std"])
+    std = np.where(finite == 1, 0.0, columns["std"])
     with np.errstate(over="ignore", invalid="ignore"):
         n = np.maximum(finite, 0).astype(np.float64)
-        l2 = np.hypot(np.sqrt(n) * mean, np.sqrt(np.maximum(n - 1, 0)) * std)
-        largest = np.maximum(np.abs(known["min"]), np.abs(known["max"]))
-    floats = {**known, "mean": mean, "std": columns["std"], "l2": l2, "largest": largest}
-    result: dict[str, Column] = {
-        name: columns[name] for name in ("launch", "call", "step", "site", "argument")
-    }  # fmt: skip
-    result["item"] = np.ma.array(columns["item"], mask=columns["item"] == UNKNOWN)
-    result |= {name: columns[name] for name in ("part", "moment", "dtype", "numel", "looked_at", "skipped")}
-    bad, others = COUNTS[:3], COUNTS[3:]
-    result |= {name: masked(columns[name], np.zeros(len(finite), dtype=bool)) for name in bad}
-    result |= {name: masked(columns[name], ~columns["counted"]) for name in others}
-    numbers = {name: masked(column, ~np.isfinite(column)) for name, column in floats.items()}
-    result |= {"min": numbers["min"], "max": numbers["max"]}
-    result |= {"exact_min": columns["exact_min"], "exact_max": columns["exact_max"]}
-    result |= {name: numbers[name] for name in ("mean", "std", "l2", "largest")}
-    result |= {"first_bad": masked(columns["first_bad"], columns["first_bad"] == UNKNOWN)}
-    return result | {"at_least": columns["at_least"], "elements": columns["elements"]}
+        found["l2"] = np.hypot(np.sqrt(n) * columns["mean"], np.sqrt(np.maximum(n - 1, 0)) * std)
+        found["largest"] = np.maximum(np.abs(found["min"]), np.abs(found["max"]))
+    unknown = {name: ~np.isfinite(found[name]) for name in NUMBERS}
+    unknown |= {name: found[name] == UNCOUNTED for name in COUNTS}
+    unknown["first_bad"] = found["first_bad"] == UNKNOWN
+    found |= {name: np.ma.array(found[name], mask=mask | no_statistics) for name, mask in unknown.items()}
+    found["item"] = np.ma.array(columns["item"], mask=columns["item"] == UNKNOWN)
+    return found
 
 
 def add_saved(
