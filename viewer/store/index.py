@@ -40,9 +40,8 @@ def index_key(sources: Sequence[Source]) -> str:
 
 
 def _code_that_reads_logs() -> list[Path]:
-    grammar = Path(log_format.__file__)
-    ingest = sorted(path for folder in ingest_package.__path__ for path in Path(folder).rglob("*.py"))
-    return [grammar, *sorted(grammar.parent.glob("*records.py")), grammar.with_name("ring_format.py"), *ingest]
+    folders = [Path(log_format.__file__).parent, *map(Path, ingest_package.__path__)]
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
 class OpenIndex(NamedTuple):
