@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from stepscope.tracer.schema.statistics import COUNTS, STATISTICS
 from stepscope.viewer.text import formats
+from stepscope.viewer.values.rows import HEALTH_SIGNS
 from stepscope.viewer.web.addresses import query_text
 
 if TYPE_CHECKING:
     from stepscope.viewer.values.rows import BufferDetail, Spread
 
-HEALTH_SIGNS = {
-    "nan": ("✖", "NaN"),
-    "positive_infinity": ("▲", "+inf"),
-    "negative_infinity": ("▼", "−inf"),
-    "extreme": ("◆", "extreme"),
-    "zero": ("0", "all zero"),
-    "finite": ("", "finite"),
-    "not_recorded": ("", "not recorded"),
+CHOICES = sorted(STATISTICS, key=lambda name: name != "largest")
+"""The statistics in the order in which a curve offers them."""
+VOCABULARY = {
+    "health": [{"name": name, "sign": sign, "label": label} for name, (sign, label) in HEALTH_SIGNS.items()],
+    "statistics": {name: asdict(one) for name, one in STATISTICS.items()},
+    "choices": CHOICES,
 }
-"""Class -> its sign and its name; the script health.js has the same table."""
-STATISTIC_NAMES = {
-    "nan": "NaN",
-    "positive_infinity": "+inf",
-    "negative_infinity": "−inf",
-    "l2": "L2",
-    "near_overflow": "near overflow",
-}
-COUNTED = {"nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal"}
+"""What scripts know of statistics and classes of health."""
 
 
 def spread_text(spread: Spread) -> str:
@@ -51,4 +43,4 @@ def plotted(detail: BufferDetail) -> BufferDetail:
 
 
 FILTERS = {"spread": spread_text, "curve_query": curve_query, "plotted": plotted}
-GLOBALS = {"health_signs": HEALTH_SIGNS, "statistic_names": STATISTIC_NAMES, "counted": COUNTED}
+GLOBALS = {"health_signs": HEALTH_SIGNS, "statistics": STATISTICS, "counted": COUNTS, "vocabulary": VOCABULARY}

@@ -13,6 +13,7 @@ from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.filters import CHOICES
 from stepscope.viewer.values.queries import heatmap
 from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
@@ -40,11 +41,6 @@ from stepscope.viewer.web.parameters import (
     text,
 )
 
-STATISTICS = (
-    "largest", "min", "max", "mean", "std", "l2", "nan", "positive_infinity", "negative_infinity", "zero",
-    "near_overflow", "subnormal",
-)  # fmt: skip
-"""In the order in which a curve offers them."""
 MOMENTS = ("after", "before")
 WINDOW = ("first_site", "last_site", "first_step", "last_step")
 
@@ -206,7 +202,7 @@ def curve_page_of(trace: Trace, asked: CurveAsked, statistic: str | None = None)
     if curve is None or launch is None:
         raise NotThere(f"No value of argument {asked.argument} of launch site {asked.site} was read {asked.moment} it.")
     if statistic not in curve.columns:
-        statistic = next((name for name in STATISTICS if name in curve.columns), "")
+        statistic = next((name for name in CHOICES if name in curve.columns), "")
     return CurvePage(curve, statistic, launch.site, launch.graph, list(other_curves(launch)))
 
 
@@ -251,7 +247,7 @@ ROUTES = (
             number("item", "The position within a list argument."),
             text("part", "The part of a tensor, such as real or imag."),
             one_of("moment", MOMENTS, "When the argument was read."),
-            one_of("statistic", STATISTICS, "The statistic that the curve shows."),
+            one_of("statistic", CHOICES, "The statistic that the curve shows."),
         ),
     ),
     Redirect("/values/launch", worst_launch),

@@ -31,7 +31,6 @@ MOST_POINTS = 400
 MOST_LOGS = 8
 MOST_ROWS, MOST_COLUMNS = 300, 120
 """Of a heat map."""
-_REMARKABLE = {"nan", "positive_infinity", "negative_infinity", "extreme"}
 
 
 @dataclass
@@ -102,7 +101,7 @@ def _buffers(trace: Trace, values: ReportedValues, findings: list[Finding], deta
     graphs = sorted(list_graphs(trace), key=lambda row: -(row.launches or 0))[:MOST_LISTS]
     lists = [(row, buffer_rows(trace, row.graph)) for row in sorted(graphs, key=lambda row: row.graph)]
     wanted = [(finding.graph, finding.buffer) for finding in findings if finding.graph is not None and finding.buffer]
-    bad = [row for _, rows in lists for row in rows if row.health in _REMARKABLE]
+    bad = [row for _, rows in lists for row in rows if _badness(row) < HEALTH.index("zero")]
     wanted += [(row.graph, row.buffer) for row in sorted(bad, key=_badness)]
     wanted += [(detail.graph.graph, row.buffer) for detail in details for row in detail.site.arguments if row.buffer]
     shown: set[tuple[int, str]] = set()

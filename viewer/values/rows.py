@@ -5,24 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from stepscope.tracer.schema.statistics import Statistics
 from stepscope.viewer.graphs.rows import GraphRow, MemoryStatementRow, SiteRow
 
 Health = Literal["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"]
-"""``extreme``: near overflow or subnormal; ``zero``: every element is zero. From worst to best."""
+"""Classes of health, from worst to best. ``extreme``: near overflow or subnormal; ``zero``: every element is zero."""
 HEALTH: tuple[Health, ...] = get_args(Health)
-
-
+HEALTH_SIGNS: dict[Health, tuple[str, str]] = {
+    "nan": ("✖", "NaN"),
+    "positive_infinity": ("▲", "+inf"),
+    "negative_infinity": ("▼", "−inf"),
+    "extreme": ("◆", "extreme"),
+    "zero": ("0", "all zero"),
+    "finite": ("", "finite"),
+    "not_recorded": ("", "not recorded"),
+}
+"""The sign and the label of each class."""
 Element = float | int | bool | str
 """A text: a whole number beyond 2**53, ``nan``, ``inf``, ``-inf``."""
 
 
 @dataclass(frozen=True)
-class ValueRow:
-    """Statistics of a tensor before or after a launch; min to largest are over its finite elements."""
+class ValuePlace:
+    """When a tensor was read, and how much of it."""
 
     value: int
     launch: int
-    """The launch it was read at: for `before` often an earlier one, that wrote it."""
+    """Launch at which it was read: for `before`, often the earlier one that wrote it."""
     site: int
     argument: int
     item: int | None
@@ -31,31 +40,25 @@ class ValueRow:
     dtype: str
     numel: int
     looked_at: int
-    """Fewer than `numel`: a strided sample."""
+    """Number of elements read; if it is less than `numel`, they are a strided sample."""
     skipped: str | None
-    """Why it has no statistics; then all below is None."""
-    nan: int | None
-    positive_infinity: int | None
-    negative_infinity: int | None
-    zero: int | None
-    near_overflow: int | None
-    subnormal: int | None
-    min: int | float | None
-    """An int for integer types, exactly."""
-    max: int | float | None
-    mean: float | None
-    std: float | None
-    l2: float | None
-    largest: int | float | None
+    """Why it has no statistics; then they are all None."""
+
+
+@dataclass(frozen=True)
+class ValueRow(Statistics, ValuePlace):
+    """Statistics of a tensor before or after a launch."""
+
     first_bad: int | None
+    """Flat index of the first NaN or infinity."""
     first_bad_index: list[int] | None
     """The same as an index into each dimension, where the tensor's size is known."""
     health: Health
     """The worst class that any element is in."""
     at_least: bool = False
-    """There are so many NaN and infinities at least: they were not counted."""
+    """Whether the numbers of NaN and infinities are lower bounds."""
     elements: list[Element] | None = None
-    """All of them, in row-major order; None: they were not kept."""
+    """All elements in row-major order; None if they were not kept."""
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,25 @@
 // Value classes: their order, names, signs and element counts.
 import { formatValue, thousands } from "#js/core/format.js";
+import { STATISTICS, vocabulary } from "#js/core/vocabulary.js";
 
-/** From worst to best, as in viewer/values/rows.py. */
-export const HEALTH = ["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"];
-export const NAMES = {
-  nan: "NaN", positive_infinity: "+inf", negative_infinity: "−inf", extreme: "extreme", zero: "all zero", finite: "finite", not_recorded: "not recorded",
-};
-export const SIGNS = { nan: "✖", positive_infinity: "▲", negative_infinity: "▼", extreme: "◆", zero: "0", finite: "", not_recorded: "" };
+/** From worst to best. */
+export const HEALTH = vocabulary.health.map(({ name }) => name);
+export const NAMES = Object.fromEntries(vocabulary.health.map(({ name, label }) => [name, label]));
+export const SIGNS = Object.fromEntries(vocabulary.health.map(({ name, sign }) => [name, sign]));
 export const classOf = (name) => `v-${name.replaceAll("_", "-")}`;
+
+/** Classes with counted elements, from best to worst. */
+const COUNTED = HEALTH.filter((name) => Object.values(STATISTICS).some(({ health }) => health === name)).reverse();
+
+/** Returns label and count of each statistic above zero that counts elements of a class. */
+function countsOf(row, health) {
+  return Object.entries(STATISTICS).filter(([name, one]) => one.health === health && row[name] > 0).map(([name, { label }]) => [label, row[name]]);
+}
 
 /** Returns the counted classes of a row from best to worst, without empty classes. */
 export function segments(row) {
   if (row.skipped !== null && row.skipped !== undefined) return [];
-  const extreme = (row.near_overflow ?? 0) + (row.subnormal ?? 0);
-  const counts = {
-    zero: row.zero ?? 0,
-    extreme,
-    negative_infinity: row.negative_infinity ?? 0,
-    positive_infinity: row.positive_infinity ?? 0,
-    nan: row.nan ?? 0,
-  };
+  const counts = Object.fromEntries(COUNTED.map((name) => [name, countsOf(row, name).reduce((sum, [, count]) => sum + count, 0)]));
   const bad = Object.entries(counts).filter(([, count]) => count > 0);
   if (row.at_least) return bad.map(([name, count]) => ({ name, count, share: 1 / bad.length })); // the other counts are unknown
   const others = Object.values(counts).reduce((sum, count) => sum + count, 0);
@@ -27,14 +27,11 @@ export function segments(row) {
   return Object.entries(all).filter(([, count]) => count > 0).map(([name, count]) => ({ name, count, share: count / row.looked_at }));
 }
 
-const WORDS = { finite: "finite", zero: "zero", negative_infinity: "−inf", positive_infinity: "+inf", nan: "NaN" };
-
 function words(row, without) {
+  const least = row.at_least ? "≥ " : "";
   return segments(row).filter(({ name }) => name !== without).flatMap(({ name, count }) => {
-    const least = row.at_least ? "≥ " : "";
-    if (name !== "extreme") return [`${WORDS[name]} ${least}${thousands(count)}`];
-    const kinds = [["near overflow", row.near_overflow], ["subnormal", row.subnormal]];
-    return kinds.filter(([, count]) => count).map(([word, count]) => `${word} ${thousands(count)}`);
+    if (name === "finite") return [`finite ${thousands(count)}`];
+    return countsOf(row, name).map(([label, found]) => `${label} ${least}${thousands(found)}`);
   });
 }
 

@@ -1,7 +1,7 @@
 // Draws a value class on a canvas: its colour, and a pattern or sign if there is room.
-import { SIGNS, classOf } from "#js/core/health.js";
+import { HEALTH, SIGNS, classOf } from "#js/core/health.js";
 
-export const HEALTH_COLOURS = ["v-nan", "v-positive-infinity", "v-negative-infinity", "v-extreme", "v-zero", "v-finite", "v-not-recorded", "v-sign-light", "v-sign-dark", "v-stripe"];
+export const HEALTH_COLOURS = [...HEALTH.map(classOf), "v-sign-light", "v-sign-dark", "v-stripe"];
 const ROOM_FOR_STRIPES = 5;
 const ROOM_FOR_SIGN = 9;
 

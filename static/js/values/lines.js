@@ -3,9 +3,11 @@ import { copy } from "#js/core/copy.js";
 import { h, known } from "#js/core/dom.js";
 import { formatBytes, formatShape, formatValue } from "#js/core/format.js";
 import { NAMES, SIGNS, classOf, countsText, remarks, segments } from "#js/core/health.js";
+import { STATISTICS } from "#js/core/vocabulary.js";
 
 export const RECORD_VALUES = "stepscope run --level values -- python train.py";
-const NUMBERS = [["min", "min"], ["max", "max"], ["mean", "mean"], ["std", "std"], ["largest", "largest"], ["l2", "L2"]];
+/** Statistics that the strip of value classes does not show. */
+const NUMBERS = Object.entries(STATISTICS).filter(([, { health }]) => health === null);
 
 /** Returns the sign and the name of a value class. */
 export function healthBadge(name) {
@@ -77,7 +79,7 @@ function numbers(row) {
   return h(
     "dl",
     { class: "numbers" },
-    ...NUMBERS.map(([key, name]) => h("div", {}, h("dt", {}, name), h("dd", { title: row[key] }, known(row[key], "no finite element", formatValue)))),
+    ...NUMBERS.map(([key, { label }]) => h("div", {}, h("dt", {}, label), h("dd", { title: row[key] }, known(row[key], "no finite element", formatValue)))),
   );
 }
 

@@ -4,15 +4,9 @@ import { formatNs, formatValue } from "#js/core/format.js";
 import { countsText } from "#js/core/health.js";
 import { Plot } from "#js/core/plot.js";
 import { logFits, rangeOf, stepLabels } from "#js/core/plot_model.js";
+import { NONFINITE, STATISTICS, vocabulary } from "#js/core/vocabulary.js";
 import { HeatMap } from "#js/values/heat.js";
 
-const NO_MARK = new Set(["finite", "zero", "extreme", "not_recorded"]);
-export const STATISTICS = {
-  largest: "largest magnitude", min: "min", max: "max", mean: "mean", std: "std", l2: "L2 norm", nan: "NaN", positive_infinity: "+inf",
-  negative_infinity: "−inf", zero: "zeros", near_overflow: "near overflow", subnormal: "subnormal",
-};
-
-const COUNTS = new Set(["nan", "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal"]);
 const WHY = "no finite element, or not read";
 
 /** Opens an address if it exists; a report contains some pages only. */
@@ -38,7 +32,7 @@ function frame(box, ...tools) {
 }
 
 function marksOf(names) {
-  return names.flatMap((name, index) => (NO_MARK.has(name) ? [] : [{ index, name }]));
+  return names.flatMap((name, index) => (NONFINITE.includes(name) ? [{ index, name }] : []));
 }
 
 /** One value per point, in order of time, on an axis of values. */
@@ -88,19 +82,19 @@ function mountBuffer(box, { buffer: detail, log }, context) {
 
 function mountCurve(box, { curve, log }, context) {
   const open = openAt(context, log);
-  const names = Object.keys(STATISTICS).filter((name) => curve.columns[name]);
+  const names = vocabulary.choices.filter((name) => curve.columns[name]);
   let chosen = box.dataset.statistic;
   const marks = marksOf(curve.launch.map((_, index) => markAt(curve.columns, index)));
   const shown = (log) => {
-    const label = `${STATISTICS[chosen]} of ${curve.name}`;
+    const label = `${titleOf(chosen)} of ${curve.name}`;
     return dataOf({ values: curve.columns[chosen], limit: limitOf(curve, chosen), steps: curve.step, marks, label }, log);
   };
   const lines = (index) => [
     ["", `step ${curve.step[index]} · launch ${curve.launch[index]}`],
-    [STATISTICS[chosen], exact(curve.columns[chosen][index], WHY)],
-    ...names.filter((name) => name !== chosen && isWorthALine(name, curve.columns[name][index])).map((name) => [STATISTICS[name], formatValue(curve.columns[name][index])]),
+    [titleOf(chosen), exact(curve.columns[chosen][index], WHY)],
+    ...names.filter((name) => name !== chosen && isWorthALine(name, curve.columns[name][index])).map((name) => [titleOf(name), formatValue(curve.columns[name][index])]),
   ];
-  const buttons = names.map((name) => h("button", { type: "button", "data-name": name, onclick: () => choose(name, true) }, STATISTICS[name]));
+  const buttons = names.map((name) => h("button", { type: "button", "data-name": name, onclick: () => choose(name, true) }, titleOf(name)));
   const tools = h("span", { class: "axis-tool" });
   const picture = frame(box, h("div", { class: "choices", role: "group", "aria-label": "Statistic" }, ...buttons), tools);
   const plot = plotOf(picture, shown(false), lines, (index) => open(curve.launch[index], curve.step[index]));
@@ -116,9 +110,11 @@ function mountCurve(box, { curve, log }, context) {
   choose(chosen);
 }
 
+const titleOf = (name) => STATISTICS[name].title || STATISTICS[name].label;
+
 /** Zero counts are left out of the tooltip; the table shows them. */
 function isWorthALine(name, value) {
-  return value !== null && !(COUNTS.has(name) && value === 0);
+  return value !== null && !(STATISTICS[name].kind !== "number" && value === 0);
 }
 
 function limitOf({ limit, dtype }, name) {
@@ -127,7 +123,7 @@ function limitOf({ limit, dtype }, name) {
 }
 
 function markAt(columns, index) {
-  return ["nan", "positive_infinity", "negative_infinity"].find((name) => columns[name]?.[index] > 0) ?? "finite";
+  return NONFINITE.find((name) => columns[name]?.[index] > 0) ?? "finite";
 }
 
 function mountHeat(box, { heat }, context) {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import "../page.mjs";
 import { HEALTH, NAMES, SIGNS, countsText, remarks, segments, worse } from "../../../static/js/core/health.js";
 
 const healthy = {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import "../page.mjs";
 import { AXIS, GAP, MINIMAP, SPAN } from "../../../static/js/core/chart_model.js";
 import {
   CALL, LAUNCH, STRIP, healthStrip, kernelMatcher, launchesIn, layout, missingWindow, prepare,

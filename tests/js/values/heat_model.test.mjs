@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import "../page.mjs";
 import { HEALTH } from "../../../static/js/core/health.js";
 import { ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstCell, worstOf, zoomWindow } from "../../../static/js/values/heat_model.js";
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from stepscope.tracer.schema.statistics import NONFINITE
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
 from stepscope.viewer.values.rows import ValueRow
 
-_COUNTS = ("nan", "positive_infinity", "negative_infinity", "zero")
 _DIFFERS = " OR ".join(
     [
-        *(f"w.{name} <> v.{name}" for name in _COUNTS),
+        *(f"w.{name} <> v.{name}" for name in (*NONFINITE, "zero")),
         *(f"w.{name} IS DISTINCT FROM v.{name}" for name in ("min", "max", "exact_min", "exact_max")),
         "coalesce(abs(w.mean - v.mean) > 1e-3 * greatest(abs(v.mean), v.largest), false)",
         "coalesce(abs(w.std - v.std) > 1e-2 * v.std, false)",
@@ -54,7 +54,7 @@ class _Pair(NamedTuple):
     times: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class _Placed(StoredValue):
     log: int
     step: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stepscope.tracer.schema.statistics import STATISTICS
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import (
     COLUMNS,
     HEALTH_INDEX,
     LIMITS,
-    STATISTICS,
     StoredInStep,
     chosen,
     value_rows,

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from stepscope.tracer.schema.statistics import NONFINITE, STATISTICS
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row, list_graphs, site_rows, wrapper_code
 from stepscope.viewer.graphs.queries.kernel_code import CodePart, cut
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import HEALTH_INDEX, NOT_RECORDED, STATISTICS, has_values
+from stepscope.viewer.values.queries.values import HEALTH_INDEX, NOT_RECORDED, has_values
 from stepscope.viewer.values.rows import HEALTH, Health, KernelArgument, KernelLaunch, Spread
 
 _KERNELS = f"""
@@ -30,10 +31,7 @@ _KERNELS = f"""
     GROUP BY s.kernel ORDER BY sum(r.duration_ns) DESC NULLS LAST, s.kernel
 """
 _SPREAD_OF = ("numel", *STATISTICS)
-_COUNTED = {
-    name: f"CASE WHEN NOT coalesce(v.at_least, false) THEN v.{name} END"
-    for name in ("nan", "positive_infinity", "negative_infinity")
-}
+_COUNTED = {name: f"CASE WHEN NOT coalesce(v.at_least, false) THEN v.{name} END" for name in NONFINITE}
 _SPREADS = ", ".join(
     "min({0}), max({0}), count(DISTINCT {0})".format(_COUNTED.get(name, f"v.{name}")) for name in _SPREAD_OF
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.tracer.schema.statistics import NONFINITE
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import launch_text
@@ -13,7 +14,8 @@ from stepscope.viewer.values.rows import ValueRow
 _NAN = "{v}.nan > 0"
 _INFINITY = "({v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
 _POSITIVE = "{v}.positive_infinity > 0"
-_ANY = "({v}.nan > 0 OR {v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
+_ANY = f"({' OR '.join(f'{{v}}.{name} > 0' for name in NONFINITE)})"
+_EQUAL = " AND ".join(f"v.{name} = o.{name}" for name in NONFINITE)
 # A launch is tainted when one of its inputs was bad already, by a row of its own or by that of the version it read.
 _MADE = """
     WITH bad AS (
@@ -54,7 +56,7 @@ _SAME = f"""
     SELECT {COLUMNS} FROM value_rows v JOIN value_rows o ON o.value = $1
     WHERE v.log = o.log AND v.value < o.value AND v.launch < o.launch AND v.dtype = o.dtype AND v.numel = o.numel
       AND v.looked_at = o.looked_at AND v.part IS NOT DISTINCT FROM o.part
-      AND v.nan = o.nan AND v.positive_infinity = o.positive_infinity AND v.negative_infinity = o.negative_infinity
+      AND {_EQUAL}
       AND v.zero = o.zero AND v.min IS NOT DISTINCT FROM o.min AND v.max IS NOT DISTINCT FROM o.max
       AND coalesce(abs(v.mean - o.mean) <= 1e-4 * greatest(abs(o.mean), o.largest), v.mean IS NULL AND o.mean IS NULL)
       AND coalesce(abs(v.std - o.std) <= 1e-3 * o.std, v.std IS NULL AND o.std IS NULL)
@@ -62,8 +64,7 @@ _SAME = f"""
 """
 _SAME_WITHIN = f"""
     SELECT {COLUMNS} FROM value_rows v JOIN value_rows o ON o.value = $1
-    WHERE list_contains($2, v.call) AND v.moment = 'after' AND v.numel = o.numel AND v.nan = o.nan
-      AND v.positive_infinity = o.positive_infinity AND v.negative_infinity = o.negative_infinity
+    WHERE list_contains($2, v.call) AND v.moment = 'after' AND v.numel = o.numel AND {_EQUAL}
       AND v.min IS NOT DISTINCT FROM o.min AND v.max IS NOT DISTINCT FROM o.max
     ORDER BY v.value DESC LIMIT 1
 """

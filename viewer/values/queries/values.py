@@ -5,16 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from stepscope.tracer.schema.statistics import STATISTICS, Statistics
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.graphs.rows import ArgumentRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.rows import HEALTH, ArgumentValues, Element, Health, SavedTensorRow, ValueRow
+from stepscope.viewer.values.rows import HEALTH, ArgumentValues, Element, Health, SavedTensorRow, ValuePlace, ValueRow
 
 LIMITS: Mapping[str, float] = {
     "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
@@ -23,23 +24,38 @@ LIMITS: Mapping[str, float] = {
     "complex128": 1.7976931348623157e308,
 }  # fmt: skip
 """Largest finite value of a dtype; of a complex one that of its parts."""
-HEALTH_INDEX = """
-    CASE WHEN v.nan IS NULL THEN 6 WHEN v.nan > 0 THEN 0 WHEN v.positive_infinity > 0 THEN 1
-         WHEN v.negative_infinity > 0 THEN 2 WHEN v.near_overflow > 0 OR v.subnormal > 0 THEN 3
-         WHEN v.zero = v.looked_at AND v.zero > 0 THEN 4 ELSE 5 END
+NOT_RECORDED = HEALTH.index("not_recorded")
+_WORSE = " ".join(
+    f"WHEN v.{name} > 0 THEN {HEALTH.index(health)}"
+    for health in HEALTH
+    for name, one in STATISTICS.items()
+    if one.health == health != "zero"
+)
+HEALTH_INDEX = f"""
+    CASE WHEN v.nan IS NULL THEN {NOT_RECORDED} {_WORSE}
+         WHEN v.zero = v.looked_at AND v.zero > 0 THEN {HEALTH.index("zero")} ELSE {HEALTH.index("finite")} END
 """
 """Index into HEALTH of a row `v`."""
-NOT_RECORDED = HEALTH.index("not_recorded")
-STATISTICS = (
-    "min", "max", "mean", "std", "l2", "largest", "nan", "positive_infinity", "negative_infinity", "zero",
-    "near_overflow", "subnormal",
-)  # fmt: skip
-COLUMNS = f"""
-    v.value, v.launch, v.site, v.argument, v.item, v.part, v.moment, v.dtype, v.numel, v.looked_at, v.skipped,
-    v.nan, v.positive_infinity, v.negative_infinity, v.zero, v.near_overflow, v.subnormal, v.min, v.max, v.mean, v.std,
-    v.l2, v.largest, v.first_bad, v.exact_min, v.exact_max, {HEALTH_INDEX} AS health_index, v.call,
-    coalesce(v.at_least, false) AS at_least, v.elements
-"""
+
+
+@dataclass(frozen=True)
+class StoredValue(Statistics, ValuePlace):
+    """Statistics as the index has them: the columns of `COLUMNS`."""
+
+    first_bad: int | None
+    exact_min: str | None
+    exact_max: str | None
+    health_index: int
+    call: int | None
+    at_least: bool
+    elements: str | None
+
+
+_COMPUTED = {"health_index": HEALTH_INDEX, "at_least": "coalesce(v.at_least, false)"}
+COLUMNS = ", ".join(f"{_COMPUTED.get(one.name, f'v.{one.name}')} AS {one.name}" for one in fields(StoredValue))
+_UNCHANGED = [
+    one.name for one in (*fields(ValuePlace), *fields(Statistics)) if one.name not in ("min", "max", "largest")
+]
 _VALUES_OF_CALLS = f"""
     SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2 AND list_contains($3, v.call)
       AND list_contains($4, v.site) ORDER BY v.value
@@ -82,43 +98,7 @@ _SAVED = """
 """
 
 
-@dataclass(slots=True)
-class StoredValue:
-    """Statistics as the index holds them: the columns of `COLUMNS`."""
-
-    value: int
-    launch: int
-    site: int
-    argument: int
-    item: int | None
-    part: str | None
-    moment: str
-    dtype: str
-    numel: int
-    looked_at: int
-    skipped: str | None
-    nan: int | None
-    positive_infinity: int | None
-    negative_infinity: int | None
-    zero: int | None
-    near_overflow: int | None
-    subnormal: int | None
-    min: float | None
-    max: float | None
-    mean: float | None
-    std: float | None
-    l2: float | None
-    largest: float | None
-    first_bad: int | None
-    exact_min: str | None
-    exact_max: str | None
-    health_index: int
-    call: int | None
-    at_least: bool
-    elements: str | None
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class StoredInStep(StoredValue):
     step: int
 
@@ -139,13 +119,6 @@ class _Size(NamedTuple):
     item: int | None
     local_call: int
     size: str
-
-
-_UNCHANGED = (
-    "value", "launch", "site", "argument", "item", "part", "moment", "dtype", "numel", "looked_at", "skipped", "nan",
-    "positive_infinity", "negative_infinity", "zero", "near_overflow", "subnormal", "mean", "std", "l2", "first_bad",
-    "at_least",
-)  # fmt: skip
 
 
 def has_values(trace: Trace) -> bool:
@@ -176,8 +149,10 @@ def _value_row(row: StoredValue, size: list[int] | None) -> ValueRow:
         min=low,
         max=high,
         largest=row.largest if low is None or high is None else max(abs(low), abs(high)),
+        first_bad=row.first_bad,
         first_bad_index=unravelled(row.first_bad, size) if size is not None and prod(size) == row.numel else None,
         health=HEALTH[row.health_index],
+        at_least=row.at_least,
         elements=_elements(row.elements),
     )
 

@@ -1,0 +1,37 @@
+"""Every statistic of the vocabulary has its place in the log, in the index and on the pages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import duckdb
+
+from stepscope.tracer.schema.statistics import COUNTS, NUMBERS, STATISTICS, Values
+from stepscope.viewer.store.index import SCHEMA
+from stepscope.viewer.values.filters import CHOICES, VOCABULARY
+from stepscope.viewer.values.rows import HEALTH, HEALTH_SIGNS
+
+FIXTURE = Path(__file__).parents[2] / "js" / "vocabulary.json"
+
+
+def test_scripts_are_tested_with_the_vocabulary_of_the_pages() -> None:
+    assert json.loads(FIXTURE.read_text("utf-8")) == VOCABULARY
+
+
+def test_the_record_and_the_tables_have_every_statistic() -> None:
+    recorded = {name for name, one in STATISTICS.items() if one.is_recorded}
+    assert recorded <= {field.name for field in fields(Values)}
+    with duckdb.connect() as index:
+        index.execute(SCHEMA)
+        for table in ("value_rows", "input_rows"):
+            columns = {name: kind for name, kind, *_ in index.execute(f"DESCRIBE {table}").fetchall()}
+            assert {columns[name] for name in COUNTS} == {"BIGINT"}
+            assert {columns[name] for name in NUMBERS} == {"DOUBLE"}
+
+
+def test_classes_of_health() -> None:
+    assert {one.health for one in STATISTICS.values()} - {None} <= set(HEALTH)
+    assert list(HEALTH_SIGNS) == list(HEALTH)
+    assert sorted(CHOICES) == sorted(STATISTICS)
