@@ -9,7 +9,7 @@ word  what
 2, 3  float64: the same of d * 2**-600, where d is too large for 0 and 1 (float64 only)
 4     float64: sum of (d * 2**600)**2, where d is too small for 1 (float64 only)
 5     float64: the zero point, the first element of the tensor in memory, or 0 where that is not finite
-6-11  counts: NaN, +infinity, -infinity, zero, near overflow, subnormal
+6-11  counts in the order of `COUNTS`: NaN, +infinity, -infinity, zero, near overflow, subnormal
 12    greatest element as an unsigned order; 13: the complement of the order of the least one
 14    2**63 - 1 minus the flat index of the first NaN or infinity
 15    elements looked at, times 256, plus the kind
@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.schema.statistics import COUNTS
 
 F32, BF16, F16, F64, E4M3, E5M2, E4M3Z, E5M2Z, E8M0 = range(9)
 FIRST_INTEGER, FIRST_UNSIGNED, U64, BOOL = 16, 20, 23, 24
@@ -40,6 +41,7 @@ KINDS = {
 """Number and bytes of each dtype that can be read."""
 
 ROW_WORDS = 18
+COUNT_WORDS = (6, 7, 8, 9, 10, 11)
 UNIT_LOG = 13
 UNIT = 1 << UNIT_LOG
 """Bytes of a unit."""
@@ -128,7 +130,7 @@ def view_table(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, list[i
 def finish(words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """`ROW`s of rows of partial results: int64, shape (n, ROW_WORDS). What no kernel wrote gives NaN."""
     rows = np.zeros(len(words), ROW)
-    for word, name in enumerate(ROW.names[:6], 6):  # type: ignore[index]
+    for name, word in zip(COUNTS, COUNT_WORDS, strict=True):
         rows[name] = words[:, word]
     kind, n = words[:, 15] & 255, words[:, 15] >> 8
     rows["first_bad"] = -1
