@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stepscope.tracer.schema.statistics import NONFINITE, STATISTICS
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.values.queries.flow import FlowArgument
 from stepscope.viewer.values.queries.values import LIMITS
@@ -26,6 +27,7 @@ _RISKY = {
     "asin": ("asin",),
 }
 """Operators in the names of kernels, and how they are written in model source."""
+_TERMS = {name: STATISTICS[name].label.replace("−", "-") for name in NONFINITE}
 
 
 def is_nan(row: ValueRow) -> bool:
@@ -53,15 +55,7 @@ def what(rows: Sequence[ValueRow]) -> str:
     """``NaN``, ``+inf``, ``-inf``, ``+inf and -inf``."""
     if any(row.nan for row in rows):
         return "NaN"
-    signs = [
-        sign
-        for sign, is_there in (
-            ("+inf", any(row.positive_infinity for row in rows)),
-            ("-inf", any(row.negative_infinity for row in rows)),
-        )
-        if is_there
-    ]
-    return " and ".join(signs) or "finite"
+    return " and ".join(term for name, term in _TERMS.items() if any(getattr(row, name) for row in rows)) or "finite"
 
 
 def number(value: float | int | None) -> str:
@@ -96,11 +90,7 @@ def _content(row: ValueRow) -> str:
     is_sample = row.looked_at < row.numel
     of = f"the sample of {row.looked_at:,} (of {row.numel:,})" if is_sample else f"{row.numel:,}"
     least = "at least " if row.at_least else ""
-    counts = [
-        f"{word} {least}{count:,} of {of}"
-        for word, count in (("NaN", row.nan), ("+inf", row.positive_infinity), ("-inf", row.negative_infinity))
-        if count
-    ]
+    counts = [f"{term} {least}{count:,} of {of}" for name, term in _TERMS.items() if (count := getattr(row, name))]
     if not counts:
         zeros = f", {row.zero:,} of {of} zero" if row.zero else ""
         return f"finite{' in ' + of if is_sample and not zeros else ''}{zeros}{_largest(row)}"
