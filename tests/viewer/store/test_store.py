@@ -71,6 +71,13 @@ def test_the_index_lies_in_the_cache_folder_and_is_used_again(log: Path, builds:
     assert builds == [1]
 
 
+@pytest.mark.parametrize("module", ["records.py", "launches.py", "statistics.py", "ring_format.py"])
+def test_another_schema_of_the_log_asks_for_another_index(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, read = index_file.index_key([]), Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path.parts[-2:] == ("schema", module)))
+    assert index_file.index_key([]) != key
+
+
 def test_nothing_is_written_beside_logs_and_what_lies_there_is_not_read(log: Path) -> None:
     old = [log.with_name(f"{NAME}.stepscope.duckdb"), log.parent / ".stepscope.duckdb"]
     for path in old:
