@@ -25,12 +25,12 @@ class Statistic:
     """Whether it has a column of its own in the table of a buffer's versions."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Statistics:
     """Statistics of one tensor in the order in which pages show them; None if unknown.
 
     This is the vocabulary: tables, rows, headings, choices of plots and scripts follow from these fields and from the
-    columns of `Values`.
+    columns of `Values`. The class is not frozen because a page creates thousands of rows.
     """
 
     min: Annotated[int | float | None, Statistic("min", is_listed=True)]

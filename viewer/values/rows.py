@@ -1,4 +1,4 @@
-"""Frozen rows about values: statistics of tensors, kernels, buffers, the heat map, curves. `rows` names them too."""
+"""Rows about values: statistics of tensors, kernels, buffers, the heat map and curves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Element = float | int | bool | str
 """A text: a whole number beyond 2**53, ``nan``, ``inf``, ``-inf``."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ValuePlace:
     """When a tensor was read, and how much of it."""
 
@@ -45,7 +45,7 @@ class ValuePlace:
     """Why it has no statistics; then they are all None."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ValueRow(Statistics, ValuePlace):
     """Statistics of a tensor before or after a launch."""
 

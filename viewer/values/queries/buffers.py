@@ -54,7 +54,7 @@ _SAME_MEMORY = ("reuse", "alias")
 _OWN_MEMORY = ("allocate", "pool", "pool_member", "item")
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Version(StoredValue):
     step: int
     start_ns: int | None

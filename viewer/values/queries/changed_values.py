@@ -54,7 +54,7 @@ class _Pair(NamedTuple):
     times: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Placed(StoredValue):
     log: int
     step: int

@@ -38,7 +38,7 @@ HEALTH_INDEX = f"""
 """Index into HEALTH of a row `v`."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class StoredValue(Statistics, ValuePlace):
     """Statistics as the index has them: the columns of `COLUMNS`."""
 
@@ -98,7 +98,7 @@ _SAVED = """
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class StoredInStep(StoredValue):
     step: int
 
