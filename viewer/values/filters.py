@@ -1,4 +1,4 @@
-"""What the templates of values use: classes of health, statistics, and addresses and data of plots."""
+"""Filters and globals of the templates of values: the vocabulary of statistics, and addresses and data of plots."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ VOCABULARY = {
     "statistics": {name: asdict(one) for name, one in STATISTICS.items()},
     "choices": CHOICES,
 }
-"""What scripts know of statistics and classes of health."""
+"""The statistics and the classes of health for scripts, which every page carries as JSON."""
 
 
 def spread_text(spread: Spread) -> str:
-    """``0.1 … 65,504``, or the one value that it always had."""
+    """Return ``0.1 … 65,504``, or the only value if there is one."""
     low, high = (
         formats.format_value(end) if isinstance(end, int | float) else formats.shape_text(end)
         for end in (spread.low, spread.high)
@@ -33,12 +33,12 @@ def spread_text(spread: Spread) -> str:
 
 
 def curve_query(row: Any) -> str:
-    """What stands in the address of a curve, in the order in which static/js/values/lines.js writes it."""
+    """Return the query of a curve's address, in the order in which static/js/values/lines.js writes it."""
     return query_text({name: getattr(row, name) for name in ("site", "argument", "item", "part", "moment")})
 
 
 def plotted(detail: BufferDetail) -> BufferDetail:
-    """What the plot of a buffer is drawn from."""
+    """Return the part of `detail` that the plot of a buffer draws."""
     return replace(detail, sites=[], memory=[])
 
 

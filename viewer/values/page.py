@@ -1,4 +1,4 @@
-"""The pages of values: kernels, buffers, the heat map and curves; their contexts, and how they are built."""
+"""The pages of kernels, buffers, the heat map and curves: their contexts, builders and addresses."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ class KernelPage:
 class ValuesPage:
     heat: HeatMap
     worst: list[WorstSite]
-    """Sites that had anything worse than zeros, worst first, in all of the log."""
+    """Launch sites of the whole log whose output was ever worse than zeros, worst first."""
     runs: list[RunRow]
     recorded: bool
-    """Whether the log has a value of any output."""
+    """Whether the log has statistics of any output."""
 
 
 @dataclass(frozen=True)
 class CurveLink:
-    """Another curve: what stands in its address, and the argument that it is of."""
+    """The address of another curve, and its argument."""
 
     site: int
     argument: int
@@ -88,22 +88,22 @@ class CurveLink:
     moment: str
     name: str
     shown_as: str
-    """``before`` or ``after`` the launch: a value is often read after the launch before."""
+    """``before`` or ``after`` the launch. `moment` may differ: an input is often read after its writer."""
 
 
 @dataclass(frozen=True)
 class CurvePage:
     curve: ValueCurve
     statistic: str
-    """The one to begin with."""
+    """The statistic that is shown first."""
     site: SiteRow
     graph: GraphRow
     others: list[CurveLink]
-    """Of the arguments of the same launch."""
+    """Curves of the arguments of the same launch."""
 
 
 class CurveAsked(NamedTuple):
-    """What the address of a curve names."""
+    """The argument that the address of a curve names."""
 
     site: int
     argument: int
@@ -161,7 +161,7 @@ def values_page_of(trace: Trace, heat: HeatMap) -> ValuesPage:
 
 
 def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
-    """The log and the part of its map that an address names."""
+    """Return the log and the window of its map that an address names. Raises NotThere if there is no such part."""
     log = request.optional_id("log") or 0
     if log not in {run.log for run in list_runs(trace)}:
         raise NotThere(f"This trace holds no log {log}.")
@@ -173,7 +173,7 @@ def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
 
 
 def worst_launch(trace: Trace, request: Request) -> str:
-    """The address of the worst launch in a cell of the heat map."""
+    """Return the address of the worst launch in a cell of the heat map."""
     found = heatmap.worst_launch(trace, *heat_window(trace, request))
     if found is None:
         raise NotThere("No output of these launches was read in these steps.")
@@ -207,7 +207,7 @@ def curve_page_of(trace: Trace, asked: CurveAsked, statistic: str | None = None)
 
 
 def other_curves(launch: LaunchDetail) -> Iterator[CurveLink]:
-    """A curve of each value that is known of a launch's arguments."""
+    """Yield a link to the curve of each value row of a launch."""
     names = {row.argument: row.buffer or row.name for row in launch.site.arguments}
     for values in launch.values:
         for shown_as, rows in (("before", values.before), ("after", values.after)):

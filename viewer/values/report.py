@@ -1,4 +1,4 @@
-"""What a report holds of values: those of the launches that findings name, and of some others; a few pages each."""
+"""Chooses the values in a report: those of launches that findings name and of some others, and a few pages."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 MOST_KERNELS = 10
 MOST_BUFFERS = 24
 MOST_LISTS, MOST_LISTED = 24, 60
-"""Lists of a graph's buffers, and buffers in each."""
+"""Maximum number of lists, one for each graph, and of buffers in each."""
 MOST_CURVES = 10
 MOST_VALUES = 160
-"""Launches whose arguments are shown before and after."""
+"""Maximum number of launches whose arguments are shown before and after."""
 MOST_POINTS = 400
 MOST_LOGS = 8
 MOST_ROWS, MOST_COLUMNS = 300, 120
-"""Of a heat map."""
+"""Maximum size of a heat map."""
 
 
 @dataclass
 class ReportedValues:
-    """Pages about values; empty lists where the trace has none."""
+    """Pages about values; the lists are empty if the trace has no values."""
 
     recorded: bool = False
     rows: list[KernelRow] = field(default_factory=list)
     kernels: list[KernelPage] = field(default_factory=list)
     buffers: list[BufferPage] = field(default_factory=list)
     lists: list[tuple[BuffersPage, int]] = field(default_factory=list)
-    """Of each graph some buffers, the worst first, and how many it has."""
+    """For each graph, its worst buffers and their total number."""
     curves: list[CurvePage] = field(default_factory=list)
     maps: list[ValuesPage] = field(default_factory=list)
     launches: dict[int, list[ArgumentValues]] = field(default_factory=dict)
 
 
 def collect(trace: Trace, contents: Contents) -> None:
-    """Values of the launches that findings name, and of those whose panel the report has."""
+    """Choose the values of launches that findings name, and of launches whose panel the report has."""
     described = [page.launch for panels in contents.shown["panels"] for page in panels if page]
     values = part("Values", ReportedValues(), _collect, trace, contents.overview.findings, described)
     contents.shown["values"] = values
@@ -59,13 +59,13 @@ def collect(trace: Trace, contents: Contents) -> None:
 
 
 def data(contents: Contents) -> dict[str, Any]:
-    """What the report's scripts draw: values by launch, and plots by address."""
+    """Return the data for the report's scripts: values by launch, and plots by address."""
     values = contents.shown["values"]
     return {"values": values.launches if values.recorded else None, "plots": _plots(values)}
 
 
 def _collect(trace: Trace, findings: list[Finding], described: Iterable[LaunchDetail]) -> ReportedValues:
-    """`described`: launches whose panel the report has."""
+    """Return the chosen values; `described` are the launches whose panel the report has."""
     from stepscope.viewer.graphs.queries.launches import launch_detail
     from stepscope.viewer.values.queries.kernels import kernel_rows
 
@@ -94,7 +94,7 @@ def _kernels(trace: Trace, values: ReportedValues, named: list[str]) -> None:
 
 
 def _buffers(trace: Trace, values: ReportedValues, findings: list[Finding], details: Iterable[Any]) -> None:
-    """Pages of the buffers that findings name, then of the worst, then of those that shown launches touch."""
+    """Add pages of buffers: those that findings name, then the worst, then those that shown launches use."""
     from stepscope.viewer.graphs.queries.graphs import list_graphs
     from stepscope.viewer.values.queries.buffers import buffer_rows
 
@@ -131,7 +131,7 @@ def _badness(row: BufferRow) -> int:
 
 
 def shortened(detail: BufferDetail) -> BufferDetail:
-    """The first versions only, as many as a report has room for."""
+    """Return `detail` with its first `MOST_POINTS` versions."""
     columns = {name: getattr(detail, name)[:MOST_POINTS] for name in ("versions", "steps", "start_ns", "kernels")}
     return replace(detail, **columns)
 
@@ -158,7 +158,7 @@ def _maps(trace: Trace, values: ReportedValues) -> None:
 
 
 def _plots(values: ReportedValues) -> dict[str, dict[str, Any]]:
-    """Address -> what its plot is drawn from."""
+    """Return the data of each plot by the address of its page."""
     found: dict[str, dict[str, Any]] = {}
     for page in values.buffers:
         row = page.detail.row

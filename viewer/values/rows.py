@@ -22,7 +22,7 @@ HEALTH_SIGNS: dict[Health, tuple[str, str]] = {
 }
 """The sign and the label of each class."""
 Element = float | int | bool | str
-"""A text: a whole number beyond 2**53, ``nan``, ``inf``, ``-inf``."""
+"""An element; a str is an integer beyond 2**53, ``nan``, ``inf`` or ``-inf``."""
 
 
 @dataclass
@@ -63,13 +63,13 @@ class ValueRow(Statistics, ValuePlace):
 
 @dataclass(frozen=True)
 class ArgumentValues:
-    """One argument of one launch, before and after."""
+    """Statistics of an argument before and after a launch."""
 
     argument: int
     before: list[ValueRow]
-    """Several for lists, complex tensors, ...; empty with `held` ``uninitialised``, and when not recorded."""
+    """One row per tensor and part. It is empty if the memory was uninitialised or the values were not recorded."""
     after: list[ValueRow]
-    """Empty for an argument that is not written."""
+    """Rows after the launch; empty if the launch does not write the argument."""
     saved: list[SavedTensorRow]
 
 
@@ -86,24 +86,24 @@ class SavedTensorRow:
     tensor_bytes: int
     sha256: str
     log: int | None = None
-    """`file` is relative to the folder of this log."""
+    """Log to whose folder `file` is relative."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """One statistic of one argument over all launches of a site."""
+    """Range of one statistic of an argument over all launches of a site."""
 
     name: str
-    """``min``, ``max``, ``mean``, ``std``, ``largest``, ``zero``, ``nan``, ``size``, ..."""
+    """Name of the statistic, ``numel`` or ``size``."""
     low: Any
     high: Any
     values: int
-    """How many different ones; 1: it never varies."""
+    """Number of distinct values."""
 
 
 @dataclass(frozen=True)
 class KernelArgument:
-    """One value of an argument of a launch site, before or after it, over all launches of the site."""
+    """Statistics of an argument before or after all launches of a site."""
 
     log: int
     site: int
@@ -118,7 +118,7 @@ class KernelArgument:
     health: Health
     varies: list[Spread]
     never: list[Spread]
-    """Statistics that were the same in every launch."""
+    """Statistics that were the same at every launch."""
 
 
 @dataclass(frozen=True)
@@ -137,19 +137,19 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class BufferRow:
-    """A buffer of a graph: an allocation or an input with everything that leads to its memory."""
+    """A buffer of a graph: an allocation or an input, under all names of its memory."""
 
     graph: int
     graph_label: str
     buffer: str
     is_input: bool
     written_by: list[str]
-    """Kernels, in order."""
+    """Kernels in the order of their launches."""
     read_by: list[str]
     dtype: str | None
     size: list[int] | None
     versions: int | None
-    """Value rows of it; None: no values were recorded."""
+    """Number of its value rows; None if the trace has no values."""
     health: Health
 
 
@@ -158,24 +158,24 @@ class BufferDetail:
     row: BufferRow
     log: int
     limit: float | None
-    """Largest finite value of its dtype."""
+    """Largest finite value of its dtype; None if it has no limit or is unknown."""
     versions: list[ValueRow]
-    """At most `limit_rows`, in order of time."""
+    """Chosen versions in order of time."""
     steps: list[int]
-    """Parallel to `versions`: the step of each."""
+    """Step of each of `versions`."""
     start_ns: list[int]
-    """Parallel to `versions`: when the launch began, from the first one."""
+    """Start of the launch of each of `versions`, relative to the earliest."""
     kernels: list[str]
-    """Parallel to `versions`."""
+    """Kernel of each of `versions`."""
     total_versions: int
     memory: list[MemoryStatementRow]
     sites: list[SiteRow]
-    """Launch sites that touch it, in order."""
+    """Launch sites that use it, in order."""
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A window of launch sites x steps, coloured by health. Where there are many, a cell joins neighbours.
+    """A window of launch sites x steps, coloured by health. If there are too many, a cell joins neighbours.
 
     `cells[row][column]` is an index into `classes`, that of the worst output in it; -1: not recorded.
     """
@@ -183,46 +183,46 @@ class HeatMap:
     log: int
     graphs: list[GraphRow]
     sites: list[int]
-    """The first one of each row, in order of first execution."""
+    """First launch site of each row, in order of first execution."""
     kernels: list[str]
     graph_of: list[int]
     joined_sites: list[int]
-    """How many sites each row joins."""
+    """Number of launch sites that each row joins."""
     first_site: int
-    """Place of the first row's site in the order of first execution, from 0."""
+    """Position of the first row's site in the order of first execution, from 0."""
     total_sites: int
     steps: list[int]
-    """The first one of each column."""
+    """First step of each column."""
     last_steps: list[int]
     joined_steps: list[int]
     total_steps: int
     classes: list[str]
     cells: list[list[int]]
     launches: list[list[int]]
-    """The worst launch of each cell, -1: none. Reports only: a dashboard looks it up when it is asked for."""
+    """Worst launch of each cell, -1 if there is none. It is empty on served pages, which look it up on a click."""
     launch_steps: list[list[int]]
-    """The step of each of `launches`."""
+    """Step of each of `launches`."""
     moves: dict[str, dict[str, int]]
-    """Where the neighbouring windows are: what stands in their addresses."""
+    """Parameters of the addresses of neighbouring windows, by label."""
 
 
 @dataclass(frozen=True)
 class WorstSite:
-    """A launch site with something to look at."""
+    """A launch site with an abnormal output."""
 
     site: int
     kernel: str
     graph: int
     health: Health
     cells: int
-    """Steps in which it was that bad."""
+    """Number of steps in which its worst class was `health`."""
     first_step: int
     first_launch: int
 
 
 @dataclass(frozen=True)
 class ValueCurve:
-    """Statistics of one argument over its launches."""
+    """Statistics of an argument over its launches."""
 
     log: int
     site: int
@@ -237,4 +237,4 @@ class ValueCurve:
     launch: list[int]
     step: list[int]
     columns: dict[str, list[int | float | None]]
-    """Statistic -> one value per launch: min, max, mean, std, l2, largest, nan, positive_infinity, zero, ..."""
+    """For each statistic, its values in the order of `launch`."""

@@ -1,4 +1,4 @@
-"""Buffers of a graph by their memory: every name that leads to it, every version of what it held."""
+"""Queries for the buffers of a graph: all names of their memory, and the statistics of all their versions."""
 
 from __future__ import annotations
 
@@ -63,26 +63,26 @@ class _Version(StoredValue):
 
 @dataclass
 class _Buffer:
-    """The memory that a name leads to."""
+    """The memory behind one or several names."""
 
     names: set[str] = field(default_factory=set)
     arguments: list[tuple[int, int]] = field(default_factory=list)
-    """(site, argument) in order."""
+    """Pairs (site, argument) in the order of launch sites."""
     sites: dict[int, str] = field(default_factory=dict)
-    """site -> kernel."""
+    """Kernel of each launch site."""
     writers: list[str] = field(default_factory=list)
     readers: list[str] = field(default_factory=list)
     is_input: bool = False
 
 
 def buffer_rows(trace: Trace, graph: int) -> list[BufferRow]:
-    """Buffers in the order of their first use."""
+    """Return the buffers of a graph in the order of their first use."""
     buffers = _buffers(trace, graph)
     return _rows(trace, graph, buffers)
 
 
 def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> BufferDetail | None:
-    """One buffer, by any of its names; None when the graph has none of that name."""
+    """Return a buffer by any of its names, with at most `limit` versions; None if the graph has no such buffer."""
     buffers = _buffers(trace, graph)
     name = buffer if buffer in buffers else next((n for n, found in buffers.items() if buffer in found.names), None)
     if name is None:
@@ -111,7 +111,8 @@ def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> B
 
 
 def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
-    """name of the memory -> the buffer. Names of subgraphs carry that of their function, so one name is one memory."""
+    """Return the buffers by the first name of their memory. Names in subgraphs include that of the function, so each
+    name stands for one memory."""
     statements = memory_statements(trace, graph)
     same = _first_names(statements)
     made = {m.buffer for m in statements if m.event in _OWN_MEMORY}
@@ -133,7 +134,7 @@ def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
 
 
 def _first_names(statements: Iterable[MemoryStatementRow]) -> dict[Any, str]:
-    """name -> the first name of its memory, for logs that do not say whose memory an argument is."""
+    """Return the first name of each reused or aliased memory, for logs that lack the storage of arguments."""
     first: dict[Any, str] = {}
     for statement in statements:
         if statement.event in _SAME_MEMORY and statement.of is not None:

@@ -1,4 +1,4 @@
-"""Buffers that held something else before a launch than what was last written to them."""
+"""Queries for buffers whose values before a launch differ from those that were last written to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIFFERS = " OR ".join(
         "coalesce(abs(w.std - v.std) > 1e-2 * v.std, false)",
     ]
 )
-# The version as it stood: its last row before the launch.
+# `was` is the last row of the version that the launch read.
 _CHANGED = f"""
     WITH pairs AS (
         SELECT v.value AS now, max(w.value) AS was
@@ -47,7 +47,7 @@ _ROWS = f"""
 
 
 class _Pair(NamedTuple):
-    """Two rows of one argument: what it holds now, and what was written before."""
+    """Two value rows of an argument: as the launch read it, and as it was last written."""
 
     now: int
     was: int
@@ -65,12 +65,12 @@ class _Placed(StoredValue):
 
 @dataclass(frozen=True)
 class ChangedValue:
-    """An argument of a site whose memory somebody else wrote in between."""
+    """An argument of a launch site whose memory was changed by something that is not in the log."""
 
     before: ValueRow
-    """What the launch read."""
+    """Values that the launch read."""
     written: ValueRow
-    """What had been written last."""
+    """Values that were written last."""
     log: int
     step: int
     graph: int
@@ -80,7 +80,7 @@ class ChangedValue:
 
 
 def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
-    """The first change of each argument, in order of time."""
+    """Return the first change of each argument, at most `most` of them, in order of time."""
     pairs = sql.records(_Pair, trace, _CHANGED, [most])
     if not pairs:
         return []

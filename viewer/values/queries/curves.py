@@ -1,4 +1,4 @@
-"""Statistics of one argument of a launch site over its launches."""
+"""Query for the statistics of an argument over all launches of a site."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class _Named(NamedTuple):
 def value_curve(
     trace: Trace, site: int, argument: int, item: int | None, part: str | None, moment: str
 ) -> ValueCurve | None:
-    """The curves; None when that argument was never read. Of many launches evenly chosen ones, and the bad ones."""
+    """Return the curves, or None if the argument was never read. At most `MOST_POINTS` launches are chosen evenly, and
+    those with NaN or infinities."""
     named = sql.record(_Named, trace, _NAME, [site, argument])
     ids = sql.rows(trace, _IDS, [site, argument, item, part, moment])
     if named is None or not ids:

@@ -1,4 +1,4 @@
-"""What flowed through the launches of one call: what each read and wrote, and which row that was."""
+"""Queries for the flow of values through the launches of a call: the rows that each launch read and wrote."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class FlowArgument:
     storage: str
     held: str | None
     before: list[ValueRow]
-    """What it held when the launch began; empty: not read."""
+    """Rows of its values when the launch began; empty if they were not read."""
     source: list[ValueRow]
-    """The rows of the version that it names, where they are others than `before`'s own."""
+    """Rows of the version that the launch read, without those that were read at this launch."""
     after: list[ValueRow]
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One launch."""
+    """A launch with the values of its arguments."""
 
     launch: int
     site: int
@@ -71,13 +71,13 @@ class CallFlow:
     function: str
     parent: int | None
     launches: dict[int, Flow]
-    """In order of execution."""
+    """Launches by id, in order of execution."""
     inputs: list[FlowArgument]
-    """Of the call, which no launch names."""
+    """Inputs of the call that no launch site names."""
 
 
 class Flows:
-    """Flows of calls, each read once."""
+    """The flows of calls. Each call is read once."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -94,12 +94,12 @@ class Flows:
         return self._calls[call]
 
     def inner_calls(self, launch: int) -> list[int]:
-        """The calls that ran while `launch` did, for a launch that calls a subgraph."""
+        """Return the calls that ran during `launch`, which may call a subgraph."""
         return [call for (call,) in sql.rows(self.trace, _INNER, [launch])]
 
     def leaves(self, call: int, is_bad: Callable[[ValueRow], bool]) -> bool:
-        """The graph call that `call` is part of leaves something bad behind: the last version of memory that it
-        does not free, or of an input."""
+        """Return whether the graph call of which `call` is a part leaves a bad value in an input, or in memory that it
+        does not free."""
         flow = self.of_call(call)
         while flow.parent is not None and self.of_call(flow.parent).graph == flow.graph:
             if self._leaves(flow, is_bad) and flow.function.startswith("partition_"):
@@ -127,7 +127,7 @@ class Flows:
 
 
 def kept(statements: list[MemoryStatementRow]) -> Callable[[str], bool]:
-    """Whether the memory of a name still has a name at the end of its function: it was not freed."""
+    """Return a function that tells whether the memory of a name still has a name at the end of its function."""
     first: dict[str, str] = {}
     alive: defaultdict[str, set[str]] = defaultdict(set)
     freed: set[str] = set()
@@ -193,7 +193,7 @@ def _version(
     moment: str,
     item: int | None,
 ) -> list[ValueRow]:
-    """The rows of a version as it stood when `launch` began."""
+    """Return the last rows of a version before `launch` began."""
     fitting = [
         row
         for row in by_place.get((site, argument, moment), [])

@@ -1,4 +1,4 @@
-"""Launch sites x steps, coloured by the worst that their outputs held: the whole or a window, in so many cells."""
+"""Queries for the heat map: launch sites x steps, coloured by the worst class of health of their outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SITES = """
     ORDER BY r.first
 """
 _STEPS = "SELECT DISTINCT step FROM launches WHERE log = ? ORDER BY step"
-# Class and launch in one number: its minimum is the first launch of the worst class.
+# A class and a launch in one number, whose minimum is the first launch of the worst class.
 _SHIFT = 52
 _WORST = f"min(({HEALTH_INDEX})::BIGINT * (1::BIGINT << {_SHIFT}) + v.launch)"
 _CELLS = f"""
@@ -55,7 +55,8 @@ _WORST_SITES = f"""
 
 
 class Window(NamedTuple):
-    """A part of the map. Sites by their place in the order of first execution, from 0; None: as far as it goes."""
+    """A part of the map; None for an end that is not bounded. Sites are given by their position in the order of first
+    execution, from 0."""
 
     first_site: int | None = None
     last_site: int | None = None
@@ -72,7 +73,8 @@ def heat_map(
     most_columns: int = MOST_COLUMNS,
     launches: bool = False,
 ) -> HeatMap:
-    """The map of one log; without rows when the window has no launch. `launches`: with the worst one of each cell."""
+    """Return the map of a log, which has no rows if the window has no launch. With `launches`, it has the worst launch
+    of each cell."""
     window = window or Window()
     all_sites = sql.rows(trace, _SITES, [log])
     first_site = min(window.first_site or 0, len(all_sites))
@@ -116,7 +118,7 @@ def heat_map(
 
 
 def bands(kinds: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """(start, end) of at most `most` runs of neighbours, about equally long. Where it can be, each is of one kind."""
+    """Return (start, end) of at most `most` bands of neighbours of about equal length, each of one kind if possible."""
     runs = [len(list(run)) for _, run in groupby(kinds)]
     if len(runs) > most:
         runs = [len(kinds)]
@@ -141,7 +143,7 @@ def _steps_of(trace: Trace, worst: list[list[int]]) -> list[list[int]]:
 def _moves(
     all_steps: list[int], steps: list[int], total_sites: int, first_site: int, sites: int
 ) -> dict[str, dict[str, int]]:
-    """Windows of the same size beside this one: what stands in their addresses."""
+    """Return the parameters of the addresses of neighbouring windows of the same size."""
     moves: dict[str, dict[str, int]] = {}
     if not steps or not sites:
         return moves
@@ -164,7 +166,7 @@ def _moves(
 
 
 def worst_launch(trace: Trace, log: int, window: Window) -> int | None:
-    """The first of the launches in a window whose output was worst; None when no output was read there."""
+    """Return the first launch in a window with the worst output; None if no output was read there."""
     end = None if window.last_site is None else window.last_site + 1
     sites = [site for site, _, _ in sql.rows(trace, _SITES, [log])[window.first_site or 0 : end]]
     first, last = window.first_step or 0, window.last_step
@@ -173,11 +175,11 @@ def worst_launch(trace: Trace, log: int, window: Window) -> int | None:
 
 
 def worst_sites(trace: Trace, log: int) -> list[WorstSite]:
-    """Launch sites of a log that had anything worse than zeros, worst first, then in order of time."""
+    """Return the launch sites whose output was ever worse than zeros, worst first, then in order of time."""
     found: Any = sql.records(WorstSite, trace, _WORST_SITES, [log, HEALTH.index("zero"), MOST_WORST])
     return [replace(row, health=HEALTH[row.health]) for row in found]
 
 
 def has_outputs(trace: Trace, log: int) -> bool:
-    """Whether any output of a launch was read in this log."""
+    """Return whether the log has statistics of any output."""
     return sql.row(trace, "FROM value_rows WHERE log = ? AND moment = 'after' LIMIT 1", [log]) is not None

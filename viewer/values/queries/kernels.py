@@ -1,4 +1,4 @@
-"""Kernels by name over all graphs: the list, and every launch of one."""
+"""Queries for kernels by name over all graphs: the list, and the launches of one kernel."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LAUNCHES = f"""
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One kernel name over all graphs of the trace."""
+    """A kernel name with its totals over all graphs of the trace."""
 
     kernel: str
     kind: str
@@ -67,7 +67,7 @@ class KernelRow:
     device_duration_ns: int | None
     value_rows: int | None
     health: Health
-    """The worst that any of its outputs had."""
+    """Worst class of its outputs."""
     source: SourceLine | None
 
 
@@ -77,7 +77,7 @@ class KernelDetail:
     sites: list[SiteRow]
     arguments: list[KernelArgument]
     launches: list[KernelLaunch]
-    """At most `limit`, in order of time."""
+    """The first launches in order of time."""
     total_launches: int
     code: str | None
     code_first_line: int | None
@@ -97,13 +97,13 @@ class _Launch(NamedTuple):
 
 
 def kernel_rows(trace: Trace) -> list[KernelRow]:
-    """All kernels, those that took longest first."""
+    """Return all kernels, those with the longest host time first."""
     recorded = has_values(trace)
     return [_decoded(row, recorded) for row in sql.records(KernelRow, trace, _KERNELS, [None])]
 
 
 def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail | None:
-    """One kernel; None when there is none of that name."""
+    """Return a kernel with at most `limit` launches; None if there is none of that name."""
     row = sql.record(KernelRow, trace, _KERNELS, [kernel])
     if row is None:
         return None
@@ -138,7 +138,7 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
 
 
 def _decoded(row: KernelRow, recorded: bool) -> KernelRow:
-    """A row whose class of health is a name, and whose stacks are the innermost line of the first."""
+    """Return `row` with the name of its class of health, and with the innermost line of its first stack as source."""
     stored: Any = row
     return replace(
         row,
@@ -149,7 +149,7 @@ def _decoded(row: KernelRow, recorded: bool) -> KernelRow:
 
 
 def _code(trace: Trace, sites: Sequence[SiteRow]) -> CodePart | None:
-    """The kernel's code in the first graph whose wrapper the log holds."""
+    """Return the kernel's code in the wrapper of its first site; None if the log lacks that wrapper."""
     for site in sites[:1]:
         graph = graph_row(trace, site.graph)
         code = wrapper_code(trace, graph) if graph is not None else None
@@ -189,6 +189,6 @@ def _arguments(trace: Trace, sites: Sequence[int]) -> list[KernelArgument]:
 
 
 def _spreads(numbers: Sequence[Any]) -> list[Spread]:
-    """One per statistic that any row has."""
+    """Return the range of each statistic that any row has."""
     triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [Spread(name, *triple) for name, triple in zip(_SPREAD_OF, triples, strict=True) if triple[2]]

@@ -1,4 +1,4 @@
-"""Where NaN and infinities first show: launches that made them, inputs that brought them, rows that hold the same."""
+"""Queries for the first NaN and infinities: launches that created them, inputs that had them, and equal rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INFINITY = "({v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
 _POSITIVE = "{v}.positive_infinity > 0"
 _ANY = f"({' OR '.join(f'{{v}}.{name} > 0' for name in NONFINITE)})"
 _EQUAL = " AND ".join(f"v.{name} = o.{name}" for name in NONFINITE)
-# A launch is tainted when one of its inputs was bad already, by a row of its own or by that of the version it read.
+# A launch is tainted if one of its inputs was bad already, by its own row or by the row of the version that it read.
 _MADE = """
     WITH bad AS (
         SELECT v.value, v.log, v.launch, v.call, v.site, v.step FROM value_rows v
@@ -39,7 +39,7 @@ _MADE = """
     GROUP BY b.log, b.site ORDER BY 1 LIMIT {most}
 """
 _COUNTED = "min(v.value), v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch)"
-# What an earlier launch of the call wrote is no news, if it was read there.
+# Inputs that an earlier launch of the call wrote are left out if they were read after that launch.
 _CAME_IN = f"""
     SELECT {_COUNTED} FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
     WHERE v.moment = 'before' AND {_NAN.format(v="v")}
@@ -86,7 +86,7 @@ _LAUNCH = """
 
 @dataclass(frozen=True)
 class Event:
-    """The first row of a launch site at which something bad shows."""
+    """The first bad row of a launch site, with the numbers of its bad launches and steps."""
 
     value: int
     log: int
@@ -98,7 +98,7 @@ class Event:
 
 @dataclass(frozen=True)
 class LaunchPlace:
-    """Position of a launch in its step, from 1, and when it was."""
+    """Position of a launch in its step, from 1, and its time."""
 
     launch: int
     step: int | None
@@ -109,29 +109,26 @@ class LaunchPlace:
 
     @property
     def text(self) -> str:
-        """``launch 61 (4th of 29 in step 2)``."""
+        """The position as in ``launch 61 (4th of 29 in step 2)``."""
         return launch_text(self.launch, self.ordinal, self.of, self.step)
 
 
 def nan_made(trace: Trace, most: int) -> list[Event]:
-    """The first launch of each site that wrote a NaN though none of its inputs is known to hold one."""
+    """Return the first launch of each site that wrote NaN although no input is known to have one."""
     nan = _NAN.format(v="v")
     return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most=most), [])
 
 
 def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Event]:
-    """The first launch of each site that wrote an infinity, and no NaN, from inputs that are finite as far as known.
-
-    `positive`: a +inf.
-    """
+    """Return the first launch of each site that wrote an infinity and no NaN although no input is known to be bad. With
+    `positive`, only +inf counts."""
     made = (_POSITIVE if positive else _INFINITY).format(v="v")
     nan, taint = _NAN.format(v="v"), _ANY.format(v="v")
     return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most=most), [])
 
 
 def nan_came_in(trace: Trace, most: int) -> list[Event]:
-    """The first launch of each argument that was NaN when it was first read in its call, and inputs of a call that
-    were."""
+    """Return the first launch of each argument that had NaN when its call first read it, inputs of calls included."""
     return _events(trace, _CAME_IN, [most])
 
 
@@ -144,13 +141,13 @@ def value_row(trace: Trace, value: int) -> ValueRow:
 
 
 def same_before(trace: Trace, value: int) -> ValueRow | None:
-    """The latest earlier row, one that was written first, of a tensor of the same form and with the same statistics."""
+    """Return the latest earlier row of a tensor of the same form with the same statistics, preferably of an output."""
     found = value_rows(trace, sql.records(StoredValue, trace, _SAME, [value]))
     return found[0] if found else None
 
 
 def same_within(trace: Trace, value: int, calls: list[int]) -> ValueRow | None:
-    """The last row written in one of `calls` with the same statistics."""
+    """Return the last row of an output of `calls` with the same statistics."""
     found = value_rows(trace, sql.records(StoredValue, trace, _SAME_WITHIN, [value, calls]))
     return found[0] if found else None
 

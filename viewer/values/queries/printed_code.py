@@ -1,5 +1,5 @@
-"""Which launches of printed text name every tensor that they read, as the generated C++ code says. PyTorch's debug
-printer leaves out weights and views; the code that prints holds the whole calls, where the trace holds that code."""
+"""Finds the printed launches that name every tensor that they read, by the generated C++ code if the trace has it.
+PyTorch's debug printer leaves out weights and views; the code has the complete calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST_CODE = 1 << 24
 
 @dataclass
 class PrintingCall:
-    """A call in generated code, and which of its arguments the code around it prints."""
+    """A call in generated code, and the arguments that the code around it prints."""
 
     kernel: str
     arguments: list[str] = field(default_factory=list)
@@ -38,15 +38,15 @@ class PrintingCall:
 
     @property
     def names_all(self) -> bool:
-        """Everything in the call that may be a tensor is one of the arguments."""
+        """Whether each name in the call that may be a tensor is a printed argument."""
         function = self.kernel.split("::")[-1]
         names = [name for name in _NAME.findall(self.text) if not _NO_TENSOR.fullmatch(name)]
         return function in names and all(name == function or name in self.arguments for name in names)
 
 
 def sites_that_name_all(trace: Trace, graph: int) -> set[int]:
-    """Launch sites of a graph of printed text whose arguments are all that they read: every code of the trace that
-    prints the same launches in the same order says so."""
+    """Return the launch sites of a printed graph whose arguments are all tensors that they read. Every code of the
+    trace that prints the same launches in the same order must agree."""
     launches = sql.rows(trace, _LAUNCHES, [graph])
     asked = [(kernel, list(arguments)) for _, kernel, arguments in launches]
     fitting = [
@@ -60,14 +60,14 @@ def sites_that_name_all(trace: Trace, graph: int) -> set[int]:
 
 
 def fits(calls: Sequence[PrintingCall], asked: Sequence[tuple[str, list[str]]]) -> bool:
-    """The code prints these launches; the last one may have been cut off."""
+    """Return whether the code prints the launches `asked`, which may end early."""
     return len(calls) >= len(asked) and all(
         (call.kernel, call.arguments) == launch for call, launch in zip(calls, asked, strict=False)
     )
 
 
 def printing_calls(code: str) -> Iterator[PrintingCall]:
-    """In the order of the code."""
+    """Yield the calls in the order of the code."""
     call: PrintingCall | None = None
     for line in code.splitlines():
         found = _PRINTS.search(line)

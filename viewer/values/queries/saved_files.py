@@ -1,7 +1,7 @@
-"""`stepscope tensor`: the files of saved tensors, found, checked and copied. No torch.
+"""Finds, checks and copies the files of saved tensors for `stepscope tensor`, without torch.
 
-A log is untrusted: of the name that it gives only the last part is used, and only in the folder that belongs to the
-log by the log's own name; links are not followed, and a file with another digest than the log says is not copied.
+A log is untrusted: only the last part of a name is used, and only in the folder that the log's own name gives. Links
+are not followed, and a file whose digest differs from the log's is not copied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEADS = ("id", "step", "launch", "kernel", "argument", "moment", "dtype", "size
 
 
 def tensor_list(trace: Trace) -> str:
-    """A table of all saved tensors, for a terminal."""
+    """Return a table of all saved tensors for a terminal."""
     found = saved_tensors(trace)
     if not found:
         return "No tensor was saved; record with --level save."
@@ -45,7 +45,7 @@ def tensor_list(trace: Trace) -> str:
 
 
 def tensor_text(trace: Trace, tensor: int) -> str:
-    """What the saved tensor `tensor` is, for a terminal. Raises StepscopeError when there is none of this id."""
+    """Return a description of a saved tensor for a terminal. Raises StepscopeError if there is none of this id."""
     place = _find(trace, tensor)
     row = place.row
     path = file_of(place)
@@ -60,10 +60,10 @@ def tensor_text(trace: Trace, tensor: int) -> str:
 
 
 def copy_tensor(trace: Trace, tensor: int, out: Path, *, force: bool = False) -> int:
-    """Copy the file of a saved tensor to `out` and return its bytes.
+    """Copy the file of a saved tensor to `out` and return its size in bytes.
 
-    Raises StepscopeError when there is no such tensor or file, when the file is not the one that the log describes,
-    and when `out` is there already and `force` is not set.
+    Raises StepscopeError if there is no such tensor or file, if the file differs from the log's description, and if
+    `out` exists and `force` is not set.
     """
     place = _find(trace, tensor)
     if os.path.lexists(out) and not force:
@@ -79,10 +79,8 @@ def copy_tensor(trace: Trace, tensor: int, out: Path, *, force: bool = False) ->
 
 
 def read_tensor(place: SavedTensorPlace, most_bytes: int) -> bytes | int | None:
-    """The file of a saved tensor; its size where that is more than `most_bytes`.
-
-    None: it is missing, or is not the one that the log describes.
-    """
+    """Return the content of the file of a saved tensor, or its size if it has more than `most_bytes`; None if the file
+    is missing or differs from the log's description."""
     try:
         with _open(place) as source:
             size = os.fstat(source.fileno()).st_size
@@ -95,7 +93,7 @@ def read_tensor(place: SavedTensorPlace, most_bytes: int) -> bytes | int | None:
 
 
 def file_of(place: SavedTensorPlace) -> Path | None:
-    """Where the file of a saved tensor must lie; None for a name that the recorder does not give."""
+    """Return the path that the file of a saved tensor must have; None for a name that no recorder gives."""
     found = _FILE.fullmatch(place.row.file)
     log = Path(place.log_path)
     if found is None or not log.is_absolute():
@@ -111,7 +109,7 @@ def _find(trace: Trace, tensor: int) -> SavedTensorPlace:
 
 
 def _open(place: SavedTensorPlace) -> BinaryIO:
-    """The file for reading: a plain file in a folder that is no link. Raises OSError."""
+    """Open the file. Raises OSError unless it is a plain file in a folder that is not a link."""
     path = file_of(place)
     if path is None:
         raise FileNotFoundError(0, "the log gives it a name that no recorder gives")
@@ -127,7 +125,7 @@ def _open(place: SavedTensorPlace) -> BinaryIO:
 
 
 def _copy(source: BinaryIO, place: SavedTensorPlace, out: Path) -> int:
-    """Under a temporary name first: a file that turns out to be another one leaves nothing behind."""
+    """Copy under a temporary name first, so that a file with a wrong digest leaves nothing behind."""
     temporary: str | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +156,7 @@ def _pieces(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _state(place: SavedTensorPlace) -> str:
-    """``present``; else what keeps it from being read, its content included."""
+    """Return ``present``, or the reason why the file cannot be used."""
     try:
         with _open(place) as source:
             digest = hashlib.sha256()

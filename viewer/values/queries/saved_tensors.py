@@ -1,4 +1,4 @@
-"""The tensors that were saved to files: what they are, and which log they belong to."""
+"""Queries for saved tensors with their logs, steps, kernels and arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _TensorSite(NamedTuple):
 
 @dataclass(frozen=True)
 class SavedTensorPlace:
-    """A saved tensor and where it belongs; unknown is None."""
+    """A saved tensor with its log, step, kernel and argument; None if unknown."""
 
     row: SavedTensorRow
     log_path: str
@@ -40,13 +40,13 @@ class SavedTensorPlace:
 
 
 def saved_tensors(trace: Trace) -> list[SavedTensorPlace]:
-    """All of them, in order of time."""
+    """Return all saved tensors in order of time."""
     sites = {site.tensor: site for site in sql.records(_TensorSite, trace, _PLACES)}
     return [_place(row, sites[row.tensor]) for row in values.saved_tensors(trace)]
 
 
 def saved_tensor(trace: Trace, tensor: int) -> SavedTensorPlace | None:
-    """The one of this id, None when there is none."""
+    """Return the saved tensor of this id, or None."""
     row = values.saved_tensor(trace, tensor)
     site = sql.record(_TensorSite, trace, f"{_PLACES} WHERE t.tensor = ?", [tensor])
     return _place(row, site) if row and site else None

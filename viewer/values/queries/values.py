@@ -1,4 +1,4 @@
-"""Rows of values: their health, what a launch's arguments held before and after it."""
+"""Queries for value rows: their health, and the values of a launch's arguments before and after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS: Mapping[str, float] = {
     "float8_e5m2fnuz": 57344.0, "complex32": 65504.0, "complex64": 3.4028234663852886e38,
     "complex128": 1.7976931348623157e308,
 }  # fmt: skip
-"""Largest finite value of a dtype; of a complex one that of its parts."""
+"""Largest finite value of a dtype; for a complex dtype, that of its parts."""
 NOT_RECORDED = HEALTH.index("not_recorded")
 _WORSE = " ".join(
     f"WHEN v.{name} > 0 THEN {HEALTH.index(health)}"
@@ -35,12 +35,12 @@ HEALTH_INDEX = f"""
     CASE WHEN v.nan IS NULL THEN {NOT_RECORDED} {_WORSE}
          WHEN v.zero = v.looked_at AND v.zero > 0 THEN {HEALTH.index("zero")} ELSE {HEALTH.index("finite")} END
 """
-"""Index into HEALTH of a row `v`."""
+"""SQL of the index into HEALTH of a row `v`."""
 
 
 @dataclass
 class StoredValue(Statistics, ValuePlace):
-    """Statistics as the index has them: the columns of `COLUMNS`."""
+    """A row of the index with the columns of `COLUMNS`."""
 
     first_bad: int | None
     exact_min: str | None
@@ -104,7 +104,7 @@ class StoredInStep(StoredValue):
 
 
 class _Version(NamedTuple):
-    """An argument, and the launch site at which its memory was written last."""
+    """The version that an argument reads: the launch site that wrote it, and the place there."""
 
     argument: int
     version_site: int
@@ -122,7 +122,7 @@ class _Size(NamedTuple):
 
 
 def has_values(trace: Trace) -> bool:
-    """The trace holds rows of values."""
+    """Return whether the trace has value rows."""
     return bool(value_row_count(trace) or sql.number(trace, "SELECT value FROM meta WHERE key = 'count:input_rows'"))
 
 
@@ -131,12 +131,12 @@ def value_row_count(trace: Trace) -> int:
 
 
 def call_tree(trace: Trace, call: int) -> dict[int, str]:
-    """Calls of the same graph that `call` lies in, that lie beside it and in it -> their function."""
+    """Return the functions of all calls of the graph call of which `call` is a part."""
     return dict(sql.rows(trace, _CALL_TREE, [call]))
 
 
 def value_rows(trace: Trace, found: Sequence[StoredValue]) -> list[ValueRow]:
-    """Stored rows with what the program's tensors add: the index of the first bad element."""
+    """Return shown rows for stored ones. The sizes of tensors give the index of the first bad element."""
     bad = [row for row in found if row.first_bad is not None]
     sizes = _sizes(trace, bad) if bad else {}
     return [_value_row(row, sizes.get(row.value)) for row in found]
@@ -158,7 +158,7 @@ def _value_row(row: StoredValue, size: list[int] | None) -> ValueRow:
 
 
 def _exact(dtype: str, number: float | None, text: str | None) -> int | float | None:
-    """A number of an integer type as an int."""
+    """Return the exact number: an int for integer types."""
     whole = dtype.startswith(("int", "uint", "bool"))
     try:
         if text is not None:
@@ -169,7 +169,7 @@ def _exact(dtype: str, number: float | None, text: str | None) -> int | float | 
 
 
 def _elements(text: str | None) -> list[Element] | None:
-    """Whole numbers beyond 2**53 as texts: they would be others in a browser."""
+    """Return the elements, with integers beyond 2**53 as texts because a browser would round them."""
     found: list[Element] | None = sql.json_value(text)
     if found is None:
         return None
@@ -177,7 +177,7 @@ def _elements(text: str | None) -> list[Element] | None:
 
 
 def unravelled(flat: int | None, size: Sequence[int]) -> list[int] | None:
-    """A flat index as one into each dimension."""
+    """Return a flat index as an index into each dimension; None if it is outside of `size`."""
     if flat is None or not size or not 0 <= flat < prod(size):
         return None
     index = []
@@ -188,7 +188,7 @@ def unravelled(flat: int | None, size: Sequence[int]) -> list[int] | None:
 
 
 def _sizes(trace: Trace, found: Sequence[StoredValue]) -> dict[int, list[int]]:
-    """value -> size of its tensor as it was last said before its call."""
+    """Return the size of the tensor of each value, as last recorded up to its call."""
     seen: defaultdict[tuple[int, int, int | None], list[tuple[int, str]]] = defaultdict(list)
     for told_size in sql.records(_Size, trace, _SIZES, [sorted({row.site for row in found})]):
         seen[told_size.site, told_size.argument, told_size.item].append((told_size.local_call, told_size.size))
@@ -207,7 +207,7 @@ def _sizes(trace: Trace, found: Sequence[StoredValue]) -> dict[int, list[int]]:
 def launch_values(
     trace: Trace, launch: int, call: int, site: int, arguments: Iterable[ArgumentRow]
 ) -> list[ArgumentValues]:
-    """What each argument of a launch held before and after it."""
+    """Return the values of each argument before and after a launch."""
     of_launch = f"SELECT {COLUMNS} FROM value_rows v WHERE v.launch = ? ORDER BY v.value"
     own = value_rows(trace, sql.records(StoredValue, trace, of_launch, [launch]))
     versions = _version_rows(trace, launch, call, site)
@@ -222,14 +222,13 @@ def launch_values(
 
 
 def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tuple[list[ValueRow], int | None]:
-    """What an argument held when its version was last read, before `launch` or in an earlier call; and in which step
-    that was."""
+    """Return the latest rows of the version that an argument reads, up to `launch`, and their step."""
     found = sql.records(StoredInStep, trace, _LAST_OF_VERSION, [site, argument, launch])
     return value_rows(trace, found), found[0].step if found else None
 
 
 def _version_rows(trace: Trace, launch: int, call: int, site: int) -> dict[int, list[ValueRow]]:
-    """argument -> the rows of the version that it read."""
+    """Return the rows of the version that each argument read."""
     versions = sql.records(_Version, trace, _VERSIONS, [site])
     if not versions:
         return {}
@@ -243,7 +242,7 @@ def _version_rows(trace: Trace, launch: int, call: int, site: int) -> dict[int, 
 
 
 def _latest(found: Sequence[StoredValue], call: int, launch: int, version: _Version) -> list[StoredValue]:
-    """Of stored rows those of a version as it stood when `launch` began: of its own call, else of the nearest."""
+    """Return the last stored rows of a version before `launch` began, of its own call if there are any."""
     place = (version.version_site, version.version_argument, version.version_moment)
     fitting = [
         row
@@ -258,13 +257,13 @@ def _latest(found: Sequence[StoredValue], call: int, launch: int, version: _Vers
 
 
 def worst(classes: Iterable[int]) -> Health:
-    """The worst class of those that are there."""
+    """Return the worst of some classes, given by their indices; ``not_recorded`` if there are none."""
     health: Health = HEALTH[min(classes, default=NOT_RECORDED)]
     return health
 
 
 def saved_tensors(trace: Trace) -> list[SavedTensorRow]:
-    """All saved tensors, in order of time."""
+    """Return all saved tensors in order of time."""
     return sql.records(SavedTensorRow, trace, f"{_SAVED} ORDER BY log, launch, tensor")
 
 
@@ -273,7 +272,7 @@ def saved_tensor(trace: Trace, tensor: int) -> SavedTensorRow | None:
 
 
 def chosen(values: Sequence[tuple[int, int]], limit: int) -> list[int]:
-    """Of (id, class) pairs at most `limit` ids: evenly chosen ones, and those with a NaN or an infinity."""
+    """Return at most `limit` ids of pairs (id, class): evenly chosen ones, and those with NaN or infinities."""
     if len(values) <= limit:
         return [value for value, _ in values]
     alarming = evenly([value for value, health in values if health <= HEALTH.index("negative_infinity")], limit // 2)
@@ -282,7 +281,7 @@ def chosen(values: Sequence[tuple[int, int]], limit: int) -> list[int]:
 
 
 def evenly(values: Sequence[Any], count: int) -> list[Any]:
-    """At most `count` of them, the first and the last among them."""
+    """Return at most `count` of the values at even distances, with the first and the last."""
     if len(values) <= count:
         return list(values)
     if count < 2:
