@@ -15,8 +15,8 @@ export class HeatMap extends Picture {
   cell = null;
 
   /**
-   * `open(window, launch)` is called for the cell that is chosen; `launch` {launch, step} where the data has it.
-   * `zoom(window, cell)`, where it can be done, for a cell that joins several.
+   * Calls `open(window, launch)` for a chosen cell, with {launch, step} if the data has it, and `zoom(window, cell)` for one
+   * that joins several.
    */
   constructor(box, heat, { open, zoom = null }) {
     const label = `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or zooms in" : ""}.`;
@@ -91,7 +91,7 @@ export class HeatMap extends Picture {
     super.resize();
   }
 
-  /** Room for the names, as far as they take less than a third. */
+  /** Returns the width of the names, at most about a third of the picture. */
   gutterOf(width) {
     const ctx = this.canvas.getContext("2d");
     ctx.font = `11px ${this.colours.font}`;

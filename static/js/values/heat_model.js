@@ -4,7 +4,7 @@ import { firstWhere } from "#js/core/numbers.js";
 
 export const ROW = 18, HEAD = 22;
 
-/** Rows as drawn: a heading where another graph begins, then its launch sites; `index` is the row of the data. */
+/** Returns the drawn rows: a heading for each graph if there are several, then its launch sites. `index` is the row of the data. */
 export function rowsOf(heat) {
   const rows = [];
   const several = new Set(heat.graph_of).size > 1;
@@ -32,7 +32,7 @@ export function worstOf(heat, index) {
   return HEALTH.find((name) => names.includes(name)) ?? "not_recorded";
 }
 
-/** What a cell stands for, as its address says it: places of launch sites in order, and steps. */
+/** Returns the window of a cell for its address: positions of launch sites in order, and steps. */
 export function cellWindow(heat, row, column) {
   return windowOf(heat, row, row + 1, column, column + 1);
 }
@@ -63,7 +63,7 @@ export function worstCell(heat, window) {
 
 const MOST_ROWS = 600, MOST_COLUMNS = 400;
 
-/** The window around a cell in which each launch site and step has a cell of its own, as far as that goes. */
+/** Returns a window around a cell in which, if possible, each launch site and step has its own cell. */
 export function zoomWindow(heat, row, column) {
   return windowOf(heat, ...around(heat.joined_sites, row, MOST_ROWS), ...around(heat.joined_steps, column, MOST_COLUMNS));
 }
@@ -78,7 +78,7 @@ function around(joined, place, most) {
   return [first, end];
 }
 
-/** Columns fill the width, on whole device pixels, as far as a cell of `most` pixels goes. */
+/** Returns the edges of columns, on whole device pixels, which fill the width unless a cell would exceed `most` pixels. */
 export function columnEdges(count, width, most = 28, ratio = 1) {
   const size = Math.min(most, width / count);
   return Array.from({ length: count + 1 }, (_, column) => Math.round(column * size * ratio) / ratio);
@@ -86,7 +86,7 @@ export function columnEdges(count, width, most = 28, ratio = 1) {
 
 const ROOM_OF_ITS_OWN = 9;
 
-/** The cells of a row as they are drawn: one by one, or neighbours of a class together where a cell has no room for a sign. */
+/** Returns the drawn cells of a row. Neighbours of a class are joined if a cell has no room for a sign. */
 export function runsOf(heat, index, edges) {
   const runs = [];
   for (let column = 0; column + 1 < edges.length; column++) {
@@ -103,7 +103,7 @@ export function columnAt(edges, x) {
   return firstWhere(edges.length, (column) => edges[column] > x) - 1;
 }
 
-/** First and last row that a window of `height` pixels shows. */
+/** Returns the first row that a window of `height` pixels shows, and the end of the shown rows. */
 export function visibleRows(count, scroll, height) {
   return [Math.max(0, Math.floor(scroll / ROW)), Math.min(count, Math.ceil((scroll + height) / ROW))];
 }

@@ -30,7 +30,7 @@ function bare(kind, text, title) {
   return h("div", { class: `value-strip ${kind}`, title }, h("span", {}, text));
 }
 
-/** All lines of an argument. `values` is its ArgumentValues; `root` stands before paths. */
+/** Returns all lines of an argument. `values` is its ArgumentValues; `root` precedes paths. */
 export function valueLines(argument, values, launch, root) {
   const { role, held } = argument;
   const lines = [];

@@ -1,4 +1,4 @@
-// The served pages with a plot: data stands in the page, the chosen statistic in the address.
+// Served pages with a plot. The page contains the data, and the address the chosen statistic.
 import { mountPlot } from "#js/values/plots.js";
 
 const data = JSON.parse(document.getElementById("page-data").textContent);

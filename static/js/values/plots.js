@@ -1,4 +1,4 @@
-// Plots of the pages about values; served page and report differ only in `context`: root, remember(statistic).
+// Plots of the pages about values. Served pages and reports differ only in `context`: root, remember(statistic).
 import { h } from "#js/core/dom.js";
 import { formatNs, formatValue } from "#js/core/format.js";
 import { countsText } from "#js/core/health.js";
@@ -9,7 +9,7 @@ import { HeatMap } from "#js/values/heat.js";
 
 const WHY = "no finite element, or not read";
 
-/** Opens an address if it exists; a report contains some pages only. */
+/** Opens an address if it exists, because a report contains only some pages. */
 function go(context, address) {
   const href = `${context.root}${address}`;
   if (context.leads?.(href) ?? true) location.href = href;
@@ -19,7 +19,7 @@ function openAt(context, log) {
   return (launch, step) => go(context, `/steps/${step}?log=${log}&launch=${launch}`);
 }
 
-/** A switch between a linear and a logarithmic axis; greyed with the reason where the values allow only one. */
+/** Returns a switch between a linear and a logarithmic axis, disabled with the reason if the values allow only one. */
 function logSwitch(log, can, change) {
   const box = h("input", { type: "checkbox", checked: log, disabled: !can, onchange: () => change(box.checked) });
   return h("label", { class: "log-switch", title: can ? null : "A logarithmic axis needs values above zero and no negative ones." }, box, " log axis");
@@ -35,7 +35,7 @@ function marksOf(names) {
   return names.flatMap((name, index) => (NONFINITE.includes(name) ? [{ index, name }] : []));
 }
 
-/** One value per point, in order of time, on an axis of values. */
+/** Returns the data of a plot with one value per point, in order of time. */
 function dataOf({ values, limit, steps, marks, label }, log) {
   const range = rangeOf(values, { log, limit: limit?.value ?? null });
   return { label, names: steps.map((step) => `step ${step}`), steps, series: [{ values, dots: true }], marks, limit, log, range };
@@ -46,7 +46,7 @@ function plotOf(box, data, lines, open) {
   return new Plot(box, data, { lines, open, labelsIn, isFixed: true });
 }
 
-/** The value as shown, and in full where that says more. */
+/** Returns the value as shown, with all digits if some are cut. */
 function exact(value, reason) {
   if (value === null || value === undefined) return `– (${reason})`;
   const shown = formatValue(value);
