@@ -1,7 +1,6 @@
 """Statistics of tensors: their names, labels, kinds and order, and the record that carries them."""
 
-from __future__ import annotations
-
+# Annotations are not postponed: those of `Statistics` are resolved from modules that inherit its fields.
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
