@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
 
 from stepscope.tracer.schema.statistics import COUNTS, NUMBERS, STATISTICS, Values
+from stepscope.viewer.ingest.damage import Damage, RecordPlace
+from stepscope.viewer.ingest.recorder.value_batch import UNCOUNTED, batch_of
 from stepscope.viewer.store.index import SCHEMA
 from stepscope.viewer.values.filters import CHOICES, VOCABULARY
 from stepscope.viewer.values.rows import HEALTH, HEALTH_SIGNS
+from tests.logs.value_logs import FINE, values_of
 
 FIXTURE = Path(__file__).parents[2] / "js" / "vocabulary.json"
 
@@ -35,3 +40,13 @@ def test_classes_of_health() -> None:
     assert {one.health for one in STATISTICS.values()} - {None} <= set(HEALTH)
     assert list(HEALTH_SIGNS) == list(HEALTH)
     assert sorted(CHOICES) == sorted(STATISTICS)
+
+
+def test_a_statistic_that_an_older_log_lacks_is_unknown() -> None:
+    lacking: Any = {"subnormal": None, "std": None}
+    damage = Damage()
+    batch = batch_of(replace(values_of([0], [0], [FINE, FINE]), **lacking), RecordPlace(1, 0), damage)
+    assert batch.ints["subnormal"].tolist() == [UNCOUNTED] * 2
+    assert np.isnan(batch.floats["std"]).all()
+    assert batch.ints["zero"].tolist() == [0, 0]
+    assert not damage.counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stepscope.tracer.runtime.stats import ROW, Reader
-from stepscope.tracer.runtime.stats.cpu import BIG, CpuReader
+from stepscope.tracer.runtime.stats.cpu import BIG, SOURCE, CpuReader
 from stepscope.tracer.runtime.stats.dtypes import KINDS, NAMES, tables
 from stepscope.tracer.runtime.stats.torch_ops import TorchReader
 from tests.tracer.runtime.stats.oracle import check, row_of
@@ -31,6 +32,13 @@ UNSIGNED = [torch.uint8, torch.uint16, torch.uint32, torch.uint64]
 @pytest.fixture(params=READERS)
 def reader(request: pytest.FixtureRequest) -> Callable[[list[Tensor], int], Reader]:
     return READERS[request.param]
+
+
+def test_rows_of_the_compiled_reader_have_the_fields_of_the_vocabulary() -> None:
+    found = re.search(r"struct Row \{(.*?)\};", SOURCE.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    fields = [name for line in re.findall(r"(?:int64_t|double) ([^;]+);", found[1]) for name in line.split(", ")]
+    assert tuple(fields) == ROW.names
 
 
 def read(make: Callable[[list[Tensor], int], Reader], tensor: Tensor, most_bytes: int = ALL) -> Any:
