@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from stepscope.viewer.errors import StepscopeError
 
-PACKAGES = ["duckdb", "fastapi", "fsspec", "jinja2", "rich", "starlette", "uvicorn"]
+PACKAGES = ["duckdb", "fastapi", "fsspec", "jinja2", "starlette", "uvicorn"]
 if sys.version_info < (3, 14):  # later ones have it in the standard library
     PACKAGES.append("backports.zstd")
 

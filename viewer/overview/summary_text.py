@@ -17,6 +17,7 @@ from stepscope.viewer.overview.rows import SIDES, CrashRunRow, Finding, NotRecor
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import launch_text
+from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
 CPP_RAISED = "  raised in C++: "
@@ -336,13 +337,7 @@ def _by_log(
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
     """Aligned columns, the first `left` of them to the left; of many rows the first."""
     shown = [header, *([clean(cell) for cell in row] for row in rows[:_MOST_ROWS])]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(header))]
-    lines = [
-        "  "
-        + "  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in shown
-    ]
-    return [_cut(line.rstrip()) for line in lines] + _more(len(rows) - _MOST_ROWS)
+    return [_cut(f"  {line}") for line in aligned(shown, left)] + _more(len(rows) - _MOST_ROWS)
 
 
 def _more(count: int) -> list[str]:
