@@ -59,7 +59,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 def one_leak(
     graph: Hashable, kind: object, holders: Sequence[str], source: SourceLine | None, buffer: Hashable
 ) -> Hashable:
-    """Return an equal key for buffers with the same holders and line of the model, else one per buffer."""
+    """Return a key for buffers with the same holders and line; without holders each buffer has its own."""
     line = (source.file, source.line) if source is not None else None
     return (graph, kind, tuple(sorted(holders)), line) if holders else (graph, kind, buffer)
 

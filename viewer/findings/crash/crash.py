@@ -74,7 +74,7 @@ def _finding(
 
 
 def _knows(death: Death, known: Suspect | None) -> tuple[int, ...]:
-    """Return a key by which the run with the most detail is the largest, the first of equal ones."""
+    """Return a sort key that is largest for the run with the most detail, of equal ones the first."""
     held = [one.values_seen.in_call for one in known.arguments if one.values_seen is not None] if known else []
     return known is not None, -max(len(death.on_device), 1), sum(held), len(held), -death.run.log
 

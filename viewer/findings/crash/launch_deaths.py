@@ -18,7 +18,7 @@ class LaunchDeath:
     """Role of a launch in the death of its process."""
 
     part: Part
-    """``died`` for the launch in the finding, ``in_flight`` for others of the device, else the last finished."""
+    """``died``: the launch of the finding; ``in_flight``: another unfinished one; else the last finished one."""
     title: str
     """Title of the finding."""
     sentences: list[str]

@@ -47,7 +47,7 @@ class Case:
     """An origin with all that it explains."""
 
     hop: Hop
-    """Launch that made it, that first used an input with it, or at which it was first seen."""
+    """Launch that made it, that first read it as an input, or at which it was first seen."""
     how: How
     is_nan: bool
     grown_from: Origin | None = None

@@ -1,4 +1,4 @@
-"""Traces a NaN or an infinity back to the launch that made it, or to the input with which it came."""
+"""Traces a NaN or an infinity back to the launch that made it, or to the input through which it came in."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _threads(calls: Sequence[_Call], marks: Sequence[LoggedMark]) -> list[tuple[
     of_calls: defaultdict[int, list[_Call]] = defaultdict(list)
     called_by: dict[object, int] = {}
     for call in calls:
-        if call.phase == "backward":  # autograd runs it on a thread of its own
+        if call.phase == "backward":  # autograd runs it on a thread per device
             of_calls[called_by.get(call.function, call.thread)].append(call)
         else:
             called_by[call.function] = call.thread

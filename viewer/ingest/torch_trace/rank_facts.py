@@ -108,7 +108,7 @@ class RankFacts:
             self._add(record.record, record.compile_id, "graph", record.event, comparable_graph(record.payload))
 
     def _add_wrapper(self, compile_id: str | None) -> None:
-        """No schedule came with it: the compile was served from a cache."""
+        """Add the collectives of a wrapper without a schedule, which a compile that was served from a cache lacks."""
         found = self._wrappers.pop(compile_id, None)
         if found is not None:
             self._add(found[0], compile_id, "collectives", "wrapper", dumps(found[1]).encode(), found[1])

@@ -22,7 +22,7 @@ class CompileSpan:
     name: str
     compile_id: str | None
     start_ns: int
-    """Unix ns."""
+    """Start in unix ns."""
     duration_ns: int
 
 

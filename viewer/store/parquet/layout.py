@@ -97,7 +97,7 @@ class Root:
         self.fs.pipe_file(f"{path}/{BEGUN}", b"")
 
     def tries(self, number: int) -> list[str]:
-        """The folders of a log, including those of tries that were never finished."""
+        """Return the folders of a log, including those of tries that were never finished."""
         try:
             self.fs.invalidate_cache()
             found = self.fs.ls(self.log_folder(number), detail=False)
