@@ -138,7 +138,8 @@ def _run(connection: duckdb.DuckDBPyConnection, task: StatementRun) -> dict[str,
 
 
 def _readable(connection: duckdb.DuckDBPyConnection, parsed: Any) -> Any:
-    """Return the statement with times of a time zone as text: to convert them, DuckDB needs a package."""
+    """Return the statement with times of a time zone as text: DuckDB converts them with a package that may be
+    missing."""
     if parsed.type != duckdb.StatementType.SELECT:
         return parsed
     inner = parsed.query.strip().rstrip(";")
