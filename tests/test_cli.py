@@ -1,4 +1,4 @@
-"""The command `stepscope` as a user meets it: exit codes, sentences, the demo from end to end."""
+"""Tests the command `stepscope` as a user runs it: exit codes, messages, and the demo from end to end."""
 
 from __future__ import annotations
 

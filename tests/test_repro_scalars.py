@@ -1,4 +1,4 @@
-"""Scalar arguments of compiled programs from end to end: recorded per call, shown, and run again in fresh processes."""
+"""Tests scalar arguments of compiled programs from end to end: recorded per call, shown, and reproduced."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def values(trace: Trace, launch: int) -> dict[str | None, str | None]:
 
 
 def generated(trace: Trace, step: int) -> list[int]:
-    """Launches of kernels that Inductor wrote."""
+    """Return the launches of kernels that Inductor generated, in order."""
     statement = "SELECT launch FROM launches JOIN sites USING (site) WHERE step = ? AND kind = 'cpp' ORDER BY launch"
     return [launch for (launch,) in sql.rows(trace, statement, [step])]
 
