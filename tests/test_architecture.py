@@ -184,7 +184,7 @@ def private_torch_names(name: str, path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Attribute) and private.match(attribute_chain(node)):
             yield attribute_chain(node)
-        # The name as a string, as import_module and sys.modules take it.
+        # A string can also name a module, for import_module and sys.modules.
         if (
             name.startswith("stepscope.tracer")
             and isinstance(node, ast.Constant)

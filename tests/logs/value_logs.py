@@ -14,7 +14,7 @@ LAUNCH_NS, CALL_NS = 100, 100_000
 
 @dataclass(frozen=True)
 class Stat:
-    """One value row."""
+    """The statistics of one value row."""
 
     numel: int = 64
     nan: int = 0

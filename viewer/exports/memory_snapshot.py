@@ -22,7 +22,7 @@ def export(trace: Trace, wanted: Wanted) -> int:
 
 
 def memory_snapshot(trace: Trace) -> dict[str, Any]:
-    """Return the storages that compiled calls met, in the form of `torch.cuda.memory._snapshot()`.
+    """Return the storages that compiled calls saw, in the form of `torch.cuda.memory._snapshot()`.
 
     Addresses are invented, and each storage has its own. The traces of CUDA devices in `device_traces` are at the
     index of the device, and those of other devices follow.

@@ -171,17 +171,17 @@ class AliveRow:
     """A storage that was alive."""
 
     call: int
-    """First call that met the storage; `storage` is its number in that call."""
+    """First call that saw the storage; `storage` is its number in that call."""
     storage: int
     name: str
-    """Name in the inspected call, else in the first call that met it."""
+    """Name in the inspected call, else in the first call that saw it."""
     other_names: list[str]
     """Other names of the same memory in the wrapper: reuses and aliases."""
     storage_bytes: int
     device: str
     kind: AliveKind
     graph: int
-    """Graph of the first call that met it."""
+    """Graph of the first call that saw it."""
     step: int
     site: int | None
     """Launch site that wrote it first; None if it is an input or the site is unknown."""
@@ -228,14 +228,14 @@ class Alive:
 
 @dataclass(frozen=True)
 class RunPeak:
-    """The peak of the storages that compiled calls met, on one device."""
+    """The peak of the storages that compiled calls saw, on one device."""
 
     log: int
     device: str
     live_bytes: int
     """Bytes of all these storages, including weights and inputs."""
     made_bytes: int
-    """Part of `live_bytes` that compiled calls made."""
+    """Part of `live_bytes` that compiled calls allocated."""
     ns: int
     step: int | None
     call: int | None
@@ -260,7 +260,7 @@ class LiveCurve:
     low_bytes: list[int]
     high_bytes: list[int]
     made_bytes: list[int]
-    """Maximum of alive bytes that compiled calls made."""
+    """Maximum of the live bytes that compiled calls allocated."""
     merged: bool
     """Whether a point covers several events."""
 
@@ -300,7 +300,7 @@ class LifetimeMismatchRow:
 
 @dataclass(frozen=True)
 class LeftBehindRow:
-    """A storage that a call of an earlier step made and that was alive when the recording ended."""
+    """A storage that a call of an earlier step created and that was alive when the recording ended."""
 
     log: int
     call: int
@@ -338,7 +338,7 @@ class GrowthRow:
     kernel: str | None
     site: int | None
     launch: int | None
-    """Last launch that made the buffer."""
+    """Last launch that created the buffer."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _log_name(facts: Overview, log: int) -> str:
 
 
 def _proof(evidence: Mapping[str, Any]) -> list[str]:
-    """Return the lines about what the launch read and wrote, and about the launch that first made the value."""
+    """Return lines about what the launch read and wrote, and about the launch where the chain of values starts."""
     lines = [f"  {side.replace('_', '-')}: {'; '.join(evidence[side])}" for side in SIDES if evidence.get(side)]
     if evidence.get("inside"):
         lines.append(f"  inside: {evidence['inside']}")

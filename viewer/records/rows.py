@@ -70,7 +70,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class FactsView:
-    """Names and values."""
+    """A block of names and values."""
 
     facts: list[Fact]
     title: str = ""

@@ -101,7 +101,7 @@ class BreakCause:
 @dataclass(frozen=True)
 class GraphBreaks:
     causes: list[BreakCause]
-    """The most frequent first."""
+    """Causes, most frequent first."""
     total_causes: int
     total_breaks: int
     total_compiles: int

@@ -141,7 +141,7 @@ def device_errors(trace: Trace) -> dict[int, str]:
 
 
 def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None:
-    """Return the symptom of which a process died, or None if it is unknown or the process did not die."""
+    """Return the symptom of a process's death, or None if it is unknown or the process did not die."""
     if end is not None and end.timed_out:
         return None
     if error is None and end is not None and end.duration_ns is None:

@@ -121,7 +121,7 @@ def alive_in_call(
 
 
 def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: int) -> list[AliveRow]:
-    """Replace the storages that calls inside `call` made by those of them that were alive at `ns`."""
+    """Replace the storages of calls inside `call` by those that were alive at `ns`."""
     inside = {number: measured_call(where.trace, number) for (number,) in sql.rows(where.trace, _INSIDE, [call.call])}
     rows = [row for row in rows if row.call not in inside]
     at = {"log": call.log, "ns": ns, "calls": list(inside)}
@@ -133,7 +133,7 @@ def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: in
 
 
 class _Found(NamedTuple):
-    """A storage of a call, as described by that call and by the first call that met it."""
+    """A storage of a call, as described by that call and by the first call that saw it."""
 
     call: int
     storage: int
@@ -209,7 +209,7 @@ def _kind_in_call(call: MeasuredCall, one: _Found, made: bool) -> AliveKind:
 
 
 def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive | None:
-    """Return the storages alive at `ns` (monotonic) that any compiled call met; None if the log has no lifetimes."""
+    """Return the storages alive at `ns` (monotonic) that any compiled call saw; None if the log has no lifetimes."""
     if not sql.number(trace, "SELECT count(*) FROM lifetime_logs WHERE log = ?", [log]):
         return None
     where, at = _Where(trace), {"log": log, "ns": ns}

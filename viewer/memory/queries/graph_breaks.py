@@ -1,7 +1,7 @@
 """Queries tensors that a graph break keeps alive after their last use in the resumed function.
 
 The origin of a tensor from the compiled region before the break is certain. A tensor that the resumed function is the
-first to meet comes from the code between the regions or from the caller; a log does not tell these two apart.
+first to use comes from the code between the regions or from the caller; a log does not tell these two apart.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HeldBuffer:
 
     log: int
     compile_id: str
-    """Compile id of the region before the break, which made the storage if `made_by` is "compiled region"."""
+    """Compile id of the region before the break, which created the storage if `made_by` is "compiled region"."""
     into_compile_id: str
     buffer: str
     held_as: str
@@ -72,7 +72,7 @@ class HeldBuffer:
     storage_bytes: int
     made_by: MadeBy
     graph: int | None
-    """Graph that made the storage; None if no compiled graph did."""
+    """Graph that created the storage; None if no compiled graph did."""
     into_graph: int
     last_kernel: str
     """Kernel that used the storage last there."""
@@ -82,7 +82,7 @@ class HeldBuffer:
 
 
 class _Held(NamedTuple):
-    """A storage that `call` made and that the first call of a resumed function met."""
+    """A storage that `call` created and that the first call of a resumed function used."""
 
     log: int
     compile_id: str
@@ -154,7 +154,7 @@ def _held(trace: Trace, row: _Held, places: dict[int, GraphIndex]) -> HeldBuffer
 
 
 def _came_in(trace: Trace) -> list[HeldBuffer]:
-    """Return the storages that no call before the resumed function met."""
+    """Return the storages that the resumed function was the first to use."""
     found = []
     for row in sql.rows(trace, _CAME_IN):
         log, into_compile_id, function, graph, call, local_call, step, thread, storage, name, size = row
@@ -183,7 +183,7 @@ def _came_in(trace: Trace) -> list[HeldBuffer]:
 
 
 def _met_later(trace: Trace, log: int, step: int, after: int, known: list[tuple[int, int]]) -> bool:
-    """Return whether a later call of the step meets the storage, given as (call, storage in that call) pairs."""
+    """Return whether a later call of the step uses the storage, given as (call, storage in that call) pairs."""
     return any(sql.row(trace, _MET_LATER, [log, step, after, *one]) for one in known)
 
 

@@ -55,7 +55,7 @@ _DIED = """
 
 
 class _Left(NamedTuple):
-    """A storage that was alive at the end of the recording; `site` is the launch site that made it."""
+    """A storage that was alive at the end of the recording; `site` is the launch site that created it."""
 
     log: int
     call: int

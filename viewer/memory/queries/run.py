@@ -52,7 +52,7 @@ _PEAKS = """
 
 
 class _Point(NamedTuple):
-    """A point of the curve: range of live bytes over its events, and the maximum made by compiled calls."""
+    """A point of the curve: range of live bytes over its events, and the maximum that compiled calls allocated."""
 
     at_ns: int
     low: int

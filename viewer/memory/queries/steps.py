@@ -84,7 +84,7 @@ class RunCurve:
     low_bytes: list[int]
     high_bytes: list[int]
     made_bytes: list[int]
-    """Maximum of alive bytes that compiled calls made."""
+    """Maximum of the live bytes that compiled calls allocated."""
 
 
 def run_curve(

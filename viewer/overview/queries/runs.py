@@ -11,7 +11,6 @@ from stepscope.viewer.store.trace import Trace
 
 
 def list_runs(trace: Trace) -> list[RunRow]:
-    """Return one row per log."""
     found = sql.rows(
         trace,
         "SELECT l.log, path, rank, world_size, l.pid, torch_version, format_version, complete, size_bytes,"

@@ -50,7 +50,7 @@ class RankItem:
     detail: str | None = None
     """Detail, which is compared if both sides have it."""
     group: str | None = None
-    """Process group."""
+    """Name of the process group."""
     duration_ns: int | None = None
     estimated_ns: float | None = None
     launch: int | None = None

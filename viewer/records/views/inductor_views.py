@@ -179,6 +179,5 @@ def comma_table(record: LoggedRecord) -> list[Block]:
 
 
 def config(record: LoggedRecord) -> list[Block]:
-    """Show settings as JSON."""
     text = payload_of(record)
     return [CodeView(pretty_json(text), "json")]

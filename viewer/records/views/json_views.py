@@ -28,7 +28,6 @@ _LONG = 2_000
 
 
 def read_json(record: LoggedRecord) -> list[Block]:
-    """Show the JSON payload of a record."""
     return json_blocks(parsed(record.payload))
 
 
