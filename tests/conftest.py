@@ -37,6 +37,7 @@ KEPT_S = 7 * 24 * 3600
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # must precede the import of torch, as the workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("MKL_NUM_THREADS", "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 settings.register_profile("same", derandomize=True)

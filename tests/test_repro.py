@@ -6,7 +6,6 @@ import ast
 import os
 import runpy
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from stepscope.viewer.repro.write import worst_launch, write_reproducer
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
+from tests import python_processes
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
 
@@ -113,7 +113,7 @@ def run_fresh(script: Path, *arguments: str) -> Done:
     """Run the script in its own process, as a user does."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STEPSCOPE_")}
     command = [sys.executable, str(script), *arguments]
-    done = subprocess.run(command, cwd=script.parent, env=environment, capture_output=True, text=True, timeout=300)
+    done = python_processes.run(command, cwd=script.parent, env=environment)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -241,7 +241,7 @@ def test_a_launch_that_killed_the_process_kills_the_script(tmp_path: Path) -> No
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
     arguments = ["run", "--level", "save", "-o", "trace", "--", "program.py"]
-    subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    python_processes.run([*command, *arguments], cwd=tmp_path)
     with open_trace(tmp_path / "trace") as trace:
         launch = launch_of(trace, "torch.ops.deadly.%", step=1)
         assert worst_launch(trace) == launch
