@@ -3,7 +3,7 @@
 The recorder writes the ring through shared memory of the file, so it exists after any death of the process. The file
 consists of 64-bit little-endian integers ("words"):
 
-* the header of `HEADER_WORDS` words: those of `RingHeader`; from word `STREAMS_AT` on, device and handle of each stream.
+* the header, `HEADER_WORDS` words: those of `RingHeader`, and from `STREAMS_AT` on, device and handle of each stream.
 * `MARK_WORDS` marks, which devices write in the order of their streams: `call << POSITION_BITS | position` means
   that everything submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
   marks belong to streams, the others ("graph slots") to calls that were captured into a CUDA graph, where each replay
@@ -120,8 +120,8 @@ SYMBOL_WORDS = 4
 value (0 an integer, 1 a float, 2 a boolean), the value. The symbols follow `CALL_WORDS` words, of which the third is
 the number of the call and the fourth the number of symbols."""
 STEP_WORDS = 8
-"""Words of a step: size, what, step, kind, what ended it, start, end; times in ns of the log's monotonic clock. Those of
-a step mark: size, what, index into `STEP_MARKS`, who, thread, time."""
+"""Words of a step: size, what, step, kind, what ended it, start, end; times in ns of the log's monotonic clock. A step
+mark has size, what, index into `STEP_MARKS`, who, thread, time."""
 
 
 @dataclass(frozen=True)
