@@ -92,7 +92,6 @@ class TraceConfig:
                 raise ConfigError(name, f"is {getattr(self, name)!r}; it can be True or False")
 
     def wants_step(self, step: int) -> bool:
-        """Return whether tensors are read in `step`."""
         first, stop = self.steps or (0, None)
         return step >= first and (stop is None or step < stop) and (step - first) % self.every == 0
 
@@ -256,5 +255,4 @@ def _check_number(name: str, value: Any, least: int, most: int = MOST) -> None:
 
 
 VARIABLES = {field.name: f"STEPSCOPE_{field.name.upper()}" for field in fields(TraceConfig)}
-"""Environment variable of each setting."""
 VARIABLES |= {"directory": "STEPSCOPE_TRACE", "save_quota_bytes": "STEPSCOPE_SAVE_QUOTA"}

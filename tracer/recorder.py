@@ -63,7 +63,6 @@ class Recorder(ContextDecorator):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a new recording."""
         self._log = RunLog(self.config.directory, environment_number("RANK"), self._opening, self._on_log_failed)
         self.describe_launch = self._log.describe_launch
         self._problems = Problems(self.write)

@@ -100,7 +100,6 @@ class StepTracker:
                 self._close()
 
     def on_user(self) -> None:
-        """Handle a call of `stepscope.step()`."""
         with self._lock:
             self._mark("user")
             self._source = "user"

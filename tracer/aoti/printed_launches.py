@@ -52,8 +52,6 @@ class LaunchPrints:
 
 @dataclass
 class ModelRun:
-    """One run of a model."""
-
     lane: int
     inputs: dict[str, PrintedTensor] = field(default_factory=dict)
     launches: list[LaunchPrints] = field(default_factory=list)

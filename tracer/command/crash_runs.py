@@ -56,8 +56,6 @@ Examine = Callable[[Path], Look]
 
 @dataclass(frozen=True)
 class CrashPlan:
-    """The settings of one run."""
-
     purpose: str
     config: TraceConfig
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -46,8 +46,6 @@ class Output(Taker, Protocol):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended."""
-
     pid: int
     code: int
     """Return code as in `subprocess`: -n if signal n ended the command."""

@@ -98,7 +98,6 @@ class Swap:
     originals: list[tuple[weakref.ref[FunctionType], CodeType]]
 
     def restore(self) -> None:
-        """Put the original code objects back."""
         for reference, code in self.originals:
             function = reference()
             if function is not None:

@@ -71,7 +71,6 @@ class PlainGraphs:
         self._undo.callback(setattr, owner, "call_user_compiler", original)
 
     def detach(self) -> None:
-        """Remove every hook."""
         self._undo.close()
         while self._swaps:
             self._swaps.pop().restore()

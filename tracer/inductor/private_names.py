@@ -16,8 +16,6 @@ RECORDING = "recording at all"
 
 
 class PrivateName(NamedTuple):
-    """One private name of torch."""
-
     name: str
     """Dotted name, starting with ``torch``."""
     since: str

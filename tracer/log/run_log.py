@@ -111,12 +111,10 @@ class RunLog:
         self._about_graphs.append(record)
 
     def check_file(self) -> None:
-        """Stop writing if the file was removed."""
         self._writer.check_file()
         self._check()
 
     def after_fork(self) -> None:
-        """Begin a new log in a forked child."""
         self._writer.abandon()
         self._writer = LogWriter(self._folder, self._writer.rank)
         self._lock = threading.RLock()

@@ -67,14 +67,12 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
 
 
 def records_of(calls: Sequence[GraphCall]) -> Iterator[Launches | CallSymbols]:
-    """Yield the records of finished calls."""
     if calls:
         yield to_batch(calls)
     yield from symbols_of(calls)
 
 
 def to_batch(calls: Sequence[GraphCall]) -> Launches:
-    """Return the columns of finished calls."""
     rows: list[int] = []
     for call in calls:
         rows += call.rows

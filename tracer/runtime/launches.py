@@ -233,7 +233,6 @@ class GraphHooks:
             self.sink.timer.ended(call)
 
     def _conclude(self, call: GraphCall) -> None:
-        """Complete the data of a call that has ended."""
         self.sink.ring.end(call, self._shapes[call.function])
         if call.flag is not None:
             call.flag(call)

@@ -47,7 +47,6 @@ class Outbox:
         self._flushed_ns = time.perf_counter_ns()
 
     def start(self) -> None:
-        """Begin the time of the recording."""
         self._flushed_ns = time.perf_counter_ns()
         self.overhead.start()
 

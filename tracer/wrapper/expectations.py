@@ -138,8 +138,6 @@ def _scheduled_ends(sites: Sequence[LaunchSite], schedule: SchedulerMemory) -> d
 
 
 class _Follower:
-    """Follows the names of one function."""
-
     def __init__(self, source: WrapperSource, inputs: Iterable[str]) -> None:
         self._events = source.events
         self.given = [_Root(name, {name}, [name]) for name in inputs]

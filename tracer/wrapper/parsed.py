@@ -54,8 +54,6 @@ class StoragePoint:
 
 @dataclass
 class WrapperSource:
-    """The parsed source of a wrapper."""
-
     aot_id: str | None
     functions: list[str] = field(default_factory=list)
     """Qualified names of the functions with launches or memory statements, such as ``Runner.call``."""

@@ -17,8 +17,6 @@ Side = Literal["before", "after"]
 
 @dataclass(frozen=True)
 class Read:
-    """One argument to be read."""
-
     site: int
     argument: int
     moment: Moment

@@ -51,8 +51,6 @@ class _Bound(NamedTuple):
 
 
 class FunctionSymbols:
-    """The symbols of one function of a wrapper."""
-
     def __init__(self, function: ast.FunctionDef) -> None:
         self._bound: defaultdict[str, list[_Bound]] = defaultdict(list)
         self._order: list[ast.stmt] = []

@@ -84,8 +84,6 @@ def follow(
 
 
 class _Follower:
-    """Follows one function, statement by statement."""
-
     def __init__(self, source: WrapperSource, result: Followed, wanted: Wanted, again: bool, deferred: bool) -> None:
         self.source, self.result, self.wanted = source, result, wanted
         self.again, self.deferred = again, deferred

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 @dataclass
 class _CapturedCall:
-    """A captured call."""
-
     call: GraphCall
     enter: Callable[[], int]
     """Function that reports a call to the step tracker, and returns its step."""

@@ -176,8 +176,6 @@ def _tell(found: list[StepMismatch], file: str, line: int, is_final_step: bool, 
 
 
 class _Tracked:
-    """A storage and its names."""
-
     __slots__ = ("first", "freed", "names", "reference", "storage_bytes")
 
     def __init__(self, storage: Any, name: str, died: list[_Tracked]) -> None:

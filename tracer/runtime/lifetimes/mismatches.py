@@ -28,8 +28,6 @@ class StorageMismatch(NamedTuple):
 
 
 class FoundMismatches(NamedTuple):
-    """The mismatches of a call."""
-
     mismatches: Sequence[StorageMismatch]
     holders: list[list[str]]
     """Holders of the storage that should be dead, for each mismatch."""

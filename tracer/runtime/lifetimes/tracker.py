@@ -90,7 +90,6 @@ class Tracker:
         self._allocator.append((call.number, (len(call.rows) + 2) // 3, allocated, reserved))
 
     def storages(self) -> list[LiveStorage]:
-        """Return all storages that are alive."""
         return [LiveStorage(*fields) for fields in list(self._live.values())]
 
     def alive(self, wanted: Collection[int], call: FollowedCall) -> dict[int, Any]:

@@ -65,7 +65,6 @@ def forget_parent_process() -> None:
 
 
 def arenas() -> list[Arena]:
-    """Return the existing arenas."""
     return list(_arenas.values())
 
 

@@ -81,8 +81,6 @@ class MixedBlock:
 
 
 class MixedReader:
-    """Reads tensors of several devices."""
-
     looked_at: list[int]
 
     def __init__(self, readers: list[tuple[Reader, list[int]]], n: int) -> None:

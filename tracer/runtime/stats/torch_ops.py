@@ -25,8 +25,6 @@ SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 
 class DoneBlock:
-    """Rows that are available at once."""
-
     def __init__(self, rows: npt.NDArray[Any]) -> None:
         self._rows = rows
 

@@ -30,8 +30,6 @@ class PlannedRead(NamedTuple):
 
 
 class ReadRow(NamedTuple):
-    """The description of one value row."""
-
     planned: PlannedRead
     item: int | None
     part: str | None

@@ -187,7 +187,6 @@ class _Sink:
         """Do nothing; torch.save calls it."""
 
     def finish(self) -> None:
-        """Raise the first error of writing."""
         if self._error is not None:
             raise self._error
 
