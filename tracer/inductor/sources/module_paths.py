@@ -1,4 +1,4 @@
-"""Finds the nn modules that FX nodes were traced in, the only source of a model made of torch's modules alone.
+"""Finds the nn modules that FX nodes were traced in, which identify code of torch's own modules (`nn.Sequential`).
 
 torch keeps them in `nn_module_stack` and `fwd_nn_module_stack` of `torch.fx.Node.meta` (2.9 to 2.13):
 module id -> (path, class), outermost first; paths begin with Dynamo's name of the root, as in ``L['self'].layers.0``.

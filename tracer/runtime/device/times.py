@@ -28,7 +28,7 @@ FIRST = 2
 
 
 class EventTimer:
-    """The measured calls of a process. The caller of `take` holds a lock."""
+    """The measured calls of a process. The caller of `take` must have acquired a lock."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[GraphCall, list[Any]]] = deque()

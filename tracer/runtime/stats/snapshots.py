@@ -1,4 +1,4 @@
-"""Holds what an arena has sent to the host: pinned memory, snapshots of rows, and blocks of single readings in them.
+"""Receives what an arena sends to the host: pinned memory, snapshots of rows, and blocks of single readings in them.
 
 Flags in the pinned memory show the host that a copy has arrived. Events cannot be queried: CUDA forbids it during a
 capture in any thread, and the capture would fail.
