@@ -1,4 +1,4 @@
-"""Combines the output of the debug printer to launches, and to the model runs that they belong to.
+"""Combines the output of the debug printer into launches, and into the model runs that they belong to.
 
 The text does not contain threads. A launch that began before another ended ran in another thread, so each lane below
 has one launch at a time; with one thread there is one lane.
@@ -65,7 +65,7 @@ class ModelRun:
 
 
 class LaunchReader:
-    """Combines output to launches and runs.
+    """Combines output into launches and runs.
 
     A run is yielded when the next one of its lane begins, or when many repeats are known; the last ones at the end.
     """

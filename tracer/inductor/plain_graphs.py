@@ -52,7 +52,7 @@ class PlainGraphs:
         self._is_attached = False
 
     def attach(self) -> None:
-        """Hook into Dynamo; does nothing before it is imported, nor a second time."""
+        """Wrap Dynamo's call of backends; does nothing before Dynamo is imported, nor a second time."""
         module = compat.loaded(*CAPTURED)
         if module is None or self._is_attached:
             return

@@ -46,7 +46,7 @@ class ArgumentForms:
     def told(
         self, call: int, site: int, first: int, form: object, describe: Callable[[], list[TensorMeta]]
     ) -> Tensors | SameTensors | None:
-        """Return the record about the arguments from `first` on, or None if the log has them already.
+        """Return the record about the arguments from `first` on, or None if the log needs none.
 
         `form` identifies the arguments' dtypes, sizes and strides; `describe` is called for a new form.
         """

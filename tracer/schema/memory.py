@@ -121,8 +121,9 @@ class Lifetimes:
     call: list[int]
     layout: list[int]
     dead_call: list[int]
-    """The calls of the storages that died while no call that knew them was running in the thread."""
+    """The call that first had each storage that died while no call that knew it was running in the thread."""
     dead_index: list[int]
+    """The number of the storage in that call."""
     dead_ns: list[int]
     allocator: AllocatorCurve
     """The allocator's reports at the begin and end of calls on a CUDA device, and at every launch of some calls."""
