@@ -38,7 +38,7 @@ ROW = np.dtype(
 
 @dataclass(frozen=True)
 class Part:
-    """One strided tensor to be read of an argument, or the reason why it cannot be read."""
+    """One strided tensor to be read for an argument, or the reason why it cannot be read."""
 
     name: str | None
     """``real``, ``imag``, ``values``, or the attribute of a subclass's inner tensor; None for the argument itself."""

@@ -57,7 +57,7 @@ class Tables:
         return bool(self._used + words <= self._pages[-1].numel())
 
     def address(self, numbers: Sequence[int]) -> int:
-        """Return the address of the numbers, and write them if they are new. May allocate if there is no room."""
+        """Return the address of the numbers; not during a capture unless they are known or `has_room`."""
         key = tuple(numbers)
         with self._lock:
             if key not in self._known:
