@@ -16,6 +16,7 @@ from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.kernel_source import arithmetic
 from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
@@ -40,9 +41,9 @@ def index_key(sources: Sequence[Source]) -> str:
 
 
 def _code_that_reads_logs() -> list[Path]:
-    grammar = Path(log_format.__file__)
+    schema = Path(log_format.__file__).parent
     ingest = sorted(path for folder in ingest_package.__path__ for path in Path(folder).rglob("*.py"))
-    return [grammar, *sorted(grammar.parent.glob("*records.py")), grammar.with_name("ring_format.py"), *ingest]
+    return [*sorted(schema.glob("*.py")), Path(arithmetic.__file__), *ingest]
 
 
 class OpenIndex(NamedTuple):
