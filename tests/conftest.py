@@ -1,4 +1,4 @@
-"""What tests on several workers (``pytest -n 2``) have in common."""
+"""The set-up that tests on several workers (``pytest -n 2``) share."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ TOGETHER = {
     "tests/capture/test_tlparse.py": "corpus",
     "tests/capture/test_values.py": "corpus",
 }
-"""Modules that share what is made once for a session."""
+"""Modules that must run on the same worker because they share fixtures of the session."""
 
 TESTS = Path(__file__).parent
 COMPILER = TESTS / "compiler" / "g++"
 COMPILES = {"capture", "ecosystem", "gpu", "pytorch_helpers"}
-"""Folders of tests whose programs are compiled."""
+"""Folders of tests that compile programs."""
 _COMPILING = re.compile(r"\btorch\.compile\(|^from tests\.(capture|ecosystem|programs|pytorch_helpers)\b", re.MULTILINE)
 KEPT_S = 7 * 24 * 3600
-"""How long what was compiled is kept after it was last used."""
+"""Seconds for which compiled files are kept after their last use."""
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: the workers share the cores among them
+if "PYTEST_XDIST_WORKER" in os.environ:  # must precede the import of torch, as the workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("MKL_NUM_THREADS", "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 settings.register_profile("same", derandomize=True)
 settings.register_profile("new", print_blob=True)
 settings.load_profile(os.environ.get("STEPSCOPE_EXAMPLES", "same"))
-"""Hypothesis tries the same examples in each run; with ``STEPSCOPE_EXAMPLES=new`` it looks for others."""
+"""Hypothesis tries the same examples in each run, or new ones with ``STEPSCOPE_EXAMPLES=new``."""
 
 _TRY_VECTORS = """
 import sys
@@ -55,7 +56,7 @@ sys.exit(not supposed or not all(map(bool, supposed)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The controller decides for all test processes which compiler they use and what is known of the processor."""
+    """Choose the compiler and detect the processor's vector instructions once for all test processes."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     _remember_compiled(config)
@@ -65,8 +66,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _remember_compiled(config: pytest.Config) -> None:
-    """Inductor's kernels are compiled by ``tests/compiler/g++``, which keeps what the real compiler makes of them, and
-    which refuses where the tests that compile are left out."""
+    """Let Inductor compile with ``tests/compiler/g++``, which caches the results of the real compiler.
+
+    It refuses to compile if the tests that compile are deselected."""
     compiler = shutil.which("g++")
     if sys.platform != "linux" or "CXX" in os.environ or compiler is None:
         return
@@ -87,8 +89,7 @@ def _remember_compiled(config: pytest.Config) -> None:
 
 
 def _try_vectors(cache: pytest.Cache) -> None:
-    """Inductor compiles a file for each vector instruction set of the processor into every new compile cache, which
-    takes longer than a small program. One such trial per machine is enough for all test processes."""
+    """Test the vector instruction sets once per machine; Inductor would repeat it for every new compile cache."""
     tried = [importlib.metadata.version("torch"), os.environ.get("CXX", "c++"), platform.node()]
     known = cache.get("stepscope/vector_instructions", None)
     if not known or known[:-1] != tried:
@@ -104,13 +105,13 @@ def _is_quick(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A module whose tests are all left out is not imported either."""
+    """Ignore modules whose tests are all deselected, so that they are not imported."""
     is_left_out = _is_quick(config) and collection_path.suffix == ".py" and _compiles(collection_path)
     return True if is_left_out else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A module that compiles is marked so; one that only starts what compiles may say it by a mark of its own."""
+    """Mark the tests of modules that compile; modules that only start such programs have their own marks."""
     for item in items:
         if _compiles(item.path):
             item.add_marker(pytest.mark.compiles)
@@ -124,7 +125,7 @@ def _compiles(module: Path) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A module is not divided among workers, so that its fixtures are made once; the first modules take the longest."""
+    """Run each module on one worker, so that its fixtures are created once, with the slowest modules first."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduler(LoadScopeScheduling):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The rules of the layout: which way imports go, what loads torch, how large a module may be."""
+"""Tests the rules of the layout: the direction of imports, the use of torch, and the size of modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepscope.viewer.web import registry
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 450
 MAX_LINES_OF = {("tracer",): 400, ("tests", "tracer"): 400}
-"""Rooms whose modules are shorter."""
+"""Folders with a lower limit."""
 
 # A module of the tracer may import from its own layer and from the layers before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -29,16 +29,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("", "autostart", "demo"),
 )
 PURE = frozenset({"wrapper", "schema"})
-"""Rooms of the tracer that read text and load no torch."""
+"""Folders of the tracer that only parse text and load no torch."""
 WITHOUT_CIRCLES = ("tracer", "viewer")
 VIEWER_MAY_USE = ("stepscope.tracer.schema", "stepscope.tracer.wrapper", "stepscope.tracer._version")
 VIEWER_JOINS = "stepscope.viewer.cli."
 TOP = Path("tracer", "package")
-"""What is installed as the package `stepscope` itself."""
+"""Folder that is installed as the package `stepscope` itself."""
 
 
 def modules(package: str) -> Iterator[tuple[str, Path]]:
-    """The modules below one of the checkout's folders, by the names that they have when they are installed."""
+    """Yield the modules below a folder of the checkout, with the names under which they are installed."""
     for path in sorted((ROOT / package).rglob("*.py")):
         if TOP not in path.relative_to(ROOT).parents:
             parts = ["stepscope"] * (package != "tests") + list(path.relative_to(ROOT).with_suffix("").parts)
@@ -51,7 +51,7 @@ def is_module(name: str) -> bool:
 
 
 def imports(name: str, path: Path) -> Iterator[str]:
-    """The module that each import statement names, at any depth of the code."""
+    """Yield the module that each import statement names, at any depth of the code."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -67,13 +67,13 @@ def imports(name: str, path: Path) -> Iterator[str]:
 
 
 def inside(name: str, package: str) -> str | None:
-    """The name below a package of stepscope; None: it is not in there."""
+    """Return the name relative to a package of stepscope, or None if it is outside of it."""
     full = f"stepscope.{package}"
     return name[len(full) + 1 :] if f"{name}.".startswith(f"{full}.") else None
 
 
 def layer(name: str) -> int:
-    """Return the layer of a module of the tracer: that of the room, or of the module at the root, that it is in."""
+    """Return the layer of a module of the tracer, which its folder or its name at the root determines."""
     (found,) = (index for index, row in enumerate(LAYERS) if name.partition(".")[0] in row)
     return found
 
@@ -104,7 +104,7 @@ def test_wrappers_and_records_are_read_with_the_standard_library_alone() -> None
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the sets of modules each of which leads to itself by imports, sorted."""
+    """Return the sorted sets of modules that import each other in a circle."""
     reached: dict[str, set[str]] = {}
     for start in graph:
         found: set[str] = set()
@@ -184,7 +184,7 @@ def private_torch_names(name: str, path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Attribute) and private.match(attribute_chain(node)):
             yield attribute_chain(node)
-        # The name as a string, as import_module and sys.modules take it.
+        # A string can also name a module, for import_module and sys.modules.
         if (
             name.startswith("stepscope.tracer")
             and isinstance(node, ast.Constant)
@@ -233,7 +233,7 @@ def test_sql_stays_in_queries_and_store() -> None:
 
 CAPABILITIES = {*(capability.room for capability in registry.CAPABILITIES), "crash", "repro"}
 COMPOSES = {"cli", "report"}
-"""Packages that put capabilities together."""
+"""Packages that combine capabilities."""
 
 
 def test_capabilities_know_only_rows_and_queries_of_each_other() -> None:
@@ -283,7 +283,7 @@ def test_pages_load_nothing_from_elsewhere() -> None:
 
 
 def test_no_tracked_file_names_a_package_registry() -> None:
-    # Lock files made on one machine would tie everyone to that machine's registry.
+    # Lock files from one machine would tie everyone to that machine's registry.
     hosts = re.compile(
         rb"[\w.-]*(?:pypi|pythonhosted|npmjs|yarnpkg|conda|artifactory|nexus)[\w-]*\.(?:org|com|net|io|dev)"
     )

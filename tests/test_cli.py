@@ -1,4 +1,4 @@
-"""The command `stepscope` as a user meets it: exit codes, sentences, the demo from end to end."""
+"""Tests the command `stepscope` as a user runs it: exit codes, messages, and the demo from end to end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from stepscope.tracer.config import TraceConfig
+from tests import python_processes
 from tests.logs.compile_summary_logs import with_breaks
 from tests.waiting import PATIENCE_S
 
@@ -28,7 +29,7 @@ for _ in range(3):
 
 def stepscope(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)
+    return python_processes.run(command, cwd=cwd, **options)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The command line itself: versions, completion, what is wrong with it in one sentence, and without the extra."""
+"""Tests the command line itself: versions, completion, errors in one sentence, and use without the extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stepscope run --crash`: what is run again, what is kept of each run, and that the program notices nothing."""
+"""Tests `stepscope run --crash`: which runs follow, what each leaves, and that the program is not disturbed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLAGS = ["CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING"]
 
 
 class Session:
-    """Runs of one command in this process."""
+    """The runs of one command, controlled by this process."""
 
     def __init__(self, folder: Path, program: str, aoti: str | None = None, **limits: Any) -> None:
         self.folder, self.said = folder / "trace", list[str]()
@@ -117,7 +117,7 @@ STACK = ["at::meta::structured_mm::meta(at::Tensor const&) from ??:0", "at::_ops
     ],
 )
 def test_where_an_exception_was_raised_in_c_plus_plus(tmp_path: Path, end: str, kind: str) -> None:
-    """Told by the run that was asked for it, and in the one finding of all runs."""
+    """The second run reports it, and the only finding of all runs contains it."""
     session = Session(tmp_path, RAISES + end, most_runs=2)
     answer = session.answer
     assert [row["survived"] for row in answer["crash_runs"]] == [None, True]
@@ -193,7 +193,7 @@ for kernel in ("a", "b", "c", "d", "e", "mm", "cpp_fused_0"):
     if level in LINES and kernel in wanted:
         print(LINES[level].format("after_launch", kernel), flush=True)
 """
-"""Does as C++ code with PyTorch's debug printer in it."""
+"""Program that prints like C++ code with PyTorch's debug printer."""
 
 
 def test_names_and_values_that_c_plus_plus_code_prints(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_descendants_are_found() -> None:
 
 
 def test_what_it_writes_and_reads_is_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Every run reads the file on standard input from its begin; what it writes comes out byte for byte."""
+    """Every run reads standard input from the same position, and its output is passed on byte for byte."""
     given = tmp_path / "given"
     given.write_bytes(b"skipped\nline\n")
     program = f"import os, sys; os.write(1, sys.stdin.buffer.read()); os.write(2, b'\\xff err\\n'); {SEGV}"
@@ -282,14 +282,14 @@ def test_a_terminal_stays_one(tmp_path: Path, terminal: tuple[io.FileIO, int]) -
         try:
             while piece := file.read(4096):
                 text += piece
-        except OSError:  # the last writer has gone
+        except OSError:  # raised after the last writer has closed the terminal
             pass
     assert run.returncode == 0
     assert b"tty True False\r\n" in text
 
 
 def test_ctrl_c_stops_everything_and_keeps_what_is_there(tmp_path: Path) -> None:
-    """The second run would take ten minutes."""
+    """Interrupt the second run, which would take ten minutes."""
     trace, begun = tmp_path / "t", tmp_path / "begun"
     program = (
         "import os, pathlib, time\n"

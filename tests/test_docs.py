@@ -1,4 +1,4 @@
-"""The documentation is current: generated files, the tables of options and variables, links and pictures."""
+"""Tests that the documentation is current: generated files, options and variables, links and pictures."""
 
 import re
 import subprocess
@@ -21,14 +21,14 @@ OF_THE_VIEWER = "STEPSCOPE_INDEX_BYTES"
 
 
 def section(title: str) -> str:
-    """The text of the reference below a heading."""
+    """Return the text of the reference below a heading."""
     found: list[str] = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", REFERENCE, re.DOTALL | re.MULTILINE)
     assert len(found) == 1
     return found[0]
 
 
 def in_first_column(text: str, pattern: str) -> list[str]:
-    """What matches in the first cells of a table."""
+    """Return the matches in the first column of a table."""
     cells = re.findall(r"^\| ([^|]*) \|", text, re.MULTILINE)
     return [name for cell in cells for name in re.findall(pattern, cell)]
 

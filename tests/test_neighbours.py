@@ -1,4 +1,4 @@
-"""An installed stepscope among other people's modules: `import torch`, recording, and the command line."""
+"""Tests an installed stepscope among modules with the same names: `import torch`, recording, and commands."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def pip(python: Path, *words: str | Path) -> None:
 
 
 def plain_environment() -> dict[str, str]:
-    """Without what leads to this checkout."""
+    """Return the environment without variables that lead to this checkout."""
     return {name: text for name, text in os.environ.items() if not name.startswith(("STEPSCOPE", "PYTHON"))}
 
 
 def wheel_of_another(folder: Path, name: str, module: str) -> Path:
-    """A wheel that somebody else publishes: one module."""
+    """Write a wheel of another project that contains one module."""
     path = folder / f"{name}-9.0-py3-none-any.whl"
     info = f"{name}-9.0.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
@@ -55,14 +55,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """An environment that has nothing. Its Python."""
+    """Create an empty environment and return its Python."""
     venv.create(folder, with_pip=False, symlinks=True)
     return folder / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel, and what these tests run with (torch, DuckDB) behind it."""
+    """Return the Python of an environment with the wheel, followed by the packages of these tests, such as torch."""
     found = environment(tmp_path_factory.mktemp("environment"))
     pip(found, "install", "--no-deps", "--no-index", wheel)
     (site_packages(found) / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -76,7 +76,7 @@ def site_packages(python: Path) -> Path:
 
 @pytest.fixture
 def run(python: Path, tmp_path: Path) -> Run:
-    """Runs words with the environment's Python in the folder ``work``."""
+    """Return a function that runs a command with the environment's Python in the folder ``work``."""
     (tmp_path / "work").mkdir()
 
     def run_words(
@@ -108,7 +108,7 @@ def other_packages(folder: Path) -> None:
 def test_names_of_the_checkout_are_the_users_own(
     run: Run, tmp_path: Path, others: Callable[[Path], None], where: str
 ) -> None:
-    """`elsewhere` is on PYTHONPATH, which every Python of the user reads, that of the command too."""
+    """The folder `elsewhere` is on PYTHONPATH, which the Python of the command reads too."""
     (tmp_path / where).mkdir(exist_ok=True)
     others(tmp_path / where)
     path = tmp_path / where if where == "elsewhere" else None
@@ -137,7 +137,7 @@ def said_by(python: Path, code: str) -> str:
 
 @pytest.mark.parametrize("first", ["stepscope", "tracer"])
 def test_a_distribution_with_the_name_of_a_folder(wheel: Path, tmp_path: Path, first: str) -> None:
-    """There is a `tracer` on package indexes: installed before or after, and removed again, it changes nothing."""
+    """A distribution called `tracer` exists; installing it before or after, and removing it, changes nothing."""
     bare = environment(tmp_path / "environment")
     wheels = {"stepscope": wheel, "tracer": wheel_of_another(tmp_path, "tracer", "tracer.py")}
     for name in sorted(wheels, key=lambda name: name != first):
@@ -150,7 +150,7 @@ def test_a_distribution_with_the_name_of_a_folder(wheel: Path, tmp_path: Path, f
 
 
 def test_a_script_that_is_named_stepscope(run: Run, tmp_path: Path) -> None:
-    """It is not imported in place of the package: that would run it twice. The program runs; it is not recorded."""
+    """The script is not imported instead of the package, as that would run it twice; it runs without recording."""
     script = tmp_path / "work" / "stepscope.py"
     script.write_text("print('runs')\nimport torch\nprint(torch.ones(1).item())\n")
     silent = run("stepscope.py")
@@ -171,7 +171,7 @@ def test_a_package_that_is_named_stepscope(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_named_stepscope(run: Run, tmp_path: Path) -> None:
-    """A clone of the repository, or a folder of logs: no package, and it is in nobody's way."""
+    """A clone of the repository or a folder of logs is not a package and does not interfere."""
     (tmp_path / "work" / "stepscope" / "tracer").mkdir(parents=True)
     code = "import torch; torch.compile(lambda x: x + 1, backend='aot_eager')(torch.ones(1))"
     recorded = run("-c", code, trace=tmp_path / "out")
@@ -180,7 +180,7 @@ def test_a_folder_that_is_named_stepscope(run: Run, tmp_path: Path) -> None:
 
 
 def test_metadata_without_the_package(run: Run, python: Path, tmp_path: Path) -> None:
-    """As an editable install is when its checkout was moved, or a package whose folder was deleted."""
+    """This is the state of an editable install whose checkout was moved, or of a package whose folder was deleted."""
     own = site_packages(python)
     left = tmp_path / "left"
     left.mkdir()

@@ -1,4 +1,4 @@
-"""What is in the wheel and in the source distribution."""
+"""Tests the contents of the wheel and of the source distribution."""
 
 from __future__ import annotations
 

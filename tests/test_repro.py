@@ -1,4 +1,4 @@
-"""`stepscope repro` from end to end: launches of a compiled program, run again in processes of their own."""
+"""Tests `stepscope repro` from end to end: launches of a compiled program run again in their own processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import os
 import runpy
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from stepscope.viewer.repro.write import worst_launch, write_reproducer
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
+from tests import python_processes
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
 
@@ -73,7 +73,7 @@ def inputs(worst_index: int) -> list[torch.Tensor]:
 
 
 def record(folder: Path, level: str) -> Path:
-    """Two steps; in the second the kernel that indexes raises."""
+    """Record two steps, in the second of which the indexing kernel raises an error."""
     torch._dynamo.reset()
     compiled = torch.compile(model)
     with stepscope.trace(folder, level=level) as recorder:
@@ -98,7 +98,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
 
 
 def launch_of(trace: Trace, kernel: str, step: int = 0, argument: str = "%") -> int:
-    """The only launch of such a kernel in a step, with an argument of such a name."""
+    """Return the only launch in a step whose kernel and argument match these LIKE patterns."""
     found = sql.rows(
         trace,
         "SELECT DISTINCT launch FROM launches JOIN sites USING (site) JOIN arguments a USING (site)"
@@ -110,16 +110,16 @@ def launch_of(trace: Trace, kernel: str, step: int = 0, argument: str = "%") -> 
 
 
 def run_fresh(script: Path, *arguments: str) -> Done:
-    """In a process of its own, as a user runs it."""
+    """Run the script in its own process, as a user does."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STEPSCOPE_")}
     command = [sys.executable, str(script), *arguments]
-    done = subprocess.run(command, cwd=script.parent, env=environment, capture_output=True, text=True, timeout=300)
+    done = python_processes.run(command, cwd=script.parent, env=environment)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """In this process, which has imported torch already."""
+    """Return a function that runs a script in this process, which has already imported torch."""
 
     def run_here(script: Path) -> Done:
         monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -134,7 +134,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def spec_of(script: Path) -> dict[str, Any]:
-    """The literal that the script calls SPEC."""
+    """Return the literal that the script assigns to SPEC."""
     for node in ast.parse(script.read_text("utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SPEC":
             return cast("dict[str, Any]", ast.literal_eval(node.value))
@@ -142,7 +142,7 @@ def spec_of(script: Path) -> dict[str, Any]:
 
 
 def table(output: str) -> dict[str, dict[str, list[str]]]:
-    """name -> {recorded, here} -> the numbers, as printed."""
+    """Return the printed numbers by name and by row ("recorded" or "here")."""
     rows: dict[str, dict[str, list[str]]] = {}
     name = ""
     for line in output.splitlines():
@@ -241,7 +241,7 @@ def test_a_launch_that_killed_the_process_kills_the_script(tmp_path: Path) -> No
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
     arguments = ["run", "--level", "save", "-o", "trace", "--", "program.py"]
-    subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    python_processes.run([*command, *arguments], cwd=tmp_path)
     with open_trace(tmp_path / "trace") as trace:
         launch = launch_of(trace, "torch.ops.deadly.%", step=1)
         assert worst_launch(trace) == launch

@@ -1,9 +1,8 @@
-"""Scalar arguments of compiled programs from end to end: recorded per call, shown, and run again in fresh processes."""
+"""Tests scalar arguments of compiled programs from end to end: recorded per call, shown, and reproduced."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from stepscope.viewer.repro.write import write_reproducer
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
+from tests import python_processes
 from tests.test_repro import SMALL, launch_of, run_fresh
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
@@ -74,7 +74,7 @@ def values(trace: Trace, launch: int) -> dict[str | None, str | None]:
 
 
 def generated(trace: Trace, step: int) -> list[int]:
-    """Launches of kernels that Inductor wrote."""
+    """Return the launches of kernels that Inductor generated, in order."""
     statement = "SELECT launch FROM launches JOIN sites USING (site) WHERE step = ? AND kind = 'cpp' ORDER BY launch"
     return [launch for (launch,) in sql.rows(trace, statement, [step])]
 
@@ -106,13 +106,7 @@ def test_a_launch_at_dynamic_shapes_runs_again_as_it_was(trace: Trace, tmp_path:
 def test_a_process_that_dies_leaves_the_numbers_of_the_call_that_it_died_in(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(DEADLY)
     command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
-    subprocess.run(
-        [*command, "run", "-o", "trace", "--", "program.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
+    python_processes.run([*command, "run", "-o", "trace", "--", "program.py"], cwd=tmp_path)
     with open_trace(tmp_path / "trace") as trace:
         (finding,) = (one for one in all_findings(trace) if one.kind == "crash")
         assert finding.evidence["signal"] == signal.Signals.SIGSEGV.name

@@ -1,15 +1,15 @@
-"""Environment variables of the processes that tests start."""
+"""The environment variables of processes that tests start."""
 
 from __future__ import annotations
 
 import os
 
 VECTORS = "TORCHINDUCTOR_VEC_ISA_OK"
-"""Set where the compiler is known to make code for each vector instruction set of this processor (`tests.conftest`)."""
+"""Set if the compiler supports every vector instruction set of this processor, as `tests.conftest` finds out."""
 
 
 def without_ours_and_torchs() -> dict[str, str]:
-    """This process's variables without stepscope's and PyTorch's, except for `VECTORS`."""
+    """Return this process's variables without those of stepscope and PyTorch, except for `VECTORS`."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""Waiting for what another process or thread does."""
+"""Waits for another process or thread."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 PATIENCE_S = 120.0
-"""Longer than a busy machine needs."""
+"""Seconds to wait, which are enough on a busy machine."""
 
 Found = TypeVar("Found")
 
 
 def wait_for(found: Callable[[], Found]) -> Found:
-    """What `found` returns as soon as that is true; it is an error when that does not come."""
+    """Return the first true result of `found`, and fail if there is none within `PATIENCE_S`."""
     end = time.monotonic() + PATIENCE_S
     while not (answer := found()):
         assert time.monotonic() < end, "it did not come"

@@ -1,4 +1,4 @@
-"""stepscope's recorder. Importing it loads no torch.
+"""The recorder of stepscope. Importing it does not import torch.
 
     with stepscope.trace("out/"):
         train()
@@ -28,7 +28,7 @@ __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty
 
 
 def __getattr__(name: str) -> Any:
-    """Import the checks of memory lifecycles on first use, since few programs have them in their code."""
+    """Import the checks of memory lifecycles on first use, since few programs use them."""
     if name not in __all__:
         raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
     from stepscope.tracer.runtime.lifetimes import lifecycle_checks
@@ -55,8 +55,8 @@ def trace(
 ) -> Recorder:
     """Return a recorder of this process's compiled programs: a context manager with `start()` and `stop()`.
 
-    The log is a new file in `directory`, made when the first record is written. The settings are those of
-    `TraceConfig`; strings are read as `stepscope run` reads them (``steps="3:5"``, ``max_bytes_per_tensor="4M"``,
+    The log is a new file in `directory`, created at the first record. The settings are those of
+    `TraceConfig`; strings are parsed as by `stepscope run` (``steps="3:5"``, ``max_bytes_per_tensor="4M"``,
     ``kernels="triton_*,extern_kernels.mm"``). Raises ConfigError for a value that is not allowed.
     """
     from stepscope.tracer.recorder import Recorder
@@ -83,7 +83,7 @@ def trace(
 def configure(**changes: Any) -> bool:
     """Change settings of the running recording; takes the keywords of `trace`. Nothing is compiled again.
 
-    Returns False if nothing is recorded. Raises ConfigError, and changes nothing, for a setting that does not exist,
+    Returns False if no recording runs. Raises ConfigError, and changes nothing, for a setting that does not exist,
     a value that is not allowed, or a setting that cannot be changed (`stepscope.tracer.config.FIXED`).
     """
     from stepscope.tracer.runtime.active import current
@@ -96,7 +96,7 @@ def configure(**changes: Any) -> bool:
 
 
 def step() -> None:
-    """Mark the end of a step; does nothing if nothing is recorded."""
+    """Mark the end of a step; does nothing if no recording runs."""
     from stepscope.tracer.runtime.active import current
 
     recorder = current()

@@ -1,4 +1,4 @@
-"""The recorder starts at the first structured record of a compile: a program that never compiles pays nothing."""
+"""Starts the recorder at the first structured record of a compile, so that it costs other programs nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepscope.tracer.inductor.structured_log import add_handler, remove_handler
 
 
 def wait_for_compile() -> None:
-    """Start the recorder that the environment asks for (`stepscope.tracer.config`) when the first compile begins."""
+    """Start the recorder that the environment configures (`stepscope.tracer.config`) when the first compile begins."""
     add_handler(_Waiter(logging.DEBUG))
 
 

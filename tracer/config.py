@@ -1,4 +1,4 @@
-"""What to record: from arguments of `stepscope.trace`, options of `stepscope run`, or the STEPSCOPE_* variables."""
+"""The settings of a recording, from `stepscope.trace`, options of `stepscope run`, or the STEPSCOPE_* variables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIFETIMES = ("off", "log", "assert")
 MOST = 2**63 - 1
 MOST_ELEMENTS = 1024
 FIXED = ("directory", "provenance", "check_recompute")
-"""Settings that cannot change while a recording runs: the log is open, the programs are compiled."""
+"""Settings that cannot change during a recording, since the log is open and the programs are compiled."""
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("kmgt", 1)}
@@ -24,7 +24,7 @@ _STEPS = re.compile(r"([0-9]{0,19})(?:(:)([0-9]{0,19}))?")
 
 
 class ConfigError(ValueError):
-    """A setting has a value that cannot be: ``steps is '5:3', which holds no step``."""
+    """Raised if a setting has an invalid value: ``steps is '5:3', which holds no step``."""
 
     def __init__(self, setting: str, problem: str) -> None:
         super().__init__(setting, problem)
@@ -37,39 +37,39 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class TraceConfig:
-    """Settings of a recording. Raises ConfigError for a value that cannot be."""
+    """The settings of a recording. Raises ConfigError for an invalid value."""
 
     directory: Path
     level: str = "launches"
-    """``off``; ``launches``: names, arguments and times of every kernel launch; ``values``: and statistics of the
-    tensors before and after; ``save``: and the tensors themselves, as .pt files."""
+    """``off``; ``launches`` records names, arguments and times of every kernel launch; ``values`` adds statistics of
+    the tensors before and after; ``save`` adds the tensors themselves, as .pt files."""
     provenance: bool = True
-    """Ask Inductor to keep kernels' lines of model source. Part of its cache key: each graph compiles once more."""
+    """Whether Inductor keeps the source lines of kernels. This changes its cache key, so each graph compiles again."""
     kernels: tuple[str, ...] = ()
-    """Globs, case-sensitive: read and save tensors of kernels with such names only. Empty: of all."""
+    """Case-sensitive globs of the names of kernels whose tensors are read and saved; empty for all kernels."""
     args: tuple[str, ...] = ()
-    """Globs, case-sensitive: read and save arguments with such names only. Empty: all."""
+    """Case-sensitive globs of the names of arguments that are read and saved; empty for all arguments."""
     steps: tuple[int, int | None] | None = None
-    """Read and save in these steps only: from the first up to, not including, the second. None: in all."""
+    """First step in which tensors are read and saved, and the step to stop before, or None; None for all steps."""
     every: int = 1
-    """Read and save in every N-th step only, counted from the first of `steps`."""
+    """Interval of the steps in which tensors are read and saved, counted from the first of `steps`."""
     max_bytes_per_tensor: int | None = None
-    """Of a larger tensor the statistics are over a strided sample. None: always over all of it."""
+    """Size above which the statistics of a tensor are over a strided sample; None for no limit."""
     verify_before: bool = False
-    """Read a tensor again before each launch that uses it: finds writes that no launch made."""
+    """Whether tensors are read again before each launch that uses them, to find writes outside of launches."""
     save_quota_bytes: int = 1_000_000_000
-    """Most bytes of .pt files that one process writes."""
+    """Maximum bytes of .pt files that one process writes."""
     lifetimes: str = "log"
-    """``log``: when storages are born and die, and where that is not as expected; ``assert``: and raise
-    `stepscope.LifetimeError` in the program there; ``off``."""
+    """``log`` records births and deaths of storages and their mismatches; ``assert`` also raises
+    `stepscope.LifetimeError` at a mismatch; ``off``."""
     lifetimes_every: int | None = None
-    """Follow storages in the first 8 calls of a graph, then in every N-th step. None: in all steps, as ``assert``
-    does, where a C++ compiler makes that cheap; in every 16th step elsewhere."""
+    """Interval of the steps in which storages are followed, after the first 8 calls of a graph. None for all steps if
+    a C++ compiler makes that cheap, else every 16th step; with ``assert`` it is 1."""
     elements: int = 0
-    """Keep all elements of tensors that have so many at the most, beside their statistics; 0: of none."""
+    """Maximum number of elements of a tensor for which all of them are recorded besides statistics; 0 for none."""
     check_recompute: bool = False
-    """Compare the memory that Inductor's reordering passes carry along with a full recomputation after each swap;
-    costs compile time: one estimate of the whole graph a swap. Nothing that is compiled changes."""
+    """Whether the memory that Inductor's reordering passes carry along is compared with a recomputation after each
+    swap, which takes one estimate of the whole graph per swap. The compiled code does not change."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -92,29 +92,28 @@ class TraceConfig:
                 raise ConfigError(name, f"is {getattr(self, name)!r}; it can be True or False")
 
     def wants_step(self, step: int) -> bool:
-        """Whether tensors are read in `step`."""
         first, stop = self.steps or (0, None)
         return step >= first and (stop is None or step < stop) and (step - first) % self.every == 0
 
     def wants_kernel(self, name: str) -> bool:
-        """Whether a glob of `kernels` matches the whole of `name`, dots included (``extern_kernels.mm``)."""
+        """Return whether a glob of `kernels` matches `name`, including its dots (``extern_kernels.mm``)."""
         return not self.kernels or any(fnmatchcase(name, glob) for glob in self.kernels)
 
     def wants_argument(self, *names: str | None) -> bool:
-        """Whether a glob of `args` matches one of the names that an argument has; None is no name."""
+        """Return whether a glob of `args` matches one of an argument's names; None is ignored."""
         return not self.args or any(fnmatchcase(name, glob) for name in names if name for glob in self.args)
 
 
 def make_config(directory: str | os.PathLike[str], **settings: Any) -> TraceConfig:
-    """A TraceConfig; `settings` may be in the form in which they are typed: ``steps="3:5", args="buf*,out"``.
+    """Return a TraceConfig; `settings` may be strings as on the command line: ``steps="3:5", args="buf*,out"``.
 
-    Raises ConfigError for a setting that does not exist or a value that cannot be.
+    Raises ConfigError for a setting that does not exist or an invalid value.
     """
     return TraceConfig(Path(directory), **_parsed(settings))
 
 
 def changed(config: TraceConfig, **changes: Any) -> TraceConfig:
-    """`config` with settings changed while its recording runs. Raises ConfigError, also for one of FIXED."""
+    """Return `config` with settings changed during a recording. Raises ConfigError, also for one of FIXED."""
     for name in FIXED:
         if name in changes:
             raise ConfigError(name, "cannot be changed while a recording runs")
@@ -122,9 +121,9 @@ def changed(config: TraceConfig, **changes: Any) -> TraceConfig:
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> TraceConfig | None:
-    """The recording that STEPSCOPE_TRACE asks for, or None. A variable that is empty counts as not set.
+    """Return the configuration in the STEPSCOPE_* variables, or None if STEPSCOPE_TRACE is not set.
 
-    Raises ConfigError, which names the variable.
+    An empty variable counts as not set. Raises ConfigError with the name of the variable.
     """
     if not environ.get("STEPSCOPE_TRACE"):
         return None
@@ -136,13 +135,13 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> TraceConfig | N
 
 
 def to_environment(config: TraceConfig) -> dict[str, str]:
-    """The variables from which `from_environment` makes `config` again, with an absolute directory."""
+    """Return the variables from which `from_environment` reads `config`, with an absolute directory."""
     values = {name: getattr(config, name) for name in VARIABLES} | {"directory": config.directory.absolute()}
     return {VARIABLES[name]: _typed(value) for name, value in values.items()}
 
 
 def option_of(setting: str) -> str:
-    """The option of `stepscope run` for a setting: ``--save-quota``."""
+    """Return the option of `stepscope run` for a setting, such as ``--save-quota``."""
     return "--" + VARIABLES[setting].removeprefix("STEPSCOPE_").lower().replace("_", "-")
 
 
@@ -256,5 +255,4 @@ def _check_number(name: str, value: Any, least: int, most: int = MOST) -> None:
 
 
 VARIABLES = {field.name: f"STEPSCOPE_{field.name.upper()}" for field in fields(TraceConfig)}
-"""The variable of each setting."""
 VARIABLES |= {"directory": "STEPSCOPE_TRACE", "save_quota_bytes": "STEPSCOPE_SAVE_QUOTA"}

@@ -1,8 +1,8 @@
-"""The program that `stepscope demo` records: a transformer block in training, with one step that overflows in fp16.
+"""The program that `stepscope demo` records: the training of a transformer block, with one step that overflows in fp16.
 
-The scores of attention are made in float16. In step 2 the input is large: the scores pass float16's largest
-number, 65,504, and become infinite, softmax turns them into NaN, and NaN goes on through the block. Nothing is
-planted: the same happens to a real model whose activations have grown.
+The attention scores are computed in float16. In step 2 the input is large: the scores exceed float16's maximum,
+65,504, and become infinite, softmax turns them into NaN, and NaN spreads through the block. The same happens in a real
+model whose activations have grown.
 """
 
 from __future__ import annotations

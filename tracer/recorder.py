@@ -1,4 +1,4 @@
-"""The recorder: attaches the hooks, and writes what they record."""
+"""Attaches the hooks, and writes what they record."""
 
 from __future__ import annotations
 
@@ -51,19 +51,18 @@ from stepscope.tracer.steps import StepTracker
 class Recorder(ContextDecorator):
     """Records the compiled programs of this process while it is attached; one recorder can be attached at a time.
 
-    A recorder is a context manager, and a decorator that records each call of a function to a log of its own. Nothing
+    A recorder is a context manager, and a decorator that records each call of a function to a separate log. Nothing
     here raises into the recorded program: failures are counted, written to the log and reported once.
     """
 
     def __init__(self, config: TraceConfig, *, gives_way: bool = False) -> None:
-        """`gives_way` says whether a recording that the program's code starts takes over (`runtime/active.py`)."""
+        """Create a recorder; with `gives_way`, a recording that the program's code starts takes over (`active`)."""
         self.config, self.gives_way = config, gives_way
         self._graph_numbers = count()
         self._configuring = threading.RLock()
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a new recording."""
         self._log = RunLog(self.config.directory, environment_number("RANK"), self._opening, self._on_log_failed)
         self.describe_launch = self._log.describe_launch
         self._problems = Problems(self.write)
@@ -88,21 +87,21 @@ class Recorder(ContextDecorator):
 
     @property
     def path(self) -> Path | None:
-        """The path of the log, once something was written."""
+        """Path of the log; None until a record is written."""
         return self._log.path
 
     @property
     def is_on(self) -> bool:
-        """Whether calls that begin now go into the log."""
+        """Whether calls that begin now are recorded."""
         return self._running and self.config.level != "off"
 
     @property
     def lifetimes(self) -> Tracker | None:
-        """The tracker that follows the storages of calls that begin now."""
+        """Tracker that follows the storages of calls that begin now; None if none does."""
         return self._outbox.lifetimes.tracker
 
     def _opening(self, forked: bool) -> tuple[Run, list[bytes]]:
-        """Return what a log begins with."""
+        """Return the first records of a log."""
         return run_record(environment_number("RANK"), self.config, forked=forked), structured_log.known_strings()
 
     def _new_ring(self) -> tuple[LaunchRing, DeviceMarks]:
@@ -147,7 +146,7 @@ class Recorder(ContextDecorator):
                 self.failed("step", error)
 
     def configure(self, config: TraceConfig) -> None:
-        """Record what `config` asks for, from the next call of each graph on, without compiling anything again."""
+        """Record as `config` says from the next call of each graph on, without compiling anything again."""
         with self._configuring:
             self.config = config
             try:
@@ -155,7 +154,7 @@ class Recorder(ContextDecorator):
                 self._outbox.lifetimes.configure(config)
                 if self._hook is not None:
                     self._hook.configure(config)
-                if config.level == "off":  # it may be long until the next call that is recorded
+                if config.level == "off":  # the next recorded call may be far away
                     self.flush()
             except Exception as error:
                 self.failed("configure", error)
@@ -165,7 +164,7 @@ class Recorder(ContextDecorator):
         return f"<stepscope recorder: {state}, level {self.config.level}, log {self.path or 'not begun'}>"
 
     def _recreate_cm(self) -> Recorder:
-        """Make a recorder for each call of a decorated function, since calls may overlap."""
+        """Create a recorder for each call of a decorated function, since calls may overlap."""
         return Recorder(self.config)
 
     def __enter__(self) -> Recorder:
@@ -174,7 +173,7 @@ class Recorder(ContextDecorator):
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    # What the hooks call.
+    # Methods that the hooks call.
 
     def write(self, record: Record) -> None:
         self._log.write(record)
@@ -212,7 +211,7 @@ class Recorder(ContextDecorator):
 
     def finish(self, call: GraphCall) -> None:
         with self._lock:
-            if self.running.pop(call.number, None) is None:  # it was told of when the recording ended
+            if self.running.pop(call.number, None) is None:  # it was written when the recording ended
                 return
             if self._outbox.add_call(call):
                 self.flush()
@@ -224,14 +223,14 @@ class Recorder(ContextDecorator):
                 self._outbox.write_all(lambda: self._outbox.values.now(call))
 
     def failed(self, where: str, error: BaseException) -> None:
-        """Count, write and report that a hook failed. Raises what a signal handler of the program raised."""
+        """Count, write and report that a hook failed. Raises `error` if a signal handler of the program raised it."""
         self._problems.failed(where, error)
         with suppress(Exception):
             if failure_in(error) is not None:
                 never_free(self)
 
     def flush(self, wait: bool = False) -> None:
-        """Write the calls that have ended, and the values that are back from their device; with `wait` all values."""
+        """Write the calls that have ended, and the values that have arrived from devices; with `wait`, all values."""
         with self._lock:
             self._log.check_file()
             self._outbox.flush(wait)
@@ -268,7 +267,7 @@ class Recorder(ContextDecorator):
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-            # Dynamo traces through the hooks of an optimizer that is compiled; this is all that it may see of ours.
+            # Dynamo traces through the hooks of a compiled optimizer, and must not trace more of ours than this.
             if not torch.compiler.is_compiling():
                 self._on_optimizer(optimizer)
 
@@ -276,7 +275,7 @@ class Recorder(ContextDecorator):
         self._attach_inductor()
 
     def _attach_inductor(self) -> None:
-        """Attach what needs Inductor once it is imported, so that a program that never compiles pays nothing."""
+        """Attach the hooks of Inductor once it is imported, so that they cost other programs nothing."""
         for part in self._parts:
             part.attach()
         if self._hook is not None or not compat.inductor_is_loaded():
@@ -316,7 +315,7 @@ class Recorder(ContextDecorator):
             active.go_on()
 
     def give_way(self, other: TraceConfig) -> None:
-        """End this log, because the program's code has begun a recording of its own."""
+        """End this log, because the program's code has begun another recording."""
         self.write(Skipped("a part of the run", f"the program recorded it to {other.directory}"))
         self.stop()
 
@@ -332,8 +331,7 @@ class Recorder(ContextDecorator):
         self.write(End(reason, time.perf_counter_ns(), self._device_error))
 
     def _leave(self, reason: Reason) -> bool:
-        """End the log of a process that is about to leave, without waiting for a device. Returns whether there is a
-        log."""
+        """End the log before the process ends, without waiting for devices; return whether there is a log."""
         if (self._log.has_begun or self._outbox.pending) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
                 self._guarded("unfinished calls", self._outbox.end_calls)
@@ -351,7 +349,7 @@ class Recorder(ContextDecorator):
             never_free(self)
 
     def after_fork(self) -> None:
-        """Begin a log for a forked child, with the graphs that it has inherited."""
+        """Begin a log for a forked child, with the inherited graphs."""
         forget_parent_devices()
         self._log.after_fork()
         self.ring.abandon()

@@ -1,9 +1,9 @@
-"""What may end a step, and a guess of the step that runs.
+"""Records events that may end a step, and guesses the current step.
 
-Which step a call belongs to is decided by the reader of the log, who knows what came later: how many optimizers an
-iteration has, and what ran before the first of them stepped. It needs the marks: `stepscope.step()`, an optimizer's
-`step`, begin and end of a whole call of `generate`. The number that is given to a call while it runs is a guess, for
-what has to be decided then (``--steps``, how often storages are followed, names of files).
+The reader of the log decides which step a call belongs to, since it knows the later events: how many optimizers an
+iteration has, and what ran before the first of them stepped. It uses the marks: `stepscope.step()`, an optimizer's
+`step`, begin and end of a call of `generate`. The number that a running call gets is a guess, for decisions at run
+time (``--steps``, in which steps storages are followed, names of files).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class PossibleStepEnd(NamedTuple):
 
 
 class StepTracker:
-    """Hands on each mark, and guesses steps, numbered from 0. Safe to call from any thread.
+    """Passes on each mark, and guesses steps, numbered from 0; thread-safe.
 
-    The first optimizer that steps ends a step: with several, a step is one round of it. What ran before is one step,
-    except for calls that did not train a function that is trained. Later calls of a function that no training step has
-    called, as in an evaluation, are steps of their own.
+    The optimizer that steps first ends each step, also if there are several. The calls before it are one step, except
+    those that did not train a function that is trained later. Later calls of a function that no training step has
+    called, as in an evaluation, are separate steps.
     """
 
     def __init__(self, on_mark: Callable[[PossibleStepEnd], None], now: Callable[[], int]) -> None:
@@ -43,25 +43,25 @@ class StepTracker:
         self._frames: Counter[object] = Counter()
         self._opened_under: Source = "call"
         self._usual: Counter[object] = Counter()
-        """Calls of each frame in the last step that an optimizer has begun and ended."""
+        """Number of calls of each frame in the last step between two steps of the optimizer."""
         self._helpers: set[object] = set()
-        """Frames that some training step has called without training them."""
+        """Frames that a training step has called without training them."""
         self._called: set[object] = set()
-        """Those of the open step."""
+        """Frames that the open step has called without training them."""
         self._trained: set[object] = set()
-        """Frames that were called to be trained."""
+        """Frames that were called for training."""
         self._before: list[set[object]] = []
-        """Before an optimizer has stepped: frames of the steps that trained nothing, up to the first one that did."""
+        """Frames of each step before the first one that trained, until an optimizer steps."""
         self._trains = self._has_trained = False
         self._evaluates = False
         self._within = 0
         self._optimizers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._new_numbers = count()
         self._first: int | None = None
-        """The optimizer that ends the steps."""
+        """Number of the optimizer that ends the steps; None before the first one steps."""
 
     def on_call(self, frame: object, phase: str | None) -> int:
-        """An outermost graph call of `frame` begins; the step that it seems to belong to."""
+        """Handle the begin of an outermost graph call of `frame`; return its guessed step."""
         with self._lock:
             if self._open is not None and self._starts_new_step(frame, phase):
                 self._close()
@@ -78,7 +78,7 @@ class StepTracker:
             return self._open
 
     def on_optimizer(self, optimizer: Any) -> None:
-        """An optimizer has finished its `step`."""
+        """Handle the end of an optimizer's `step`."""
         with self._lock:
             number = self._optimizers.get(optimizer)
             if number is None:
@@ -100,14 +100,13 @@ class StepTracker:
                 self._close()
 
     def on_user(self) -> None:
-        """`stepscope.step()` was called."""
         with self._lock:
             self._mark("user")
             self._source = "user"
             self._close()
 
     def on_whole_call(self, begins: bool) -> None:
-        """A function whose whole call is a step begins or ends."""
+        """Handle the begin or end of a function of which each call is a step."""
         with self._lock:
             self._mark("begin" if begins else "end")
             self._within += 1 if begins else -1
@@ -116,7 +115,7 @@ class StepTracker:
 
     @property
     def last(self) -> int:
-        """The step that began last; -1: none has."""
+        """Number of the last step that began; -1 if none has."""
         return self._next - 1
 
     def _mark(self, what: Literal["user", "optimizer", "begin", "end"], who: int = 0, name: str | None = None) -> None:
@@ -143,7 +142,7 @@ class StepTracker:
         return is_again
 
     def _is_another_program(self) -> bool:
-        """Nothing that ran in this step is part of a usual one: training has gone on to another model."""
+        """Return whether the open step has no frame of the last one, so that another model is being trained."""
         return bool(self._usual and self._frames) and self._usual.keys().isdisjoint(self._frames)
 
     def _close(self) -> None:

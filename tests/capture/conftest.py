@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def clean_environment(cache: Path, **more: str) -> dict[str, str]:
     """The environment of a test process: one thread, its own compile cache, of our variables only `more`."""
-    single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     return {**without_ours_and_torchs(), **single, "TORCHINDUCTOR_CACHE_DIR": str(cache), **more}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import Finding, StepRow
 from stepscope.viewer.store.open import open_trace
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 
 PROGRAM = Path(__file__).with_name("asked_program.py")
 
@@ -36,7 +36,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ended(way: str, folder: Path, cache: Path) -> Asked:
     environment = clean_environment(cache, STEPSCOPE_TRACE=str(folder))
     command = [sys.executable, str(PROGRAM), way]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = python_processes.run(command, env=environment)
     with open_trace(folder, index_dir=folder / "index") as trace:
         findings = [one for one in all_findings(trace) if one.kind == "crash"]
         return Asked(done.returncode, done.stdout.splitlines(), findings, list_steps(trace))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 COMMAND = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
@@ -82,10 +82,8 @@ def die(folder: Path, how: str) -> Told:
     options = [*OPTIONS.get(how, ()), "-o", str(folder / how)]
     command = [*COMMAND, "run", *options, "--", "-m", "tests.capture.dying_program", how]
     environment = clean_environment(folder / "cache")
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500, check=False)
-    told = subprocess.run(
-        [*COMMAND, "summary", "--json", str(folder / how)], cwd=ROOT, capture_output=True, timeout=100
-    )
+    run = python_processes.run(command, env=environment, timeout=500, alone=how == "fork")
+    told = python_processes.run([*COMMAND, "summary", "--json", folder / how], timeout=100)
     assert told.returncode == 0, (run.stderr[-3000:], told.stderr[-3000:])
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('["')]
     return Told(run.returncode, lines, json.loads(told.stdout))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
 DEATHS = {"made": [16, 17], "in_place": [17], "several": [18]}
@@ -22,14 +22,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[int, list[Any]]
     folder = tmp_path_factory.mktemp("dynamic")
     command = [*COMMAND, "run", "--level", "values", "-o", str(folder / "logs"), "--", "-m"]
     environment = clean_environment(folder / "cache")
-    run = subprocess.run(
-        [*command, "tests.capture.dying_dynamic_program"], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=500, check=False,
-    )  # fmt: skip
+    run = python_processes.run([*command, "tests.capture.dying_dynamic_program"], env=environment, timeout=500)
     assert run.returncode == 139, run.stderr[-3000:]
-    summary = subprocess.run(
-        [*COMMAND, "summary", "--json", str(folder / "logs")], cwd=ROOT, capture_output=True, timeout=100, check=True
-    )
+    summary = python_processes.run([*COMMAND, "summary", "--json", folder / "logs"], timeout=100, check=True)
     accounts = {
         row[0]: row[1:] for line in run.stdout.splitlines() if line.startswith("[") for row in [json.loads(line)]
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -34,7 +34,7 @@ for number in range(2):
 
 def ask(logs: Path, question: str) -> list[Any]:
     command = [*COMMAND, "sql", str(logs), question, "--json"]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=100, check=True)
+    answer = python_processes.run(command, timeout=100, check=True)
     rows: list[Any] = json.loads(answer.stdout)["rows"]
     return rows
 
@@ -43,10 +43,8 @@ def test_elements_of_small_tensors(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     logs = tmp_path / "logs"
     options = ["--level", "values", "--elements", "64", "-o", str(logs)]
-    run = subprocess.run(
-        [*COMMAND, "run", *options, "--", str(tmp_path / "program.py")], cwd=ROOT, capture_output=True, text=True,
-        env=clean_environment(tmp_path / "cache"), timeout=500, check=False,
-    )  # fmt: skip
+    command = [*COMMAND, "run", *options, "--", tmp_path / "program.py"]
+    run = python_processes.run(command, env=clean_environment(tmp_path / "cache"), timeout=500)
     assert run.returncode == 0, run.stderr[-3000:]
     printed = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('["')]
     question = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 from tests.capture.test_raised_in_cpp import answer
 
@@ -15,10 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def test_it_is_said_that_they_failed_and_why(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [*COMMAND, "run", "-o", str(tmp_path / "trace"), "--", "-m", "tests.capture.failing_compiles"],
-        cwd=ROOT, env=clean_environment(tmp_path / "cache"), capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
+    command = [*COMMAND, "run", "-o", tmp_path / "trace", "--", "-m", "tests.capture.failing_compiles"]
+    run = python_processes.run(command, env=clean_environment(tmp_path / "cache"), timeout=500)
     assert run.returncode == 0, run.stderr[-3000:]
     told = answer(tmp_path / "trace")
     assert [(row["compile_id"], row["status"]) for row in told["compiles"]] == [("-", "failed")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.store.open import open_trace
+from tests import python_processes
 
 PROGRAM = """
 import sys
@@ -37,10 +37,7 @@ def calls_in(folder: Path) -> int:
 @pytest.mark.parametrize("before", [0, 4])
 def test_each_call_is_in_one_of_the_two(tmp_path: Path, before: int) -> None:
     environment = {**os.environ, "STEPSCOPE_TRACE": "outer", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(before)],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = python_processes.run([sys.executable, "-c", PROGRAM, str(before)], cwd=tmp_path, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert calls_in(tmp_path / "inner") == 3
     assert calls_in(tmp_path / "outer") == before + 2

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,7 +16,8 @@ import pytest
 
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.sources import find_logs
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.tracer.hand_made import column
 
 KILLS = int(os.environ.get("STEPSCOPE_TEST_KILLS", "20"))
@@ -27,15 +27,8 @@ SEED = int(os.environ.get("STEPSCOPE_TEST_SEED", "0"))
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("kills")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.capture.kill_program", str(made), str(KILLS), str(SEED)],
-        cwd=ROOT,
-        env=clean_environment(made / "cache"),
-        capture_output=True,
-        text=True,
-        timeout=240 + 3 * KILLS,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tests.capture.kill_program", str(made), str(KILLS), str(SEED)]
+    done = python_processes.run(command, env=clean_environment(made / "cache"), timeout=240 + 3 * KILLS)
     assert done.returncode == 0, done.stderr[-3000:]
     return made
 

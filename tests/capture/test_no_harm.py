@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.capture.logs import Trace
-from tests.capture.scripts import Done, Scripts
+from tests.capture.scripts import Scripts
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
-    server = Scripts(tmp_path_factory.mktemp("scripts"))
-    yield server
-    server.close()
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
+    return Scripts(tmp_path_factory.mktemp("scripts"))
 
 
-def said(done: Done) -> list[str]:
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("stepscope:")]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
 pytestmark = [
@@ -27,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(folder: Path) -> Any:
-    told = subprocess.run([*COMMAND, "summary", "--json", str(folder)], cwd=ROOT, capture_output=True, timeout=100)
+    told = python_processes.run([*COMMAND, "summary", "--json", folder], timeout=100)
     assert told.returncode == 0, told.stderr[-3000:]
     return json.loads(told.stdout)
 
@@ -35,10 +35,8 @@ def answer(folder: Path) -> Any:
 @pytest.mark.parametrize("how", ["python", "cpp"])
 def test_the_verdict_has_the_message_and_the_stack(tmp_path: Path, library: Path, how: str) -> None:
     program = ["-m", "tests.capture.raising_program", how, str(library)]
-    run = subprocess.run(
-        [*COMMAND, "run", "--crash", "--max-runs", "2", "-o", str(tmp_path / "trace"), "--", *program],
-        cwd=ROOT, env=clean_environment(tmp_path / "cache"), capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
+    command = [*COMMAND, "run", "--crash", "--max-runs", "2", "-o", tmp_path / "trace", "--", *program]
+    run = python_processes.run(command, env=clean_environment(tmp_path / "cache"), timeout=500, alone=True)
     assert run.returncode == 1, run.stderr[-3000:]
     told = answer(tmp_path / "trace")
     assert [row["symptom"] for row in told["crash_runs"]] == [SAID] * 2 or how == "cpp"
@@ -51,5 +49,5 @@ def test_the_verdict_has_the_message_and_the_stack(tmp_path: Path, library: Path
     assert any("planted::check_positive(at::Tensor const&)" in frame for frame in evidence["cpp_stack"])
     if how == "python":
         assert finding["kernel"].startswith("torch.ops.planted.positive")
-    text = subprocess.run([*COMMAND, "summary", str(tmp_path / "trace")], cwd=ROOT, capture_output=True, text=True)
+    text = python_processes.run([*COMMAND, "summary", tmp_path / "trace"])
     assert "raised in C++: check_positive (" in text.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,8 @@ import pytest
 
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.store.open import open_trace
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.capture.step_programs import PROGRAMS
 
 
@@ -23,8 +23,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     names = [str(item.callspec.params["name"]) for item in items if item.path == Path(__file__)]
     command = [sys.executable, "-m", "tests.capture.step_programs", str(folder), *names]
     environment = clean_environment(folder / "cache", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
-    with (folder / "stderr").open("w") as stderr:
-        subprocess.run(command, cwd=ROOT, env=environment, stderr=stderr, check=False, timeout=900)
+    (folder / "stderr").write_text(python_processes.run(command, env=environment, timeout=900).stderr)
     return folder
 
 

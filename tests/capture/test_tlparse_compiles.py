@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.capture.logs import LogRecord, read_log
 from tests.capture.test_tlparse import tlparse
 
@@ -52,7 +53,7 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("log")
     environment = clean_environment(folder / "cache", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     command = [sys.executable, "-c", PROGRAM, str(folder / "logs"), request.param]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    python_processes.run(command, env=environment, check=True)
     (path,) = (folder / "logs").glob("*.log")
     return path
 

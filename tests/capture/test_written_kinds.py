@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.schema.records import OUTPUT_CODE, RECORD_TYPES
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store.open import open_trace
+from tests import python_processes
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
 from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to
@@ -25,17 +25,17 @@ from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to
 CODE = f"{OUTPUT_CODE}N"
 
 
-def run(folder: Path, *command: str, autoload: bool = False) -> int:
+def run(folder: Path, *command: str, autoload: bool = False, alone: bool = False) -> int:
     """Programs that record themselves are not recorded through the entry point as well, which `autoload` is about."""
     environment = clean_environment(folder / "cache", TORCH_DEVICE_BACKEND_AUTOLOAD="1" if autoload else "0")
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
+    return python_processes.run(command, env=environment, alone=alone).returncode
 
 
 def dying(folder: Path) -> None:
     """Under `stepscope run`, which writes how the command ended."""
     stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
     program = [sys.executable, "-m", "tests.capture.written_kinds", str(folder / "trace")]
-    assert run(folder, *stepscope, *program) == 1
+    assert run(folder, *stepscope, *program, alone=True) == 1
 
 
 def failing(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A log of compiles as PyTorch writes them: graphs at each stage, restarts, guards that fail, caches, provenance."""
+"""Builds logs of compiles as PyTorch writes them: graphs at each stage, restarts, failed guards, caches, provenance."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def metrics(log: LogBuilder, frame: int, number: int, **changes: Any) -> LogBuil
 
 
 def compiled(log: LogBuilder, frame: int, number: int, attempt: int = 0, provenance: bool = True) -> LogBuilder:
-    """A forward and a backward graph through all stages; only the forward's provenance has a map."""
+    """Add a forward and a backward graph at all stages; only the forward graph has provenance mappings."""
     here = ids(frame, number, attempt)
     log.torch("dynamo_output_graph", {"sizes": {}}, PRE_GRAD.encode(), **here)
     log.artifact("before_pre_grad_graph", PRE_GRAD.encode(), "string", **here)
@@ -124,8 +124,8 @@ def compiled(log: LogBuilder, frame: int, number: int, attempt: int = 0, provena
 
 
 def run() -> LogBuilder:
-    """0/0 with a restart and a backward; 0/1 and 0/2 because its guards failed; 1/0 without operations; 2/0 from the
-    cache; 3/0 failed; 4/0 whose stack is unknown."""
+    """Return a log in which 0/0 restarts and has a backward graph, failed guards cause 0/1 and 0/2, 1/0 has no
+    operations, 2/0 comes from the cache, 3/0 fails, and 4/0 has no stack."""
     log = LogBuilder()
     log.torch("dynamo_start", stack(MAIN, CALL, FORWARD), **ids(0, 0))
     log.artifact(
@@ -164,7 +164,7 @@ def run() -> LogBuilder:
 
 
 def without_id() -> LogBuilder:
-    """As AOTInductor writes it: each record says where Python was, because no compile id was."""
+    """Return a log as AOTInductor writes it, in which records have Python stacks instead of compile ids."""
     user = {"filename": 1, "line": 6, "name": "main", "loc": "aoti_compile_and_package(ep)"}
     inner = {"filename": 2, "line": 9, "name": "trace_structured", "loc": "raise"}
     here: dict[str, Any] = {"stack": [user, inner]}

@@ -1,4 +1,4 @@
-"""Logs of compiles with breaks, recompiles, caches, CUDA graphs, draft export and vLLM, as PyTorch writes them."""
+"""Builds logs with graph breaks, recompiles, caches, CUDA graphs, draft export and vLLM, as PyTorch writes them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ids(frame: int, number: int, attempt: int = 0) -> dict[str, Any]:
 
 
 def span(log: LogBuilder, name: str, start: int, end: int | None, compile_id: str = "0/0", tid: int = 0) -> LogBuilder:
-    """A span of the chromium events, in microseconds after `MICROS`; without an end where that is None."""
+    """Add a span of chromium events, in microseconds after `MICROS`; it has no end if `end` is None."""
     for phase, at in (("B", start), ("E", end)):
         if at is not None:
             chromium(log, name, phase, at, compile_id, tid)
@@ -67,7 +67,7 @@ def chromium(
 def compiled(
     log: LogBuilder, frame: int, number: int, attempt: int = 0, event: str = "compilation_metrics", **metrics: Any
 ) -> LogBuilder:
-    """A compile from its begin to its metrics; those of a backward, or of run time, come after it."""
+    """Add a compile with its metrics, or only the metrics of a backward or of run time."""
     if event == "compilation_metrics":
         stack = [{"line": 10, "name": "forward", "filename": 1, "loc": ""}]
         log.torch("dynamo_start", {"stack": stack}, **ids(frame, number))
@@ -80,7 +80,7 @@ def compiled(
 
 
 def with_breaks() -> LogBuilder:
-    """Two causes: `print` thrice at two lines in three compiles, a call once; each began anew, and one goes on."""
+    """Return a log with two causes: `print` at two lines in three compiles, and a call; one compile is a resume."""
     log = LogBuilder().torch("str", ["/src/train.py", 1])
     for number, (cause, line) in enumerate([("print", 20), ("print", 20), ("print", 30), ("a call", 40)]):
         log.artifact(
@@ -92,7 +92,7 @@ def with_breaks() -> LogBuilder:
 
 
 def with_recompiles() -> LogBuilder:
-    """Frame 0 for each value of `self.step` up to the limit; frame 1 for two sizes, dynamic since the third."""
+    """Return a log in which frame 0 recompiles per value of `self.step` up to the limit, and frame 1 for a size."""
     log = LogBuilder().torch("str", ["/src/train.py", 1])
     compiled(log, 0, 0)
     for number in range(1, 4):
@@ -147,7 +147,7 @@ def user_stack(line: int) -> list[dict[str, Any]]:
 
 
 def with_draft_export() -> LogBuilder:
-    """``u0 > 3`` twice at one line and a guard on a size, an operator without and one with a wrong fake kernel."""
+    """Return a log with a repeated data-dependent error, a guard on a size, and a missing and a wrong fake kernel."""
     log = LogBuilder().torch("str", ["/src/export.py", 1])
     log.torch("create_unbacked_symbol", {"symbol": "u0", "vr": "[0, 9]", "node_id": 70, "user_stack": user_stack(5)})
     for result, number, arguments, argument_ids in (
@@ -194,7 +194,7 @@ def piece(log: LogBuilder, index: int, start: int, end: int) -> LogBuilder:
 
 
 def with_vllm() -> LogBuilder:
-    """One model in two pieces, each for a range and for one size; the first piece runs through two passes."""
+    """Return a log of one model in two pieces, each for a range and a single size; the first piece has two passes."""
     log = LogBuilder()
     log.artifact("vllm_compile_event", b'{"type": "fresh_compile"}', **ids(0, 0))
     settings = {

@@ -1,5 +1,4 @@
-"""The worst logs that were thought of, as code that writes them: each stands between records of a healthy run, which
-must come through whole."""
+"""Builds hostile logs, each placed between records of a healthy run, which must be read completely."""
 
 from __future__ import annotations
 
@@ -117,7 +116,7 @@ FIELDS = (
 
 
 def hostile_logs() -> dict[str, bytes]:
-    """Name -> what stands between the healthy records."""
+    """Return the hostile bytes between the healthy records, by name."""
     return {
         "scripts": _everywhere(SCRIPT),
         "links": b"".join(_event("link", {"name": f"see {url}", "url": url}) for url in LINKS),
@@ -191,12 +190,12 @@ def hostile_logs() -> dict[str, bytes]:
 
 
 def healthy() -> LogBuilder:
-    """A run with launches, values and a compile."""
+    """Return a run with launches, values and a compile."""
     return overflow_log.recorded()
 
 
 def log_of(middle: bytes) -> bytes:
-    """`middle` between healthy records; what stands behind it begins on a line of its own."""
+    """Return a log with `middle` between healthy records, of which the following ones start on a new line."""
     after = compile_records(LogBuilder(), frame=77).artifact(
         "after_all", b'{"sound": true}', frame_id=77, frame_compile_id=0
     )
@@ -220,7 +219,7 @@ def _artifact(name: str, payload: bytes, encoding: str = "json") -> bytes:
 
 
 def _everywhere(text: str) -> bytes:
-    """In every field of every event, in every payload, and as names."""
+    """Put `text` into every field of every event, into every payload, and into names."""
     fields = dict.fromkeys(FIELDS, text)
     deep = {
         **fields,

@@ -1,10 +1,10 @@
-"""Builds logs with lifetimes: a training run of a forward and a backward graph whose sums are worked out by hand.
+"""Builds logs with lifetimes: a training run of a forward and a backward graph with sums computed by hand.
 
-Forward, three launches (op0, op1, op2), and what is alive beside the base of 384 while they run:
+Forward: three launches (op0, op1, op2), and the bytes alive during them, besides the base of 384:
     buf0 512 (op0 -> op1), buf1 1024 (op1, saved for backward), buf2 64 (op2, the loss)  ->  512, 1536, 1088, end 1088
-Backward, two launches, which may free the saved one (`relu` there), base 320:
+Backward: two launches, which may free the saved buffer (named `relu` there), with a base of 320:
     relu 1024 (until op0), buf3 256 (op0), buf4 128 (op1)                                ->  1280, 384, end 384
-All of it over a step: 384, 896, 1920, 1472 | 1536, 1792, 896 | after it 256 (the weight), 320 where the loss is kept.
+Total over a step: 384, 896, 1920, 1472 | 1536, 1792, 896 | after it 256 (the weight), or 320 if the loss is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEP_NS, BACKWARD_NS, CALL_NS, LAUNCH_NS = 10_000, 4_000, 2_000, 100
 WEIGHT, X, LOSS = 256, 128, 64
 FORWARD_PEAK, BACKWARD_PEAK = 1536, 1280
 RUN_PEAK = 1920
-"""Of the first step; each loss that was kept before comes on top."""
+"""Peak of the first step; each loss that is kept from an earlier step adds to it."""
 
 
 def forward() -> Program:
@@ -53,7 +53,7 @@ def schedule(
     graph: int, buffers: Sequence[tuple[str, int, int, int, BufferRole]], base: dict[str, int],
     nodes: int, **changes: Any,
 ) -> schema.SchedulerMemory:  # fmt: skip
-    """`buffers` are (name, bytes, first, last, role); the curve follows from them."""
+    """Return the schedule with the curve of `buffers`, which are (name, bytes, first, last, role)."""
     alloc = [sum(b[1] for b in buffers if b[2] == i and b[4] != "input") for i in range(nodes)]
     free = [sum(b[1] for b in buffers if b[3] == i) for i in range(nodes)]
     live, after_alloc, after_free = sum(b[1] for b in buffers if b[4] == "input"), [], []
@@ -102,7 +102,7 @@ def layout(
     function: int = 0,
     device: str = "cpu",
 ) -> schema.LifetimeLayout:
-    """`storages` are (name, kind, bytes, born, (calls back, call of an earlier step, number there))."""
+    """Return a layout; `storages` are (name, kind, bytes, born, (calls back, call of earlier step, number there))."""
     return schema.LifetimeLayout(
         layout=number,
         graph=graph,
@@ -143,7 +143,7 @@ def lifetimes(
     dead: Sequence[tuple[int, int, int]] = (),
     allocator: Sequence[tuple[int, int, int, int]] = (),
 ) -> schema.Lifetimes:
-    """`dead` are (call, index, ns), `allocator` (call, position, allocated, reserved)."""
+    """Return lifetimes; `dead` are (call, index, ns), `allocator` (call, position, allocated, reserved)."""
     curve = schema.AllocatorCurve(*([row[i] for row in allocator] for i in range(4)))
     return schema.Lifetimes(call, layout, [d[0] for d in dead], [d[1] for d in dead], [d[2] for d in dead], curve)
 
@@ -162,7 +162,7 @@ def start_of(step: int) -> int:
 def training(
     steps: int = 4, keep: int = 0, allocator: bool = False, end: bool = True, **run_changes: Any
 ) -> LogBuilder:
-    """Call 2 * step is forward, the next one backward. `keep`: for so many steps a loss is kept, 0: until the next."""
+    """Return a run whose call 2 * step is forward and the next one backward; losses are freed `keep` steps later."""
     programs = forward(), backward()
     log = LogBuilder(run_changes.get("pid", 4711)).record(run(**run_changes))
     for program in programs:

@@ -1,4 +1,4 @@
-"""Records of what went wrong with memory."""
+"""Builds records of memory problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mismatch(
     actual: int | None = None,
     **changes: Any,
 ) -> schema.LifetimeMismatch:
-    """Of the forward graph of `memory_logs`; `changes` replace fields."""
+    """Return a mismatch in the forward graph of `memory_logs`; `changes` replace fields."""
     record = schema.LifetimeMismatch(
         graph=0, layout=0, call=0, kind=[kind], buffer=[buffer], storage=[storage], storage_bytes=[512],
         expected=[expected], actual=[actual], expected_by=["wrapper"], holders=[["list of 3 in keep of __main__"]],
@@ -29,7 +29,7 @@ def mismatch(
 def step_mismatch(
     kind: MismatchKind = "missing_death", buffer: str = "buf0", **changes: Any
 ) -> schema.MemoryStepMismatch:
-    """What a check in the forward graph of `memory_logs` found; `changes` replace fields."""
+    """Return a mismatch that a check in the forward graph of `memory_logs` found; `changes` replace fields."""
     record = schema.MemoryStepMismatch(
         graph=0, call=2, file="/cache/ab/cab.py", line=77, is_final_step=False, kind=[kind], buffer=[buffer],
         storage_bytes=[512], holders=[["list of 3 in keep of __main__"]],
@@ -38,13 +38,13 @@ def step_mismatch(
 
 
 def growth(left: Sequence[tuple[int, int]], holders: Sequence[str] = (), freed: bool | None = False) -> schema.Growth:
-    """`left` are (call, index)."""
+    """Return the record of storages left behind, given as (call, index)."""
     count = len(left)
     return schema.Growth([c for c, _ in left], [i for _, i in left], [list(holders)] * count, [freed] * count)
 
 
 def recompute(**changes: Any) -> schema.RecomputeMismatch:
-    """Three nodes; the figures of the second one differ by 100 after the swap."""
+    """Return a recompute mismatch of three nodes; the figures of the second one differ by 100 after the swap."""
     record = schema.RecomputeMismatch(
         pass_name="reorder_communication_preserving_peak_memory", swap=4, candidate="op1", group=["op2"],
         reasons=["peak", "candidate"], reason_snode=["op1", "op1"], peak_before_bytes=1000, peak_after_bytes=1100,

@@ -1,4 +1,4 @@
-"""Changes single values of a log's records, headers and payloads, into what nobody writes; each md5 is made to fit."""
+"""Changes single values in a log's headers and payloads to invalid ones, and updates the checksums."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EDGES: tuple[Any, ...] = (
     [], {}, [[]], {"a": None},
 )  # fmt: skip
 WORDS = (2**63 - 1, -(2**63), 2**62, 2**53, 2**40, -1, 0, 1)
-"""Of a launch ring."""
+"""Values for the words of a launch ring."""
 _LAST_HEADER_KEYS = ("has_payload",)
 Put = Callable[[Any], None]
 
 
 def mutated(data: bytes, random: Random, count: int) -> bytes:
-    """The same records, `count` of them with one value changed, left out or added."""
+    """Return the same records, `count` of them with one value changed, removed or added."""
     lines, records = data.split(b"\n"), read_plainly(data)
     chosen = set(random.sample(range(len(records)), min(count, len(records))))
     return b"".join(_record(record, lines[record.line - 1], random if i in chosen else None)
@@ -32,7 +32,7 @@ def mutated(data: bytes, random: Random, count: int) -> bytes:
 
 
 def mutated_ring(data: bytes, random: Random, count: int) -> bytes:
-    """The same launch ring with `count` of its words changed."""
+    """Return the same launch ring with `count` of its words changed."""
     words = list(struct.unpack(f"<{len(data) // WORD}q", data))
     used = [i for i, word in enumerate(words) if i and (word or i < HEADER_WORDS // 32) and word != MAGIC]
     for i in random.sample(used, min(count, len(used))):
@@ -60,13 +60,13 @@ def _record(record: Plain, line: bytes, random: Random | None) -> bytes:
 
 
 def _changed(value: Any, random: Random) -> Any:
-    """One place of it, anywhere in its depth, has another value, or is not there, or there is one more."""
+    """Return a copy in which one value at any depth is changed, removed or added."""
     value = json.loads(json.dumps(value))
     places: list[tuple[Any, Any]] = []
     _collect(value, places)
     if not places:
         return value
-    # Numbers are what is calculated with: most changes are made there.
+    # Most changes are in numbers, because those are used in computations.
     numbers = [place for place in places if type(place[0][place[1]]) in (int, float)]
     inside, key = random.choice(numbers if numbers and random.random() < 0.75 else places)
     kind = random.random()

@@ -1,4 +1,4 @@
-"""A log with values: a product that grows from step to step until it overflows, and the kernel after it makes NaN."""
+"""Builds a log with values: a product that grows with each step until it overflows, which leads to NaN."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMEL = 32
 def graph(
     number: int = 0, kernel: str = "cpp_fused_relu_0", buffer: str = "buf0", mm: str = "extern_kernels.mm"
 ) -> schema.Graph:
-    """The graph of `synthetic.graph`, with what the memory of its arguments holds; names can be chosen."""
+    """Return the graph of `synthetic.graph` with chosen names and the contents of its arguments' memory."""
     plain = synthetic.graph(number)
     made = schema.Version(0, 2, "after")
     arguments = [
@@ -32,7 +32,7 @@ def graph(
 
 
 def layout(number: int = 0, graph: int = 0) -> schema.ValueLayout:
-    """What is read of a call: both inputs and the product; what the kernel in place leaves; all but one in full."""
+    """Return the values read in a call: both inputs, the product, and the in-place result; one of them is sampled."""
     return schema.ValueLayout(
         layout=number,
         graph=graph,
@@ -49,7 +49,7 @@ def layout(number: int = 0, graph: int = 0) -> schema.ValueLayout:
 
 
 def values(call: int, size: float, layout: int = 0) -> schema.Values:
-    """A call whose product has `size` as its largest element; beyond the limit it is infinite, and then NaN."""
+    """Return the values of a call whose product has the maximum `size`, or infinities and NaN above the limit."""
     overflow, none = size > LIMIT, schema.Sparse([], [])
     largest = LIMIT if overflow else size
     return schema.Values(
@@ -80,7 +80,7 @@ def tensors(call: int = 0, graph: int = 0) -> schema.Tensors:
 
 
 def recorded(steps: int = 6, graphs: int = 1, names: dict[str, str] | None = None, **run_changes: object) -> LogBuilder:
-    """`steps` steps; the product is four times larger in each."""
+    """Return a run in which the product grows by a factor of four per step."""
     log = LogBuilder().record(synthetic.run(level="values", **run_changes))
     synthetic.compile_records(log)
     for number in range(graphs):

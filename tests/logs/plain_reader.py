@@ -1,4 +1,4 @@
-"""A second reader of TORCH_TRACE logs, line by line and as plain as can be: what the product is compared with."""
+"""A second, simple reader of TORCH_TRACE logs, with which the product is compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORM = {*LOST, "truncated", "not_utf8", "nul_bytes", "missing_payload", "wrong_m
 
 @dataclass
 class Plain:
-    """A record, or a line that is none, with the lines of its payload."""
+    """A record, or a line that is not a record, with its payload."""
 
     line: int
     byte: int
@@ -28,11 +28,11 @@ class Plain:
     event: str | None
     payload: bytes | None
     reasons: set[str]
-    """Of `stepscope.viewer.ingest.damage.REASONS`, as far as they concern the form of a record."""
+    """Reasons in `stepscope.viewer.ingest.damage.REASONS` that concern the form of a record."""
 
     @property
     def kind(self) -> str | None:
-        """An artifact's name, else the event."""
+        """Return the name of an artifact, else the event."""
         value = self.header[self.event] if self.header and self.event else None
         name = value.get("name") if self.event == "artifact" and isinstance(value, dict) else None
         return (
@@ -43,7 +43,7 @@ class Plain:
 
 
 def read_plainly(data: bytes) -> list[Plain]:
-    """Everything in a log, in order."""
+    """Return everything in a log, in order."""
     found = [_record(*block, data) for block in _blocks(data)]
     first = next((one for one in found if one.pid is not None), None)
     rank: Any = None
@@ -59,22 +59,22 @@ def read_plainly(data: bytes) -> list[Plain]:
 
 
 def records(data: bytes) -> list[Plain]:
-    """What is a record."""
+    """Return the records."""
     return [one for one in read_plainly(data) if PREFIX.match(data, one.byte)]
 
 
 def kinds(data: bytes) -> Counter[str]:
-    """How many records there are of each kind; those whose JSON cannot be read are `unreadable`."""
+    """Return the number of records of each kind; those with invalid JSON count as `unreadable`."""
     return Counter(one.kind or "unreadable" for one in records(data))
 
 
 def places(data: bytes) -> set[tuple[str, int, int]]:
-    """(reason, line, byte) of all that is wrong with the form of the records."""
+    """Return (reason, line, byte) of every problem with the form of a record."""
     return {(reason, one.line, one.byte) for one in read_plainly(data) for reason in one.reasons}
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes, list[bytes]]]:
-    """(line, byte, header line, lines with a tab or none): blank lines belong to what stands before them."""
+    """Yield (line, byte, header line, following lines); blank lines belong to the record before them."""
     if data.startswith(b"\xef\xbb\xbf"):
         yield from ((line, byte + 3, head, rest) for line, byte, head, rest in _blocks(data[3:]))
         return

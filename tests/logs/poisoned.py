@@ -1,4 +1,4 @@
-"""A folder of logs that hold all that a page can show, with a script in every text of it."""
+"""Builds a folder of logs with everything that a page can show, and with a script in every text."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WORDS = {
     "encoding", "ph", "ts", "kind", "role", "dtype", "moment", "state", "phase", "level", "compile_id", "skipped",
     "expected_by", "found_by", "reasons", "function", "functions", "type", "pass_name", "method", "device", "devices",
 }  # fmt: skip
-"""Keys of texts that a record is read by: with another text it would be another record."""
+"""Keys whose texts determine how a record is read, so that they must not change."""
 LISTS_OF_CODE = {"inductor_collective_schedule", "recompile_reasons"}
 
 
 def poisoned_logs() -> dict[str, LogBuilder]:
-    """Name of the log -> its records, before the script is put into them."""
+    """Return the logs by name, before the script is put into their records."""
     memory = memory_logs.training(keep=3, allocator=True, end=False, pid=2)
     memory.record(memory_records.mismatch()).record(memory_records.step_mismatch())
     memory.record(memory_records.growth([(0, 4), (2, 4)], ["list of 3 in keep of __main__"]))
@@ -45,7 +45,7 @@ def poisoned_logs() -> dict[str, LogBuilder]:
 
 
 def write_poisoned(folder: Path, text: str = SCRIPT) -> Path:
-    """One log for each, numbered as ranks, in `folder`."""
+    """Write the logs into `folder` as numbered ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, log in enumerate(poisoned_logs().values()):
         path = folder / f"stepscope_trace_rank_{number}_{number + 1}_x.log"
@@ -54,7 +54,7 @@ def write_poisoned(folder: Path, text: str = SCRIPT) -> Path:
 
 
 def poisoned(data: bytes, spoil: Callable[[str], str]) -> bytes:
-    """The same records with every text of headers and payloads spoiled, but for those that they are read by."""
+    """Return the same records with every text spoiled, except for those in `WORDS`."""
     lines = data.split(b"\n")
     return b"".join(_spoiled(record, lines[record.line - 1], spoil) for record in read_plainly(data))
 

@@ -1,4 +1,4 @@
-"""Logs of ranks, as PyTorch writes them."""
+"""Builds logs of ranks as PyTorch writes them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCHEDULE = [ALL_REDUCE, WAIT, ALL_GATHER, WAIT]
 
 
 def rank_log(rank: int, compiles: Sequence[dict[str, Any]], pid: int = 0) -> LogBuilder:
-    """What PyTorch logs of some compiles on one rank; each is keywords of `add_compile`."""
+    """Return the log of compiles on one rank, each given as keywords of `add_compile`."""
     log = LogBuilder(pid or 100 + rank)
     log.torch("str", ["/src/model.py", 7])
     for number, compile in enumerate(compiles):
@@ -91,7 +91,7 @@ def write(folder: Path, logs: dict[int, LogBuilder]) -> Path:
 
 
 def with_change(count: int, changed: int, at: int, **change: Any) -> dict[int, LogBuilder]:
-    """`count` ranks with three compiles, one of which is another on rank `changed`."""
+    """Return `count` ranks with three compiles, of which compile `at` differs on rank `changed`."""
     return {
         rank: rank_log(rank, [{**(change if rank == changed and i == at else {})} for i in range(3)])
         for rank in range(count)

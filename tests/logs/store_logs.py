@@ -1,4 +1,4 @@
-"""A folder of logs of all kinds, and comparisons of a STORE with the index of the same logs."""
+"""Builds a folder of logs of all kinds, and compares a STORE with the index of the same logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEYS_WITH_IDS = {"call", "code", "graph", "launch", "record", "records", "site"
 
 
 def write_logs(folder: Path) -> list[Path]:
-    """Two ranks, a restart of the second, a packed log, a damaged one, a forked child, unknown records, memory."""
+    """Write two ranks, a restart, a compressed log, a damaged one, a forked child, unknown records and memory."""
     names = iter("abcdefgh")
 
     def path(suffix: str = ".log") -> Path:
@@ -44,7 +44,7 @@ def write_logs(folder: Path) -> list[Path]:
 
 
 def without_ids(value: Any, key: str = "") -> Any:
-    """The same with # in the place of every id of a row."""
+    """Return the value with every row id replaced by #."""
     if isinstance(value, dict):
         return {name: without_ids(one, name) for name, one in value.items()}
     if isinstance(value, list):
@@ -57,7 +57,7 @@ def without_ids(value: Any, key: str = "") -> Any:
 
 
 def tables(trace: Trace, log: int) -> dict[str, list[str]]:
-    """Every table as the rows that belong to one log, its ids from 0 on, sorted."""
+    """Return the sorted rows of one log in every table, with ids that start at 0."""
     found = {}
     for table in TABLES:
         columns = [name for (name, *_) in sql.rows(trace, f"DESCRIBE SELECT * FROM {table}")]
@@ -80,7 +80,7 @@ def _logless(columns: list[str], row: tuple[Any, ...]) -> list[Any]:
 
 
 def _from_0(value: Any) -> Any:
-    """An id beyond the first log's, also in JSON text."""
+    """Convert ids of later logs to those of the first log, in JSON text too."""
     if type(value) is int and 1 << ID_BITS <= value < 1 << 53:
         return value & _ID_MASK
     if isinstance(value, str):

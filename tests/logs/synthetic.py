@@ -1,4 +1,4 @@
-"""Builds logs: stepscope's own, through its schema and grammar, and torch's records as PyTorch writes them."""
+"""Builds logs with stepscope's records, through its schema, and with torch's records as PyTorch writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepscope.tracer.schema.log_format import encode_artifact, encode_prefix, e
 START = datetime(2026, 3, 14, 9, 26, 53)
 MONOTONIC_NS = 5_000_000_000
 UNIX_NS = 1_773_480_413_000_000_000
-"""START at UTC."""
+"""Unix time of START in UTC."""
 
 WRAPPER = """# AOT ID: ['0_forward']
 import torch
@@ -45,7 +45,7 @@ def call(args):
 
 
 class LogBuilder:
-    """Bytes of one log; each record a millisecond after the one before."""
+    """A builder of one log, whose records are a millisecond apart."""
 
     def __init__(self, pid: int = 4711) -> None:
         self.pid = pid
@@ -53,7 +53,7 @@ class LogBuilder:
         self._time = START
 
     def torch(self, event: str, value: Any, payload: bytes | None = None, **envelope: Any) -> LogBuilder:
-        """A record as PyTorch writes it."""
+        """Add a record as PyTorch writes it."""
         header = {event: value, **envelope}
         if payload is not None:
             header["has_payload"] = payload_digest(payload)
@@ -64,7 +64,7 @@ class LogBuilder:
         return self.raw(encode_artifact(prefix, name, encoding, payload, envelope))
 
     def record(self, record: schema.Record) -> LogBuilder:
-        """One of stepscope's own records."""
+        """Add one of stepscope's records."""
         return self.artifact(schema.artifact_name(record), orjson.dumps(schema.to_payload(record)))
 
     def raw(self, data: bytes) -> LogBuilder:
@@ -82,7 +82,7 @@ class LogBuilder:
 
 
 def run(**changes: Any) -> schema.Run:
-    """A run record; `changes` replaces fields."""
+    """Return a run record; `changes` replace fields."""
     return replace(
         schema.Run(
             format_version=schema.FORMAT_VERSION,
@@ -112,7 +112,7 @@ def argument(name: str, role: schema.Role, buffer: str | None = None) -> schema.
 
 
 def graph(number: int = 0, **changes: Any) -> schema.Graph:
-    """The graph of `WRAPPER`: a matrix product, a kernel in place on the reused buffer, a subgraph with a kernel."""
+    """Return the graph of `WRAPPER`: a matrix product, an in-place kernel on the reused buffer, and a subgraph."""
     fused = "cpp_fused_relu_0"
     sites = [
         schema.LaunchSite(
@@ -152,7 +152,7 @@ def graph(number: int = 0, **changes: Any) -> schema.Graph:
 
 
 def calls(first: int, step: int, start_ns: int, thread: int = 1, graph: int = 0) -> schema.Launches:
-    """A run of `WRAPPER`: the subgraph's call ended first, as the recorder sends them."""
+    """Return a call of `WRAPPER`, after the subgraph's call, which ends first."""
     return schema.Launches(
         schema.Calls(
             call=[first + 1, first],
@@ -186,7 +186,7 @@ def provenance() -> schema.Provenance:
 
 
 def recorded(steps: int = 3, end: bool = True, **run_changes: Any) -> LogBuilder:
-    """A healthy log: one compile, one graph, `steps` steps with a call each, step 1 with a second thread."""
+    """Return a healthy log: one compile, one graph, `steps` steps with a call each, and a second thread in step 1."""
     log = LogBuilder(run_changes.get("pid", 4711)).record(run(**run_changes))
     compile_records(log)
     log.record(graph()).record(provenance()).record(tensors())
@@ -203,7 +203,7 @@ def recorded(steps: int = 3, end: bool = True, **run_changes: Any) -> LogBuilder
 
 
 def compile_records(log: LogBuilder, frame: int = 0, number: int = 0, **metrics: Any) -> LogBuilder:
-    """What PyTorch logs of a compile: the string table, the stack, caches, spans, the code, the metrics."""
+    """Add PyTorch's records of a compile: string table, stack, spans, cache, code and metrics."""
     ids: Any = {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
     micros = (UNIX_NS + 1_000_000_000) // 1000
     log.torch("str", ["/src/model.py", 7])

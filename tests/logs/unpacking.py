@@ -1,4 +1,4 @@
-"""Everything that a report holds, packed or not, as one text: what a reader with a script could read out of it."""
+"""Unpacks a report to one text that contains everything that a reader could extract from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEEPEST = 4
 
 
 def everything(text: str, depth: int = 0) -> str:
-    """`text`, without escapes, and whatever is packed in it by base64 and gzip, likewise."""
+    """Return `text` without escapes, together with everything in it that is encoded by base64 and gzip."""
     plain = [text, markup.unescape(text), unquote(text), unquote(text.replace("~", "%"))]
     plain.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text))
     if depth < _DEEPEST:
@@ -41,7 +41,7 @@ def _unpacked(text: str) -> Iterator[str]:
 
 
 def data_of(html: str) -> dict[str, Any]:
-    """What the scripts of a report unpack."""
+    """Return the data that the scripts of a report unpack."""
     found = re.search(r'id="report-data">([^<]*)<', html)
     assert found
     data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))

@@ -1,4 +1,4 @@
-"""Builds logs with values: graphs out of a few words about each launch, calls with statistics of each tensor."""
+"""Builds logs with values: graphs from short descriptions of launches, and calls with statistics of tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAUNCH_NS, CALL_NS = 100, 100_000
 
 @dataclass(frozen=True)
 class Stat:
-    """One value row."""
+    """The statistics of one value row."""
 
     numel: int = 64
     nan: int = 0
@@ -45,13 +45,13 @@ MASK = Stat(ninf=28, first_bad=1)
 
 @dataclass
 class Program:
-    """One graph, launch by launch; follows which row each argument's version stands in, as the recorder does."""
+    """A builder of one graph, which tracks the row of each argument's version as the recorder does."""
 
     number: int = 0
     phase: Any = "forward"
     compile_id: str = "0/0"
     again: bool = False
-    """Every argument is read before each launch."""
+    """Whether every argument is read before each launch."""
     sites: list[schema.LaunchSite] = field(default_factory=list)
     memory: list[schema.MemoryStatement] = field(default_factory=list)
     layout: list[tuple[int, int, schema.Moment, str]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Program:
         fx: Sequence[str] = (),
         parameters: Mapping[int, str] | None = None,
     ) -> Program:
-        """One launch; a name in both `reads` and `writes` is one argument of role inout."""
+        """Add a launch; a name in both `reads` and `writes` is one argument with the role inout."""
         site, arguments = len(self.sites), []
         names = [*reads, *(name for name in writes if name not in reads)]
         for position, name in enumerate(names):
@@ -132,7 +132,7 @@ class Program:
 
 
 class ValueLog:
-    """A log of a run with values."""
+    """A builder of the log of a run with values."""
 
     def __init__(self, *programs: Program, level: str = "values", **run_changes: Any) -> None:
         self.log = LogBuilder(run_changes.get("pid", 4711)).record(run(level=level, **run_changes))
@@ -144,7 +144,7 @@ class ValueLog:
     def call(
         self, program: Program, step: int = 0, sizes: Mapping[tuple[int, int], list[int]] | None = None, **stats: Stat
     ) -> int:
-        """One call; `stats` by name of the tensor, or ``name_<site>`` or ``name_after`` for one row; else fine."""
+        """Add a call; `stats`, by default `FINE`, are keyed by tensor, ``name_<site>`` or ``name_after``."""
         number, self.calls = self.calls, self.calls + 1
         start = MONOTONIC_NS + 1_000_000 + number * CALL_NS
         count = len(program.sites)
@@ -201,7 +201,7 @@ def values_of(calls: list[int], layouts: list[int], rows: Sequence[Stat]) -> sch
 
 
 def attention() -> Program:
-    """scores -> mask -> softmax -> output; the scores are freed."""
+    """Return the program of an attention: scores, softmax and output; the scores are freed."""
     return (
         Program()
         .allocate("buf0")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from stepscope.tracer.aoti.printer_output import FIELDS, PrintedTensor, PrinterR
 from stepscope.tracer.command import run
 from stepscope.tracer.command.crash_runs import CrashRuns, Limits
 from stepscope.tracer.config import TraceConfig, to_environment
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.pytorch_helpers.table import named_in
 from tests.tracer.logs import read
 
@@ -122,7 +122,7 @@ def test_each_level_of_the_printer_has_a_name() -> None:
 def test_each_node_of_a_group_that_differs_is_a_reason(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLANTED, str(tmp_path)]
     environment = clean_environment(tmp_path / "cache")
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    ran = python_processes.run(command, env=environment, timeout=400)
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = read(Path(json.loads(ran.stdout)["log"]))["recompute_mismatch"]
     named = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.rows import ValueRow
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 from tests.capture.logs import LogRecord, read_log
 from tests.tracer.logs import read
 from tests.viewer.client import Client
@@ -65,7 +65,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
     folder = tmp_path_factory.mktemp("helpers")
     command = [sys.executable, "-m", "tests.pytorch_helpers.program", str(folder)]
     environment = clean_environment(folder / "cache")
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    ran = python_processes.run(command, env=environment, timeout=600)
     assert ran.returncode == 0, ran.stderr[-3000:]
     (log,) = folder.glob("*.log")
     with open_trace([str(log)], index_dir=folder) as trace:

@@ -1,4 +1,4 @@
-"""Printed text, as it comes or as somebody sent it -> a log of its launches."""
+"""Converts printed text, live or from a file, to a log of its launches."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PIECE_BYTES = 1 << 20
 
 
 class Capture:
-    """Reads text in pieces and writes a log of the launches in it. Without any launch it writes none.
+    """Reads text in pieces and writes a log of the launches in it, or no log if there is no launch.
 
-    `files`: copies saved tensors; None: they are somewhere else.
+    `files` copies saved tensors; it is None if they are not on this machine.
     """
 
     def __init__(self, writer: LogWriter, run: Run, log: PrintedLog, files: SavedFiles | None = None) -> None:
@@ -33,12 +33,12 @@ class Capture:
         self._at_ns: int | None = None
 
     def feed(self, data: bytes, at_ns: int | None = None) -> None:
-        """`at_ns`: when it was read; None: not while the program ran."""
+        """Read a piece of text; `at_ns` is when it was read, or None if the program was not running."""
         self._at_ns = at_ns
         self._take(self._reader.feed(data, at_ns))
 
     def end(self, *, is_clean: bool = True) -> None:
-        """No more comes. A log whose last launch did not return, or of a process that died, gets no end record."""
+        """End the log, with an end record unless its last launch did not return or the process died (`is_clean`)."""
         self._take(self._reader.end(self._at_ns))
         left = list(self._launches.end())
         for run in left:
@@ -68,7 +68,7 @@ class Capture:
 
 
 def _level(run: ModelRun) -> str:
-    """What the first launches show to have been printed."""
+    """Return the level of recording that the first printed launches show."""
     printed = [one for launch in run.launches for one in launch.before]
     if any(isinstance(one, PrintedFile) for one in printed):
         return "save"
@@ -76,10 +76,10 @@ def _level(run: ModelRun) -> str:
 
 
 def import_file(text: str, folder: Path, profile: Path | None = None) -> tuple[Path, int, int]:
-    """The log of a text that somebody sent, with how many runs of a model and how many launches are in it.
+    """Return the log of a text file, and the numbers of its model runs and launches.
 
-    `text`: a path, or ``-`` for standard input; `profile`: of PyTorch's profiler. Raises OSError and ValueError with
-    one sentence.
+    `text` is a path, or ``-`` for standard input; `profile` is a trace of PyTorch's profiler. Raises OSError and
+    ValueError with one sentence.
     """
     times = durations(profile) if profile is not None else None
     try:
@@ -96,7 +96,7 @@ def import_file(text: str, folder: Path, profile: Path | None = None) -> tuple[P
 
 
 def import_text(pieces: Iterable[bytes], folder: Path, name: str, times: Durations | None = None) -> Capture:
-    """The log of printed text; its writer has no `path` when no launch is in it. Raises OSError."""
+    """Write the log of printed text; the writer's `path` is None if the text has no launch. Raises OSError."""
     run = run_record(["stepscope", "import-aoti", name], 0, "")
     log = PrintedLog(run.monotonic_ns, lambda kernel: True, times, PrintingCodes(folder))
     capture = Capture(LogWriter(folder, None), run, log)

@@ -1,4 +1,4 @@
-"""Makes a log of what a command prints while it runs."""
+"""Writes a log of what a command prints while it runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from stepscope.tracer.log.writer import LogWriter
 from stepscope.tracer.runtime.values.save import tensors_folder
 
 LEVELS = {"launches": "3", "values": "2", "save": "1"}
-"""The level of PyTorch's debug printer for each level of `--aoti`."""
+"""Level of PyTorch's debug printer for each level of `--aoti`."""
 AS_COMPILED = "as compiled"
-"""The level that records what packages print which were compiled to print, and changes nothing else."""
+"""Level that records the output of packages that were compiled to print, and changes nothing else."""
 NOTHING_PRINTED = (
     "no printed launch was seen: PyTorch builds its printer into a package, or a graph with cpp_wrapper, when it"
     " compiles it; compile it under `stepscope run --aoti` as well"
@@ -35,12 +35,11 @@ _FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 _WILD = set("*?[")
 _DEATHS_OF_SHELLS = 128
 MOST_BYTES = 64 << 20
-"""How many bytes may be printed and not read yet."""
+"""Maximum number of printed bytes that are not read yet."""
 
 
 def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
-    """Return the variables that turn the printer on for code that the command compiles. Its filter takes whole names
-    only."""
+    """Return the variables that turn the printer on for code that the command compiles; its filter has no wildcards."""
     if level == AS_COMPILED:
         return {}
     found = {_PRINTER: LEVELS[level]}
@@ -50,14 +49,14 @@ def environment(level: str, kernels: Sequence[str]) -> dict[str, str]:
 
 
 def about_printed(launches: int | None, logs: Sequence[Path], *, failed: bool) -> str | None:
-    """Return why less was recorded than asked for, if known; `logs` are those of the processes that compiled."""
+    """Return why less was recorded than requested, if known; `logs` are those of the processes that compiled."""
     if launches and not failed:
         return None
     return number_for_a_tensor(logs) or (None if launches else NOTHING_PRINTED)
 
 
 def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
-    """Return a sentence about the effect of `--kernels`, where it is not obvious."""
+    """Return a sentence about the effect of `--kernels` if it is not obvious, or None."""
     if not kernels:
         return None
     if level == "launches":
@@ -71,7 +70,7 @@ def about_kernels(level: str, kernels: Sequence[str]) -> str | None:
 
 
 def about_other_filters(config: TraceConfig) -> str | None:
-    """Return a sentence about the other settings of values that have no effect on what is printed."""
+    """Return a sentence about settings of values that have no effect on printed output, or None."""
     given = {
         "--args": config.args, "--steps": config.steps is not None, "--every": config.every > 1,
         "--max-bytes-per-tensor": config.max_bytes_per_tensor is not None, "--elements": config.elements > 0,
@@ -86,7 +85,7 @@ def about_other_filters(config: TraceConfig) -> str | None:
 def line_buffered() -> dict[str, str]:
     """Return the variables that make a command write each line at once.
 
-    C programs hold back up to 4 KiB of what they print into a pipe, and lose it when they crash.
+    C programs buffer up to 4 KiB of output to a pipe, and lose it when they crash.
     """
     if os.isatty(1) or shutil.which("stdbuf") is None:
         return {}
@@ -96,7 +95,7 @@ def line_buffered() -> dict[str, str]:
 
 
 class LiveCapture:
-    """Takes what a command prints, and returns the part that is not from the debug printer.
+    """Reads the output of a command, and returns the part that is not from the debug printer.
 
     Another thread reads the text, so that the command waits only if it is `MOST_BYTES` ahead.
     """
@@ -113,7 +112,7 @@ class LiveCapture:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def began(self, pid: int) -> None:
-        """Begin the log of the command, which runs as process `pid`."""
+        """Begin the log of the command, which runs as the process `pid`."""
         rank = os.environ.get("RANK", "")
         number = int(rank) if rank.isdecimal() else None
         writer = LogWriter(self._config.directory, number, pid)
@@ -142,7 +141,7 @@ class LiveCapture:
         return self._own.release()
 
     def finish(self, code: int, *, timed_out: bool) -> None:
-        """Read what is left, now that the command has ended with `code` (-n when signal n ended it)."""
+        """Read the rest, after the command has ended with `code` (-n if signal n ended it)."""
         with self._changed:
             self._pieces.append(None)
             self._changed.notify_all()
@@ -157,7 +156,7 @@ class LiveCapture:
             try:
                 if self._is_read:
                     self._capture.feed(*piece)
-            except Exception as error:  # the command must not wait for ever
+            except Exception as error:  # the command must not wait forever
                 self._is_read = False
                 print(f"stepscope: what it prints is not read any more: {error!r}", file=sys.stderr)  # noqa: T201
 

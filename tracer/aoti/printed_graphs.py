@@ -1,8 +1,8 @@
-"""Pure: a run of a model as it was printed -> the graph it stands for.
+"""Builds the graph of a printed model run.
 
-A compiled model is straight-line code, so its launches in order are its launch sites. What the text does not say is
-concluded: a kernel wrote the arguments whose statistics changed, or one at least; a buffer that was not printed
-before held nothing yet when a kernel wrote it; one with the statistics that another was left with took over its memory.
+A compiled model is straight-line code, so its launches in order are its launch sites. The rest is inferred: a kernel
+wrote the arguments whose statistics changed, or at least one; a buffer that was not printed before was uninitialised
+when a kernel wrote it; a buffer with the last statistics of another one reuses the memory of that one.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from stepscope.tracer.schema.records import (
 
 FUNCTION = "run"
 _SIZE = re.compile(r"[su]\d+")
-"""A symbol of a dynamic size, or of one that data decides."""
+"""A symbol of a dynamic size, or of a size that depends on data."""
 _Key = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def key(run: ModelRun) -> _Key:
-    """Equal for runs of one graph."""
+    """Return a key that is equal for runs of one graph."""
     return tuple((launch.kernel, launch.arguments) for launch in run.launches)
 
 
 def continues(known: _Key, cut_off: _Key) -> bool:
-    """`cut_off` may be a run of the graph `known` that did not get to its end; its last launch least of all."""
+    """Return whether `cut_off` may be an incomplete run of the graph `known`, possibly in the middle of a launch."""
     if not cut_off or len(cut_off) > len(known):
         return False
     (kernel, arguments), (whole_kernel, whole) = cut_off[-1], known[len(cut_off) - 1]
@@ -45,14 +45,14 @@ def continues(known: _Key, cut_off: _Key) -> bool:
 
 
 def tensor(launch: LaunchPrints, argument: int, moment: str) -> PrintedTensor | None:
-    """The block of an argument, if one was printed."""
+    """Return the block of an argument if one was printed, else None."""
     printed = launch.before if moment == "before" else launch.after
     one = printed[argument] if argument < len(printed) else None
     return one if isinstance(one, PrintedTensor) else None
 
 
 def alike(one: PrintedTensor | None, other: PrintedTensor | None) -> bool:
-    """Both were printed whole, with the same statistics."""
+    """Return whether both blocks are complete and have the same statistics."""
     return one is not None and other is not None and one.whole and other.whole and one.statistics == other.statistics
 
 
@@ -61,7 +61,7 @@ def _is_finite(one: PrintedTensor) -> bool:
 
 
 def graph(number: int, run: ModelRun) -> Graph:
-    """The graph that `run` is the first run of."""
+    """Return the graph of which `run` is the first run."""
     memory = _Memory(run)
     sites = [_site(position, launch, memory) for position, launch in enumerate(run.launches)]
     sizes = symbols(run)
@@ -73,7 +73,7 @@ def graph(number: int, run: ModelRun) -> Graph:
 
 
 def _unused(run: ModelRun) -> list[str]:
-    """Inputs of the model that no printed launch names: a launch may read them as views."""
+    """Return the inputs of the model that no printed launch names; a launch may read them as views."""
     used = {_buffer(name) for launch in run.launches for name in launch.arguments}
     return [name for name in run.inputs if name not in used]
 
@@ -84,10 +84,10 @@ def _buffer(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Held:
-    """What the memory of a name holds, as far as was printed."""
+    """The contents of a name's memory, as far as they were printed."""
 
     version: Version | None
-    """None: an input of the model that no launch had yet."""
+    """Version of the buffer; None for an input of the model that no launch has used yet."""
     tensor: PrintedTensor | None
     is_input: bool = False
 
@@ -96,10 +96,10 @@ class _Memory:
     def __init__(self, run: ModelRun) -> None:
         self._held = {name: _Held(None, one, True) for name, one in run.inputs.items()}
         self._left: dict[tuple[object, ...], str] = {}
-        """The last name that was left with such statistics."""
+        """Last name whose contents had certain statistics."""
 
     def of(self, name: str, seen: PrintedTensor | None) -> _Held | None:
-        """None: nobody printed it before, nor anything like it."""
+        """Return the contents of `name`; None if neither it nor a buffer with the same statistics was printed."""
         if name in self._held or seen is None:
             return self._held.get(name)
         other = self._held.get(self._left.get(seen.statistics, ""))
@@ -120,7 +120,7 @@ def _site(number: int, launch: LaunchPrints, memory: _Memory) -> LaunchSite:
         held = memory.of(name, seen)
         argument, left = _argument(number, position, name, held, seen, position in written)
         if argument.held == "uninitialised" and seen and not (_is_out(launch, position) or _is_finite(seen)):
-            argument = replace(argument, held=None)  # perhaps another buffer's memory, which the launch reads
+            argument = replace(argument, held=None)  # it may be another buffer's memory, which the launch reads
         arguments.append(argument)
         after[name] = replace(left, tensor=tensor(launch, position, "after") or left.tensor)
     for name, left in after.items():
@@ -134,7 +134,7 @@ def _site(number: int, launch: LaunchPrints, memory: _Memory) -> LaunchSite:
 def _argument(
     site: int, position: int, name: str, held: _Held | None, seen: PrintedTensor | None, is_written: bool
 ) -> tuple[Argument, _Held]:
-    """An argument, and what its memory holds after the launch."""
+    """Return an argument, and the contents of its memory after the launch."""
     buffer = _buffer(name)
     here, made = Version(site, position, "before"), Version(site, position, "after")
     if held is None and is_written:
@@ -146,7 +146,7 @@ def _argument(
 
 
 def _written(launch: LaunchPrints, memory: _Memory) -> set[int]:
-    """Positions of the arguments that the launch wrote."""
+    """Return the positions of the arguments that the launch wrote."""
     before = [tensor(launch, position, "before") for position in range(len(launch.arguments))]
     after = [tensor(launch, position, "after") for position in range(len(launch.arguments))]
     changed = {n for n, (one, other) in enumerate(zip(before, after, strict=True)) if one and other
@@ -160,19 +160,19 @@ def _written(launch: LaunchPrints, memory: _Memory) -> set[int]:
 
 
 def _is_out(launch: LaunchPrints, position: int) -> bool:
-    """By the operator's signature the argument is only written."""
+    """Return whether the argument is only written according to the operator's signature."""
     return position == 0 and launch.kernel.startswith("aoti_torch_") and launch.kernel.endswith("_out")
 
 
 def kind(kernel: str) -> LaunchKind:
-    """By its name, as Inductor makes them."""
+    """Return the kind of a kernel according to its name."""
     if kernel.startswith(("cpp_", "triton_")):
         return "cpp" if kernel.startswith("cpp_") else "triton"
     return "fallback" if "::" in kernel else "extern"
 
 
 def file(launch: LaunchPrints, argument: int, moment: str) -> PrintedFile | None:
-    """The saved tensor of an argument, if one was named."""
+    """Return the saved tensor of an argument if one was printed, else None."""
     printed = launch.before if moment == "before" else launch.after
     one = printed[argument] if argument < len(printed) else None
     return one if isinstance(one, PrintedFile) else None

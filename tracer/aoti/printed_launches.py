@@ -1,7 +1,7 @@
-"""Pure: what the debug printer tells, piece by piece -> launches, and the runs of a model that they belong to.
+"""Combines the output of the debug printer into launches, and into the model runs that they belong to.
 
-The text names no thread. One launch that began before another ended was of another thread, so each lane below has
-one launch at a time; with one thread there is one lane.
+The text does not contain threads. A launch that began before another ended ran in another thread, so each lane below
+has one launch at a time; with one thread there is one lane.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from stepscope.tracer.aoti.printer_output import Printed, PrintedFile, PrintedSc
 
 MOST_LANES = 64
 MOST_HELD = 8192
-"""Launches without inputs, before runs are looked for among them."""
+"""Number of launches without inputs after which they are split into runs."""
 
 
 @dataclass
 class LaunchPrints:
-    """What was printed of one launch, before and after it."""
+    """The output of one launch, before and after it."""
 
     kernel: str
     begin_ns: int | None = None
-    """When the last of what was printed before it was read."""
+    """Time at which the last output before it was read."""
     end_ns: int | None = None
-    """When the first of what was printed after it was read."""
+    """Time at which the first output after it was read."""
     before: list[Printed] = field(default_factory=list)
     after: list[Printed] = field(default_factory=list)
     scalars: list[tuple[int, PrintedScalar]] = field(default_factory=list)
-    """Each with its position among all arguments that were printed."""
+    """Numbers, each with its position among all printed arguments."""
 
     @property
     def printed(self) -> list[Printed]:
@@ -36,49 +36,49 @@ class LaunchPrints:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """As they were printed: one that the kernel was given twice stands there twice. None at level 3."""
+        """Names of the tensors as printed, with repeats if the kernel gets one twice; empty at level 3."""
         return tuple(one.argument for one in self.printed if isinstance(one, PrintedTensor | PrintedFile))
 
     @property
     def returned(self) -> bool:
-        """Something was printed after it."""
+        """Whether anything was printed after it."""
         return bool(self.after)
 
     @property
     def is_whole(self) -> bool:
-        """All that was printed before it was printed after it as well."""
+        """Whether everything that was printed before it was printed after it as well."""
         return len(self.after) >= len(self.before)
 
 
 @dataclass
 class ModelRun:
-    """One run of a model."""
-
     lane: int
     inputs: dict[str, PrintedTensor] = field(default_factory=dict)
     launches: list[LaunchPrints] = field(default_factory=list)
     most: int = field(default_factory=lambda: MOST_HELD)
-    """So many launches, and runs are looked for among them."""
+    """Number of launches after which they are split into runs."""
 
     @property
     def open(self) -> LaunchPrints | None:
-        """The launch that has not ended."""
+        """Launch that has not ended; None if all have."""
         return self.launches[-1] if self.launches and not self.launches[-1].is_whole else None
 
 
 class LaunchReader:
-    """Puts launches together. A run is handed out when the next one of its lane begins, or when many are known to have
-    come again, the last ones at the end."""
+    """Combines output into launches and runs.
+
+    A run is yielded when the next one of its lane begins, or when many repeats are known; the last ones at the end.
+    """
 
     def __init__(self) -> None:
         self._lanes: list[ModelRun] = []
         self._known: dict[str, set[tuple[str, ...]]] = {}
-        """Arguments of launches that have ended, by kernel."""
+        """Arguments of ended launches, by kernel."""
         self._early: dict[str, list[PrintedScalar]] = {}
-        """Numbers that were printed before any tensor of their launch, by kernel."""
+        """Numbers printed before any tensor of their launch, by kernel."""
 
     def take(self, event: Printed) -> Iterator[ModelRun]:
-        """The runs that `event` shows to have ended."""
+        """Add `event`, and yield the runs that it shows to have ended."""
         if isinstance(event, PrintedTensor) and event.moment == "input":
             yield from self._input(event)
             return
@@ -96,7 +96,7 @@ class LaunchReader:
             return
         waiting = (one for one in self._opened(kernel) if _argument(one.before[len(one.after)]) == name)
         launch = next(waiting, None)
-        if launch is None:  # what was printed before it is not there
+        if launch is None:  # the output before the launch is missing
             launch = LaunchPrints(kernel)
             yield from self._add(launch, type(event))
         launch.after.append(event)
@@ -105,13 +105,13 @@ class LaunchReader:
             self._known.setdefault(kernel, set()).add(launch.arguments)
 
     def end(self) -> Iterator[ModelRun]:
-        """What is left, in the order of the lanes."""
+        """Yield the remaining runs, in the order of the lanes."""
         for run in self._lanes:
             yield from split(run)
         self._lanes = []
 
     def _scalar(self, event: PrintedScalar) -> None:
-        """Its value after the launch is that before it."""
+        """Add a number before a launch; that after it has the same value."""
         if event.moment != "before":
             return
         launch = next((one for one in self._opened(event.kernel) if not one.after), None)
@@ -124,7 +124,7 @@ class LaunchReader:
         return (run.open for run in self._lanes if run.open is not None and run.open.kernel == kernel)
 
     def _joins(self, launch: LaunchPrints, argument: str) -> bool:
-        """`argument` is one more of `launch`; else of a launch of another thread."""
+        """Return whether `argument` is the next one of `launch`, and not one of a launch in another thread."""
         if not launch.arguments:
             return False
         so_far = (*launch.arguments, argument)
@@ -136,7 +136,7 @@ class LaunchReader:
         )
 
     def _input(self, event: PrintedTensor) -> Iterator[ModelRun]:
-        """Inputs of the model are printed when a run begins."""
+        """Add an input of the model, which is printed at the begin of a run; yield the runs that this ends."""
         for run in self._lanes:
             if not run.launches and event.argument not in run.inputs:
                 run.inputs[event.argument] = event
@@ -171,8 +171,10 @@ def _argument(event: Printed) -> str:
 
 
 def split(run: ModelRun) -> Iterator[ModelRun]:
-    """Levels 1 and 3 print no inputs, so nothing says where a run begins: launches that come again and again in one
-    order are taken for runs of the model."""
+    """Split launches into model runs.
+
+    Levels 1 and 3 print no inputs, so nothing shows the begin of a run: a sequence of launches that repeats is a run.
+    """
     if run.inputs:
         yield run
         return
@@ -182,8 +184,10 @@ def split(run: ModelRun) -> Iterator[ModelRun]:
 
 
 def _repeated(run: ModelRun) -> Iterator[ModelRun]:
-    """Takes out of a lane what came again and again, so that it does not grow with the text. The last two times stay,
-    which show the next ones for what they are."""
+    """Remove and yield the repeats in a lane, so that it does not grow with the text.
+
+    The last two repeats stay, so that the next ones are recognised.
+    """
     size = period([(launch.kernel, *launch.arguments) for launch in run.launches])
     whole = max(len(run.launches) // size - 2, 0) * size
     for first in range(0, whole, size):
@@ -193,7 +197,7 @@ def _repeated(run: ModelRun) -> Iterator[ModelRun]:
 
 
 def period(items: Sequence[object]) -> int:
-    """The shortest length after which `items` repeat, twice at least; else their number. The last may be cut off."""
+    """Return the shortest period of `items` that occurs at least twice, else their number; the last may be cut off."""
     border = [0] * len(items)
     length = 0
     for position in range(1, len(items)):
@@ -206,7 +210,7 @@ def period(items: Sequence[object]) -> int:
 
 
 def runs(events: Iterable[Printed]) -> Iterator[ModelRun]:
-    """All runs of a text that is at its end."""
+    """Yield all runs of a complete text."""
     reader = LaunchReader()
     for event in events:
         yield from reader.take(event)

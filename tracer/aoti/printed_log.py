@@ -1,4 +1,4 @@
-"""Runs of a model as they were printed -> the records that a recording in the process itself would have written."""
+"""Converts printed model runs to the records that a recording in the process itself would have written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _Row = tuple[int, int, Moment, PrintedTensor]
 
 
 def run_record(argv: Sequence[str], pid: int, level: str, rank: int | None = None) -> Run:
-    """Of a process whose printed text is read; nothing is known of its Python and torch, if it has any."""
+    """Return the run record of a process whose output is read; its versions of Python and torch are unknown."""
     return Run(
         format_version=FORMAT_VERSION, stepscope_version=__version__, python_version=platform.python_version(),
         torch_version=None, triton_version=None, cuda_version=None, devices=[], rank=rank, world_size=None, pid=pid,
@@ -60,7 +60,7 @@ def run_record(argv: Sequence[str], pid: int, level: str, rank: int | None = Non
 
 
 class PrintedLog:
-    """Turns runs into records, in the order in which they come."""
+    """Converts runs to records, in their order."""
 
     def __init__(
         self,
@@ -69,15 +69,18 @@ class PrintedLog:
         times: Durations | None = None,
         codes: PrintingCodes | None = None,
     ) -> None:
-        """`wants`: a kernel's values and saved tensors are recorded; `times`: of the launches, from a profiler;
-        `codes`: where the generated code may be told of."""
+        """Create the converter.
+
+        `wants` returns whether a kernel's values and saved tensors are recorded; `times` are the durations of the
+        launches from a profiler; `codes` looks up the generated code.
+        """
         self._base_ns, self.wants, self._times, self._codes = base_ns, wants, times, codes
         self._of_kernel: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        """Call and position of its launches, where times are to be found for them."""
+        """Call and position of each launch of a kernel, if there are times from a profiler."""
         self._graphs: dict[tuple[tuple[str, tuple[str, ...]], ...], Graph] = {}
         self._last: tuple[tuple[str, tuple[str, ...]], ...] = ()
         self._sizes: dict[int, list[InputSize]] = {}
-        """Of graphs whose code is known: symbols that are sizes of inputs."""
+        """Symbols that are sizes of inputs, for graphs whose code is known."""
         self._layouts: dict[tuple[object, ...], int] = {}
         self._forms: dict[int, ArgumentForms] = {}
         self._position = 0
@@ -87,7 +90,7 @@ class PrintedLog:
         self.skipped: Counter[tuple[str, str]] = Counter()
 
     def records(self, run: ModelRun, *, is_cut_off: bool = False) -> Iterator[Record]:
-        """`is_cut_off`: the text ended while it ran."""
+        """Yield the records of a run; `is_cut_off` says that the text ended during the run."""
         self._lanes.add(run.lane)
         if not run.launches:
             self.skipped["statistics of a model's inputs", "no launch of that run was printed"] += 1
@@ -117,7 +120,7 @@ class PrintedLog:
         return with_code(made, code)
 
     def end(self) -> Iterator[Record]:
-        """Times from a profiler, and what the text cannot tell."""
+        """Yield the times from a profiler, and records about the limits of printed text."""
         yield from self._profiled()
         if any(site.arguments for known in self._graphs.values() for site in known.sites):
             yield Skipped("arguments of launches", f"{PRINTER} leaves out weights, views and what a fallback returns")
@@ -133,7 +136,7 @@ class PrintedLog:
             yield Skipped(what, f"{why} ({count:,} times)" if count > 1 else why)
 
     def _profiled(self) -> Iterator[Record]:
-        """Kernels of which the profile and the text have equally many launches."""
+        """Yield the times of kernels that have equally many launches in the profile and the text."""
         for kernel, places in self._of_kernel.items():
             times = (self._times or {}).get(kernel, ())
             if len(times) == len(places):
@@ -161,7 +164,7 @@ class PrintedLog:
                 self._of_kernel[launch.kernel].append((call, position))
 
     def _interval(self, launch: LaunchPrints) -> tuple[int, int]:
-        """When its lines were read; without times where it stands in the text."""
+        """Return when the lines of a launch were read, or its position in a text without times."""
         if launch.begin_ns is None:
             self._position += 1
             return self._base_ns + self._position, UNKNOWN_END if launch.returned else NOT_RETURNED
@@ -229,16 +232,16 @@ _NOT_KEPT = "their files are where the printer wrote them; the next launch of a 
 
 
 def _inputs(known: Graph, run: ModelRun) -> Iterator[_Row]:
-    """Inputs of the model that no launch names, as values of the call."""
+    """Yield the inputs of the model that no launch names, as values of the call."""
     for position, name in enumerate(known.inputs):
         if name in run.inputs:
             yield OF_THE_CALL, position, "before", run.inputs[name]
 
 
 def _rows(known: Graph, run: ModelRun, wants: Callable[[str], bool]) -> Iterator[_Row]:
-    """Each version of a buffer once: after the launch that wrote it, else before the first that used it.
+    """Yield each version of a buffer once: after the launch that wrote it, else before the first that used it.
 
-    Only launches of kernels that `wants` names are looked at.
+    Launches of kernels that `wants` rejects are skipped.
     """
     seen: dict[tuple[int, int, str], PrintedTensor] = {}
     for number, launch in enumerate(run.launches):
@@ -259,14 +262,17 @@ def _rows(known: Graph, run: ModelRun, wants: Callable[[str], bool]) -> Iterator
 
 
 def _unknown(one: PrintedTensor) -> str | None:
-    """Why a row has no statistics."""
+    """Return why a row has no statistics, or None if it has."""
     if one.numel and (one.min is None or one.max is None):
         return f"{PRINTER} prints no minimum and maximum of {one.dtype}"
     return None
 
 
 def _bad(one: PrintedTensor) -> tuple[tuple[int, int, int], bool]:
-    """How many NaN, +inf and -inf, and whether there may be more: minimum and maximum are NaN where an element is."""
+    """Return the numbers of NaN, +inf and -inf, and whether they are lower bounds.
+
+    The printed minimum and maximum are NaN if any element is.
+    """
     if one.min is None or one.max is None or (math.isfinite(one.min) and math.isfinite(one.max)):
         return (0, 0, 0), False
     least = int(one.min != one.min), int(one.max == math.inf), int(one.min == -math.inf)
@@ -290,5 +296,5 @@ def _encode(call: int, layout: int, rows: list[PrintedTensor]) -> Values:
 
 
 def _finite(value: float | None) -> float | None:
-    """Of the finite elements: minimum and maximum are of those where no NaN is, and nobody knows where one is."""
+    """Return `value` if it is finite, and so is a statistic of finite elements, else None."""
     return value if value is not None and math.isfinite(value) else None

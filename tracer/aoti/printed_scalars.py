@@ -1,6 +1,8 @@
-"""Pure: numbers that kernels were given, as they were printed -> the scalars of launch sites, and what they were in a
-call. The printer names an argument by its expression in the generated code: a constant stands for itself, anything
-else is a symbol of its own."""
+"""Converts printed numbers to the scalars of launch sites, and to their values in a call.
+
+The printer names an argument by its expression in the generated code; each expression that is not a constant becomes a
+symbol.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ def scalars(site: int, launch: LaunchPrints) -> list[Scalar]:
 
 
 def symbols(run: ModelRun) -> list[str]:
-    """Without repeats, in the order in which they were printed."""
+    """Return the distinct symbols of a run in the order in which they were printed."""
     return list(dict.fromkeys(name for name, _, _ in _values(run)))
 
 
 def assignment(names: list[str], run: ModelRun, sizes: Sequence[InputSize] = ()) -> Assignment | None:
-    """What the symbols were in one run; one that changes within it is there for each value. None: there are none.
+    """Return the values of the symbols in one run, with an entry for each change, or None if there are none.
 
-    `sizes`: symbols that are sizes of the inputs, which are printed.
+    `sizes` are symbols that are sizes of the inputs, which are printed.
     """
     found = Assignment([], [], [])
     last: dict[str, int | None] = {}
@@ -48,7 +50,7 @@ def _sizes(run: ModelRun, sizes: Sequence[InputSize]) -> Iterator[tuple[str, int
 
 
 def _values(run: ModelRun) -> list[tuple[str, int, int | None]]:
-    """Symbol, how many launches had begun, value; None: more than 64 bits, which no such argument has."""
+    """Return (symbol, number of launches before, value) for each number; values with more than 64 bits are None."""
     return [
         (_symbol(site, position, one), site, one.value if -_LARGEST <= one.value < _LARGEST else None)
         for site, launch in enumerate(run.launches)

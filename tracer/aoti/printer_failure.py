@@ -1,5 +1,7 @@
-"""PyTorch's debug printer takes every input and argument for a tensor: code with one that is a number does not
-compile. What the compiler said of it stands in the logs of the processes that compiled."""
+"""Finds compiles that failed because of PyTorch's debug printer, in the logs of the processes that compiled.
+
+The printer treats every input and argument as a tensor, so that code in which one is a number does not compile.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _ERROR = re.compile(rb"error: .{0,300}AtenTensorHandle()")
 
 
 def number_for_a_tensor(logs: Iterable[Path]) -> str | None:
-    """What a compile failed of because of the printer, and what to do; None: none did."""
+    """Return why the printer made a compile fail, and what to do, or None if none failed."""
     for log in logs:
         try:
             found = _failure(log)
@@ -29,7 +31,7 @@ def number_for_a_tensor(logs: Iterable[Path]) -> str | None:
 
 
 def _failure(log: Path) -> re.Match[bytes] | None:
-    """Within one record: lines of a payload begin with a tab."""
+    """Find the error of the printer within one record of a compile error; lines of its payload begin with a tab."""
     found: re.Match[bytes] | None = None
     is_within = False
     with log.open("rb") as file:

@@ -1,10 +1,10 @@
-"""Pure: the text that PyTorch's C++ debug printer writes to standard output -> what it tells, piece by piece.
+"""Parses the text that PyTorch's C++ debug printer writes to standard output.
 
-The printer (torch/csrc/inductor/aoti_torch/shim_common.cpp, torch/_inductor/codegen/debug_utils.py) knows three levels:
+The printer (torch/csrc/inductor/aoti_torch/shim_common.cpp, torch/_inductor/codegen/debug_utils.py) has three levels:
 `aoti_torch_save_tensor_handle: Saved tensor to FILE` (1), a block of lines for each tensor before and after a launch
-(2), a line before and after each launch (3). A program's own output may stand between any two lines, and before the
-first of a block on its line. Threads share one standard output: where two blocks are open and both wait for the same
-line, nobody knows whose it is, and neither gets it.
+(2), a line before and after each launch (3). A program's own output may occur between any two lines, and at the
+beginning of a block's first line. Threads share one standard output: if two open blocks expect the same line, it is
+assigned to neither.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Moment = Literal["input", "before", "after"]
 LONGEST_LINE = 16_384
 MOST_OPEN = 64
 PRINTS_ALL_UP_TO = 64
-"""Elements; of larger tensors no values are printed."""
+"""Maximum number of elements of a tensor whose values are printed."""
 
 _MARKS = (b"_launch", b"aoti_")
-"""One of them is in each first line."""
+"""Texts one of which is in each line that begins an output of the printer."""
 _BLOCK = re.compile(rb"\[  (aoti_model_inputs|before_launch|after_launch) - ([^\[]*?)  \]:")
 _LAUNCH = re.compile(rb"\[ (before|after)_launch: ([^\[]*?) \]\s*$")
 _SCALAR = re.compile(rb"\[  (before|after)_launch - ([^\[]*?): (-?\d{1,24})  \](?!:)")
@@ -47,7 +47,7 @@ WHOLE_BLOCK = re.compile(
     + b"".join(rb"%b%b: ([^\r\n]*)\r?\n%b" % (b"(?:" * ("value" in f), f.encode(), b")?" * ("value" in f))
                for f in map(bytes.decode, FIELDS))
 )  # fmt: skip
-"""All lines of a block with no other between them, which is how nearly all of them come."""
+"""A complete block without other lines in it, which nearly all blocks are."""
 _DTYPES = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
     "signed char": "int8", "char": "int8", "unsigned char": "uint8", "short int": "int16", "short": "int16",
@@ -59,16 +59,16 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class PrintedTensor:
-    """A block of level 2. None: not printed, torn, or mixed with the lines of another thread."""
+    """A block of level 2. Values that were not printed, are torn or mixed with another thread's lines are None."""
 
     moment: Moment
-    """``input`` of the model; ``before`` or ``after`` a launch."""
+    """``input`` for an input of the model; ``before`` or ``after`` a launch."""
     kernel: str | None
     argument: str
     dtype: str | None = None
     numel: int | None = None
     mean: float | None = None
-    """Over all elements: not finite where one of them is not."""
+    """Mean of all elements, which is not finite if any of them is not."""
     min: float | None = None
     max: float | None = None
     device: str | None = None
@@ -78,15 +78,15 @@ class PrintedTensor:
     is_contiguous: bool | None = None
     requires_grad: bool | None = None
     bad: tuple[int, int, int] | None = None
-    """How many NaN, +inf and -inf the printed elements are; None: elements were not printed, or not all are known."""
+    """Numbers of NaN, +inf and -inf; None if the elements were not printed, or not all of them are known."""
     at_ns: int | None = None
-    """When its first line was read."""
+    """Time at which its first line was read."""
     whole: bool = True
-    """Every line of it came."""
+    """Whether it has every line."""
 
     @property
     def statistics(self) -> tuple[object, ...]:
-        """What is equal for a tensor that did not change; NaN is equal to NaN here."""
+        """Key that is equal for a tensor that did not change, even if it contains NaN."""
         return self.dtype, self.numel, *(repr(x and abs(x) if x != x else x) for x in (self.mean, self.min, self.max))
 
 
@@ -101,12 +101,12 @@ class PrintedLaunch:
 
 @dataclass(frozen=True)
 class PrintedScalar:
-    """An argument of a Triton kernel that is a number, at level 2."""
+    """A number that a Triton kernel gets as an argument, at level 2."""
 
     moment: Moment
     kernel: str
     argument: str
-    """As the generated code has it: ``8192L``, ``s77``, the name of a variable."""
+    """Expression in the generated code: ``8192L``, ``s77``, the name of a variable."""
     value: int
     at_ns: int | None = None
 
@@ -122,7 +122,7 @@ class PrintedFile:
     device: str
     at_ns: int | None = None
     kept: Kept | None = None
-    """The copy that was made of it."""
+    """Copy of the file; None if it was not copied."""
 
 
 Printed = PrintedTensor | PrintedScalar | PrintedLaunch | PrintedFile
@@ -130,23 +130,23 @@ Printed = PrintedTensor | PrintedScalar | PrintedLaunch | PrintedFile
 
 @dataclass
 class _Block:
-    """A block whose lines still come."""
+    """A block that is not complete yet."""
 
     moment: Moment
     kernel: str | None
     argument: str
     at_ns: int | None
     next: int = 0
-    """Position in FIELDS of the next line that must come; those of statistics need not."""
+    """Position in FIELDS of the next line; lines of statistics may be missing."""
     found: dict[int, bytes] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
     values: list[bytes] = field(default_factory=list)
     mixed_values: bool = False
     stalled: bool = False
-    """No line of it has come since a later block was begun."""
+    """Whether no line of it was read since a later block began."""
 
     def waits_for(self, position: int) -> bool:
-        """An empty tensor has no mean, minimum and maximum, a complex one no minimum and maximum."""
+        """Return whether a line may be next; an empty tensor has no statistics, a complex one no extremes."""
         return position == self.next or (position == DEVICE > self.next > ORDER[b"Dtype"])
 
     def finished(self) -> PrintedTensor:
@@ -172,7 +172,7 @@ class _Block:
 
 
 class PrinterReader:
-    """Reads the text in pieces as they come. A line counts once its end has come, or `end` says that none will."""
+    """Reads the text in pieces. A line is parsed once its end was read, or by `end`."""
 
     def __init__(self) -> None:
         self._open: list[_Block] = []
@@ -180,7 +180,7 @@ class PrinterReader:
         self._is_overlong = False
 
     def feed(self, data: bytes, at_ns: int | None = None) -> Iterator[Printed]:
-        """What the lines that `data` ends tell; `at_ns`: when they were read."""
+        """Yield the contents of the lines that end in `data`, which was read at `at_ns`."""
         cut = data.rfind(b"\n") + 1
         if not cut:
             self._keep(data)
@@ -195,16 +195,16 @@ class PrinterReader:
         self._keep(data[cut:])
 
     def end(self, at_ns: int | None = None) -> Iterator[Printed]:
-        """What a last line without its end and blocks without theirs tell."""
+        """Yield the contents of a last line without its end, and of incomplete blocks."""
         tail, self._tail = self._tail, b""
-        if not self._is_overlong and any(mark in tail for mark in _MARKS):  # of a number the end may be missing
+        if not self._is_overlong and any(mark in tail for mark in _MARKS):  # else it may end in a torn number
             yield from self._line(tail.rstrip(b"\r"), at_ns)
         for block in self._open:
             yield block.finished()
         self._open = []
 
     def _keep(self, data: bytes) -> None:
-        """The begin of a line. One that is longer than any of the printer's is not held."""
+        """Keep the begin of a line, unless it is longer than any line of the printer."""
         self._is_overlong = self._is_overlong or len(self._tail) + len(data) > LONGEST_LINE
         self._tail = b"" if self._is_overlong else self._tail + data
 
@@ -212,7 +212,7 @@ class PrinterReader:
         position, size = 0, len(data)
         marks = dict.fromkeys(_MARKS, -1)
         while position < size:
-            if not self._open:  # a program's own output is passed over in one go
+            if not self._open:  # skips a program's own output at once
                 for mark, at in marks.items():
                     if at < position and (at := data.find(mark, position)) < 0:
                         at = size
@@ -265,7 +265,7 @@ class PrinterReader:
             self._take_values(line)
             return
         waiting = [block for block in self._open if block.waits_for(position)]
-        if not waiting:  # of a block whose begin is not there
+        if not waiting:  # the begin of its block is missing
             return
         if len(waiting) > 1:
             for block in waiting:
@@ -274,14 +274,14 @@ class PrinterReader:
         block.found[position] = text
         block.next, block.stalled = position + 1, False
         if position == _LAST:
-            # A block that got no line while a later one ran to its end is torn: an exception left it.
+            # A block that got no line until a later one was complete is torn, as by an exception.
             done = [one for one in self._open if one is block or (one.stalled and one.next)]
             self._open = [one for one in self._open if one not in done]
             for one in done:
                 yield one.finished()
 
     def _take_values(self, line: bytes) -> None:
-        """A line of printed elements, if it is one."""
+        """Add a line to the elements of the open block if it is a line of printed elements."""
         waiting = [block for block in self._open if block.next == 0]
         if not waiting or not _VALUES.fullmatch(line):
             return
@@ -307,14 +307,14 @@ def _begun(word: bytes, rest: bytes, at_ns: int | None) -> _Block:
 
 
 def _scalar(found: re.Match[bytes], at_ns: int | None) -> PrintedScalar:
-    """The printer ends it with a backslash and an ``n`` instead of a line's end: what comes next stands behind it."""
+    """Return a number; the printer writes a backslash and ``n`` instead of a line end, so other text follows it."""
     kernel, _, argument = found[2].rpartition(b" - ")
     moment: Moment = "before" if found[1] == b"before" else "after"
     return PrintedScalar(moment, _name(kernel), _name(argument), int(found[3]), at_ns)
 
 
 def _file(path: str, at_ns: int | None) -> Iterator[PrintedFile]:
-    """The printer forgets a slash: ``tmp/aoti_torchbefore_launch_KERNEL_ARGUMENT_DEVICE.pt``."""
+    """Yield a saved file; the printer omits a slash: ``tmp/aoti_torchbefore_launch_KERNEL_ARGUMENT_DEVICE.pt``."""
     base = path.replace("\\", "/").rpartition("/")[2].removeprefix("aoti_torch")
     if found := _FILE.fullmatch(base):
         moment: Moment = "before" if found["moment"] == "before" else "after"

@@ -1,5 +1,7 @@
-"""The generated code that printed text comes from, where the logs beside it tell of that code (`CppCode`) -> what the
-launches compute and which numbers they are given, neither of which is printed."""
+"""Looks up the generated code of printed launches (`CppCode`) in the logs of the processes that compiled.
+
+The code shows what the launches compute and which numbers they get, which are not printed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _MARK = f'"name":"{_NAME}"'.encode()
 
 
 class PrintingCodes:
-    """What the logs of a folder tell of code that prints. They grow meanwhile: what was read is not read again."""
+    """The code records in a folder's logs, which may grow meanwhile; each part of a log is read once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,8 +32,10 @@ class PrintingCodes:
         self._read: dict[Path, int] = {}
 
     def of(self, run: ModelRun) -> CppCode | None:
-        """The code that prints the launches of `run`, of the last log that has it. What codes of one log do not agree
-        in is left out."""
+        """Return the code that prints the launches of `run` from the last log that has it, or None.
+
+        Facts in which several fitting codes of that log differ are left out.
+        """
         for path in self._in_order():
             try:
                 self._read_on(path)
@@ -43,7 +47,7 @@ class PrintingCodes:
         return None
 
     def _in_order(self) -> list[Path]:
-        """The log that was written to last comes first."""
+        """Return the logs, the last written one first."""
         found = []
         for path in self._folder.glob("*.log"):
             try:
@@ -63,7 +67,7 @@ class PrintingCodes:
 
 
 def _codes(data: mmap.mmap, begin: int) -> tuple[list[CppCode], int]:
-    """What stands there from `begin` on, and where to go on: the last record may still be written."""
+    """Return the records after `begin`, and where to continue: the last record may be incomplete yet."""
     codes: list[CppCode] = []
     while (found := data.find(_MARK, begin)) >= 0:
         start = data.rfind(b"\n", 0, found) + 1
@@ -78,7 +82,7 @@ def _codes(data: mmap.mmap, begin: int) -> tuple[list[CppCode], int]:
 
 
 def _decoded(payload: bytes) -> CppCode | None:
-    """None: torn, or of another version."""
+    """Return the decoded record, or None if it is torn or of another version."""
     try:
         content = orjson.loads(payload)
         return CppCode([_site(one) for one in content["sites"]], [InputSize(**one) for one in content["sizes"]])
@@ -92,7 +96,7 @@ def _site(one: dict[str, Any]) -> LaunchSite:
 
 
 def fits(code: CppCode, run: ModelRun) -> bool:
-    """The code prints these launches; the last of them may have been cut off."""
+    """Return whether the code prints the launches of `run`, the last of which may be cut off."""
     if len(code.sites) < len(run.launches):
         return False
     *whole, (last_site, last) = zip(code.sites, run.launches, strict=False)
@@ -109,7 +113,7 @@ def _is_site(site: LaunchSite, kernel: str, arguments: tuple[str, ...]) -> bool:
 
 
 def agreed(codes: list[CppCode]) -> CppCode:
-    """What all of them say."""
+    """Return the facts that are the same in all `codes`."""
     first, *others = codes
     sites = [_agreed([site, *(other.sites[place] for other in others)]) for place, site in enumerate(first.sites)]
     return CppCode(sites, [size for size in first.sizes if all(size in other.sizes for other in others)])
@@ -126,8 +130,7 @@ def _agreed(sites: list[LaunchSite]) -> LaunchSite:
 
 
 def with_code(known: Graph, code: CppCode) -> Graph:
-    """A graph of printed text with what its code says of its launch sites. Numbers that were printed stay: they have
-    their values."""
+    """Return the graph of printed text with the facts of its code; printed numbers, which have values, are kept."""
     sites = [
         replace(site, source_nodes=one.source_nodes, aten=one.aten, scalars=site.scalars or one.scalars)
         for site, one in zip(known.sites, code.sites, strict=False)

@@ -1,4 +1,7 @@
-"""Durations of kernels in a trace of PyTorch's profiler: a package compiled with `enable_kernel_profile` names them."""
+"""Reads durations of kernels from a trace of PyTorch's profiler.
+
+A package compiled with `enable_kernel_profile` names its kernels there.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from typing import Any
 import orjson
 
 Durations = Mapping[str, Sequence[int]]
-"""By kernel, in the order in which its launches ran, in ns."""
+"""Durations in ns, by kernel, in the order in which its launches ran."""
 _CATEGORIES = ("cpu_op", "kernel")
-"""What ran on the CPU, by the name that the package gives it; what ran on a device, by the kernel's own."""
+"""Events on the CPU, with the name that the package gives them, and on a device, with the kernel's own name."""
 _LONGEST_US = 1 << 50
 _GRAPH = re.compile(r"^graph_\d+_")
-"""Before the names of generated kernels."""
+"""Prefix of the names of generated kernels."""
 
 
 def durations(profile: Path) -> Durations:
-    """Of what ran; on a device where the profile has times of both.
+    """Return the durations of kernels; those on a device if the profile has both.
 
-    Raises OSError, and ValueError with one sentence for a file that is no such trace.
+    Raises OSError, and ValueError with one sentence if the file is not such a trace.
     """
     data = profile.read_bytes()
     try:
@@ -42,7 +45,7 @@ def durations(profile: Path) -> Durations:
 
 
 def _complete(event: Any) -> tuple[float, int] | None:
-    """When it began and how long it took (ns)."""
+    """Return the start and the duration (ns) of a complete event; None for other events."""
     if not isinstance(event, dict) or event.get("ph") != "X" or event.get("cat") not in _CATEGORIES:
         return None
     start, duration = event.get("ts"), event.get("dur")

@@ -1,7 +1,7 @@
-"""Pure: what a command prints -> the same without the lines of PyTorch's C++ debug printer, which go to a log.
+"""Removes the lines of PyTorch's C++ debug printer, which go to a log, from the output of a command.
 
-Only what is the printer's with certainty is left out: a whole line of level 1 or 3, and a whole block of level 2 with
-no other line between, all of whose printed elements are there. Everything else passes, byte by byte and in order. What
+Only text that certainly is the printer's is removed: a complete line of level 1 or 3, and a complete block of level 2
+without other lines in it and with all of its elements. Everything else is passed on unchanged and in order. Text that
 may be the begin of the printer's next line waits for the rest of it.
 """
 
@@ -33,16 +33,16 @@ _MOST_LINES = 200 + len(FIELDS)
 
 
 class ProgramOutput:
-    """Reads the output in pieces as they come."""
+    """Filters the output piece by piece."""
 
     def __init__(self) -> None:
         self._held = b""
         self._is_behind_block = False
         self.is_urgent = False
-        """What is held may as well be the program's own, which somebody waits for."""
+        """Whether the waiting text may be the program's own, so that it should not wait long."""
 
     def feed(self, data: bytes) -> bytes:
-        """What may be passed on."""
+        """Return the text that may be passed on."""
         data, self._held = self._held + data, b""
         passed, position = [], 0
         if self._is_behind_block and data:
@@ -70,12 +70,12 @@ class ProgramOutput:
         return b"".join(passed)
 
     def release(self) -> bytes:
-        """What is held: it has waited for too long, or nothing more comes."""
+        """Return the waiting text: it has waited too long, or the output has ended."""
         held, self._held, self.is_urgent = self._held, b"", False
         return held
 
     def _behind_block(self, data: bytes, position: int) -> int:
-        """Behind the empty line that ends a block, which may be still to come."""
+        """Return the position after the empty line that ends a block, which may not have been read yet."""
         rest = data[position : position + 2]
         self._is_behind_block = rest in (b"", b"\r")
         empty = _EMPTY.match(data, position)
@@ -83,7 +83,7 @@ class ProgramOutput:
 
 
 def _begun(data: bytes) -> int:
-    """How many bytes at the end may be the begin of a line of the printer."""
+    """Return the number of bytes at the end that may be the begin of a line of the printer."""
     for length in range(min(len(data), max(map(len, _BEGINS))), 0, -1):
         if any(begin.startswith(data[-length:]) for begin in _BEGINS):
             return length
@@ -91,8 +91,10 @@ def _begun(data: bytes) -> int:
 
 
 def _may_become_one(data: bytes) -> bool | None:
-    """Whether `data`, which begins as a line of the printer does, is to be passed on if the rest of it does not come
-    soon; None: it cannot become a line or a block of the printer any more."""
+    """Return whether `data`, which begins like a line of the printer, is urgent (`ProgramOutput.is_urgent`).
+
+    Returns None if it cannot become a line or a block of the printer any more.
+    """
     *lines, tail = data.split(b"\n")
     if len(tail) > LONGEST_LINE or len(lines) > _MOST_LINES:
         return None
@@ -119,7 +121,7 @@ def _is_of_elements(line: bytes) -> bool:
 
 
 def _is_printers(block: re.Match[bytes]) -> bool:
-    """All elements are there, as its last line before the statistics counts them, and nothing else."""
+    """Return whether a block has exactly the elements that its last line before the statistics announces."""
     elements, numel = block[3].replace(b"\r", b""), block[4]
     if not elements:
         return True

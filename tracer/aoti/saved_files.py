@@ -1,4 +1,4 @@
-"""Tensors that the debug printer saved: copied beside the log before the next launch of the kernel writes over them."""
+"""Copies tensors that the debug printer saved to the log's folder, before the kernel's next launch overwrites them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LARGEST_PICKLE = 1 << 20
 
 @dataclass
 class Kept:
-    """A copy of a saved tensor; `problem` says why there is none that can be relied on."""
+    """A copy of a saved tensor; `problem` is the reason if there is no reliable one."""
 
     problem: str | None
     file: str = ""
-    """Relative to the folder of the log."""
+    """Path relative to the folder of the log."""
     dtype: str = ""
     size: list[int] = field(default_factory=list)
     tensor_bytes: int = 0
@@ -36,25 +36,25 @@ class Kept:
 
 
 class SavedFiles:
-    """Copies the files as their lines are read. Only files of such names that were written since it was made."""
+    """Copies files as their lines are read, if they were written after this object was created."""
 
     def __init__(self, folder: Path, quota_bytes: int) -> None:
-        """`folder`: for the copies, made with the first one; it lies beside the log."""
+        """Set the folder for the copies, which is beside the log and created with the first one."""
         self._folder, self._left_bytes = folder, quota_bytes
         self._began_s = time.time() - 1  # clocks of file systems are coarse
         self._last: dict[str, tuple[Kept, int]] = {}
-        """By path: the last copy, and when the file had been written (ns)."""
+        """Last copy of each path, and the modification time (ns) of the original."""
         self._count = 0
 
     def keep(self, path: str) -> Kept:
-        """A copy of the file; a later call may find that another launch's tensor was in it. Never raises."""
+        """Copy the file; a later call may find that it had been overwritten by another launch. Never raises."""
         try:
             before = os.stat(path, follow_symlinks=False)
             earlier = self._last.get(path)
             if earlier is not None and earlier[1] == before.st_mtime_ns:
                 earlier[0].problem = _OVERWRITTEN
             kept = self._copy(Path(path), before)
-        except Exception as error:  # of torn archives the standard library says so in many ways
+        except Exception as error:  # the standard library raises many types for torn archives
             return Kept(f"the file cannot be read: {getattr(error, 'strerror', None) or error}")
         self._last[path] = kept, before.st_mtime_ns
         return kept
@@ -82,9 +82,9 @@ class SavedFiles:
 
 
 def describe(path: Path) -> tuple[str, list[int], int]:
-    """Dtype, size and bytes of an element of a saved tensor; its pickle is looked at, not run.
+    """Return dtype, size and bytes per element of a saved tensor; its pickle is parsed, not run.
 
-    Raises ValueError, KeyError or BadZipFile for what is no such file.
+    Raises ValueError, KeyError or BadZipFile if the file is not a saved tensor.
     """
     with zipfile.ZipFile(path) as archive:
         name = next((one for one in archive.namelist() if one.endswith("/data.pkl")), None)

@@ -1,4 +1,4 @@
-"""`stepscope run --crash`: a command that dies is run again, each time with one more thing asked of it."""
+"""Implements `stepscope run --crash`, which runs a command that dies again, each time with another check."""
 
 from __future__ import annotations
 
@@ -21,61 +21,59 @@ from stepscope.tracer.schema.records import CrashRun
 
 MOST_RUNS = 5
 CPP_STACKS = {"TORCH_SHOW_CPP_STACKTRACES": "1"}
-"""An exception from C++ tells where there it was raised; that takes time, and a signal has nothing to tell."""
+"""Adds the C++ stack to exceptions from C++; it takes time, and does not help with signals."""
 SERIAL = {"CUDA_LAUNCH_BLOCKING": "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 NAN_ASSERTS = {"TORCHINDUCTOR_NAN_ASSERTS": "1"}
 CHECK_INPUTS = {"AOTI_RUNTIME_CHECK_INPUTS": "1"}
 SANITIZER_REPORT = "compute-sanitizer.txt"
 RERUN_FACTOR, RERUN_S = 10, 60
-"""A rerun without a limit of its own ends after so many times the first run and so many seconds."""
+"""Time limit of a rerun, unless one is given: a multiple of the first run's time, plus seconds."""
 
 
 class Look(Protocol):
-    """What the trace of a run says."""
+    """The findings in the trace of a run."""
 
     @property
     def symptom(self) -> str | None:
-        """Of what it died: equal texts are one symptom. None: it did not."""
+        """Cause of death, equal for the same symptom; None if the command did not die."""
 
     @property
     def kernels(self) -> Sequence[str]:
-        """The suspects, and those that made their inputs; empty: no launch is suspect."""
+        """Suspect kernels and those that computed their inputs; empty if there are none."""
 
     @property
     def compiles(self) -> bool:
-        """Inductor compiled something in this process."""
+        """Whether Inductor compiled in this process."""
 
     @property
     def is_packaged(self) -> bool:
-        """It may run a package of AOTInductor."""
+        """Whether the command may run a package of AOTInductor."""
 
 
 Examine = Callable[[Path], Look]
-"""What the logs in a folder say; the command that wrote them has ended."""
+"""Function that examines the logs in a folder after the command has ended."""
 
 
 @dataclass(frozen=True)
 class CrashPlan:
-    """What is asked of one run."""
-
     purpose: str
     config: TraceConfig
     environment: Mapping[str, str] = field(default_factory=dict)
     tool: Sequence[str] = ()
     printed: str = "launches"
-    """What C++ code that is compiled meanwhile prints, where that is asked for at all."""
+    """What C++ code that the run compiles prints, if printing is requested."""
 
 
 @dataclass(frozen=True)
 class Limits:
     most_runs: int = MOST_RUNS
     timeout_s: float | None = None
-    """Of each run. None: the first may take as long as it does."""
+    """Time limit of each run; None if the first run has none."""
     with_sanitizer: bool = False
 
 
 class CrashRuns:
-    """The runs of one command. `say` gets a sentence before each run."""
+    """The runs of one command; `say` is called with a sentence before each run."""
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class CrashRuns:
         fresh_cache: bool = False,
         aoti: str | None = None,
     ) -> None:
-        """`aoti`: the most that C++ code is made to print, for the suspects; None: what is printed is not read."""
+        """Prepare the runs; `aoti` is the most that C++ code prints, for suspects, or None to ignore its output."""
         self.command, self.config, self.limits = argv(command), config, limits
         self.results: list[RunResult] = []
         self._examine, self._say, self._fresh_cache, self._aoti = examine, say, fresh_cache, aoti
@@ -96,9 +94,9 @@ class CrashRuns:
         self._seen: list[tuple[CrashPlan, Look]] = []
 
     def run(self) -> int:
-        """Run the command, and again while it dies and there is something left to ask. The first run's exit code.
+        """Run the command, and again while it dies and checks are left; return the first run's exit code.
 
-        Raises FileExistsError when the folder holds such runs already, FileNotFoundError and PermissionError like
+        Raises FileExistsError if the folder already contains such runs, and FileNotFoundError and PermissionError like
         `stepscope.tracer.command.run.run`.
         """
         first = self._one(CrashPlan("as it is", self.config, printed=AS_COMPILED))
@@ -146,7 +144,7 @@ class CrashRuns:
         if result.cache is not None:
             self._say(result.cache.text)
         end = process_end.record_of(result.ending, crash_run, sanitizer.read_report(report) if plan.tool else [])
-        with suppress(OSError):  # a full disk: what is known of this run is less
+        with suppress(OSError):  # if the disk is full, this run lacks its end
             process_end.append(end, result.logs)
             if not result.logs:
                 process_end.write_log(end, folder, self.command, config.level)
@@ -159,21 +157,21 @@ class CrashRuns:
         return RERUN_FACTOR * self.results[0].ending.duration_ns / 1e9 + RERUN_S
 
     def _rewind(self) -> None:
-        """A file on standard input is read from where the first run began; what came through a pipe is gone."""
+        """Reset a file on standard input to its position before the first run; a pipe cannot be read again."""
         if self._stdin is not None:
             with suppress(OSError):
                 os.lseek(0, self._stdin, os.SEEK_SET)
 
-    # What is asked, in this order.
+    # Plans of the reruns, in this order.
 
     def _serial(self) -> CrashPlan:
         symptom = self._seen[0][1].symptom or ""
-        raised = not symptom.startswith("SIG") or symptom == "SIGABRT"  # by an exception that nothing caught
+        raised = not symptom.startswith("SIG") or symptom == "SIGABRT"  # an uncaught exception
         flags = SERIAL | (CPP_STACKS if raised else {})
         return CrashPlan("one launch at a time", replace(self.config, level="launches"), flags)
 
     def _values(self) -> CrashPlan | None:
-        """With the flags of the run before, if the program still died of the same."""
+        """Plan to read the suspects' values, with the flags of the last run if the symptom was the same."""
         look = self._suspect()
         if look is None:
             self._say("no launch is suspect: its values cannot be read")
@@ -196,7 +194,7 @@ class CrashRuns:
             self._say(f"{sanitizer.TOOL[0]} is not installed: the program is not run under it")
             return None
         caching = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-        # It keeps the frames of each launch, and so what their variables hold: no leak of the program's.
+        # It keeps the frames of each launch and their variables alive, which is not a leak of the program.
         config = replace(self.config, level="launches", lifetimes="off")
         return CrashPlan("compute-sanitizer", config, caching, sanitizer.TOOL)
 
@@ -204,7 +202,7 @@ class CrashRuns:
         return self._seen[run][1].symptom == self._seen[0][1].symptom
 
     def _suspect(self) -> Look | None:
-        """What the last run names that died of the same as the first."""
+        """Return the findings of the last run that has the first run's symptom and suspects, or None."""
         named = (look for run, (_, look) in reversed(list(enumerate(self._seen))) if self._survived(run))
         return next((look for look in named if look.kernels), None)
 
@@ -216,7 +214,7 @@ def _asked(run: CrashRun) -> str:
 
 
 def _place() -> int | None:
-    """Where standard input stands; None: it is no file."""
+    """Return the position of standard input, or None if it is not a file."""
     try:
         return os.lseek(0, 0, os.SEEK_CUR) if stat.S_ISREG(os.fstat(0).st_mode) else None
     except OSError:

@@ -1,4 +1,4 @@
-"""`stepscope run --fresh-cache`: a program compiles into an empty cache, which is kept only where it failed."""
+"""Implements `stepscope run --fresh-cache`: an empty compile cache, which is kept only if the program failed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _MOST_KINDS = 8
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What a program made in its fresh cache."""
+    """The files that a program created in its fresh cache."""
 
     entries: dict[str, int]
-    """Files below the cache, without locks: their bytes."""
+    """Bytes of each file below the cache, without locks."""
     kept: Path | None
-    """Where they are; None: they were removed."""
+    """Folder of the files; None if they were removed."""
 
     @property
     def text(self) -> str:
-        """``the fresh cache got 14 files, 20,480 bytes (4 .so, 2 fxgraph); it was removed``."""
+        """Description: ``the fresh cache got 14 files, 20,480 bytes (4 .so, 2 fxgraph); it was removed``."""
         kinds = Counter(_kind(Path(name)) for name in self.entries).most_common()
         named = [f"{count:,} {kind}" for kind, count in kinds[:_MOST_KINDS]]
         rest = sum(count for _, count in kinds[_MOST_KINDS:])
@@ -46,7 +46,7 @@ class FreshCache:
         }
 
     def end(self, failed: bool) -> CacheUse:
-        """The program has ended; the folder goes, unless it `failed` and left something there."""
+        """Remove the folder after the program has ended, unless the program `failed` and has created files."""
         entries = dict(self._entries())
         kept = self.folder if failed and entries else None
         if kept is None:
@@ -61,12 +61,12 @@ class FreshCache:
             name = path.relative_to(self.folder)
             if "locks" in name.parts or ".lock" in name.name:
                 continue
-            with suppress(OSError):  # a child that still runs removes one
+            with suppress(OSError):  # a child that is still running removes one
                 if path.is_file():
                     yield name.as_posix(), path.lstat().st_size
 
 
 def _kind(name: Path) -> str:
-    """Inductor names the folders of its code by two letters of a hash, and those of other caches in words."""
+    """Return the kind of a file: its cache's folder, or its suffix if the folder's name is two letters of a hash."""
     first = name.parts[0]
     return first if len(name.parts) > 1 and len(first) > 2 else name.suffix or name.name

@@ -1,4 +1,4 @@
-"""Writes how a command ended behind the logs that it left."""
+"""Appends how a command ended to its logs."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def record_of(ending: Ending, crash_run: CrashRun | None = None, tool_errors: Se
 
 
 def append(end: ProcessEnd, logs: Iterable[Path]) -> None:
-    """Write `end` behind each of `logs`. Raises OSError."""
+    """Append `end` to each of `logs`. Raises OSError."""
     for log in logs:
         with log.open("r+b") as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # it died while it wrote
+                if file.read(1) != b"\n":  # the process died while writing
                     file.write(b"\n")
             file.write(_encoded(end, pid_of(log) or end.pid))
 
 
 def write_log(end: ProcessEnd, directory: Path, command: Sequence[str], level: str) -> Path:
-    """A log of a command that left none: what ran, and how it ended. Raises OSError."""
+    """Write a log with the command and its end, for a command without a log. Raises OSError."""
     log = directory / f"stepscope_trace_rank_0_{end.pid}_{secrets.token_hex(4)}.log"
     now, monotonic = time.time_ns(), time.perf_counter_ns()
     run = Run(
@@ -73,7 +73,7 @@ def write_log(end: ProcessEnd, directory: Path, command: Sequence[str], level: s
 
 
 def has_ended(log: Path) -> bool:
-    """Its process wrote an end behind it, and nothing after that. Raises OSError."""
+    """Return whether the last record of a log is an `end`. Raises OSError."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
         _, end, behind = file.read().rpartition(f'"{ARTIFACT_PREFIX}{End.KIND}"'.encode())
@@ -81,7 +81,7 @@ def has_ended(log: Path) -> bool:
 
 
 def pid_of(log: Path) -> int | None:
-    """The process that wrote a log, by its name."""
+    """Return the process that wrote a log, according to its name, or None for other names."""
     found = _LOG_PID.fullmatch(log.name)
     return int(found[1]) if found else None
 

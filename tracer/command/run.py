@@ -1,4 +1,4 @@
-"""`stepscope run`: a command with recording switched on through its environment."""
+"""Implements `stepscope run`: runs a command with recording switched on through its environment."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ class RunResult:
     logs: list[Path]
     """Logs that this run wrote, oldest first."""
     printed_launches: int | None = None
-    """Launches that PyTorch's debug printer told of; None: it was not asked."""
+    """Number of launches that PyTorch's debug printer printed; None if its output was not read."""
     cache: CacheUse | None = None
-    """None: it had no cache of its own."""
+    """Use of the run's own cache; None if it had none."""
 
     @property
     def exit_code(self) -> int:
-        """The command's own; 128 + n when signal n ended it, as shells say it."""
+        """Exit code of the command; 128 + n if signal n ended it, as in shells."""
         return self.ending.exit_code
 
 
 def run(
     command: Sequence[str], config: TraceConfig, *, fresh_cache: bool = False, aoti: str | None = None
 ) -> RunResult:
-    """Run `command` and record it; how it ended is written behind its log, if it failed or did not end that itself.
+    """Run `command` and record it; append how it ended to its log if it failed or the log has no end.
 
-    With `fresh_cache` it compiles into an empty cache, which is removed afterwards unless it failed. With `aoti`
-    (``launches``, ``values``, ``save``) what it compiles into packages and C++ wrappers prints that much, and what is
-    printed becomes a log.
+    With `fresh_cache` it compiles into an empty cache, which is removed afterwards unless the command failed. With
+    `aoti` (``launches``, ``values``, ``save``) the packages and C++ wrappers that it compiles print at that level, and
+    the output is converted to a log.
 
-    Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
+    Raises FileNotFoundError if the command does not exist, PermissionError if it cannot be run.
     """
     result = recorded(command, config, fresh_cache=fresh_cache, aoti=aoti)
     ending = result.ending
-    with suppress(OSError):  # a full disk, a folder that is gone: it said so itself
+    with suppress(OSError):  # a full disk or a missing folder, which the command has reported itself
         own = [log for log in result.logs if process_end.pid_of(log) == ending.pid]
         untold = [log for log in own if ending.code or not process_end.has_ended(log)]
         process_end.append(process_end.record_of(ending), untold)
@@ -86,7 +86,7 @@ def recorded(
 
 
 def argv(command: Sequence[str]) -> list[str]:
-    """`command` as it is run: a script or ``-m module`` gets this Python in front."""
+    """Return the command to run; a script, ``-m`` and ``-c`` are run by this Python."""
     first = command[0]
     if first.endswith(".py") or first == "-m" or first == "-c":
         return [sys.executable, *command]

@@ -1,4 +1,4 @@
-"""What compute-sanitizer's tool memcheck found, from the text that it writes (as of CUDA 11 to 13)."""
+"""Reads the report of compute-sanitizer's tool memcheck (CUDA 11 to 13)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MOST_ERRORS = 32
 
 
 def command(report: Path) -> list[str]:
-    """What stands before a command for the tool to write `report`. Errors of API calls are the program's business."""
+    """Return the arguments before a command that make the tool write `report`, without errors of API calls."""
     return [*TOOL, "--report-api-errors", "no", "--log-file", str(report)]
 
 
 def read_report(report: Path) -> list[ToolError]:
-    """The errors, those alike as one, in the order in which the first of each came. Empty: there is no such file."""
+    """Return the distinct errors in the order of their first occurrence; empty if the report does not exist."""
     try:
         with report.open("rb") as file:
             return errors_in(file.read(MOST_BYTES).decode(errors="replace"))
@@ -33,7 +33,7 @@ def read_report(report: Path) -> list[ToolError]:
 
 
 def errors_in(text: str) -> list[ToolError]:
-    """At most `MOST_ERRORS`."""
+    """Return the distinct errors in the text of a report, at most `MOST_ERRORS`."""
     found: dict[tuple[str, str | None, str | None, int | None], list[ToolError]] = {}
     for headline, details in _blocks(text):
         error = _error(headline, details)
@@ -42,7 +42,7 @@ def errors_in(text: str) -> list[ToolError]:
 
 
 def _blocks(text: str) -> list[tuple[str, list[str]]]:
-    """(headline, the lines below it that are no frames of a stack)."""
+    """Return (headline, the lines below it that are not stack frames) for each error."""
     found: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if not line.startswith(_LEADER):

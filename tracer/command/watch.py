@@ -1,4 +1,4 @@
-"""Waits for a command that is recorded: its signals, its time limit, the end of what it writes to standard error."""
+"""Runs a recorded command: passes on signals and output, applies the time limit, and keeps the end of its errors."""
 
 from __future__ import annotations
 
@@ -19,48 +19,46 @@ from typing import Protocol
 FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 TAIL_BYTES = 1 << 14
 GRACE_S = 5.0
-"""Between the request to end and SIGKILL."""
+"""Time between the request to end and SIGKILL."""
 _READ_BYTES = 1 << 16
 _SOON_S = 0.1
 _OUTPUT, _ERRORS = 1, 2
 
 
 class Taker(Protocol):
-    """Gets what a command writes to a stream, and says what of it is passed on."""
+    """Filters what a command writes to a stream."""
 
     def take(self, data: bytes) -> bytes: ...
 
     @property
     def is_urgent(self) -> bool:
-        """Something is held back that is to be passed on if no more comes soon."""
+        """Whether text is waiting that should be passed on if no more output follows soon."""
 
     def release(self) -> bytes:
-        """What is held back."""
+        """Return the waiting text."""
 
 
 class Output(Taker, Protocol):
-    """Gets what a command writes to standard output."""
+    """Filters what a command writes to standard output."""
 
     def began(self, pid: int) -> None: ...
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended."""
-
     pid: int
     code: int
-    """As `subprocess` has it: -n when signal n ended it."""
+    """Return code as in `subprocess`: -n if signal n ended the command."""
     duration_ns: int
     timed_out: bool
     interrupted: bool
-    """Somebody asked it, or us, to stop: Ctrl-C, SIGTERM, SIGHUP."""
+    """Whether this process got Ctrl-C, SIGTERM or SIGHUP meanwhile."""
     error_tail: str | None
-    """None: not kept."""
+    """End of standard error; None if it was not kept."""
 
     @property
     def exit_code(self) -> int:
-        """128 + n when signal n ended it, as shells say it."""
+        """Exit code of the command; 128 + n if signal n ended it, as in shells."""
         return 128 - self.code if self.code < 0 else self.code
 
 
@@ -72,10 +70,9 @@ def watch(
     keep_tail: bool = False,
     output: Output | None = None,
 ) -> Ending:
-    """Run `command` to its end; its streams are ours. With `keep_tail` standard error takes a way through here, with
-    `output` standard output.
+    """Run `command` to its end with our streams; `keep_tail` reads standard error, `output` filters standard output.
 
-    Raises FileNotFoundError when the command does not exist, PermissionError when it cannot be run.
+    Raises FileNotFoundError if the command does not exist, PermissionError if it cannot be run.
     """
     tail = _Tail()
     errors = _Stream(_ERRORS, tail) if keep_tail else None
@@ -111,7 +108,7 @@ def watch(
 
 @contextmanager
 def _signals(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """The signals that came, while they are passed on. Ctrl-C reaches the child too; it decides what to do with it."""
+    """Pass signals on to the child, and yield the list of their numbers; the terminal sends Ctrl-C to it anyway."""
     asked: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -128,7 +125,7 @@ def _signals(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """The child and the processes that it started, which would otherwise go on without it."""
+    """End the child and the processes that it has started, which would otherwise continue without it."""
     family = descendants(child.pid)
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
@@ -141,7 +138,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Processes that `pid` started, and those that they did; only Linux tells."""
+    """Return the children of the process `pid` and their descendants; empty except on Linux."""
     found: list[int] = []
     waiting = [pid]
     while waiting:
@@ -154,7 +151,7 @@ def descendants(pid: int) -> list[int]:
 
 
 class _Tail:
-    """What came last; all of it is passed on."""
+    """The end of a stream; all of the stream is passed on."""
 
     is_urgent = False
 
@@ -174,7 +171,7 @@ class _Tail:
 
 
 class _Stream:
-    """A stream of a child, passed on to ours byte by byte: a terminal stays a terminal for it."""
+    """A stream of a child that is passed on to ours; if ours is a terminal, the child's stream is one too."""
 
     def __init__(self, number: int, taker: Taker) -> None:
         self._number, self._taker = number, taker
@@ -182,7 +179,7 @@ class _Stream:
         self._ours, self.child = _terminal(number) or os.pipe()
 
     def follow(self) -> None:
-        """The child has its end now."""
+        """Start to pass the stream on, once the child has inherited its end."""
         os.close(self.child)
         self._thread.start()
 
@@ -191,7 +188,7 @@ class _Stream:
         os.close(self.child)
 
     def wait(self, most_s: float | None) -> None:
-        """Until nothing more can come. A process that the child left behind may keep the stream open."""
+        """Wait for the end of the stream, which a process that the child has started may keep open."""
         self._thread.join(most_s)
 
     def _pass_on(self) -> None:
@@ -205,7 +202,7 @@ class _Stream:
         os.close(self._ours)
 
     def _passed(self, data: bytes) -> bool:
-        """False: nobody reads it, and the child is to meet the closed pipe that it would have written to."""
+        """Write `data`; return False if standard output is a closed pipe, so that the child's pipe is closed too."""
         try:
             self._write(memoryview(data))
         except BrokenPipeError:
@@ -218,18 +215,18 @@ class _Stream:
         while view:
             try:
                 view = view[os.write(self._number, view) :]
-            except BlockingIOError:  # whoever started us made it so
+            except BlockingIOError:  # our parent made it non-blocking
                 select.select([], [self._number], [])
 
     def _read(self) -> bytes:
         try:
             return os.read(self._ours, _READ_BYTES)
-        except OSError:  # a terminal whose last writer has gone
+        except OSError:  # a terminal whose last writer has closed it
             return b""
 
 
 def _terminal(number: int) -> tuple[int, int] | None:
-    """Both ends of a terminal like that of our stream; None: it is none."""
+    """Return both ends of a pseudo-terminal like the terminal of our stream, or None if that is not a terminal."""
     try:
         if not os.isatty(number):
             return None

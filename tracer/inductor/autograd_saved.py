@@ -1,5 +1,7 @@
-"""What autograd's graph has saved for the backward, looked at without unpacking: unpack hooks would run the program's
-own code (offloading, recomputation)."""
+"""Finds the tensors that autograd has saved for the backward, without unpacking them.
+
+Unpack hooks would run the program's own code (offloading, recomputation).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ _names: dict[type, tuple[str, ...]] = {}
 
 
 def saved_tensors(tensors: Iterable[Any], deadline: float) -> Iterator[tuple[str, Any]]:
-    """(``MulBackward0``, tensor) of everything that the graphs behind `tensors` have saved without a pack hook.
+    """Yield (``MulBackward0``, tensor) for each tensor that the graphs behind `tensors` have saved without a pack hook.
 
-    Stops at `deadline` (`time.monotonic`). torch/csrc/autograd/python_saved_variable_hooks.h.
+    Stops at `deadline` (`time.monotonic`). Source: torch/csrc/autograd/python_saved_variable_hooks.h.
     """
     waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     seen: set[Any] = set()
@@ -38,5 +40,5 @@ def _saved_by(node: Any) -> Iterator[Any]:
             for one in saved if isinstance(saved, (tuple, list)) else (saved,):
                 if one.unpack_hook is None and one.data is not None:
                     yield one.data
-        except (AttributeError, RuntimeError):  # freed by a backward, or nothing that can be looked at
+        except (AttributeError, RuntimeError):  # freed by a backward, or not readable
             continue

@@ -1,7 +1,7 @@
-"""Put hooks into the functions of a loaded wrapper module, and take them out again.
+"""Puts hooks into the functions of a loaded wrapper module, and takes them out again.
 
-The functions keep their identity: only `__code__` changes, so everything that holds one of them (compiled
-graphs, partitions, CUDA graph wrappers) runs the new code. Lines stay those of the file on disk.
+The functions keep their identity: only `__code__` changes, so everything that refers to one of them (compiled
+graphs, partitions, CUDA graph wrappers) runs the new code. Line numbers stay those of the file on disk.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from stepscope.tracer.wrapper.read_points import ReadPoint
 from stepscope.tracer.wrapper.storage_points import find_storage_points
 
 HOOKS = "stepscope hooks"
-"""Stands for the hooks in the code until they take its place among the code's constants: no name of the module
-changes, and a call that is running when the hooks are taken out still has them."""
+"""Placeholder in the code, which the hooks object replaces among the code's constants. No name of the module changes,
+and a call that is running when the hooks are taken out still has them."""
 
-# What the hooks look like in a wrapper. Python's compiler makes the code; the names cannot clash with Inductor's.
+# Source text of the hooks, which is compiled with the wrapper; the names cannot clash with Inductor's.
 FRAME = """
 _ss_call = "stepscope hooks".begin({function}, {plan})
 try:
@@ -53,7 +53,7 @@ if _ss_look is not None and _ss_look[{site}]:
     "stepscope hooks".after(_ss_call, {site}, _ss_values)
 """
 FLAG_EVERY = 16
-"""How many launches of a function are between two marks on the stream; 1 where each launch waits for its device."""
+"""Number of launches of a function from one FLAG to the next; FLAG follows every launch if launches block."""
 MARK = """
 if _ss_mark is not None:
     _ss_mark()
@@ -70,7 +70,7 @@ if _ss_read is not None:
 
 
 class TickStatements(NamedTuple):
-    """The statements that record when a launch begins and returns, and the names that they need."""
+    """The statements that record when a launch begins and when it returns, and the assignments they need."""
 
     names: str
     begun: str
@@ -88,17 +88,16 @@ PYTHON_TICKS = TickStatements(
 
 
 class SwapError(Exception):
-    """The module's functions do not match its source."""
+    """Raised when the functions of a module do not match its source."""
 
 
 @dataclass
 class Swap:
-    """The functions of one module that carry hooks, with the code they had before. Keeps none of them alive."""
+    """The instrumented functions of one module with their original code; references to the functions are weak."""
 
     originals: list[tuple[weakref.ref[FunctionType], CodeType]]
 
     def restore(self) -> None:
-        """Put the original code objects back."""
         for reference, code in self.originals:
             function = reference()
             if function is not None:
@@ -113,11 +112,10 @@ def swap(
     points: Sequence[ReadPoint] = (),
     plan: int = 0,
 ) -> Swap:
-    """Put `hooks` into the functions of `module`, or of a class, whose source was read as `source`.
+    """Put `hooks` into the functions of `module` (a module or a class), whose analysed source is `source`.
 
-    The syntax tree of `source` is used up.
-    The hooks are told `plan` at the begin of each call, and the index into `points` at each reading.
-    Raises SwapError, with nothing changed, when a function of the source is not in the module as it stands there.
+    The syntax tree of `source` is modified. The hooks get `plan` when a call begins, and the index into `points` at
+    each reading. Raises SwapError, with nothing changed, if a function of the source does not match the module's.
     """
     pairs = _pairs(module, source, path, hooks, points, plan)
     result = Swap([(weakref.ref(function), function.__code__) for function, _ in pairs])
@@ -129,9 +127,9 @@ def swap(
 def swap_again(
     module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
 ) -> None:
-    """Put other hooks into functions that carry some; the `Swap` of the first time still takes them out.
+    """Replace the hooks of functions that `swap` has instrumented; its `Swap` still restores the original code.
 
-    Calls that are running end with the hooks they began with. Raises SwapError, with nothing changed.
+    Running calls finish with the hooks they began with. Raises SwapError, with nothing changed.
     """
     for function, replacement in _pairs(module, source, path, hooks, points, plan):
         function.__code__ = replacement
@@ -140,7 +138,7 @@ def swap_again(
 def _pairs(
     module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
 ) -> list[tuple[FunctionType, CodeType]]:
-    """Return the functions of a module with the code that they get."""
+    """Return the functions of a module, each with its instrumented code."""
     ticks = PYTHON_TICKS if hooks.tick_type is None else COMPILED_TICKS
     code = compile(instrumented(source, points, plan, ticks), path, "exec", dont_inherit=True)
     pairs = []
@@ -157,7 +155,7 @@ def _pairs(
 
 
 def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, ticks: TickStatements) -> ast.Module:
-    """Return the syntax tree of the wrapper with hooks in it."""
+    """Insert the hooks into the syntax tree of `source`, and return the tree."""
     hooks = _Hooks(source, points, ticks)
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
         hooks.first = min(_sites(hooks.launches, function), default=0)
@@ -173,7 +171,7 @@ def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, 
 
 
 def shapes(source: WrapperSource) -> list[FunctionShape]:
-    """Return what the ring needs to know of each function; the syntax tree of `source` must not have hooks yet."""
+    """Return the launch sites of each function as the ring needs them; `source` must not be instrumented yet."""
     launches = {launch.statement: launch for launch in source.launches}
     found = []
     for _, function in wrapper_functions(source.tree):
@@ -191,14 +189,14 @@ def _sites(launches: Mapping[ast.stmt, LaunchStatement], parent: ast.AST) -> lis
 
 
 class _Hooks:
-    """The statements that go before and after those of a wrapper."""
+    """The statements that are inserted before and after those of a wrapper."""
 
     def __init__(self, source: WrapperSource, points: Sequence[ReadPoint], ticks: TickStatements) -> None:
         self.ticks = ticks
         self.launches = {launch.statement: launch for launch in source.launches}
         self.is_cuda = source.is_cuda
         self.first = 0
-        """The first site of the function that hooks are put into."""
+        """First site of the function that is being instrumented."""
         self.reads: dict[tuple[ast.stmt, str], list[ast.stmt]] = {}
         for number, point in enumerate(points):
             expressions = [read.expression for read in point.reads]
@@ -216,7 +214,7 @@ class _Hooks:
             self.symbols[statement] = _hook(SYMBOLS.format(numbers=numbers), values, statement)
 
     def insert(self, parent: ast.AST) -> None:
-        """Surround each launch and each point of reading below `parent` with its hooks."""
+        """Surround each launch and each read point below `parent` with its hooks."""
         for field in ("body", "orelse", "finalbody"):
             block = getattr(parent, field, None)
             if not isinstance(block, list):
@@ -286,7 +284,7 @@ class _Values(ast.NodeTransformer):
 
 
 def _place(node: ast.AST, at: ast.stmt) -> None:
-    """Give every node of a hook the line of the statement it belongs to."""
+    """Give every node of a hook the position of the statement that it belongs to."""
     for part in ast.walk(node):
         if isinstance(part, (ast.stmt, ast.expr, ast.excepthandler)):
             part.lineno = at.lineno

@@ -1,9 +1,9 @@
-"""Facts that only code generation knows: the scheduler's memory, the nodes that a launch computes, their FX nodes.
+"""Collects what only code generation knows: the scheduler's memory estimate, and the nodes that each launch computes.
 
-Inductor names the nodes of every kernel it is about to call
-(torch/_inductor/debug.py, `set_kernel_post_grad_provenance_tracing`: C++ kernels when their group is flushed,
-so `Scheduler.current_node` would be wrong there); scatter and index_put fallbacks pass only through `writeline`.
-The facts are kept beside the compile cache under the wrapper's key, so that a warm run has them too.
+Inductor names the nodes of every kernel before its call (torch/_inductor/debug.py,
+`set_kernel_post_grad_provenance_tracing`; C++ kernels are named when their group is flushed, where
+`Scheduler.current_node` is another node); scatter and index_put fallbacks pass through `writeline` only.
+The facts are saved beside the compile cache under the wrapper's key, so that warm runs have them too.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ class LaunchFacts:
     snodes: list[str]
     fx_nodes: list[str]
     modules: list[str] = field(default_factory=list)
-    """``Sequential.2 (GELU)``; none in what older versions kept."""
+    """Paths of nn modules, such as ``Sequential.2 (GELU)``; empty in files of older versions."""
     source_nodes: list[str] = field(default_factory=list)
     aten: list[str] = field(default_factory=list)
 
 
 @dataclass
 class CodegenFacts:
-    """Of one wrapper."""
+    """The facts about one wrapper."""
 
     launches: list[LaunchFacts] = field(default_factory=list)
     memory: list[SchedulerMemory] = field(default_factory=list)
-    """Of the graph and of its subgraphs; not numbered yet."""
+    """Estimates for the graph and its subgraphs, without the graph's number."""
     memory_problem: str | None = None
-    """Why the memory of a schedule is not known."""
+    """Reason why an estimate is missing; None if none is."""
     mismatches: list[Mismatches] = field(default_factory=list)
-    """Of the passes that ordered the nodes; a warm run makes none."""
+    """Mismatches found in reordering passes; a warm run, which does not reorder, has none."""
     lines: CompiledLines | None = None
-    """None: the graph that Dynamo captured was not seen, or an older version kept nothing of it."""
+    """None if the graph that Dynamo captured was not seen, or in files of older versions."""
 
 
 class _Thread(threading.local):
@@ -69,7 +69,7 @@ class _Thread(threading.local):
 
 
 class CodegenTap:
-    """Collects the facts of the wrapper that this thread is generating."""
+    """Collects the facts about the wrapper that each thread is generating."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class CodegenTap:
         from torch._inductor.scheduler import Scheduler
 
         self._attached = True
-        import_module(USERS[0])  # the others, imported later, take the wrapped function from it
+        import_module(USERS[0])  # those imported later get the wrapped function from it
         for name in USERS:
             module = sys.modules.get(name)
             if module is not None and hasattr(module, TRACING):
@@ -96,12 +96,12 @@ class CodegenTap:
         self._wrap(Scheduler, "codegen", self._codegen)
 
     def detach(self) -> None:
-        """Put the originals back. A module imported meanwhile may keep a wrapped function: it observes no more."""
+        """Restore the originals. A module imported meanwhile may keep a wrapped function, which observes nothing."""
         self._attached = False
         self._undo.close()
 
     def take(self) -> CodegenFacts | None:
-        """The facts collected on this thread since the last call; None when no scheduler ran."""
+        """Return the facts collected on this thread since the last call, or None if no scheduler ran."""
         facts, self._thread.facts = self._thread.facts, None
         return facts
 
@@ -167,7 +167,7 @@ class CodegenTap:
 
 
 def _is_cpp_wrapper() -> bool:
-    """Such a wrapper has no launches in Python, which the memory of a schedule could be told with."""
+    """Return whether Inductor generates a C++ wrapper, which has no Python launches to relate an estimate to."""
     from torch._inductor.virtualized import V
 
     return bool(V.graph.cpp_wrapper)
@@ -183,7 +183,7 @@ def _node_names(nodes: Any) -> Iterable[str]:
 
 
 def _origins(nodes: Any) -> Iterable[Any]:
-    """FX nodes of what `_node_names` names."""
+    """Yield the FX nodes that the nodes named by `_node_names` come from."""
     if hasattr(nodes, "get_operation_name"):
         yield from getattr(nodes, "origins", ())
         return
@@ -194,9 +194,9 @@ def _origins(nodes: Any) -> Iterable[Any]:
 
 
 def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[LaunchSite], dict[str, LaunchFacts]]:
-    """`sites` with their scheduler nodes and what they compute, and the facts by debug handle.
+    """Return `sites` with their scheduler nodes, source nodes and operators, and the facts by debug handle.
 
-    A site is matched by its debug handle; without one by the kernel's name and which launch of it it is.
+    A site is matched by its debug handle; without one, by the kernel's name and the ordinal among its launches.
     """
     by_handle = {fact.handle: fact for fact in facts if fact.handle}
     unnamed: dict[str, list[LaunchFacts]] = {}
@@ -216,7 +216,7 @@ def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[Launc
 
 
 def _with(site: LaunchSite, found: LaunchFacts) -> LaunchSite:
-    """Of C++ kernels no comment of the wrapper says what they compute."""
+    """Return `site` with the facts; C++ kernels have no comment in the wrapper that names their nodes and operators."""
     return replace(
         site,
         snodes=found.snodes,
@@ -232,7 +232,7 @@ def sidecar_path(key: str) -> Path:
 
 
 def write_sidecar(key: str, facts: CodegenFacts) -> None:
-    """Keep `facts` for warm runs. Raises OSError."""
+    """Save `facts` for warm runs. Raises OSError."""
     path = sidecar_path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}")
@@ -248,7 +248,7 @@ def write_sidecar(key: str, facts: CodegenFacts) -> None:
 
 
 def read_sidecar(key: str) -> CodegenFacts | None:
-    """The facts kept under `key`, or None when there are none that can be read."""
+    """Return the facts saved under `key`, or None if there are none that can be read."""
     try:
         content = orjson.loads(sidecar_path(key).read_bytes())
         if content["version"] != SIDECAR_VERSION:

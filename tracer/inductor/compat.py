@@ -1,4 +1,4 @@
-"""Small questions to torch's private modules; `private_names` lists every private name that is used."""
+"""Small helpers around torch's private modules; `private_names` lists every private name that is used."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DEVICE_CYCLES_PER_NS = 1.7
 
 
 def uses_cuda_graphs() -> bool:
-    """What is compiled now is to run in CUDA graphs."""
+    """Return whether Inductor compiles for CUDA graphs now."""
     from torch._inductor import config
 
     return bool(config.triton.cudagraphs)
 
 
 def delay_device(duration_ns: int) -> None:
-    """Keep the current CUDA stream busy for about so long; the host does not wait."""
+    """Keep the current CUDA stream busy for about `duration_ns`; the host does not wait."""
     import torch
 
     if duration_ns > 0:
@@ -31,20 +31,22 @@ def delay_device(duration_ns: int) -> None:
 
 
 def loaded(name: str, attribute: str) -> ModuleType | None:
-    """A module that is imported and has got as far as defining `attribute`; it is never imported from here."""
+    """Return the module `name` if it is imported and defines `attribute`, else None; never imports it."""
     module = sys.modules.get(name)
     return module if module is not None and hasattr(module, attribute) else None
 
 
 def memory_checks() -> str | None:
-    """What generated code was to do about lifetimes of buffers that are not as scheduled: ``log``, ``assert``."""
+    """Return what Inductor's lifetime checks do about a mismatch (``log``, ``assert``), or None if they are off."""
     config = loaded("torch._inductor.config", "test_configs")
     return getattr(config.test_configs, "track_memory_lifecycle", None) if config is not None else None
 
 
 def calling_frame(frame: FrameType | None) -> FrameType | None:
-    """The first from `frame` on that is neither torch's nor a mode's: who calls a function through an operator, or
-    through a function of torch's. None: the call is traced with fake tensors, nothing runs."""
+    """Return the first frame, from `frame` outwards, that belongs neither to torch nor to a mode: the caller.
+
+    Returns None if there is none, or if the call is only traced with fake tensors.
+    """
     import torch
 
     folder = os.path.dirname(torch.__file__) + os.sep
@@ -60,8 +62,10 @@ def calling_frame(frame: FrameType | None) -> FrameType | None:
 
 @contextmanager
 def debug_functions_replaced(functions: Mapping[str, Any]) -> Iterator[None]:
-    """Wrappers that are loaded meanwhile take `functions` for those of torch/_inductor/runtime/debug_utils.py, and
-    keep them. Where torch has no such module nothing is replaced."""
+    """Replace `functions` of torch/_inductor/runtime/debug_utils.py; wrappers loaded meanwhile keep the replacements.
+
+    Does nothing if torch has no such module.
+    """
     try:
         from torch._inductor.runtime import debug_utils
     except ImportError:
@@ -80,8 +84,11 @@ def debug_functions_replaced(functions: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def tracked_allocation_imported() -> Iterator[None]:
-    """Wrappers that are made meanwhile import the function that they allocate with: beside its printer of values torch
-    forgets to (torch/_inductor/codegen/wrapper.py, `write_header`), and they die of a NameError."""
+    """Make generated wrappers import `tracked_empty_strided`, which they allocate with.
+
+    torch omits the import when its value printer is on too (torch/_inductor/codegen/wrapper.py, `write_header`), so
+    that such wrappers would fail with a NameError.
+    """
     from torch._inductor import config
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
@@ -112,14 +119,14 @@ def current_compile_id() -> str | None:
 
 
 def interned_strings() -> dict[str, int]:
-    """The string table of torch's structured log, as far as it has grown."""
+    """Return a copy of the string table of torch's structured log."""
     from torch._logging import structured
 
     return dict(structured.INTERN_TABLE)
 
 
 def changed_settings() -> dict[str, Any]:
-    """Settings of Dynamo, Inductor and AOTAutograd that differ from their defaults, by dotted name."""
+    """Return the settings of Dynamo, Inductor and AOTAutograd that differ from their defaults, by dotted name."""
     changed: dict[str, Any] = {}
     for name in CONFIG_MODULES:
         module = sys.modules.get(name)
@@ -133,9 +140,9 @@ def changed_settings() -> dict[str, Any]:
 
 @contextmanager
 def default_setting(module: str, key: str, raise_to: int) -> Iterator[None]:
-    """Raise the default of an integer setting, for every thread: what a program sets itself still counts.
+    """Raise the default of an integer setting in every thread; a value that the program sets still takes precedence.
 
-    An assignment would reach the current thread only (torch/utils/_config_module.py keeps overrides in ContextVars).
+    An assignment would affect the current thread only (torch/utils/_config_module.py keeps overrides in ContextVars).
     """
     entry = sys.modules[module]._config[key]
     before = entry.default

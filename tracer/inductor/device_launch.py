@@ -1,7 +1,7 @@
-"""Starting a Triton kernel with little of the host's time, and the stream that it runs on.
+"""Starts Triton kernels with little overhead on the host, and finds the stream that they run on.
 
-`kernel[grid](...)` takes 9 to 14 us of the host, the compiled kernel's own `run` 4 us. `run` is no public interface:
-where a version of Triton has another one, `kernel[grid]` is used. Hooks that profilers set on launches are not called.
+`kernel[grid](...)` takes 9 to 14 us on the host, the compiled kernel's own `run` 4 us. `run` is not public: where its
+signature in a version of Triton differs, `kernel[grid]` is used. Launch hooks of profilers are not called.
 
 ======================================  ===================
 name                                    seen in
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def raw_stream_of() -> Callable[[int], int]:
-    """A function that gives the handle of the current stream of a device, by the device's index."""
+    """Return a function that returns the handle of a device's current stream, given the device's index."""
     import torch
 
     found = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -27,7 +27,7 @@ def raw_stream_of() -> Callable[[int], int]:
 
 
 def capturing_of() -> Callable[[], bool]:
-    """A function that says whether the current stream is being captured."""
+    """Return a function that returns whether a CUDA graph is being captured on the current stream."""
     import torch
 
     return getattr(torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
@@ -37,11 +37,11 @@ class Launcher:
     """A Triton kernel whose arguments are integers, compiled for the current device.
 
     ``launcher.start(programs, 1, 1, stream, *launcher.prefix, *arguments, *launcher.tail)`` starts `programs` programs
-    on the current device's `stream`, which must be the current stream. Spelled out by the caller it costs 1 us less.
+    on the current device's `stream`, which must be the current one. `__call__` does the same and takes 1 us more.
     """
 
     def __init__(self, kernel: Any, constants: dict[str, Any], **options: Any) -> None:
-        """Compiles and loads. Raises what Triton raises."""
+        """Compile and load `kernel`. Raises what Triton raises."""
         self._kernel, self._constants, self._options = kernel, constants, options
         self._takes = len(kernel.arg_names) - len(constants)
         example = [0] * self._takes
@@ -51,7 +51,7 @@ class Launcher:
         self.tail: tuple[Any, ...] = tuple(constants.values())
         for start, prefix in _direct_ways(compiled):
             try:
-                start(0, 1, 1, 0, *prefix, *example, *self.tail)  # no program: only the arguments are looked at
+                start(0, 1, 1, 0, *prefix, *example, *self.tail)  # a grid of 0 programs only checks the arguments
             except Exception:
                 continue
             self.start, self.prefix = start, prefix
@@ -65,9 +65,9 @@ class Launcher:
 
 
 def _direct_ways(compiled: Any) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """Functions that start a compiled kernel, fastest first, each with what comes after the stream.
+    """Return the functions that start a compiled kernel, fastest first, each with the arguments after the stream.
 
-    Signatures of triton/backends/nvidia/driver.py, 3.6. No memory of their own, no hooks.
+    The signatures are those of triton/backends/nvidia/driver.py, 3.6, without scratch memory and hooks.
     """
     try:
         run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata

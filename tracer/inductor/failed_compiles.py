@@ -1,5 +1,8 @@
-"""Compiles that failed and to which PyTorch gives no id, as to graphs that Inductor is given without Dynamo: PyTorch's
-own log says of few of them why. Every graph goes through `_compile_fx_inner` (torch/_inductor/compile_fx.py)."""
+"""Records failed compiles that have no compile id, such as those of graphs that reach Inductor without Dynamo.
+
+PyTorch's own log explains few of them. Every graph passes through `_compile_fx_inner`
+(torch/_inductor/compile_fx.py).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ MOST_LETTERS = 16_000
 
 
 class FailedCompileSink(Protocol):
-    """What is needed of the recorder."""
+    """The part of the recorder that is used here."""
 
     def compile_error(self, record: CompileError) -> None: ...
     def failed(self, where: str, error: BaseException) -> None: ...
 
 
 class FailedCompiles:
-    """Tells of each exception that leaves such a compile."""
+    """Records each exception that such a compile raises."""
 
     def __init__(self, sink: FailedCompileSink) -> None:
         self._sink = sink
@@ -30,7 +33,7 @@ class FailedCompiles:
         self._is_attached = False
 
     def attach(self) -> None:
-        """Once Inductor's compiler is there; does nothing before, nor a second time."""
+        """Wrap Inductor's compiler; does nothing before it is imported, nor a second time."""
         module: Any = compat.loaded(*COMPILER)
         if module is None or self._is_attached:
             return

@@ -1,4 +1,4 @@
-"""Work on tensors that no mode of the program sees: dispatch modes count, change or fake what runs under them."""
+"""Hides operations on tensors from the program's dispatch modes, which could count, change or fake them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """No dispatch mode, no torch function mode or subclass, no autograd; all of them are as before afterwards."""
+    """Disable dispatch modes, torch function modes and subclasses, and autograd; restore them afterwards."""
     import torch
     from torch.utils import _python_dispatch
 

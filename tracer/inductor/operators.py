@@ -1,4 +1,4 @@
-"""Schemas of torch operators: which parameters they write, and which results are views of a parameter."""
+"""Reads schemas of torch operators: which parameters they write, and which results are views of a parameter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAY_BE_TENSOR = re.compile(r"Tensor|__torch__|\bAny\b|^t$")
 
 
 def operator_schema(name: str) -> OperatorSchema | None:
-    """The schema of an operator that this torch knows."""
+    """Return the schema of an operator, or None if this torch does not have it."""
     import torch
 
     found: Any = torch.ops
@@ -31,7 +31,7 @@ def operator_schema(name: str) -> OperatorSchema | None:
 
 
 def _view_of(schema: Any) -> str | None:
-    """As ``Tensor(a) self`` and ``-> Tensor(a)`` say it."""
+    """Return the parameter that the results are views of, as in ``Tensor(a) self`` and ``-> Tensor(a)``, or None."""
     shared = [result.alias_info.before_set for result in schema.returns if result.alias_info is not None]
     if not shared or len(shared) != len(schema.returns):
         return None

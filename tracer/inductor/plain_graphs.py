@@ -1,8 +1,8 @@
-"""Graphs that Dynamo captured and that run as they are (``backend="eager"``): their operations count as launches.
+"""Instruments graphs that run as Dynamo captured them (``backend="eager"``); each operation counts as a launch.
 
 Such a backend returns `GraphModule.forward`, whose code torch.fx has generated
-(torch/fx/graph.py, `CodeGen._gen_python_code`); hooks are put into it as into a wrapper of Inductor's. What other
-backends make of a graph is out of sight; of each one is kept which lines of the program it is of (`dynamo_graphs`).
+(torch/fx/graph.py, `CodeGen._gen_python_code`); it gets hooks as a wrapper of Inductor does. Code that other
+backends generate is not seen; for every captured graph `dynamo_graphs` keeps the source lines.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ OPERATORS = {
 
 
 class PlainGraphSink(launches.CallSink, Protocol):
-    """What is needed of the recorder."""
+    """The part of the recorder that is used here."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
 
 
 class PlainGraphs:
-    """Puts hooks into the graphs that a backend hands back as they are."""
+    """Puts hooks into the graphs that a backend returns unchanged."""
 
     def __init__(self, sink: PlainGraphSink, numbers: Callable[[], int]) -> None:
-        """`numbers` gives the number of the next graph of the log."""
+        """Create the hook; `numbers` returns the number of the next graph of the log."""
         self._sink, self._numbers = sink, numbers
         self.dynamo = DynamoGraphs()
         self._undo = ExitStack()
@@ -52,7 +52,7 @@ class PlainGraphs:
         self._is_attached = False
 
     def attach(self) -> None:
-        """Once Dynamo is there; does nothing before, nor a second time."""
+        """Wrap Dynamo's call of backends; does nothing before Dynamo is imported, nor a second time."""
         module = compat.loaded(*CAPTURED)
         if module is None or self._is_attached:
             return
@@ -71,7 +71,6 @@ class PlainGraphs:
         self._undo.callback(setattr, owner, "call_user_compiler", original)
 
     def detach(self) -> None:
-        """Take every hook out."""
         self._undo.close()
         while self._swaps:
             self._swaps.pop().restore()
@@ -128,7 +127,7 @@ def _is_plain(compiled: Any, module: Any) -> bool:
 
 
 def analyse(code: str) -> WrapperSource:
-    """Read the code of a graph module's `forward`. Raises SyntaxError."""
+    """Analyse the code of a graph module's `forward`. Raises SyntaxError."""
     result = WrapperSource(aot_id=None, functions=["forward"], tree=ast.parse(code))
     reader = _Reader(result)
     for function in result.tree.body:
@@ -139,7 +138,7 @@ def analyse(code: str) -> WrapperSource:
 
 
 class _Reader:
-    """Reads the statements of a `forward`, each of which is one operation, an alias, or the end of names."""
+    """Reads the statements of a `forward`, each of which is one operation, an alias, or drops names."""
 
     def __init__(self, result: WrapperSource) -> None:
         self.result = result
@@ -185,14 +184,14 @@ class _Reader:
 
 
 def _is_local(name: str, value: ast.expr) -> bool:
-    """Not a module that an operation is looked up in, nor the graph module itself."""
+    """Return whether `name` is a variable, and not a module that contains an operation or the graph module itself."""
     roots = {dotted(n.func) or "" for n in ast.walk(value) if isinstance(n, ast.Call)}
     is_module = name in ("torch", "self", "device", "inf", "nan", "operator", "builtins", "math", "_operator")
     return not is_module and name not in roots and not name.startswith(("torch_", "_tensor_constant"))
 
 
 def _operation(value: ast.expr) -> str:
-    """The operation in PyTorch's words: ``torch.exp``, ``operator.add``, ``Tensor.sum``."""
+    """Return the operation's name, such as ``torch.exp``, ``operator.add`` or ``Tensor.sum``."""
     if isinstance(value, ast.Call):
         name = dotted(value.func)
         if name is not None and name.startswith(("torch.", "self.", "operator.", "torch_")):

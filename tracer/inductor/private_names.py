@@ -1,6 +1,6 @@
-"""The versions of torch that can be recorded, and every private name of torch that the recorder uses.
+"""Lists the versions of torch that can be recorded, and every private name of torch that the recorder uses.
 
-A test looks up each name in the torch that is installed, so that a new version shows at once what has moved.
+A test resolves each name in the installed torch, so that a new version shows at once what has changed.
 """
 
 from __future__ import annotations
@@ -8,26 +8,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 OLDEST = (2, 9)
-"""The oldest version of torch that is recorded."""
+"""Oldest version of torch that can be recorded."""
 NEWEST_TESTED = (2, 13)
-"""The newest version of torch that has run the tests; the source of 2.14 was read as well."""
+"""Newest version of torch that the tests were run with; the source of 2.14 was read as well."""
 RECORDING = "recording at all"
-"""What a name is needed for without which nothing can be recorded."""
+"""Value of `needed_for` for names without which nothing can be recorded."""
 
 
 class PrivateName(NamedTuple):
-    """One private name of torch."""
-
     name: str
-    """The dotted name, from ``torch`` on."""
+    """Dotted name, starting with ``torch``."""
     since: str
-    """The oldest version that was seen to have the name."""
+    """Oldest version in which the name was found."""
     until: str | None
-    """The newest version that has the name; None if the newest one that was seen has it."""
+    """Newest version that has the name; None if the newest version that was examined has it."""
     needed_for: str
-    """What is not recorded where the name is missing."""
+    """The information that is not recorded if the name is missing."""
     attributes: tuple[str, ...] = ()
-    """What is used of the instances of a class, or of a value."""
+    """Attributes that are used of the class's instances, or of the value."""
 
 
 _ESTIMATE = "the scheduler's estimate of memory"
@@ -112,12 +110,12 @@ PRIVATE_NAMES = (
 )
 
 # The records of the logger `torch.__trace` have `metadata` and `payload` (2.11, 2.13, 2.14). The attributes
-# `_raw_saved_*` of autograd's nodes, their `data` and `unpack_hook`, are made in C++ (2.13); without them
-# no saved tensor is found.
+# `_raw_saved_*` of autograd's nodes, and their `data` and `unpack_hook`, are defined in C++ (2.13); without them no
+# saved tensor is found.
 
 
 def unsupported_version(version: str) -> str | None:
-    """Return why this torch cannot be recorded, or None if it can."""
+    """Return why torch `version` cannot be recorded, or None if it can."""
     number = _number(version)
     if number is None or number >= OLDEST:
         return None
@@ -125,7 +123,7 @@ def unsupported_version(version: str) -> str | None:
 
 
 def untested_version(version: str) -> str | None:
-    """Return a sentence about a torch that is newer than the newest one that was tested, or None."""
+    """Return a sentence if torch `version` is newer than the newest one that was tested, or None."""
     number = _number(version)
     if number is None or number <= NEWEST_TESTED:
         return None

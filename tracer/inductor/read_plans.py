@@ -1,4 +1,4 @@
-"""Decides which arguments of a wrapper's launches are read, as the configuration asks."""
+"""Decides which arguments of a wrapper's launches are read, according to the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PlanSink(ValueSink, Protocol):
 
 
 def read_plan(wrapper: WrapperSource, config: TraceConfig, sink: PlanSink) -> tuple[list[ReadPoint], ReadPlan | None]:
-    """Return the points of `wrapper` at which tensors are read, and the plan; no points and None if none are read."""
+    """Return the points at which tensors of `wrapper` are read, and the plan; no points and None if none are read."""
     if config.level not in ("values", "save"):
         return [], None
     saves = config.level == "save"
@@ -47,7 +47,7 @@ def read_plan(wrapper: WrapperSource, config: TraceConfig, sink: PlanSink) -> tu
 
 
 def _preload() -> None:
-    """Load the kernels that read tensors, which cannot be loaded while a CUDA graph is captured."""
+    """Load the kernels that read tensors; they cannot be loaded while a CUDA graph is being captured."""
     import torch
 
     from stepscope.tracer.runtime.stats import cuda

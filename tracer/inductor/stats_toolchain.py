@@ -1,9 +1,4 @@
-"""Private names of torch that compiled parts and statistics need: Inductor's C++ toolchain, how to leave modes alone.
-
-Of torch: torch._inductor.cpp_builder.CppBuilder, .CppTorchOptions, torch._inductor.runtime.cache_dir_utils.cache_dir
-(2.9 to 2.13); torch._C.DisableTorchFunction, ._DisableTorchDispatch, ._is_torch_function_mode_enabled;
-torch._subclasses.fake_tensor.FakeTensor; torch._is_functional_tensor; torch._C._functorch; Tensor._values.
-"""
+"""Compiles C++ with Inductor's toolchain, and hides the reading of tensors from modes and subclasses of the program."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-# Inductor turns loop vectorisation off (its own code is vectorised by hand) and contraction too; -O2 compiles in half
+# Inductor turns off loop vectorisation (its own code is vectorised explicitly) and contraction; -O2 compiles in half
 # the time of -O3. Unsafe mathematics, which a program may have switched on, would lose NaNs.
 FLAGS = (
     "-O2",
@@ -32,18 +27,18 @@ MOST_SECONDS = 120
 
 
 def build_library(source: str) -> Path:
-    """A shared library of C++ `source`, from a folder of the user's own, or compiled now; without such a folder from
-    and into Inductor's cache directory.
+    """Return the path of the shared library of C++ `source`; compile it if it is not cached.
 
-    Processes and threads may build at the same time: each compiles aside, and a file's name says what is in it.
-    Raises OSError, RuntimeError or an error of Inductor's search for a compiler.
+    The cache is a folder that only the user can write to, or else Inductor's cache directory. Processes and threads
+    may build at the same time: each compiles in its own folder, and a file's name contains the digest of its contents.
+    Raises OSError, RuntimeError, subprocess.TimeoutExpired or an error of Inductor's search for a compiler.
     """
     folder = own_folder() or _cache_folder()
     key = hashlib.sha256(f"{source}\0{_command('i', 'o', '.')[0]}\0{_processor()}".encode()).hexdigest()[:32]
     for library in sorted(folder.glob(f"{key}-*.so")):
         if library.name == _library_name(key, library):
             return library
-        library.unlink(missing_ok=True)  # broken: what is written there is renamed when it is whole
+        library.unlink(missing_ok=True)  # damaged: a complete file is renamed to its digest
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         path = Path(scratch, "stats.cpp")
         path.write_text(source, "utf-8")
@@ -63,7 +58,7 @@ def _library_name(key: str, file: Path) -> str:
 
 
 def own_folder() -> Path | None:
-    """A folder for libraries that nobody but this user can write to; None: there is none to be had."""
+    """Return a folder for libraries that only this user can write to, or None if it cannot be created."""
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = Path(base, "stepscope", "libraries")
@@ -76,9 +71,9 @@ def own_folder() -> Path | None:
 
 
 def _command(source: str, name: str, folder: str) -> tuple[str, str]:
-    """The command line that compiles `source`, and the file that it makes.
+    """Return the command line that compiles `source`, and the file that it writes.
 
-    It is run here and not by `CppBuilder.build`, which counts its time as the program's compilation.
+    `CppBuilder.build` would count the time as the program's compilation.
     """
     from torch._inductor.cpp_builder import CppBuilder, CppTorchOptions
 
@@ -93,14 +88,14 @@ def _cache_folder() -> Path:
     variable = "TORCHINDUCTOR_CACHE_DIR"
     before = os.environ.get(variable)
     folder = Path(cache_dir(), "stepscope")
-    if before is None:  # cache_dir sets it, for the program's children to inherit
+    if before is None:  # cache_dir sets it, and the program's children would inherit it
         os.environ.pop(variable, None)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def _processor() -> str:
-    """What code for the processor of this machine must not be run without, as a cache may be shared by machines."""
+    """Return the instruction sets of this machine's processor; machines that share a cache may differ in them."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -109,19 +104,19 @@ def _processor() -> str:
 
 
 function_mode_active: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
-"""Whether a TorchFunctionMode, such as ``with torch.device(...)``, would see each attribute of a tensor."""
+"""Return whether a TorchFunctionMode, such as ``with torch.device(...)``, is active; it sees each attribute access."""
 
 
 def without_torch_function() -> AbstractContextManager[None]:
-    """Within it no ``__torch_function__`` of a subclass or mode runs."""
+    """Return a context in which no ``__torch_function__`` of a subclass or mode runs."""
     guard: AbstractContextManager[None] = torch._C.DisableTorchFunction()
     return guard
 
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Within it no mode or subclass of the program sees an operation, and autograd records none."""
-    # First of all what hides the rest: a mode sees even no_grad.
+    """Hide operations from the modes and subclasses of the program, and from autograd."""
+    # DisableTorchFunction comes first: a mode sees even no_grad.
     with without_torch_function(), torch._C._DisableTorchDispatch(), torch.no_grad():
         yield
 
@@ -133,10 +128,10 @@ def is_fake(value: torch.Tensor) -> bool:
 
 
 def stands_for_another(value: torch.Tensor) -> bool:
-    """Whether `value` is a wrapper of a trace (functionalisation) or of a transform (vmap, grad)."""
+    """Return whether `value` is a wrapper of a trace (functionalisation) or of a transform (vmap, grad)."""
     return bool(torch._is_functional_tensor(value) or torch._C._functorch.is_functorch_wrapped_tensor(value))
 
 
 def stored_values(value: torch.Tensor) -> torch.Tensor:
-    """The values of a sparse COO tensor as they are stored, coalesced or not."""
+    """Return the stored values of a sparse COO tensor, coalesced or not."""
     return value._values()

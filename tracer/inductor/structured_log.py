@@ -1,6 +1,6 @@
-"""A tap on torch's structured log: its records go into our log as torch would have written them.
+"""Copies the records of torch's structured log into the log of stepscope, as torch would have written them.
 
-Source of the form: torch/_logging/_internal.py, `TorchLogsFormatter.format` with `trace=True`.
+Source of the format: torch/_logging/_internal.py, `TorchLogsFormatter.format` with `trace=True`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OnRecord = Callable[[bytes, "dict[str, Any]", "str | None"], None]
 
 
 class StructuredLogTap(logging.Handler):
-    """Hands each of torch's structured records on, encoded, with its metadata and payload."""
+    """Passes each of torch's structured records on, encoded, with its metadata and payload."""
 
     def __init__(self, on_record: OnRecord, on_failure: Callable[[str, BaseException], None]) -> None:
         super().__init__(logging.DEBUG)
         self._on_record, self._on_failure = on_record, on_failure
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand `record` on. Never raises."""
+        """Pass `record` on. Never raises."""
         try:
             self._emit(record)
         except Exception as error:
@@ -52,18 +52,20 @@ class StructuredLogTap(logging.Handler):
 
 
 def _is_about_its_log(metadata: dict[str, Any]) -> bool:
-    """torch's handler for TORCH_TRACE writes this when it begins a file: it is no record of the program, and ours would
-    hold it only where both logs are written. Our run record names the version."""
+    """Return whether the record is the one that torch's TORCH_TRACE handler writes when it begins a file.
+
+    Such a record exists only if TORCH_TRACE is set too, and the run record has the version as well.
+    """
     artifact = metadata.get("artifact")
     return isinstance(artifact, dict) and artifact.get("name") == "torch_version"
 
 
-# Each makes a new list: whoever hands a record on at this moment goes through the old one, and neither passes over a
-# handler that has moved up nor hands the record to one that has come meanwhile.
+# Both functions replace the list: a thread that is passing a record on iterates over the old one, so it neither skips
+# a handler that has moved nor calls one that was added meanwhile.
 
 
 def add_handler(handler: logging.Handler) -> None:
-    """In front of the others: torch's own leaves the list, where it has nothing to write, at the first record."""
+    """Insert `handler` before the others; torch's own removes itself at the first record if it has nothing to write."""
     logger = logging.getLogger(LOGGER)
     logger.handlers = [handler, *logger.handlers]
 
@@ -80,7 +82,7 @@ def encode(prefix: bytes, metadata: dict[str, Any], payload: str | None) -> byte
 
 
 def known_strings() -> list[bytes]:
-    """Records of the strings that torch interned before the tap was there."""
+    """Return records of the strings that torch interned before the tap was attached."""
     prefix = log_format.encode_prefix(datetime.now(), os.getpid(), "torch/_logging/structured.py", 1)
     return [
         log_format.encode_record(prefix, json.dumps({"str": [text, number]}).encode(), None)
@@ -89,6 +91,6 @@ def known_strings() -> list[bytes]:
 
 
 def _relative(path: str) -> str:
-    """`path` below the longest entry of sys.path that holds it."""
+    """Return `path` relative to the longest entry of sys.path that contains it."""
     found = [entry for entry in sys.path if entry and path.startswith(entry.rstrip(os.sep) + os.sep)]
     return path[len(max(found, key=len).rstrip(os.sep)) + 1 :] if found else path

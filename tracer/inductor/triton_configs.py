@@ -1,7 +1,7 @@
-"""With which block sizes, warps and stages the Triton kernels of loaded wrappers run.
+"""Finds the block sizes, warps and stages that the Triton kernels of loaded wrappers run with.
 
 The launchers of a kernel (`CachingAutotuner.launchers`, torch/_inductor/runtime/triton_heuristics.py) are the
-candidates that autotuning times at its first launch; the one it chooses is left.
+candidates that autotuning times at its first launch; then only the chosen one remains.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from stepscope.tracer.schema.records import Graph, TunedKernels
 
 _LATER = ("coordinate_descent_tuning", "found_by_coordesc"), ("combo_tuning_groups", "found_by_combo_autotune")
-"""What goes on from the only candidate at the first launch, and the mark of what it found."""
+"""Settings of tuning that starts from the only candidate at the first launch, each with the flag of its result."""
 
 
 class TritonConfigs:
-    """Looks which kernels have one configuration now. Any thread may add; one at a time takes."""
+    """Finds kernels whose configuration is settled. Any thread may call `add`, one thread at a time `take`."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, weakref.ref[ModuleType], set[str]]] = []
-        """Graph, its module, and its kernels that are not told of yet."""
+        """Number of each graph, its module, and its kernels whose configuration was not returned yet."""
 
     def add(self, graph: Graph, module: ModuleType) -> None:
         kernels = {site.kernel for site in graph.sites if site.kind in ("triton", "user_triton")}
@@ -30,7 +30,7 @@ class TritonConfigs:
             self._waiting.append((graph.graph, weakref.ref(module), kernels))
 
     def take(self) -> Iterator[TunedKernels]:
-        """Of each graph what is known since the last time."""
+        """Yield, per graph, the configurations that were settled since the last call."""
         waiting, left = self._waiting[:], []
         for graph, reference, kernels in waiting:
             module = reference()
@@ -45,8 +45,7 @@ class TritonConfigs:
 
 
 def config_of(kernel: Any) -> dict[str, int]:
-    """The configuration that a Triton kernel of Inductor's runs with; empty: it is not settled, or holds what is no
-    number."""
+    """Return the configuration of a Triton kernel of Inductor's; empty if it is not settled or not all integers."""
     try:
         (launcher,) = kernel.launchers
         config, meta = launcher.config, getattr(kernel, "inductor_meta", {})

@@ -1,4 +1,4 @@
-"""Whether a tensor's memory has other owners: counts of references that torch keeps, read without changing them."""
+"""Reads torch's reference counts of a tensor and its storage, to find out whether its memory has other owners."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stepscope.tracer.inductor.modes import without_modes
 
 
 def only_one_holds(value: Any) -> bool:
-    """No other tensor has the memory of `value`, and neither autograd nor anything else in C++ has this tensor.
+    """Return whether no other tensor shares the memory of `value`, and nothing in C++, like autograd, refers to it.
 
-    Who has the Python object is not looked at. False for what is no tensor, and where torch does not say.
+    References to the Python object are ignored. False if `value` is not a plain tensor, or torch has no such counts.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""Hooks into `PyCodeCache.load_by_key_path`, which loads wrapper modules on cold and on warm caches.
+"""Instruments wrapper modules as `PyCodeCache.load_by_key_path` loads them, on cold and on warm caches.
 
-Every wrapper that Inductor loads passes through it (torch/_inductor/codecache.py), from any thread; it loads
-Triton kernels and templates too, which have no `call`.
+Every wrapper that Inductor loads passes through it (torch/_inductor/codecache.py), in any thread; it also loads
+Triton kernels and templates, which have no `call`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ UNKNOWN_STATEMENTS = 20
 
 
 class WrapperSink(launches.CallSink, PlanSink, Protocol):
-    """The part of the recorder that this hook, and the hooks in wrappers, need."""
+    """The part of the recorder that this hook and the hooks in wrappers need."""
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
@@ -63,7 +63,7 @@ class WrapperSink(launches.CallSink, PlanSink, Protocol):
 
 @dataclass
 class _Instrumented:
-    """A wrapper that has hooks, and what is needed to replace them."""
+    """An instrumented wrapper, and what is needed to replace its hooks."""
 
     module: weakref.ref[ModuleType]
     path: str
@@ -88,13 +88,13 @@ class _Waiting:
 
 
 class WrapperHook:
-    """Instruments wrapper modules as they are loaded, and those that are loaded already."""
+    """Instruments wrapper modules as they are loaded, and those that were loaded before."""
 
     def __init__(self, sink: WrapperSink, config: TraceConfig, numbers: Iterator[int], dynamo: DynamoGraphs) -> None:
-        """`numbers` yields the number of the next graph of the log."""
+        """Create the hook; `numbers` yields the number of the next graph of the log."""
         self._sink, self._config, self._numbers, self._dynamo = sink, config, numbers, dynamo
         self._instrumented: list[_Instrumented] = []
-        self._lock = threading.RLock()  # a thread may load a wrapper while another changes the configuration
+        self._lock = threading.RLock()  # one thread may load a wrapper while another changes the configuration
         self._is_detached = False
         self._recompute = RecomputeCheck(config.check_recompute, sink.failed)
         self._codegen = codegen_facts.CodegenTap(sink.failed, self._recompute.take, dynamo)
@@ -125,12 +125,12 @@ class WrapperHook:
             try:
                 module: ModuleType = original.__func__(cls, key, path, *args, **kwargs)
             except BaseException:
-                hook._report_mismatches(hook._codegen.take(), None)  # they must not become the next module's
+                hook._report_mismatches(hook._codegen.take(), None)  # else the next module would get them
                 raise
             hook.on_load(module, key, path, from_cache=False)
             return module
 
-        setattr(cache, "load_by_key_path", classmethod(load_by_key_path))  # noqa: B010 - mypy takes it for a method
+        setattr(cache, "load_by_key_path", classmethod(load_by_key_path))  # noqa: B010 - mypy rejects assigning to a method
         self._undo.callback(setattr, cache, "load_by_key_path", original)
         for module in list(cache.modules):
             path = getattr(module, "__file__", None)
@@ -138,7 +138,7 @@ class WrapperHook:
                 self.on_load(module, Path(path).stem, path, from_cache=True)
 
     def tell_tuned(self) -> None:
-        """Record what autotuning has chosen since the last time."""
+        """Record the configurations that autotuning has chosen since the last call."""
         for record in self._configs.take():
             self._sink.tuned(record)
 
@@ -149,7 +149,7 @@ class WrapperHook:
             self._sink.skipped(Skipped("recompute check", why))
 
     def configure(self, config: TraceConfig) -> None:
-        """Read what `config` asks for from now on; calls that are running end as they began."""
+        """Read tensors as `config` says from now on; running calls finish with the previous configuration."""
         with self._lock:
             if not self._is_detached:
                 self._config = config
@@ -170,7 +170,7 @@ class WrapperHook:
                 self._sink.failed("configure", error)
 
     def _plan(self, wrapper: WrapperSource, hooks: launches.GraphHooks) -> list[ReadPoint]:
-        """Return the points to read at, and tell the hooks the plan. What fails here costs values, not launches."""
+        """Return the points to read at, and add the plan to the hooks. A failure here loses values, not launches."""
         try:
             points, plan = read_plan(wrapper, self._config, self._sink)
         except Exception as error:
@@ -180,17 +180,17 @@ class WrapperHook:
         return points
 
     def after_fork(self) -> None:
-        """Replace the lock in a forked child, where the thread that held it may not exist."""
+        """Replace the lock in a forked child, where the thread that has acquired it may not exist."""
         self._lock = threading.RLock()
 
     def detach(self) -> None:
-        """Take every hook out; the original code objects run again."""
+        """Remove every hook; the original code objects run again."""
         self._undo.close()
         with self._lock:
             self._is_detached = True
         self._report_lost(everything=True)
         for waiting in self._waiting.values():
-            for entry in waiting:  # the traces never came
+            for entry in waiting:  # torch has not logged their traces
                 self._sink.provenance(entry.provenance({}))
         self._waiting.clear()
         while self._swaps:
@@ -200,7 +200,7 @@ class WrapperHook:
         """Instrument a loaded module if it is a wrapper. Never raises."""
         try:
             if callable(getattr(module, "call", None)):
-                with self._lock:  # who loads the same module at once must not run it before its hooks are in
+                with self._lock:  # a thread that loads the same module must not run it before it is instrumented
                     self._on_wrapper(module, key, path, from_cache)
         except Exception as error:
             self._sink.failed("load", error)
@@ -214,8 +214,7 @@ class WrapperHook:
             self._instrument(module, key, path, source, from_cache)
 
     def on_stack_traces(self, traces: dict[str, list[str]]) -> None:
-        """Record the provenance of the graph that this thread loaded last, from the stack traces that torch has
-        logged."""
+        """Record the provenance of a graph that this thread has loaded, from the stack traces that torch has logged."""
         waiting = self._waiting.get(threading.get_ident(), [])
         for entry in waiting:
             handles = {site.handle for site in entry.graph.sites if site.handle}
@@ -340,7 +339,7 @@ def _phase(aot_id: str | None) -> Any:
 
 
 def frame_of(graph: Graph) -> object:
-    """Return what repeats from step to step: the Dynamo frame if it is known, else the graph."""
+    """Return an identity that repeats from step to step: the Dynamo frame if it is known, else the graph."""
     return graph.compile_id.rpartition("/")[0] if graph.compile_id else ("graph", graph.graph)
 
 

@@ -1,4 +1,4 @@
-"""Names the compile that each of stepscope's records is about, in the header, as torch does for its own records.
+"""Adds the ids of the compile to the headers of stepscope's records, as torch does for its own records.
 
 Readers of such logs group records by these ids (torch/_logging/_internal.py, `trace_structured`).
 """
@@ -16,21 +16,20 @@ NONE: Ids = {}
 
 
 class CompileEnvelopes:
-    """Learns the ids from torch's records. A graph keeps the ids with which it was loaded, since torch may count
-    anew."""
+    """Learns the ids from torch's records. A graph keeps the ids of its load, since torch may restart its counts."""
 
     def __init__(self) -> None:
         self._of_compile: dict[str, Ids] = {}
         self._of_graph: dict[int, Ids] = {}
 
     def note(self, metadata: Mapping[str, Any]) -> None:
-        """`metadata` is that of one of torch's records: its last attempt is the one that goes on."""
+        """Remember the ids in the metadata of a record of torch's; the last attempt of a compile counts."""
         ids = {key: metadata[key] for key in KEYS if metadata.get(key) is not None}
         if "frame_id" in ids or "compiled_autograd_id" in ids:
             self._of_compile[_text(ids)] = ids
 
     def of(self, record: Record) -> Ids:
-        """Return the ids for the header of `record`; empty if it is about no compile, or about several."""
+        """Return the ids for the header of `record`; empty if it belongs to no compile, or to several."""
         graph = getattr(record, "graph", None)
         if isinstance(record, Graph) and record.compile_id is not None:
             self._of_graph.setdefault(record.graph, self._of_compile.get(record.compile_id, NONE))

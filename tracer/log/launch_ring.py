@@ -1,8 +1,8 @@
-"""Writes the launch ring: which launches began and returned, in a file that shares its memory with this process.
+"""Writes the launch ring, which shows the launches that began and returned, to a file in shared memory.
 
-The module `ring_format` describes the layout. A launch costs two items of a memoryview; a graph call
-takes a block of its own and gives it back once it is in the log, so the file stays small. The room is allocated on the
-disk before it is used: a full disk costs the ring, not the process.
+The module `ring_format` describes the layout. A launch takes two items of a memoryview; a graph call takes a block,
+which is reused once the call is in the log, so that the file stays small. Space on the disk is allocated before it is
+used, so that a full disk stops the ring and not the process.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class MappingGuard(Protocol):
 
 
 class LaunchRing:
-    """The ring of this process, made at the first graph call or step. It never raises.
+    """The ring of this process, created at the first graph call or step. It never raises.
 
-    `log` makes the log if need be and returns its path, or None if there is no log. `say` is called once with the
-    reason if the ring cannot be made or cannot grow.
+    `log` creates the log if necessary and returns its path, or None if there is no log. `say` is called with the
+    reason if the ring cannot be created or cannot grow.
     """
 
     def __init__(self, log: Callable[[], Path | None], say: Callable[[str], None]) -> None:
         self.path: Path | None = None
         self.is_on = True
         self.header: memoryview | None = None
-        """The words of the header and of the marks; None if there is no file."""
+        """Words of the header and of the marks; None if there is no file."""
         self._log, self._say = log, say
         self._free: dict[int, list[RingBlock]] = {}
         self._lock = threading.RLock()
@@ -74,8 +74,7 @@ class LaunchRing:
         self._guard: MappingGuard | None = None
 
     def guard_by(self, guard: MappingGuard) -> None:
-        """Let `guard` protect writes to the file from SIGBUS when another process truncates it, and have a signal that
-        ends the process note itself in the header."""
+        """Let `guard` protect writes to the file from SIGBUS if another process truncates it, and expect signals."""
         with self._lock:
             self._guard = guard
             for mapped in self._maps:
@@ -83,7 +82,7 @@ class LaunchRing:
             self.expect_signals()
 
     def expect_signals(self) -> None:
-        """Have signals that end the process leave a note in the header, if the program has no handler for them."""
+        """Make signals that end the process write their number to the header, if the program does not handle them."""
         if self._guard is not None and self.header is not None and self.is_on:
             self._guard.leave_word(self.header, RingHeader.SIGNAL, RingHeader.SIGNAL_NS)
 
@@ -149,8 +148,7 @@ class LaunchRing:
         call.block = block
 
     def symbols(self, call: CallInRing, found: SymbolValues, count: int) -> None:
-        """A call that has a block has come to know some of the `count` symbols of its graph. What finds no room is in
-        the log once the call has ended."""
+        """Write values of some of the `count` symbols of a call's graph; those without room are only in the log."""
         if call.block is None:
             return
         block = call.symbol_block
@@ -172,7 +170,7 @@ class LaunchRing:
         words[3] = known
 
     def step_mark(self, what: str, who: int, thread: int, ns: int) -> RingBlock | None:
-        """Note an event that may have ended a step. The block is given back when the event is in the log."""
+        """Write an event that may have ended a step; its block must be given back when the event is in the log."""
         block = self._take(layout.STEP_WORDS) if self.is_on else None
         if block is not None:
             words = block.words
@@ -182,37 +180,36 @@ class LaunchRing:
         return block
 
     def replayed(self, call: CallInRing) -> None:
-        """Note that the replay of a CUDA graph has been submitted."""
+        """Write that the replay of a CUDA graph has been submitted."""
         if call.block is not None:
             call.block.words[_STATE] = _STATE_NUMBERS["replayed"]
             call.block.words[_END] = call.end_ns
 
     def drop(self, call: CallInRing) -> None:
-        """Give up the blocks of a call that will not be in the log."""
+        """Release the blocks of a call that will not be in the log."""
         if call.block is not None:
             call.block.words[1] = _NOTHING
-            call.block.tick = None  # should it still run, its launches are not the next one's
+            call.block.tick = None  # if it is still running, its launches must not become the next call's
             self.give_back(call.block)
             self.give_back(call.symbol_block)
             call.block = call.symbol_block = None
 
     def give_back(self, block: RingBlock | None) -> None:
-        """Take back a block whose content is in the log."""
+        """Release a block whose contents are in the log."""
         if block is not None:
             self._free.setdefault(block.words[0], []).append(block)
 
     def keep_memory(self) -> None:
-        """Keep the memory of the marks for the life of the process, since a device may write into it after the
-        recording."""
+        """Keep the memory of the marks until the process ends, since a device may write to it after the recording."""
         _kept.extend(self._maps[:1])
 
     def log_failed(self, number: int) -> None:
-        """Note why the log cannot be written any more."""
-        if self.header is not None and not self.header[RingHeader.WRITE_ERRNO]:  # the first reason is the one
+        """Write the error number with which writing the log failed."""
+        if self.header is not None and not self.header[RingHeader.WRITE_ERRNO]:  # the first error counts
             self.header[RingHeader.WRITE_ERRNO] = number
 
     def close(self, keep: bool) -> None:
-        """Note that the recording has ended as it should, and remove the file unless `keep` is set."""
+        """Write that the recording has ended properly, and remove the file unless `keep` is set."""
         self.is_on = False
         self._free = {}
         self._expect_no_signals()
@@ -226,8 +223,7 @@ class LaunchRing:
                 self.path.unlink()
 
     def abandon(self) -> None:
-        """In a forked child: the file is the parent's. Calls that run in the child now must not write into it, so other
-        memory takes its place at the same addresses."""
+        """Leave the file to the parent of a forked child, by mapping other memory at the addresses of running calls."""
         self.is_on = False
         self._free = {}
         self._expect_no_signals()
@@ -239,7 +235,7 @@ class LaunchRing:
                 map_over(mapped, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
     def _with_rows(self, call: CallInRing, block: RingBlock) -> RingBlock:
-        """Replace the block of a call whose sites may have run more than once by one that lists each launch."""
+        """Replace the block of a call with loops by one that lists each launch."""
         rows = array("q", call.rows[: len(call.rows) // 3 * 3])
         if len(call.rows) % 3 == 2:
             rows.extend([*call.rows[-2:], -1])
@@ -259,13 +255,13 @@ class LaunchRing:
         if free:
             try:
                 return free.pop()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread took it
                 pass
         return self._carve(words)
 
     def _carve(self, words: int) -> RingBlock | None:
         with self._lock:
-            if self._is_carving or not self.is_on:  # a signal handler runs a graph in the midst of this
+            if self._is_carving or not self.is_on:  # a signal handler runs a graph meanwhile
                 return None
             self._is_carving = True
             try:
@@ -299,7 +295,7 @@ class LaunchRing:
         return block
 
     def _grow(self, size: int) -> None:
-        """Make the file longer. Raises OSError if there is no room for it."""
+        """Extend the file. Raises OSError if the disk is full, and ValueError above the maximum size."""
         if self._file is None:
             self._file = self._open()
             if self._file is None:
@@ -311,11 +307,11 @@ class LaunchRing:
             raise ValueError(f"more than {layout.MOST_BYTES >> 20} MiB would be needed")
         self._file.checked()
         allocate(self._file.descriptor, first, length)
-        segment = mmap.mmap(-1, length)  # of the file itself it would keep a descriptor, and close that number
+        segment = mmap.mmap(-1, length)  # a mapping of the file would keep and close a descriptor
         map_over(segment, mmap.MAP_SHARED, self._file.descriptor, first)
         if self._guard is not None:
             self._guard.guard(segment)
-        if self._segment is not None and self._used < self._end:  # the rest becomes a block of nothing
+        if self._segment is not None and self._used < self._end:  # the rest becomes an empty block
             at = self._used - self._segment_at
             self._segment[at:].cast("q")[0] = (self._end - self._used) // WORD
         self._maps.append(segment)
@@ -331,7 +327,7 @@ class LaunchRing:
             self.is_on = False
             return None
         self.path = Path(layout.ring_path(log))
-        return OwnFile(self.path, os.O_RDWR, 0o400)  # nobody is to write into it by mistake
+        return OwnFile(self.path, os.O_RDWR, 0o400)  # protects it from accidental writes
 
     def _write_header(self, segment: mmap.mmap) -> None:
         header = memoryview(segment)[: layout.BLOCKS_AT].cast("q")

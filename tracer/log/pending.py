@@ -1,4 +1,4 @@
-"""Rows that are not in the log yet: graph calls that have ended, and marks of steps. The launch ring holds them too."""
+"""Keeps the rows that are not in the log yet, but in the launch ring: ended graph calls, and marks of steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AnyCall = TypeVar("AnyCall", bound=CallInRing)
 
 @dataclass(frozen=True)
 class PendingBatch(Generic[AnyCall]):
-    """The rows that go into the log together."""
+    """Rows that are written to the log together."""
 
     calls: list[AnyCall]
     launches: int
@@ -29,7 +29,7 @@ class PendingBatch(Generic[AnyCall]):
 
 
 class PendingRows(Generic[AnyCall]):
-    """Collects rows until they are written. Safe to call from any thread; the caller of `take` holds a lock."""
+    """Collects rows until they are written; thread-safe, but the caller of `take` must have acquired a lock."""
 
     def __init__(self, ring: LaunchRing) -> None:
         self._ring = ring
@@ -42,7 +42,7 @@ class PendingRows(Generic[AnyCall]):
 
     @property
     def is_much(self) -> bool:
-        """Whether there are so many rows that they should be written at once."""
+        """Whether there are enough rows to write them at once."""
         return (
             self._launches > MOST_LAUNCHES or len(self._calls) > MOST_CALLS or len(self._marks) > MOST_MARKS
         )  # fmt: skip
@@ -62,7 +62,7 @@ class PendingRows(Generic[AnyCall]):
         return PendingBatch(calls, launches, marks)
 
     def written(self, batch: PendingBatch[AnyCall]) -> None:
-        """Give the blocks of `batch`, which is in the log now, back to the ring."""
+        """Release the ring's blocks of `batch`, which is in the log now."""
         for call in batch.calls:
             self._ring.give_back(call.block)
             self._ring.give_back(call.symbol_block)

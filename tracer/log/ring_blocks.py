@@ -1,4 +1,4 @@
-"""Blocks of the launch ring: one for each call that runs, and how a call is described in its block."""
+"""Blocks of the launch ring, one for each running call, and the description of a call in its block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _pack_call = struct.Struct(f"@{CALL_WORDS - 2}q").pack_into
 
 
 class RingBlock:
-    """A piece of the ring: views of its words, of the words behind those of a call, and of their bytes."""
+    """A part of the ring: views of its words, of the words after those of a call, and of their bytes."""
 
     __slots__ = ("cells", "data", "tick", "words")
 
@@ -23,11 +23,11 @@ class RingBlock:
         self.cells = self.words[CALL_WORDS:]
         self.data = view[CALL_WORDS * WORD :]
         self.tick: Any = None
-        """The object that writes into `cells` (`stepscope.tracer.runtime.ticks`), once a call has needed one."""
+        """Object that writes to `cells` (`stepscope.tracer.runtime.ticks`); None until a call needs one."""
 
 
 class FunctionShape:
-    """How many launch sites a function of a graph has, and the memory that its calls need for them."""
+    """The number of launch sites of a graph's function, and the memory that its calls need for them."""
 
     __slots__ = ("count", "first", "has_loops", "scratch", "words")
 
@@ -35,7 +35,7 @@ class FunctionShape:
         self.first, self.count, self.has_loops = first, count, has_loops
         self.words = block_words(2 * count)
         self.scratch = memoryview(bytearray(max(2 * WORD * count, WORD))).cast("q")
-        """The memory into which calls without a block write."""
+        """Memory to which calls without a block write."""
 
 
 class CallInRing(Protocol):
@@ -64,12 +64,12 @@ def is_blocking() -> bool:
 
 
 def block_words(words: int) -> int:
-    """Return the size of a block, in words, for a call that needs `words`; few sizes, so that blocks are used again."""
+    """Return the size of a block, in words, for `words` words; there are few sizes, so that blocks are reused."""
     return max(_LEAST_WORDS, 1 << (CALL_WORDS + words - 1).bit_length())
 
 
 def describe_call(block: RingBlock, call: CallInRing, form: int, count: int, first_site: int = 0) -> None:
-    """Write what is known of a call that has begun. Readers count the block once all is written."""
+    """Describe a call that has begun; the block becomes valid for readers with the last word."""
     parent = call.parent.number if call.parent is not None else -1
     words = block.words
     _pack_call(

@@ -1,7 +1,4 @@
-"""The log of one recording.
-
-It begins with the run record and, in a forked child, with the graphs that the child has inherited.
-"""
+"""The log of one recording, which begins with the run record and the graphs that a forked child has inherited."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from stepscope.tracer.schema.records import OUTPUT_CODE, Frame, Graph, Provenanc
 
 
 class RunLog:
-    """The log of this process, made at its first record. `stopped` is called once if it cannot be written any more."""
+    """The log of this process, created at its first record; `stopped` is called once if writing it fails."""
 
     def __init__(
         self,
@@ -26,7 +23,7 @@ class RunLog:
         opening: Callable[[bool], tuple[Run, list[bytes]]],
         stopped: Callable[[OSError], None],
     ) -> None:
-        """`opening` returns the run record and torch's interned strings; its argument says whether this is a fork."""
+        """Create the log; `opening(forked)` returns the run record and torch's interned strings."""
         self._opening, self._stopped = opening, stopped
         self._folder = _absolute(directory)
         self._writer = LogWriter(self._folder, rank)
@@ -40,12 +37,12 @@ class RunLog:
 
     @property
     def path(self) -> Path | None:
-        """The path of the log, once something was written."""
+        """Path of the log; None until a record is written."""
         return self._writer.path
 
     @property
     def target(self) -> Path:
-        """The path that the log has, or will have."""
+        """Path that the log has, or will have."""
         return self._writer.target
 
     @property
@@ -53,9 +50,9 @@ class RunLog:
         return self._writer.bytes_written
 
     def begin(self) -> Path | None:
-        """Write what comes before the first record: the run, torch's interned strings, and what a fork has inherited.
+        """Write the run record, torch's interned strings, and the inherited graphs, unless they are written.
 
-        Returns the path of the log, or None if it could not be made.
+        Returns the path of the log, or None if it could not be created.
         """
         with self._lock:
             if not self.has_begun:
@@ -91,7 +88,7 @@ class RunLog:
         self._check()
 
     def describe_launch(self, graph: int, site: int) -> str:
-        """Describe a launch as far as it is known: ``extern_kernels.mm, line 77 of cab.py, from model.py:12``."""
+        """Describe a launch for the user: ``extern_kernels.mm, line 77 of cab.py, from model.py:12``."""
         loaded = next((record for record, _ in self._graphs if record.graph == graph), None)
         launch = next((one for one in loaded.sites if one.site == site), None) if loaded is not None else None
         if loaded is None or launch is None:
@@ -101,7 +98,7 @@ class RunLog:
         return f"{launch.kernel}, line {launch.line} of {loaded.wrapper_key}.py{source}"
 
     def _model_frame(self, graph: int, site: int) -> Frame | None:
-        """Return the line of the model's source that the launch comes from."""
+        """Return the line of the model's source that the launch comes from, or None if it is unknown."""
         for record in self._about_graphs:
             if isinstance(record, Provenance) and record.graph == graph:
                 stacks = (stack for one in record.sites if one.site == site for stack in one.stacks if stack)
@@ -114,12 +111,10 @@ class RunLog:
         self._about_graphs.append(record)
 
     def check_file(self) -> None:
-        """Stop if the file is gone."""
         self._writer.check_file()
         self._check()
 
     def after_fork(self) -> None:
-        """Begin a new log in a forked child."""
         self._writer.abandon()
         self._writer = LogWriter(self._folder, self._writer.rank)
         self._lock = threading.RLock()
@@ -147,13 +142,13 @@ class RunLog:
 
 
 def _absolute(folder: Path) -> Path:
-    """Return the absolute path, since the program may change its working folder before the first record."""
+    """Return the absolute path, since the program may change its working directory before the first record."""
     try:
         return folder.absolute()
-    except OSError:  # the working folder is gone
+    except OSError:  # the working directory is gone
         return folder
 
 
 def reason_of(error: OSError) -> str:
-    """Return the reason of `error` in a few words."""
+    """Return a short description of `error`."""
     return os.strerror(error.errno) if error.errno else str(error)

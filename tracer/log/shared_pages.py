@@ -1,4 +1,4 @@
-"""Memory that is shared with a file: reserved on the disk, and mapped at an address that stays the same."""
+"""Shares memory with a file: reserves space on the disk, and maps it at a fixed address."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def map_over(mapped: mmap.mmap, flags: int, descriptor: int, offset: int) -> Non
 
 
 def allocate(descriptor: int, first: int, length: int) -> None:
-    """Reserve room on the disk, since writing a page that the disk has no room for would kill the process."""
+    """Reserve space on the disk, since writing a page for which the disk is full would kill the process."""
     allocate = getattr(os, "posix_fallocate", None)
     if allocate is not None:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Exceptions that a signal handler of the program raises while a hook of the recorder runs."""
+"""Recognises exceptions that a signal handler of the program raises while a hook of the recorder runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FunctionType, MethodType
 
 
 def is_from_handler(error: BaseException) -> bool:
-    """A handler that is installed has raised it: it is the program's, a time limit say."""
+    """Return whether an installed signal handler has raised `error`; then it is the program's, as for a time limit."""
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     for number in signal.valid_signals():
         handler = signal.getsignal(number)

@@ -1,4 +1,4 @@
-"""Values of the numbers that generated code computes anew in each call, and their record in the log."""
+"""Values of the numbers that generated code computes in each call, and their record in the log."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Plain = int | float | str | None
 
 class SymbolValues(NamedTuple):
     symbols: tuple[int, ...]
-    """The indices into `Graph.symbols`."""
+    """Indices into `Graph.symbols`."""
     launches: int
-    """How many launches of the call had begun."""
+    """Number of launches of the call that had begun."""
     values: tuple[Plain, ...]
 
 
 class CallWithSymbols(Protocol):
-    """The part of `stepscope.tracer.runtime.calls.GraphCall` that is needed here."""
+    """The part of `stepscope.tracer.runtime.calls.GraphCall` that is used here."""
 
     number: int
     symbols: list[SymbolValues]
 
 
 def plain_values(values: Iterable[object]) -> tuple[Plain, ...]:
-    """Return what JSON can represent of `values`; none of them is kept alive."""
+    """Return `values` in JSON's types, with None for those that are not numbers; keeps none of them alive."""
     return tuple(map(_plain, values))
 
 
@@ -42,7 +42,7 @@ def _plain(value: object) -> Plain:
 
 
 def symbols_of(calls: Sequence[CallWithSymbols]) -> Iterator[CallSymbols]:
-    """Yield one record of all calls that had symbols, or nothing if no call had."""
+    """Yield one record of all calls that have symbols, or nothing if none has."""
     numbers: dict[tuple[object, ...], int] = {}
     assignments: list[Assignment] = []
     assigned: list[int] = []

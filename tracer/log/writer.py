@@ -22,10 +22,10 @@ from stepscope.tracer.schema.records import Record, artifact_name, to_payload
 
 
 class OwnFile:
-    """A new file that is open. Its constructor raises OSError.
+    """A new open file. The constructor raises OSError.
 
-    A program may close descriptors that are not its own, and get their numbers for its own files, which must not be
-    written then.
+    A program may close descriptors that it does not own, and get their numbers for its own files, which must not be
+    written.
     """
 
     def __init__(self, path: Path, flags: int, mode: int = 0o600) -> None:
@@ -34,7 +34,7 @@ class OwnFile:
         self._identity = _identity(os.fstat(self.descriptor))
 
     def checked(self) -> os.stat_result:
-        """Return the state of the file. Raises OSError if the descriptor belongs to another file by now."""
+        """Return the status of the file. Raises OSError if the descriptor belongs to another file now."""
         found = os.fstat(self.descriptor)
         if _identity(found) != self._identity:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -51,21 +51,21 @@ def _identity(state: os.stat_result) -> tuple[int, int]:
 
 
 class LogWriter:
-    """Writes records to ``<directory>/stepscope_trace_rank_<r>_<pid>_<random>.log``, made at the first one.
+    """Writes records to ``<directory>/stepscope_trace_rank_<r>_<pid>_<random>.log``, created at the first one.
 
-    One `os.write` per record; nothing is buffered here, so what was written survives the process. After an
-    OSError (full disk, removed folder) it writes no more and keeps the error in `failure`: it never raises. What a
-    signal handler writes in the midst of a record comes after that; what it raises is raised when the record is whole.
+    Each record is one `os.write` without buffering, so that it survives the process. After an OSError (full disk,
+    removed folder) it stops writing and keeps the error in `failure`; it never raises. Records that a signal handler
+    writes during a record follow it; an exception of the handler is raised when the record is complete.
     """
 
     def __init__(self, directory: Path, rank: int | None, about: int | None = None) -> None:
-        """`about` is the process that the log is about, if another one writes it."""
+        """Create the writer; `about` is the process that the log is about, if this process writes it for another."""
         self.directory = directory
         self.rank = rank
         self._about = about
         pid = about or os.getpid()
         self.target = directory / f"stepscope_trace_rank_{rank or 0}_{pid}_{secrets.token_hex(4)}.log"
-        """The path that the log has, or will have."""
+        """Path that the log has, or will have."""
         self.path: Path | None = None
         self.bytes_written = 0
         self.failure: OSError | None = None
@@ -73,10 +73,10 @@ class LogWriter:
         self._closed = False
         self._lock = threading.RLock()
         self._waiting: deque[bytes] | None = None
-        """The records that came while one was being written on the same thread; None while nothing is written."""
+        """Records that were added by this thread while one was being written; None while none is written."""
 
     def write(self, record: Record, envelope: Mapping[str, Any] | None = None) -> None:
-        """Write one of stepscope's records as an artifact; `envelope` may hold the ids of a compile."""
+        """Write one of stepscope's records as an artifact; `envelope` may contain the ids of a compile."""
         try:
             payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
         except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
@@ -104,7 +104,7 @@ class LogWriter:
                 self._waiting = None
 
     def check_file(self) -> None:
-        """Stop writing if the file was removed, since nobody can read it."""
+        """Stop writing if the file was removed, since it could not be read."""
         with self._lock:
             if self._file is None or self._waiting is not None:
                 return
@@ -150,12 +150,12 @@ class LogWriter:
 
 
 def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:
-    """Append `data`; return what a signal handler has raised meanwhile. After an OSError nothing of `data` is left."""
+    """Append `data`, or nothing of it if OSError is raised; return the exception of a signal handler meanwhile."""
     start = os.lseek(descriptor, 0, os.SEEK_END)
     raised: BaseException | None = None
     while True:
         try:
-            done = os.lseek(descriptor, 0, os.SEEK_CUR) - start  # a handler may take the result of a write away
+            done = os.lseek(descriptor, 0, os.SEEK_CUR) - start  # a handler's exception may lose the result of a write
             if done >= len(data):
                 return raised
             os.write(descriptor, data[done:])

@@ -1,4 +1,4 @@
-"""stepscope records PyTorch programs compiled with `torch.compile`, and reads what was recorded.
+"""Records PyTorch programs compiled with `torch.compile`, and reads the recorded logs.
 
     import stepscope
 
@@ -30,7 +30,7 @@ __all__ += ["trace", "track_tensor", "tracked_empty_strided"]
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the recorder, imported at its first use. Raises AttributeError for a name that does not exist."""
+    """Return a name of the recorder, imported at its first use. Raises AttributeError for other names."""
     if name not in __all__:
         raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
     from stepscope import tracer

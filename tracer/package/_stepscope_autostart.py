@@ -1,10 +1,10 @@
-"""Recording without a change of the program: `import torch` calls `autostart` through an entry point.
+"""Records programs without changes to them: `import torch` calls `autostart` through an entry point.
 
 PyTorch loads the entry points of the group ``torch.backends`` at the end of `import torch` (torch/__init__.py,
-`_import_device_backends`), and an exception there breaks that import, also one of loading the module. So this module
-is not a part of the package `stepscope`: it is found where the user's script is named ``stepscope.py``, and where the
-package was removed and its metadata was not. It imports nothing unless STEPSCOPE_TRACE is set, and raises nothing.
-It is written for Python 3.8, too, since a folder on PYTHONPATH is read by any Python.
+`_import_device_backends`), and an exception there breaks that import, even one while loading the module. So this
+module is outside of the package `stepscope`: it is found even if the user's script is named ``stepscope.py``, or if the
+package was removed but not its metadata. It imports nothing unless STEPSCOPE_TRACE is set, and raises nothing. It also
+runs in Python 3.8, since any Python may find it in a folder on PYTHONPATH.
 """
 
 import os
@@ -14,7 +14,8 @@ import sys
 def autostart():  # type: () -> None
     """Record this process if STEPSCOPE_TRACE is set.
 
-    Raises nothing but KeyboardInterrupt; a failure is one line on standard error."""
+    Raises only KeyboardInterrupt; a failure is reported in one line on standard error.
+    """
     if not os.environ.get("STEPSCOPE_TRACE"):
         return
     try:
@@ -35,7 +36,7 @@ def _record():  # type: () -> None
 
 
 def _refuse_others():  # type: () -> None
-    """Raises ImportError where the name `stepscope` is somebody else's: importing it would run that person's code."""
+    """Raise ImportError if `stepscope` is another package or script, whose code must not be run by importing it."""
     from importlib.util import find_spec
 
     found = find_spec("stepscope")

@@ -1,7 +1,7 @@
-"""The one recorder that is attached to this process.
+"""Keeps the one recorder that is attached to this process.
 
-A recording that the environment asks for gives way to one that the program's code asks for. It goes on, in a log of
-its own, when that one has ended.
+A recording that the environment started gives way to one that the program's code starts, and continues in another log
+when that one has ended.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Recording(Protocol):
     def step(self) -> None: ...
 
 
-_lock = threading.RLock()  # a signal handler of the program may start a recording in the midst of this
+_lock = threading.RLock()  # a signal handler of the program may start a recording meanwhile
 _active: Recording | None = None
 _waiting: Recording | None = None
 
 
 def current() -> Recording | None:
-    """Return the recorder that is attached."""
+    """Return the attached recorder, or None."""
     return _active
 
 
@@ -45,7 +45,7 @@ def what_runs() -> str:
 
 
 def take(recorder: Recording) -> bool:
-    """Return whether `recorder` may attach now; a recorder that gives way to it has stopped then."""
+    """Return whether `recorder` may attach now; a recorder that gives way to it is stopped."""
     global _active, _waiting
     with _lock:
         before = _active
@@ -74,7 +74,7 @@ def release(recorder: Recording) -> bool:
 
 
 def go_on() -> None:
-    """Start the recorder that gave way, or that waits."""
+    """Start the recorder that gave way or is waiting."""
     global _waiting
     with _lock:
         recorder, _waiting = _waiting, None

@@ -1,5 +1,7 @@
-"""Which forms the arguments of launch sites have had, dtypes and sizes: each is written down once, and named again in
-a few bytes when it comes back."""
+"""Remembers the forms (dtypes, sizes, strides) of launch arguments, so that each is written to the log only once.
+
+A form that occurs again is written as a reference of a few bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,43 +11,45 @@ from collections.abc import Callable, Sequence
 from stepscope.tracer.schema.records import UNRECORDED, SameTensors, TensorMeta, Tensors
 
 MOST_FORMS = 256
-"""Of one launch site: a service with dynamic shapes may meet a new one with each request."""
+"""Maximum number of forms per launch site; a service with dynamic shapes may have a new one with each request."""
 
 TOO_MANY = f"its arguments have had {MOST_FORMS} different sizes; further ones are not written down"
 
 Place = tuple[int, int]
-"""(site, index of the first argument): what goes in is looked at before the launch, what it binds behind it."""
+"""(site, index of the first argument); inputs are described before the launch, bound outputs after it."""
 _SEVERAL = object()
-"""Of a launch site that runs more than once in a call; none of its forms there can be named by the call."""
+"""Form of a launch site that runs more than once in a call; no record can refer to its forms by that call."""
 _forks = 0
 
 
 def forget_parent_process() -> None:
-    """In a forked child: its log tells each form again, and not which of them was the last."""
+    """Forget the current forms in a forked child, whose log does not have the parent's last records."""
     global _forks
     _forks += 1
 
 
 class ArgumentForms:
-    """Of one graph. Calls of several threads may take turns."""
+    """The forms of one graph's arguments. Calls of several threads may alternate."""
 
     def __init__(self, graph: int, arguments: Sequence[int]) -> None:
-        """`arguments`: how many each launch site has."""
+        """Create the forms; `arguments` is the number of arguments of each launch site."""
         self._graph, self._arguments = graph, arguments
         self._seen: defaultdict[Place, dict[object, int]] = defaultdict(dict)
-        """The call that each form was written down for last."""
+        """Last call for which each form was written."""
         self._told_in: defaultdict[int, dict[Place, object]] = defaultdict(dict)
-        """The forms that were written down for a call."""
+        """Forms that were written for each call."""
         self._written: Counter[Place] = Counter()
         self._in_force: dict[Place, tuple[int, object]] = {}
-        """By what the log says: since which call, and which form."""
+        """Current form according to the log, with the call since which it applies."""
         self._forks = _forks
 
     def told(
         self, call: int, site: int, first: int, form: object, describe: Callable[[], list[TensorMeta]]
     ) -> Tensors | SameTensors | None:
-        """What the log has to be told of the arguments from `first` on, of which `form` is equal for equal ones; None:
-        by the log they are these already."""
+        """Return the record about the arguments from `first` on, or None if the log needs none.
+
+        `form` identifies the arguments' dtypes, sizes and strides; `describe` is called for a new form.
+        """
         if self._forks != _forks:
             self._forks = _forks
             self._in_force.clear()
@@ -58,13 +62,13 @@ class ArgumentForms:
         of = self._seen[place].get(form)
         if of is None or self._told_in[of][place] != form:
             return self._new(call, place, form, describe)
-        for other, its_form in self._told_in[of].items():  # most of them come back with this one
+        for other, its_form in self._told_in[of].items():  # usually all of them occur again together
             if other >= place:
                 self._in_force[other] = call, its_form
         return SameTensors(self._graph, call, site, first, of)
 
     def is_full(self, site: int, first: int) -> bool:
-        """The log has been told that it is not told any more."""
+        """Return whether the log says that the arguments are not recorded any more."""
         return self._written[site, first] > MOST_FORMS
 
     def _new(self, call: int, place: Place, form: object, describe: Callable[[], list[TensorMeta]]) -> Tensors | None:

@@ -1,4 +1,4 @@
-"""The graph calls that run on each thread, and all that is known of one call."""
+"""Keeps the graph calls that run in each thread, and all data of one call."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class CallOwner(Protocol):
         """The recording that the call belongs to."""
 
     def lay_out(self, call: GraphCall, tracker: Tracker) -> None:
-        """Write what the storages of `call` did, if that was new."""
+        """Write the lifetime layout of `call` if it is new."""
 
 
 class _Thread(threading.local):
-    """The calls that are running on a thread, outermost first."""
+    """The calls that are running in a thread, outermost first."""
 
     def __init__(self) -> None:
         self.stack: list[GraphCall] = []
@@ -47,17 +47,17 @@ _call_numbers = count()
 
 
 def running_call() -> GraphCall | None:
-    """Return the innermost call that runs on this thread."""
+    """Return the innermost call that runs in this thread, or None."""
     return this_thread.stack[-1] if this_thread.stack else None
 
 
 def recorded_calls_of_this_thread() -> list[GraphCall]:
-    """Return the running calls of this thread that go into the log, outermost first."""
+    """Return the running calls of this thread that are recorded, outermost first."""
     return [call for call in this_thread.stack if call.is_recorded]
 
 
 def forget_parent_process() -> None:
-    """Give up what belongs to the parent of a forked child: its ring, its log and the number of its thread."""
+    """Drop references to the parent process in a forked child: its ring, its log and its thread id."""
     this_thread.ident = threading.get_native_id()
     argument_forms.forget_parent_process()
     for call in this_thread.stack:
@@ -84,54 +84,54 @@ class GraphCall:
         self.graph, self.function, self.parent = graph, function, parent
         self.number = next(_call_numbers)
         self.rows: list[int] = []
-        """Site, start and end of each launch, one after the other; the end is missing where a launch raised."""
+        """Site, start and end of each launch, one after the other; the end is missing if the launch raised."""
         self.symbols: list[SymbolValues] = []
-        """The values of the numbers that the wrapper computes."""
+        """Values of the numbers that the wrapper computes."""
         self.symbol_block: RingBlock | None = None
-        """The block of the launch ring that holds the symbols; None if there is none."""
+        """Block of the launch ring with the symbols; None if there is none."""
         self.look = look
-        """For each site 1 while its arguments are to be looked at; None if none of them are."""
+        """One byte per site, 1 if its arguments are to be recorded; None if none are."""
         self.now = perf_counter_ns
         self.read: Callable[[GraphCall, int, Sequence[Any]], None] | None = None
-        """Reads tensors at a point of the wrapper; None in a call that reads nothing."""
+        """Function that reads tensors at a point of the wrapper; None if the call reads nothing."""
         self.readings: list[Reading] = []
         self.rows_written = 0
-        """How many value rows of this call are in the log already."""
+        """Number of value rows of this call that are already in the log."""
         self.read_at: list[int] = []
-        """How many launches came before each reading; only for calls that are captured into a CUDA graph."""
+        """Number of launches before each reading; only for calls that are captured into a CUDA graph."""
         self.device_times: Callable[[], tuple[list[int], list[int]]] | None = None
-        """Returns launches (positions in this call) and their times on the device (ns) once the readings are there."""
+        """Function that returns launches (positions in this call) and their device times (ns) from the readings."""
         self.mark: Callable[[], None] | None = None
-        """Takes the time of the device before and after each launch; None in a call whose launches are not timed."""
+        """Function that records an event before and after each launch; None if the launches are not timed."""
         self.see_storages: Callable[[GraphCall, int, Sequence[Any]], None] | None = None
-        """Looks at storages at a point of the wrapper; None in a call whose storages are not followed."""
+        """Function that records storages at a point of the wrapper; None if they are not followed."""
         self.life: Life | None = None
         self.tracker: Tracker | None = None
-        """The tracker that follows the storages of this call."""
+        """Tracker that follows the storages of this call."""
         self.owned: dict[str, ref[Any]] = {}
-        """The storages of inputs that nobody else holds, by name; found in the first calls of a graph."""
+        """Storages of inputs without other owners, by name; found in the first calls of a graph."""
         self.layout: int | None = None
-        """The number of its lifetime layout, once the call has ended."""
+        """Number of the call's lifetime layout, once the call has ended."""
         self.watch: LifetimeWatch | None = None
-        """Compares lifetimes at each launch, in order to raise there; None in a call that does not raise."""
+        """Watch that compares lifetimes at each launch, in order to raise there; None if the call does not raise."""
         self.found: FoundMismatches | None = None
-        """The lifetime mismatches of the call, once they are known."""
+        """Lifetime mismatches of the call, once they are known."""
         self.block: RingBlock | None = None
-        """The block of the launch ring that shows this call; None if there is none."""
+        """Block of the launch ring with this call; None if there is none."""
         self.cells: memoryview = _NO_CELLS
-        """The start and the end of each launch site of the function, in the launch ring."""
+        """Start and end of each launch site of the function, in the launch ring."""
         self.tick: Tick | None = None
-        """Writes `rows` and `cells`; None where the code of the wrapper does it itself."""
+        """Function that writes `rows` and `cells`; None if the code of the wrapper writes them itself."""
         self.flag: Flag | None = None
-        """Sends a mark down the stream after some launches; None in a call that sends none."""
+        """Function that enqueues a mark after some launches; None if the call enqueues none."""
         self.due: Sequence[int] = _NEVER
-        """The time (ns) from which on `flag` is to be called again."""
+        """Time (ns) from which `flag` is to be called again."""
         self.stream = self.graph_slot = -1
-        """What the device marks for this call, as the launch ring counts it; -1 for nothing."""
+        """Indices, in the launch ring, of the marks for this call; -1 if there is none."""
         self.hooks: CallOwner | None = None
-        """The hooks that began the call; None for a replay of a CUDA graph."""
+        """Hooks that began the call; None for a replay of a CUDA graph."""
         self.is_recorded = True
-        """The call goes into the log whatever is configured while it runs, and so do the calls inside it."""
+        """Whether the call and the calls nested in it are recorded; does not change while the call runs."""
         self.state = "ok"
         self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0
@@ -145,7 +145,7 @@ class GraphCall:
         self.state = "raised"
 
     def unfinished(self, now_ns: int) -> GraphCall:
-        """Return a copy of a call that still runs, as a call that has ended."""
+        """Return a copy of a running call as a call that has ended at `now_ns`."""
         found = copy(self)
         found.rows, found.readings, found.symbols = self.rows[:], self.readings[:], self.symbols[:]
         found.block = found.symbol_block = found.flag = found.mark = None

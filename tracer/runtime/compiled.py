@@ -1,4 +1,4 @@
-"""Loads the C++ modules that stand in for slower Python code; Inductor's own toolchain builds them on first use."""
+"""Loads C++ modules that replace slower Python code; Inductor's own toolchain compiles them on first use."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-_loading = threading.RLock()  # a signal handler may load a wrapper in the midst
+_loading = threading.RLock()  # a signal handler may load a wrapper meanwhile
 _found: dict[str, Any] = {}
-"""Each module by its name, or the reason why it could not be built."""
+"""Module, or the reason why it could not be built, by name."""
 
 
 def load(name: str, source: Path, set_up: Callable[[Any], object] = id) -> Any:
-    """Return the extension module `name` that is built from the C++ file `source`, and hand it to `set_up` once.
+    """Return the extension module `name` compiled from the C++ file `source`, after passing it to `set_up` once.
 
-    A build takes a second or two unless a cache has its result. Each call raises the same RuntimeError where the
+    Compiling takes a second or two unless the module is cached. Raises the same RuntimeError at each call if the
     module cannot be built.
     """
     with _loading:
@@ -29,7 +29,7 @@ def load(name: str, source: Path, set_up: Callable[[Any], object] = id) -> Any:
 
 
 def forget_parent_process() -> None:
-    """Replace the lock in a forked child, because a thread that held it does not exist there."""
+    """Replace the lock in a forked child, where a thread that had acquired it does not exist."""
     global _loading
     _loading = threading.RLock()
 
@@ -46,5 +46,5 @@ def _module_or_reason(name: str, source: Path, set_up: Callable[[Any], object]) 
         spec.loader.exec_module(module)
         set_up(module)
         return module
-    except Exception as error:  # no compiler, no headers of Python, an unusual build of either
+    except Exception as error:  # no compiler, no Python headers, or an unusual build of either
         return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Arguments of launches as they are at run time, and the columns of calls that have ended."""
+"""Describes arguments of launches at run time, and converts calls that have ended to columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_END = -1
 
 
 def signature_of(value: Any) -> Any:
-    """Equal for values of one form: of equal dtypes, sizes and strides."""
+    """Return a key that is equal for values with equal dtypes, sizes and strides."""
     if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
         return tuple(signature_of(member) for member in value)
     size = getattr(value, "shape", None)
@@ -23,17 +23,17 @@ def signature_of(value: Any) -> Any:
 def _stride(value: Any) -> Any:
     try:
         return value.stride()
-    except Exception:  # sparse, jagged, or no tensor of torch
+    except Exception:  # sparse, jagged, or not a torch tensor
         return None
 
 
 def described(first: int, values: Sequence[Any]) -> list[TensorMeta]:
-    """What the arguments of a launch are, from number `first` on."""
+    """Describe arguments of a launch, the first of which has the number `first`."""
     return [meta for n, value in enumerate(values) for meta in describe(first + n, value)]
 
 
 def describe(argument: int, value: Any, item: int | None = None) -> Iterable[TensorMeta]:
-    """What `value` is, without reading or keeping it; members of a list one by one."""
+    """Describe `value` without reading or keeping it; yields one entry per member of a list."""
     if value is ...:  # an expression that must not be evaluated twice
         return
     if isinstance(value, (list, tuple)) and item is None:
@@ -51,7 +51,7 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
         address: int | None = value.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):  # sparse, meta and wrapper subclasses have no strided storage
         stride, offset, storage_bytes, address = [], 0, None, None
-    except (AttributeError, TypeError):  # jagged: sizes that are no numbers
+    except (AttributeError, TypeError):  # jagged: sizes that are not numbers
         size, stride, offset, storage_bytes, address = [], [], 0, None, None
     yield TensorMeta(
         argument,
@@ -67,20 +67,18 @@ def describe(argument: int, value: Any, item: int | None = None) -> Iterable[Ten
 
 
 def records_of(calls: Sequence[GraphCall]) -> Iterator[Launches | CallSymbols]:
-    """What the log says of finished calls."""
     if calls:
         yield to_batch(calls)
     yield from symbols_of(calls)
 
 
 def to_batch(calls: Sequence[GraphCall]) -> Launches:
-    """The columns of finished calls."""
     rows: list[int] = []
     for call in calls:
         rows += call.rows
         if len(call.rows) % 3 == 2:
             rows.append(NO_END)
-        elif len(call.rows) % 3:  # an exception of a signal handler: the launch has not begun
+        elif len(call.rows) % 3:  # a signal handler raised before the launch began
             del rows[-1]
     return Launches(
         calls=Calls(

@@ -1,9 +1,10 @@
 """The hooks that generated code calls: at the begin and end of each graph call, and for the arguments of a launch.
 
-A launch itself calls nothing here. The wrapper's own code (`stepscope.tracer.inductor.code_swap`), or code that is
-compiled for it (`stepscope.tracer.runtime.ticks`), adds (site, start, end) to the call's `rows`. So a launch costs two
-readings of the clock, three items of a list, and two of the call's `cells` in the launch ring, which show that it has
-begun and returned even when the process dies."""
+A launch itself calls nothing here. The wrapper's own code (`stepscope.tracer.inductor.code_swap`), or compiled code
+that it calls (`stepscope.tracer.runtime.ticks`), adds (site, start, end) to the call's `rows`. So a launch takes two
+readings of the clock, three list items, and two of the call's `cells` in the launch ring, which show that it has begun
+and returned even if the process dies.
+"""
 
 from __future__ import annotations
 
@@ -37,28 +38,28 @@ from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 FIRST_CALLS = 8
-"""How many calls of a graph have their storages followed in every recording; most faults show in the first calls."""
+"""Number of first calls of a graph whose storages are always followed, since most faults occur in them."""
 ASKING_CALL = 2
-"""The call of a graph in which the allocator of the device is asked at every allocation, which takes some 20 us."""
+"""Call of a graph in which the device's allocator is queried at every allocation, which takes about 20 us each."""
 
 
 class CallSink(Protocol):
-    """The part of the recorder that the hooks of graphs need."""
+    """The part of the recorder that the hooks need."""
 
     timer: EventTimer
     ring: LaunchRing
     marks: DeviceMarks
     cuda_graphs: CudaGraphCalls
     running: dict[int, GraphCall]
-    """The calls that go into the log and are not handed on yet, by number."""
+    """Calls that are recorded and not yet passed on, by number."""
 
     @property
     def lifetimes(self) -> Tracker | None:
-        """The tracker that follows the storages of calls that begin now."""
+        """Tracker that follows the storages of calls that begin now; None if none does."""
 
     @property
     def is_on(self) -> bool:
-        """Whether calls that begin now go into the log."""
+        """Whether calls that begin now are recorded."""
 
     @property
     def asserts_lifetimes(self) -> bool: ...
@@ -87,19 +88,18 @@ class GraphHooks:
         tick_type: TickType | None = None,
     ) -> None:
         self.plans: list[ReadPlan | None] = [None]
-        """The plans of reads, which the code of the wrapper names by index; code that still runs may name an old
-        plan."""
+        """Plans of reads, by the index in the wrapper's code; running code may use an earlier plan."""
         self.sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
         self._symbols = len(graph.symbols)
         self.tick_type = tick_type
-        """The type of the compiled statements around a launch; None if the code of the wrapper has its own."""
+        """Type of the compiled function that times launches; None if the wrapper's code has Python statements."""
         self._is_capturing = is_capturing
         self._has_told_replays = False
         self._look = bytearray(b"\x01" * len(graph.sites))
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
         self._wanted: bytearray | None = self._look
-        """The sites to look at; None once every site of a graph without dynamic sizes has been looked at."""
+        """Sites whose arguments are recorded; None once all are recorded in a graph without dynamic sizes."""
         self._forms = ArgumentForms(graph.graph, [len(site.arguments) for site in graph.sites])
         self._points = points
         named = (device for point in points for device in point.devices)
@@ -140,7 +140,7 @@ class GraphHooks:
         return call
 
     def _prepare(self, call: GraphCall, reads: ReadPlan | None, parent: GraphCall | None) -> None:
-        """Decide what is recorded of a call beside its launches."""
+        """Decide what is recorded of a call besides its launches."""
         if self._is_capturing is not None:
             if call.state != "captured":
                 call.mark = self.sink.timer.wanted(call)
@@ -193,7 +193,7 @@ class GraphHooks:
                 lifetimes.ask_allocator(call, self._device)
 
     def _asks_allocator(self, call: GraphCall) -> bool:
-        """Return whether the allocator is asked at the begin and the end of a call."""
+        """Return whether the allocator is queried at the begin and the end of a call."""
         return self._is_capturing is not None and (self._calls <= FIRST_CALLS or call.step % SPARSE == 0)
 
     def _say_replays(self) -> None:
@@ -223,7 +223,7 @@ class GraphHooks:
             self._layouts.assert_ended(call, self.sink)
 
     def _end_recorded(self, call: GraphCall) -> None:
-        if call.number not in self.sink.running:  # the recording has ended meanwhile, and has told of the call
+        if call.number not in self.sink.running:  # the recording has ended meanwhile, and has written the call
             return
         try:
             self._conclude(call)
@@ -233,7 +233,6 @@ class GraphHooks:
             self.sink.timer.ended(call)
 
     def _conclude(self, call: GraphCall) -> None:
-        """Complete what is known of a call that has ended."""
         self.sink.ring.end(call, self._shapes[call.function])
         if call.flag is not None:
             call.flag(call)
@@ -244,16 +243,16 @@ class GraphHooks:
             call.cost_ns += self._observer_ns()
 
     def lay_out(self, call: GraphCall, tracker: Tracker) -> None:
-        """Write what the storages of `call` did, if that was new."""
+        """Write the lifetime layout of `call` if it is new."""
         call.layout = self._layouts.of(call, tracker, self.sink.layout)
 
     def _observer_ns(self) -> int:
-        """Return the time that a compiled observer has taken; the other counts its own."""
+        """Return the time that a compiled observer has taken, or 0: `see_storages` adds its own time to the call."""
         taken: Callable[[], int] | None = getattr(self._observed_by and self._observed_by[1], "taken", None)
         return taken() if taken is not None else 0
 
     def see_storages(self, call: GraphCall, point: int, values: Sequence[Any]) -> None:
-        """Note the storages at a point that the wrapper has reached."""
+        """Record the storages at a point that the wrapper has reached."""
         started = perf_counter_ns()
         try:
             if call.tracker is not None:
@@ -300,7 +299,7 @@ class GraphHooks:
             self._layouts.assert_now(call, self.sink)
 
     def after(self, call: GraphCall, site: int, values: Sequence[object]) -> None:
-        """Record the tensors that a launch statement has bound."""
+        """Record the tensors that a launch statement has bound to names."""
         self._record(call, site, values, self._outputs_from[site])
         if not self._dynamic:
             self._look[site] = 0

@@ -1,9 +1,9 @@
-"""Ends the log before a program leaves without the usual end of a Python process.
+"""Ends the log before a process ends without running Python's exit functions.
 
-`os._exit(0)`, as launchers, workers and forked servers leave; `os.exec…`, which makes another program of the process;
-the end of a child that `multiprocessing` forked. By SIGTERM, as servers are ended, compiled code leaves a word in the
-launch ring; a program that has had a handler of its own and gives the signal back is followed here, since many then
-end themselves by it. Whatever else ends a process without a word is told as its death.
+This covers `os._exit(0)`, used by launchers, workers and forked servers; `os.exec…`, which replaces the program; and
+the end of a child that `multiprocessing` forked. At SIGTERM, which ends servers, compiled code notes the signal in the
+launch ring; this module also notices when a program resets the signal to its default handler, since many programs
+then raise it again. Every other end is reported as the death of the process.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Literal
 
 Reason = Literal["_exit", "exec"]
 LONGEST_WAIT_S = 1.0
-"""The longest time to wait for a thread that is writing to the log."""
+"""Maximum time to wait for a thread that is writing to the log."""
 _EXECS = ("execv", "execve")
-"""The functions that all other forms of `os.exec…` call."""
+"""Functions that all other forms of `os.exec…` call."""
 
 
 class Leaving:
     """Replaces these functions while a recorder is attached.
 
-    It calls `end` before the process leaves, `given_back` when a signal has its default handler again, and `stays` if
-    `end` has ended a log and the process is still there.
+    It calls `end` before the process ends, `stop` at the end of a forked child, `given_back` when a signal has its
+    default handler again, and `stays` if `end` has ended a log but the process continues.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Leaving:
     ) -> None:
         self._end, self._stop, self._given_back, self._stays = end, stop, given_back, stays
         self._stand_ins: dict[tuple[Any, str], tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        """The replaced function and its replacement, by module and name."""
+        """Replaced function and its replacement, by module and name."""
 
     def attach(self) -> None:
         multiprocessing_util.register_after_fork(self, Leaving._in_forked_child)
@@ -52,7 +52,7 @@ class Leaving:
 
     def detach(self) -> None:
         for (module, name), (function, ours) in self._stand_ins.items():
-            if getattr(module, name) is ours:  # else somebody stands in for ours: it passes on from now on
+            if getattr(module, name) is ours:  # else other code has wrapped ours, which only passes calls on now
                 setattr(module, name, function)
         self._stand_ins = {}
 
@@ -93,12 +93,12 @@ class Leaving:
         setattr(module, name, ours)
 
     def _in_forked_child(self) -> None:
-        """End the log in a finalizer, since `multiprocessing` leaves by `os._exit`, which runs no atexit functions."""
+        """End the log in a finalizer, since `multiprocessing` uses `os._exit`, which runs no atexit functions."""
         multiprocessing_util.Finalize(self, self._stop, args=("exit",), exitpriority=0)
 
 
 def _can_be_run(path: Any, *_: Any, **__: Any) -> bool:
-    """Return whether this process may execute the file `path`, which may be a descriptor. Raises OSError without it."""
+    """Return whether this process may execute the file `path`, or descriptor. May raise OSError."""
     if isinstance(path, int):
         return stat.S_ISREG(mode := os.stat(path).st_mode) and bool(mode & 0o111)
     return os.path.isfile(path) and os.access(path, os.X_OK)

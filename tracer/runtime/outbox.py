@@ -1,4 +1,4 @@
-"""What a recording has gathered and not written yet: calls, marks of steps, lifetimes, times and values."""
+"""Gathers calls, step marks, lifetimes, times and values of a recording until they are written in batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OutboxSink(Protocol):
 
 
 class Outbox:
-    """Gathers what calls leave behind, and writes it in batches. The caller of each method holds a lock."""
+    """Gathers data of calls, and writes it in batches. Callers must have acquired a lock."""
 
     def __init__(self, sink: OutboxSink, config: TraceConfig, ring: LaunchRing) -> None:
         self._sink, self._ring = sink, ring
@@ -47,12 +47,11 @@ class Outbox:
         self._flushed_ns = time.perf_counter_ns()
 
     def start(self) -> None:
-        """Begin the time of the recording."""
         self._flushed_ns = time.perf_counter_ns()
         self.overhead.start()
 
     def after_fork(self, config: TraceConfig, ring: LaunchRing, may_compile: bool) -> None:
-        """Start anew in a forked child: what was gathered is the parent's."""
+        """Start again in a forked child; the parent writes what was gathered."""
         self._ring, self.pending = ring, PendingRows(ring)
         self.timer = EventTimer()
         self.lifetimes = LifetimeTrackers(config, may_compile)
@@ -68,10 +67,10 @@ class Outbox:
             self.values.add(call)
         due = call.end_ns - self._flushed_ns > FLUSH_NS or self.pending.is_much
         has_values = bool(call.readings or call.rows_written)
-        return due or (has_values and is_blocking())  # whoever looks for a crash needs the last values at once
+        return due or (has_values and is_blocking())  # the search for a crash needs the last values at once
 
     def end_calls(self) -> None:
-        """Add the calls that still run, on other threads, as far as they have come."""
+        """Add the calls that are still running in other threads, with their launches so far."""
         now_ns = time.perf_counter_ns()
         for number, call in list(self._sink.running.items()):
             if call.hooks is not None and call.start_ns:
@@ -79,8 +78,8 @@ class Outbox:
             del self._sink.running[number]
 
     def flush(self, wait: bool) -> None:
-        """Write the calls that have ended, and the values that are back from their device; with `wait` all values."""
-        if self._is_flushing:  # a signal handler runs a graph in the midst of this
+        """Write the calls that have ended, and the values that have arrived from devices; with `wait`, all values."""
+        if self._is_flushing:  # a signal handler runs a graph during a flush
             return
         self._is_flushing = True
         try:
@@ -89,7 +88,7 @@ class Outbox:
             self._is_flushing = False
 
     def is_step_due(self) -> bool:
-        """Return whether the end of a step should flush; short steps share a batch, which costs them less."""
+        """Return whether the end of a step should flush; short steps share a batch, which is cheaper."""
         return time.perf_counter_ns() - self._flushed_ns > FLUSH_STEP_NS
 
     def write_all(self, take: Callable[[], Iterable[Record]]) -> None:
@@ -106,7 +105,7 @@ class Outbox:
             self._sink.write(to_record(batch.marks))
         self.pending.written(batch)
         self.write_all(lambda: self.lifetimes.batches(batch.calls))
-        if not self._sink.cuda_graphs.is_capturing():  # asking a device anything could break the capture
+        if not self._sink.cuda_graphs.is_capturing():  # querying a device could break the capture
             self._guarded("devices", flush_devices)
             self._guarded("device times", self.write_all, self.timer.take)
         self._guarded("values", self.write_all, lambda: self.values.take(wait))

@@ -9,7 +9,7 @@ from stepscope.tracer.schema.records import Overhead
 
 
 class OverheadMeter:
-    """Adds up the time that one recording takes from the program."""
+    """Adds up the time that one recording costs the program."""
 
     def __init__(self) -> None:
         self.hook_ns = self.launches = 0
@@ -23,13 +23,13 @@ class OverheadMeter:
         self._per_launch_ns = cost_of_a_launch()
 
     def forget(self) -> None:
-        """Start anew in a forked child, whose launches cost what they cost its parent."""
+        """Start again in a forked child, with the parent's cost of one launch."""
         self.hook_ns = self.launches = 0
         self._stats_ns = None
         self._started_ns = time.perf_counter_ns()
 
     def add_call(self, call: GraphCall) -> None:
-        """Add what a call that has ended cost, up to now."""
+        """Add the cost of a call that has ended, including the time since its end."""
         if call.stats_ns:
             self._stats_ns = (self._stats_ns or 0) + call.stats_ns
         self.hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
@@ -41,7 +41,7 @@ class OverheadMeter:
 
 
 def cost_of_a_launch() -> float:
-    """Measure the nanoseconds that the inserted statements of one launch take here."""
+    """Return the measured time of the statements inserted for one launch, in ns."""
     rows: list[int] = []
     now = time.perf_counter_ns
     look = bytearray(1)

@@ -1,4 +1,4 @@
-"""What the recorder could not record: it is written to the log, and reported once on standard error."""
+"""Writes what the recorder could not record to the log, and reports it once on standard error."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Problems:
 
     @property
     def count(self) -> int:
-        """How many times a hook has failed."""
+        """Number of failures of hooks."""
         return sum(self._failures.values())
 
     def forget(self) -> None:
-        """Start to count anew, in a forked child."""
+        """Reset the counts in a forked child."""
         self._failures = {}
 
     def skipped(self, record: Skipped) -> None:
@@ -36,9 +36,9 @@ class Problems:
             self.say(f"not recorded: {record.what}: {record.why}")
 
     def failed(self, where: str, error: BaseException) -> None:
-        """Count that the hook `where` failed; write and report the first time.
+        """Count a failure of the hook `where`; write and report its first one.
 
-        Raises `error` if a signal handler of the program raised it.
+        Raises `error` if a signal handler of the program has raised it.
         """
         if is_from_handler(error):
             raise error

@@ -1,4 +1,4 @@
-"""What a log says of its process: the run record, and the exception that ended the process."""
+"""Builds the records about the process: the run record, and the exception that ended the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_FRAMES, MOST_TEXT, MOST_CALL = 32, 16_000, 4_000
 
 
 def environment_number(name: str) -> int | None:
-    """Return the environment variable `name` as a number; None where it is not set or is no number."""
+    """Return the environment variable `name` as a number, or None if it is not set or not a number."""
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() else None
 
@@ -53,9 +53,11 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
 
 
 def uncaught_exception() -> UncaughtException | None:
-    """What has just been printed as the end of this process. Python keeps it for a debugger, and so do test runners
-    with what they caught, which did not come up to the outermost frame. An interactive session, which goes on after it,
-    has none."""
+    """Return the exception that Python has just printed as the end of this process, or None.
+
+    It is read from `sys.last_value`. Test runners set this too, to exceptions that did not reach the outermost frame;
+    these are ignored, and so are those of an interactive session, which continues.
+    """
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException) or hasattr(sys, "ps1"):
         return None
@@ -69,7 +71,7 @@ def uncaught_exception() -> UncaughtException | None:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
         text = str(error)
-    except Exception as broken:  # of the program's own making
+    except Exception as broken:  # raised by the program's own class
         text = f"(its text cannot be had: {type(broken).__name__})"
     cause = shim_errors.cause_of(text)
     if cause is not None:
@@ -84,6 +86,6 @@ def _loads_data(torch: Any) -> bool:
 
 def _devices(torch: Any) -> list[str]:
     devices = [f"cpu ({os.cpu_count()} cores)"]
-    if torch.cuda.is_initialized():  # to ask more could start the driver, and a forked child could not use it then
+    if torch.cuda.is_initialized():  # other queries could initialise CUDA, which a forked child could not use then
         devices += [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
     return devices

@@ -1,5 +1,5 @@
-// What the code of a wrapper calls before and after each launch: it reads the clock, and writes the time into the rows
-// of the call and into a cell of the launch ring. The same statements in Python are in tracer/inductor/code_swap.py.
+// The function that a wrapper's code calls before and after each launch. It reads the clock, and writes the time to the
+// rows of the call and to a cell of the launch ring. The same statements in Python are in tracer/inductor/code_swap.py.
 #include <Python.h>
 
 #include <errno.h>
@@ -21,14 +21,14 @@ struct Tick {
   PyObject* rows;
 };
 
-// That of time.perf_counter_ns on Linux.
+// Returns the clock of time.perf_counter_ns on Linux.
 long long now_ns() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-// (cell) or (cell, site): of a launch that has returned, or that is about to begin.
+// Records that a launch has returned, with arguments (cell), or is about to begin, with (cell, site).
 PyObject* tick(PyObject* self, PyObject* const* arguments, size_t flags, PyObject*) {
   Tick* its = reinterpret_cast<Tick*>(self);
   Py_ssize_t count = PyVectorcall_NARGS(flags);
@@ -60,15 +60,15 @@ void tick_dealloc(PyObject* self) {
   Py_TYPE(self)->tp_free(self);
 }
 
-// Another process may cut the file that the cells lie in: touching a page that is gone then is a SIGBUS, of which the
-// program would die. In our ranges such a page is replaced by an anonymous one; any other SIGBUS is whose it was.
+// Another process may truncate the file of the cells; accessing a lost page then raises SIGBUS, which would end the
+// program. In our ranges such a page is replaced by an anonymous one; any other SIGBUS is passed on.
 const int MOST_RANGES = 256;
 std::atomic<uintptr_t> range_begin[MOST_RANGES], range_end[MOST_RANGES];
 uintptr_t page_size = 4096;
 
-// A handler that is set later takes the place of ours, and may remember ours to give it back. So ours goes before it at
-// a level of its own, which passes on to this handler alone: each is called, and gives back what it found, as if ours
-// were not there.
+// A handler that the program sets later replaces ours, and may remember ours in order to restore it. So ours is
+// installed before it again, at a level that passes on to this handler only: each handler is called, and restores the
+// previous one, as it would without ours.
 const int MOST_LEVELS = 8;
 struct sigaction behind[MOST_LEVELS];
 int levels = 0;
@@ -79,7 +79,7 @@ bool is_ours(uintptr_t at) {
   return false;
 }
 
-// Only what is safe in a handler.
+// Uses only functions that are safe in a signal handler.
 void handle_bus(const struct sigaction& next, int number, siginfo_t* info, void* context) {
   int error = errno;
   uintptr_t at = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -93,7 +93,7 @@ void handle_bus(const struct sigaction& next, int number, siginfo_t* info, void*
   if (next.sa_flags & SA_SIGINFO) return next.sa_sigaction(number, info, context);
   if (next.sa_handler == SIG_IGN && info->si_code <= 0) return;
   if (next.sa_handler != SIG_DFL && next.sa_handler != SIG_IGN) return next.sa_handler(number);
-  signal(number, SIG_DFL);  // the statement that failed does so again
+  signal(number, SIG_DFL);  // the failed instruction runs again
   if (info->si_code <= 0) raise(number);
 }
 
@@ -119,7 +119,7 @@ bool stand_in_front() {
   int level = 0;
   while (level < levels && (behind[level].sa_handler != now.sa_handler || behind[level].sa_flags != now.sa_flags))
     level++;
-  if (level == MOST_LEVELS) return true;  // the program goes on setting others: the last one stays
+  if (level == MOST_LEVELS) return true;  // the program keeps setting handlers: its last one stays
   if (level == levels) behind[levels++] = now;  // never changed from now on: a handler of another thread may read it
   page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   struct sigaction ours = {};
@@ -129,8 +129,8 @@ bool stand_in_front() {
   return sigaction(SIGBUS, &ours, nullptr) == 0;
 }
 
-// A signal whose default is to end the process leaves its number and the time behind, and then does what it does by
-// default. Python never learns of this handler, so the program sees the default; its own handlers are not replaced.
+// A signal that ends the process by default writes its number and the time, and then takes its default action. Python
+// does not know of this handler, so the program sees the default; its own handlers are not replaced.
 struct Word {
   pid_t owner;  // a forked child shares the memory until it has a ring of its own
   long long *number, *at_ns;
@@ -138,7 +138,7 @@ struct Word {
 const int ENDING[] = {SIGTERM, SIGHUP, SIGINT};
 std::atomic<Word*> last_word;
 
-// Only what is safe in a handler.
+// Uses only functions that are safe in a signal handler.
 void on_ending(int number) {
   int error = errno;
   Word* its = last_word.load();
@@ -156,7 +156,7 @@ bool is_by(int number, void (*handler)(int)) {
   return sigaction(number, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == handler;
 }
 
-// The first process of a container is ended by none of them, unless it has a handler.
+// Process 1, the first one of a container, is left out: these signals do not end it by default.
 void stand_in_for_default() {
   struct sigaction ours = {};
   ours.sa_handler = on_ending;
@@ -215,14 +215,14 @@ PyObject* release(PyObject*, PyObject* arguments) {
 }
 
 PyMethodDef functions[] = {
-    {"guard", guard, METH_VARARGS, "(address, length): a page that is gone from there does not end the process."},
-    {"stay_in_front", stay_in_front, METH_NOARGS, "Handlers that were set since `guard` come after its own."},
-    {"release", release, METH_VARARGS, "(address): that memory is not there any more."},
-    {"leave_word", leave_word, METH_VARARGS, "(address, address): of the signal that ends the process, and its time."},
-    {"leave_no_word", leave_no_word, METH_VARARGS, "(address): that memory is not there any more."},
+    {"guard", guard, METH_VARARGS, "(address, length): keep lost pages there from ending the process."},
+    {"stay_in_front", stay_in_front, METH_NOARGS, "Install the handler before those set since `guard`."},
+    {"release", release, METH_VARARGS, "(address): end the guard of that memory."},
+    {"leave_word", leave_word, METH_VARARGS, "(address, address): write a signal's number and time there."},
+    {"leave_no_word", leave_no_word, METH_VARARGS, "(address): write no signals there any more."},
     {},
 };
-PyMemberDef members[] = {{"rows", T_OBJECT, offsetof(Tick, rows), 0, "Of the call: a list."}, {}};
+PyMemberDef members[] = {{"rows", T_OBJECT, offsetof(Tick, rows), 0, "List of the call's launches."}, {}};
 PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "stepscope_ticks", nullptr, -1, functions,
                       nullptr, nullptr, nullptr, nullptr};

@@ -1,6 +1,6 @@
-"""The statements before and after each launch as one call, compiled: ticks.cpp.
+"""Loads the compiled function that replaces the statements before and after each launch, and other C++ (ticks.cpp).
 
-Between launches hardly anything of a statement is left in the processor's caches: one call takes half as long.
+Between launches the processor's caches lose the data of the statements, so that one call takes half as long.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Tick(Protocol):
     rows: list[int]
 
     def __call__(self, cell: int, site: int = ..., /) -> int:
-        """With the site of a launch that is about to begin; without, one has returned."""
+        """Record the begin of a launch if its site is given, else that a launch has returned."""
 
 
 TickType = Callable[[memoryview], Tick]
-"""Makes one for cells, a writable view of 8-byte integers."""
+"""Constructor of a Tick for the given cells, a writable view of 8-byte integers."""
 
 
 def tick_type() -> TickType | None:
-    """None: it cannot be compiled here."""
+    """Return the compiled type, or None if it cannot be compiled or Python uses another clock."""
     if time.get_clock_info("perf_counter").implementation != _CLOCK or (library := _library()) is None:
         return None
     made: TickType = library.Tick
@@ -40,8 +40,10 @@ def tick_type() -> TickType | None:
 
 
 def guard(mapped: mmap.mmap) -> None:
-    """What cuts the file behind `mapped` shall not end the process: without this, who touches a page that is gone dies
-    of SIGBUS. Does nothing where nothing can be compiled."""
+    """Prevent SIGBUS from ending the process if the file behind `mapped` is truncated and a lost page is accessed.
+
+    Does nothing if the C++ code cannot be compiled; this holds for the functions below as well.
+    """
     library = _library()
     if library is not None:
         address = _address(mapped)
@@ -50,16 +52,17 @@ def guard(mapped: mmap.mmap) -> None:
 
 
 def stay_in_front() -> None:
-    """What the program has made of SIGBUS since `guard`, as `faulthandler.enable` does, concerns only what is not
-    guarded. Does nothing where nothing can be compiled."""
+    """Install the handler of `guard` again, before a SIGBUS handler that was set meanwhile, as by `faulthandler`."""
     library = _library()
     if library is not None:
         library.stay_in_front()
 
 
 def leave_word(words: memoryview, number: int, at_ns: int) -> None:
-    """A signal that ends the process by default, while the program has no handler for it, leaves its number and the
-    time in these two of `words`, until `leave_no_word`. Does nothing where nothing can be compiled."""
+    """Make signals that end the process by default write their number and time to `words`, until `leave_no_word`.
+
+    `number` and `at_ns` are indices into `words`. Signals that the program handles are not affected.
+    """
     library = _library()
     if library is not None:
         address = _address(words)
@@ -67,7 +70,7 @@ def leave_word(words: memoryview, number: int, at_ns: int) -> None:
 
 
 def leave_no_word(words: memoryview, number: int) -> None:
-    """Signals do again what they do without `leave_word`, unless another memory is asked to hold theirs meanwhile."""
+    """Undo `leave_word`, unless it was called for other memory meanwhile."""
     library = _library()
     if library is not None:
         library.leave_no_word(_address(words) + number * words.itemsize)

@@ -1,6 +1,6 @@
-"""Functions whose whole call is a step, whatever they call: `generate` of transformers calls its model for each token.
+"""Wraps functions of which each call is a step, such as `generate` of transformers, which calls a model per token.
 
-Nothing is imported here: such a function is wrapped once the program has imported its module.
+This imports no module: a function is wrapped once the program has imported its module.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ FUNCTIONS = (
     ("transformers.models.whisper.generation_whisper", "WhisperGenerationMixin", "generate"),
     ("transformers.generation.utils", "GenerationMixin", "generate"),
 )
-"""One that calls another one comes before it: Whisper's calls that of its base for each segment of the sound."""
+"""Functions to wrap; callers come before callees: Whisper's calls that of its base class per segment of the audio."""
 
 
 class WholeCalls:
-    """Says when the outermost call of one of `FUNCTIONS` begins and ends on a thread."""
+    """Reports when the outermost call of one of `FUNCTIONS` begins and ends in a thread."""
 
     def __init__(self, on_call: Callable[[bool], None]) -> None:
-        """`on_call(begins)` must not raise."""
+        """Create the wrapper; `on_call(begins)` must not raise."""
         self._on_call = on_call
         self._wrapped: dict[tuple[str, str, str], tuple[Any, Any, Any]] = {}
-        """Its class, what it was before, and what it is now."""
+        """Class, original function and wrapper of each wrapped function."""
         self._depth = threading.local()
         self._running: tuple[int, CodeType] | None = None
-        """The thread and the code of a call that had begun before it was wrapped."""
+        """Thread and code of a call that had begun before its function was wrapped."""
 
     def attach(self) -> None:
-        """Wraps what has been imported since the last time."""
+        """Wrap the functions whose modules have been imported since the last call."""
         if len(self._wrapped) == len(FUNCTIONS):
             return
         for place in FUNCTIONS:
@@ -47,14 +47,14 @@ class WholeCalls:
                 self._look_for_running(inspect.unwrap(function).__code__)
 
     def detach(self) -> None:
-        """Restores them, except where someone else has wrapped one meanwhile: then ours only passes calls on."""
+        """Restore the functions; one that other code has wrapped meanwhile stays, and only passes calls on."""
         for (_, _, name), (owner, before, wrapper) in self._wrapped.items():
             if owner.__dict__.get(name) is wrapper:
                 setattr(owner, name, before)
         self._wrapped.clear()
 
     def look(self) -> None:
-        """A graph is called: has the call that was not seen to begin ended?"""
+        """Check, when a graph is called, whether a call that had begun before it was wrapped has ended."""
         if self._is_within() and self._running is not None and not _runs(self._running[1]):
             self._end_running()
 
@@ -96,7 +96,7 @@ class WholeCalls:
 
 
 def _runs(code: CodeType) -> bool:
-    """On this thread."""
+    """Return whether a frame of this thread runs `code`."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back

@@ -35,5 +35,5 @@ class CompileError:
     KIND: ClassVar[str] = "compile_error"
 
     type: str
-    """The name of the exception as in PyTorch's compile metrics, e.g. ``LoweringException``."""
+    """The name of the exception as in PyTorch's compile metrics, such as ``LoweringException``."""
     text: str

@@ -22,9 +22,9 @@ class Version:
     site: int
     argument: int
     moment: Moment
-    """``after``: behind the launch that wrote the version; ``before``: ahead of the first launch that uses an input."""
+    """``after``: after the launch that wrote the version; ``before``: before the first launch that uses an input."""
     item: int | None = None
-    """The index of the member, where the launch returned several tensors in a tuple or a list."""
+    """The index of the member if the launch returned several tensors in a tuple or a list."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,15 @@ class Argument:
     buffer: str | None
     """The buffer behind the expression, e.g. ``buf3``; None for an expression without one."""
     parameter: str | None = None
-    """The kernel's name for this parameter (``in_ptr0``, ``self``, ``out``), where it is known."""
+    """The kernel's name for this parameter (``in_ptr0``, ``self``, ``out``); None if it is unknown."""
     storage: str | None = None
     """The allocation or graph input whose memory the argument uses; aliases, views and reuses share one name."""
     held: Held | None = None
-    """What the memory holds when the launch begins. ``input``: the caller's data; ``written``: what an earlier launch
-    wrote; ``uninitialised``: nothing yet, or not all of it; None if the statements could not be followed."""
+    """The contents of the memory when the launch begins. ``input``: the caller's data; ``written``: data that an
+    earlier launch wrote; ``uninitialised``: memory of which not all has been written; None if the statements could not
+    be followed."""
     version: Version | None = None
-    """The value row with the statistics of what the memory holds; each version of a buffer is read once. None if no
+    """The value row with the statistics of the memory's contents; each version of a buffer is read once. None if no
     row has them."""
 
 
@@ -54,7 +55,7 @@ class LaunchSite:
 
     site: int
     function: str
-    """The function of the wrapper that holds the statement: ``call``, ``partition_0``, ``true_graph_0``, ..."""
+    """The function of the wrapper that contains the statement: ``call``, ``partition_0``, ``true_graph_0``, ..."""
     line: int
     """The line of the wrapper's source, counted from 1."""
     kernel: str
@@ -63,7 +64,7 @@ class LaunchSite:
     outputs: list[str]
     """The names that the statement binds, e.g. ``["buf4"]``."""
     operator: str | None = None
-    """The operator that runs, where `kernel` only carries it out (``run_and_save_rng_state``)."""
+    """The operator that runs if `kernel` only carries it out (``run_and_save_rng_state``)."""
     handle: str | None = None
     """Inductor's provenance debug handle, e.g. ``extern_kernels.mm:2``."""
     snodes: list[str] | None = None
@@ -74,7 +75,7 @@ class LaunchSite:
     aten: list[str] = field(default_factory=list)
     """The operators that the kernel computes: Inductor's "Original ATen"."""
     scalars: list[Scalar] = field(default_factory=list)
-    """The arguments that are no tensors."""
+    """The arguments that are not tensors."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,10 @@ class MemoryStatement:
     event: MemoryEvent
     """``allocate``: `buffer` is allocated; ``pool``: `buffer` is memory that several buffers will share;
     ``pool_member``: `buffer` is in the pool `of`; ``reuse``: `buffer` takes the memory of `of`, which is dead;
-    ``alias``: `buffer` is another name for `of`, or a view of it; ``item``: `buffer` is a member of what a launch
-    returned as `of`; ``free``: the name is deleted; ``drop``: the name is set to None; ``hold``: a list or a
-    dictionary of this name holds `of` from here on; ``read``: the host waits for the one element of `buffer`, in
-    order to decide something."""
+    ``alias``: `buffer` is another name for `of`, or a view of it; ``item``: `buffer` is a member of the result `of` of
+    a launch; ``free``: the name is deleted; ``drop``: the name is set to None; ``hold``: a list or a dictionary of
+    this name refers to `of` from here on; ``read``: the host waits for the only element of `buffer`, in order to
+    decide something."""
     buffer: str
     function: str
     line: int
@@ -97,7 +98,7 @@ class MemoryStatement:
 
 @dataclass(frozen=True)
 class Graph:
-    """A generated wrapper module was loaded. Each load is a graph, also where the same wrapper is loaded again."""
+    """A generated wrapper module was loaded. Each load is a graph, even if the same wrapper was loaded before."""
 
     KIND: ClassVar[str] = "graph"
 
@@ -109,17 +110,17 @@ class Graph:
     """Inductor's AOT id, e.g. ``0_forward``; on a cache hit, that of the first compile."""
     phase: Literal["forward", "backward", "inference"] | None
     cached: bool | None
-    """The graph came from a cache: the scheduler did not run in this process for it. None if the graph was loaded
-    before recording began."""
+    """Whether the graph came from a cache, so that the scheduler did not run for it in this process; None if the graph
+    was loaded before recording began."""
     dynamic: bool | None
-    """The wrapper computes sizes while it runs; None if only C++ code that was not seen knows this."""
+    """Whether the wrapper computes sizes while it runs; None if only C++ code that was not seen shows this."""
     functions: list[str]
     sites: list[LaunchSite]
     memory: list[MemoryStatement]
     not_recorded: str | None = None
-    """Why no launch of this graph can be seen (a C++ wrapper, a parse failure); None if launches are seen."""
+    """Why no launch of this graph can be recorded (a C++ wrapper, a parse failure); None if launches are recorded."""
     symbols: list[str] = field(default_factory=list)
-    """The names of numbers that the wrapper's functions receive or compute anew in each call: ``s77``, ``u0``."""
+    """The names of numbers that the wrapper's functions receive or compute in each call: ``s77``, ``u0``."""
     inputs: list[str] = field(default_factory=list)
     """The inputs that were read although no launch site names them."""
     operands_left_out: str | None = None
@@ -128,7 +129,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class CppCode:
-    """Generated C++ code that prints its launches. What it prints becomes a graph in another log."""
+    """Generated C++ code that prints its launches. Its output becomes a graph in another log."""
 
     KIND: ClassVar[str] = "cpp_code"
 
@@ -155,8 +156,8 @@ class ChangedLine:
     frame: int
     """The index into `Provenance.frames`."""
     was: Frame | None
-    """The frame at the time of the compile; None if the recorded frame is the one of the compile, because the
-    present place of its code is unknown."""
+    """The frame at the time of the compile; None if the recorded frame is that of the compile, because the current
+    place of its code is unknown."""
 
 
 @dataclass(frozen=True)

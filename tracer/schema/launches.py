@@ -1,4 +1,4 @@
-"""Records of launches: which calls and launches ran and when, and what the arguments of a launch were."""
+"""Records of launches: which calls and launches ran, when, and with which arguments."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 UNRECORDED = "not recorded"
-"""`TensorMeta.dtype` of the first call whose arguments are not recorded any more."""
+"""`TensorMeta.dtype` in the first call whose arguments are not recorded any more."""
 
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """What an argument was at run time. A list argument has one entry for each tensor in it."""
+    """The metadata of an argument at run time. A list argument has one entry for each tensor in it."""
 
     argument: int
     """The index into the site's `arguments`."""
     dtype: str
-    """``float32``; for an argument that is no tensor, the name of its Python type (``int``); ``not recorded`` if the
+    """``float32``; the name of the Python type (``int``) for an argument that is not a tensor; ``not recorded`` if the
     site's arguments are not recorded from this call on."""
     size: list[int]
     stride: list[int]
@@ -45,8 +45,8 @@ class Tensors:
 
 @dataclass(frozen=True)
 class SameTensors:
-    """Arguments are again what they were in an earlier call, as its `Tensors` records say. This holds from this call
-    on, until another record is about the launch site. Addresses, offsets and storages may differ."""
+    """Arguments are the same as in an earlier call, which has `Tensors` records. This applies from this call on, until
+    another record is about the launch site. Addresses, offsets and storages may differ."""
 
     KIND: ClassVar[str] = "same_tensors"
 
@@ -71,16 +71,16 @@ class Calls:
     step: list[int]
     thread: list[int]
     parent: list[int | None]
-    """The call inside which this one ran, for subgraphs and partitions."""
+    """The call that this one is nested in, for subgraphs and partitions."""
     start_ns: list[int]
     duration_ns: list[int]
     launches: list[int]
-    """How many rows of the batch's `site` belong to the call."""
+    """The number of rows of the batch's `site` that belong to the call."""
     state: list[str]
     """``ok``: the call returned; ``raised``: an exception left it, and its last launch did not return; ``captured``:
-    the call was recorded into a CUDA graph, and nothing ran yet; ``replayed``: a CUDA graph ran the call, and its
-    launches have the times of the whole replay; ``unfinished``: the call still ran when recording ended, and has the
-    launches up to then; ``printed``: the call was read from text, and its times are positions in the text."""
+    the call was captured into a CUDA graph, and nothing ran yet; ``replayed``: a CUDA graph ran the call, and its
+    launches have the times of the whole replay; ``unfinished``: the call was still running when recording ended, and
+    has the launches up to then; ``printed``: the call was read from text, and its times are positions in the text."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Launches:
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """Durations of launches on the device, as columns. They come later than the launches, since nothing waits for the
-    device."""
+    """Durations of launches on the device, as columns. They are written later than the launches, since nothing waits
+    for the device."""
 
     KIND: ClassVar[str] = "device_times"
 

@@ -1,7 +1,7 @@
-"""The line grammar of TORCH_TRACE: encode, decode, scan.
+"""Encodes, decodes and scans the line grammar of TORCH_TRACE.
 
-A record is ``V<MMDD> <HH:MM:SS.uuuuuu> <pid> <path>:<line>] <json>`` and, after it, its payload with one tab
-before each line; `has_payload` in the JSON is the md5 of the payload
+A record is ``V<MMDD> <HH:MM:SS.uuuuuu> <pid> <path>:<line>] <json>``, followed by its payload with one tab before each
+line; `has_payload` in the JSON is the md5 of the payload
 (torch/_logging/_internal.py, `TorchLogsFormatter` and `trace_structured`).
 """
 
@@ -42,7 +42,7 @@ def payload_digest(payload: bytes) -> str:
 
 
 def encode_prefix(created: datetime, pid: int, path: str, line: int) -> bytes:
-    """Everything before the JSON. `created` is local time; `path` loses what the grammar reserves."""
+    """Return the text before the JSON. `created` is local time; reserved characters of `path` are replaced."""
     safe_path = path.replace(":", "_").replace("\n", "_").replace("\r", "_")
     c = created  # strftime would take ten times as long
     time = f"{c.month:02}{c.day:02} {c.hour:02}:{c.minute:02}:{c.second:02}.{c.microsecond:06}"
@@ -50,14 +50,14 @@ def encode_prefix(created: datetime, pid: int, path: str, line: int) -> bytes:
 
 
 def encode_record(prefix: bytes, header: bytes, payload: bytes | None) -> bytes:
-    """One record as it stands in the file. `header` is JSON on one line and names the payload's md5."""
+    """Return one record as it is in the file; `header` is one line of JSON and contains the payload's md5."""
     if payload is None:
         return prefix + b" " + header + b"\n"
     return prefix + b" " + header + b"\n\t" + payload.replace(b"\n", b"\n\t") + b"\n"
 
 
 def encode_artifact(prefix: bytes, name: str, encoding: str, payload: bytes, envelope: Mapping[str, Any]) -> bytes:
-    """An `artifact` record, the form in which stepscope's own records are written."""
+    """Return an `artifact` record, the form of stepscope's own records."""
     header = {
         "artifact": {"name": name, "encoding": encoding},
         **envelope,
@@ -67,22 +67,22 @@ def encode_artifact(prefix: bytes, name: str, encoding: str, payload: bytes, env
 
 
 class RawRecord(NamedTuple):
-    """A record's place in a log. Offsets in bytes, lines from 1."""
+    """The position of a record in a log: byte offsets, and the line counted from 1."""
 
     line: int
     start: int
     header_end: int
-    """Where the header line ends, without its line break."""
+    """End of the header line, without its line break."""
     payload_start: int
-    """Where the payload's first tab stands; equals `end` when there is no payload."""
+    """Offset of the payload's first tab; equal to `end` if there is no payload."""
     end: int
 
 
 def scan(data: bytes | mmap.mmap) -> Iterator[RawRecord]:
-    """Places of the records in a log, in order. A record begins at each line not tabbed or blank.
+    """Yield the positions of the records in a log, in order. Each line that is neither tabbed nor blank is a record.
 
-    Blank lines belong to the record before them: an editor that strips trailing blanks empties payload lines.
-    Lines that are no record are yielded as well: `HEADER` decides, so that a reader can count them.
+    Blank lines belong to the record before them, since an editor that strips trailing blanks empties payload lines.
+    Lines that are not records (`HEADER` does not match) are yielded as well, so that a reader can count them.
     """
     size = len(data)
     first = _FIRST.match(data)
@@ -108,9 +108,9 @@ def scan(data: bytes | mmap.mmap) -> Iterator[RawRecord]:
 
 
 def pieces(data: bytes | mmap.mmap, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, bytes]]:
-    """`data` cut before lines that begin with a ``V``, as all records do that PyTorch writes: (place, piece).
+    """Yield (offset, piece) of `data`, cut before lines that begin with ``V``, as all records of PyTorch do.
 
-    A piece is longer than `piece_bytes` only where no such line is. `scan` finds in the pieces what it finds in `data`.
+    A piece is longer than `piece_bytes` only if it has no such line. `scan` finds the same records in the pieces.
     """
     size, start = len(data), 0
     while start < size:
@@ -128,19 +128,18 @@ def pieces(data: bytes | mmap.mmap, piece_bytes: int = PIECE_BYTES) -> Iterator[
 
 
 def _let_go(data: mmap.mmap, start: int, end: int) -> None:
-    """Whole pages of the file that have been read need not stay in this process's memory; who reads them again gets
-    the same bytes from the file."""
+    """Release the memory of complete pages of the file that have been read; they can be read from the file again."""
     if hasattr(mmap, "MADV_DONTNEED"):
         first, last = (place - place % mmap.PAGESIZE for place in (start, end))
         data.madvise(mmap.MADV_DONTNEED, first, max(last - first, 1))
 
 
 def decode_payload(raw: bytes) -> bytes:
-    """The payload whose tabbed lines are `raw`, byte for byte as it was written."""
+    """Return the original payload, given its tabbed lines."""
     body = raw[:-1] if raw.endswith(b"\n") else raw
     return body[1:].replace(b"\n\t", b"\n")
 
 
 def decode_payload_crlf(raw: bytes) -> bytes:
-    """Like `decode_payload`, for a log whose line ends were turned into CRLF on the way."""
+    """Return the original payload from a log whose line ends were converted to CRLF."""
     return decode_payload(raw.replace(b"\r\n", b"\n"))

@@ -1,8 +1,8 @@
-"""The part of the log's schema that is about memory; `records` holds the rest and the rules for both.
+"""Records of memory; `stepscope.tracer.schema.records` names them all.
 
-A *storage* is one allocation: a buffer and everything that is made of its memory later (views, aliases, reuses).
-Positions count launches: position p of a call is the moment when p of its launches have begun. A storage that is born
-at p exists for launch p, and a storage that dies at p existed for launch p - 1.
+A *storage* is one allocation: a buffer and all later uses of its memory (views, aliases, reuses). Positions count
+launches: position p of a call is the moment when p of its launches have begun. A storage that is born at p exists
+during launch p, and a storage that dies at p existed during launch p - 1.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class ScheduledBuffers:
 
     name: list[str]
     alloc_bytes: list[int]
-    """The bytes that the node which makes the buffer allocates; 0 if another buffer holds the memory."""
+    """The bytes that the node which computes the buffer allocates; 0 if the buffer uses another one's memory."""
     free_bytes: list[int]
     first_snode: list[int]
-    """The index of the node that makes the buffer; 0 for an input."""
+    """The index of the node that computes the buffer; 0 for an input."""
     last_snode: list[int]
     """The index of the last node that uses the buffer; -1 if the buffer outlives the graph."""
     role: list[BufferRole]
@@ -36,7 +36,7 @@ class ScheduledBuffers:
 class SchedulerMemory:
     """The memory that the scheduler expects: torch/_inductor/memory.py over the final order of nodes.
 
-    The estimate knows nothing of reuse, of the allocator's rounding, or of the scratch of extern kernels.
+    The estimate ignores reuse, the allocator's rounding, and the scratch memory of extern kernels.
     Inputs that a graph may not free (weights) are not part of its curve; `base_name` and `base_bytes` have them.
     """
 
@@ -54,7 +54,7 @@ class SchedulerMemory:
     alloc_bytes: list[int]
     free_bytes: list[int]
     after_alloc_bytes: list[int]
-    """The estimated live bytes when the node has its outputs and nothing is freed yet."""
+    """The estimated live bytes when the outputs of the node are allocated and nothing is freed yet."""
     after_free_bytes: list[int]
     buffers: ScheduledBuffers
     peak_bytes: int
@@ -66,9 +66,9 @@ class SchedulerMemory:
 
 @dataclass(frozen=True)
 class LifetimeLayout:
-    """The storages of a call with their births and deaths, as columns. Calls that run alike share a layout.
+    """The storages of a call with their births and deaths, as columns. Calls with equal lifetimes share a layout.
 
-    The storages are in the order in which they appear: the inputs of the call, then what it makes.
+    The storages are in the order in which they appear: the inputs of the call, then those that it allocates.
     """
 
     KIND: ClassVar[str] = "lifetime_layout"
@@ -90,10 +90,10 @@ class LifetimeLayout:
     site: list[int | None]
     """The launch site that returned the storage; None for other kinds."""
     calls_back: list[int | None]
-    """How many calls before this one an earlier call, of this step or of one shortly before, had the storage; below 0
-    for a call that this call made."""
+    """The distance, in calls, to the call that first had the storage, in this step or one shortly before; negative for
+    a call that is nested in this one."""
     met_in: list[int | None]
-    """The call of an earlier step that had the storage, if it was longer ago."""
+    """The call of an earlier step that first had the storage, if it was longer ago."""
     met_as: list[int | None]
     """The number of the storage in that call; None if this call is the first that has it."""
     dead: list[int]
@@ -104,7 +104,7 @@ class LifetimeLayout:
 
 @dataclass(frozen=True)
 class AllocatorCurve:
-    """What the allocator of the device reported at points of a call, as columns."""
+    """The bytes that the allocator of the device reported at points of a call, as columns."""
 
     call: list[int]
     position: list[int]
@@ -121,17 +121,18 @@ class Lifetimes:
     call: list[int]
     layout: list[int]
     dead_call: list[int]
-    """With `dead_index`, the storages that died while no call that knew them ran on the thread."""
+    """The call that first had each storage that died while no call that knew it was running in the thread."""
     dead_index: list[int]
+    """The number of the storage in that call."""
     dead_ns: list[int]
     allocator: AllocatorCurve
-    """What the allocator reported at the begin and end of calls on a CUDA device, and at every launch of some calls."""
+    """The allocator's reports at the begin and end of calls on a CUDA device, and at every launch of some calls."""
 
 
 @dataclass(frozen=True)
 class LifetimeMismatch:
-    """The storages of a call that did not live as expected, as columns. Each layout that does not fit has one
-    record."""
+    """The storages of a call whose lifetimes differ from the expected ones, as columns. Each layout with mismatches
+    has one record."""
 
     KIND: ClassVar[str] = "lifetime_mismatch"
 
@@ -151,16 +152,16 @@ class LifetimeMismatch:
     """The expected position; None for a storage that should outlive the call (a death) or not exist (an allocation)."""
     actual: list[int | None]
     expected_by: list[Literal["schedule", "wrapper"]]
-    """Whether the scheduler or the statements of the wrapper say so."""
+    """The source of the expectation: the scheduler, or the statements of the wrapper."""
     holders: list[list[str]]
-    """Who still holds the storage, e.g. ``list of 3 in keep of __main__``; empty if nobody was found or looked for."""
+    """The holders of the storage, such as ``list of 3 in keep of __main__``; empty if none was found or searched."""
 
 
 @dataclass(frozen=True)
 class MemoryStepMismatch:
-    """The buffers that were not born or did not die as a check in generated code expected, as columns.
+    """The buffers that were not allocated or freed as a check in generated code expected, as columns.
 
-    `stepscope.check_memory_step`, or torch/_inductor/runtime/debug_utils.py's own while a recorder stands in for it.
+    The check is `stepscope.check_memory_step`, which also replaces that of torch/_inductor/runtime/debug_utils.py.
     """
 
     KIND: ClassVar[str] = "memory_step_mismatch"
@@ -179,20 +180,20 @@ class MemoryStepMismatch:
     storage_bytes: list[int | None]
     """The bytes of the storage; None if it was not allocated."""
     holders: list[list[str]]
-    """Who still holds a storage that should be dead, as in `LifetimeMismatch`; found with the first occurrence."""
+    """The holders of a storage that should be dead, as in `LifetimeMismatch`, at the first occurrence."""
     site: int | None = None
-    """The launch site of the graph that ran last before the check; None if it is unknown."""
+    """The last launch site of the graph before the check; None if it is unknown."""
     storage: list[str] = field(default_factory=list)
     """The first name of the memory of each buffer; empty if it is unknown."""
     times: list[int] = field(default_factory=list)
-    """How often each mismatch was found since the last record about it; empty if once."""
+    """The number of times that each mismatch was found since the last record about it; empty if once."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The storages that steps have left behind when the recording ends, as columns.
+    """The storages that steps have left alive when the recording ends, as columns.
 
-    A storage is left behind when it was made by a compiled call of an earlier step and is still alive.
+    These are the storages that were allocated by a compiled call of an earlier step and are still alive.
     """
 
     KIND: ClassVar[str] = "growth"
@@ -224,7 +225,7 @@ class SwappedNode:
 
 @dataclass(frozen=True)
 class RecomputeMismatch:
-    """A reordering pass carried memory figures along that differ from a full recomputation.
+    """The memory figures of a reordering pass differ from a full recomputation.
 
     torch/_inductor/comms.py updates the estimate after each swap; torch/_inductor/comms_debug.py recomputes it.
     """
@@ -234,7 +235,7 @@ class RecomputeMismatch:
     pass_name: str
     """``reorder_communication_preserving_peak_memory`` or ``sink_waits_iterative``."""
     swap: int
-    """How many swaps of this pass were checked before this one."""
+    """The number of swaps of this pass that were checked before this one."""
     candidate: str
     group: list[str]
     reasons: list[RecomputeReason]
@@ -247,8 +248,7 @@ class RecomputeMismatch:
     allowed_peak_bytes: int
     """`peak_before_bytes` plus the share that `reorder_iterative_peak_memory_budget` lets the pass add."""
     is_explained: bool
-    """Only the peak differs, and it is within the allowed peak. torch's check reports an error, although there is
-    none."""
+    """Whether only the peak differs and is within the allowed peak, so that torch's check reports a false error."""
     peak_snodes: list[int]
     """The index of every node at the recomputed peak."""
     snode: list[str]
@@ -270,7 +270,8 @@ class RecomputeMismatch:
     swapped: list[SwappedNode] = field(default_factory=list)
     """The candidate, then the nodes of the group in their order."""
     carried_alloc_bytes: list[int] = field(default_factory=list)
-    """What each node allocates and frees according to the pass (torch's ``ITER_ALLOCFREE``); empty if unknown."""
+    """The bytes that each node allocates and frees according to the pass (torch's ``ITER_ALLOCFREE``); empty if
+    unknown."""
     carried_free_bytes: list[int] = field(default_factory=list)
     recomputed_alloc_bytes: list[int] = field(default_factory=list)
     recomputed_free_bytes: list[int] = field(default_factory=list)

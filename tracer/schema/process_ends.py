@@ -1,7 +1,7 @@
-"""Records of how a process ended. They are part of `stepscope.tracer.schema.records`, which names them all.
+"""Records of how a process ended; `stepscope.tracer.schema.records` names them all.
 
 A process that is killed writes nothing any more. `stepscope run`, which waits for the command, therefore appends
-`process_end` to the log of a process that failed or left without an `end`, and with ``--crash`` to every log.
+`process_end` to the log of a process that failed or ended without an `end` record, and with ``--crash`` to every log.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 FAILED_CALL = " API call failed at "
-"""The text behind the failed call in an exception from generated C++ code."""
+"""Text after the failed call in an exception from generated C++ code."""
 CALL_RAISED = "the call raised: "
-"""The line that says why such a call failed begins with this text."""
+"""Beginning of the line that says why such a call failed."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class UncaughtException:
     """The name of the class, with its module unless that is `builtins`: ``ValueError``, ``torch.AcceleratorError``."""
     text: str
     """The text of the exception, at most 16,000 characters, with the C++ stack if TORCH_SHOW_CPP_STACKTRACES=1 is set.
-    Where a call of generated C++ code failed, a line that begins with ``the call raised: `` says why, if known."""
+    If a call of generated C++ code failed, a line that begins with ``the call raised: `` says why, if known."""
     frames: list[Frame]
     """The frames of the stack, outermost first; the last 32 of a deep stack."""
 
@@ -59,7 +59,7 @@ class CrashRun:
 
 @dataclass(frozen=True)
 class ToolError:
-    """An error that a tool such as compute-sanitizer has found in the command."""
+    """An error that a tool such as compute-sanitizer found in the command."""
 
     text: str
     """The error, e.g. ``Invalid __global__ write of size 4 bytes``."""
@@ -68,7 +68,7 @@ class ToolError:
     """The source file of the kernel."""
     line: int | None
     where: str | None
-    """Where the error occurred first, e.g. ``thread (0,0,0) in block (8,0,0)``."""
+    """The place of the first occurrence, such as ``thread (0,0,0) in block (8,0,0)``."""
     details: list[str]
     """Details of the first occurrence, e.g. ``Access to 0x83dafb248000 is out of bounds``."""
     times: int = 1
@@ -76,7 +76,7 @@ class ToolError:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a command that was recorded ended, as `stepscope run` saw it."""
+    """How a recorded command ended, according to `stepscope run`."""
 
     KIND: ClassVar[str] = "process_end"
 
@@ -86,7 +86,7 @@ class ProcessEnd:
     """The exit code; None if a signal ended the command."""
     signal: int | None
     timed_out: bool
-    """`stepscope run` ended the command because it reached its time limit."""
+    """Whether `stepscope run` ended the command because it reached its time limit."""
     duration_ns: int
     error_tail: str | None = None
     """The end of its standard error, at most 16 KiB; None if it was not kept."""
@@ -113,14 +113,14 @@ class Overhead:
 
 @dataclass(frozen=True)
 class End:
-    """The last record of a process, whose log is complete. If other records of the process follow, the process tried to
-    become another program and could not."""
+    """The last record of a process, whose log is complete. If other records of the process follow, an `os.exec…` of the
+    process failed."""
 
     KIND: ClassVar[str] = "end"
 
     reason: Literal["exit", "detach", "_exit", "exec"]
-    """``exit``: the process ended; ``detach``: the recorder was stopped; ``_exit``: the process left by `os._exit(0)`;
-    ``exec``: another program took its place by `os.exec…`."""
+    """``exit``: the process ended; ``detach``: the recorder was stopped; ``_exit``: the process called `os._exit(0)`;
+    ``exec``: another program replaced it by `os.exec…`."""
     monotonic_ns: int
     device_error: str | None = None
     """The error of a CUDA device on which nothing can run any more; the launch ring is kept in this case."""

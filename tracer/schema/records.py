@@ -1,10 +1,10 @@
 """The schema of a stepscope log: one frozen dataclass per kind of record.
 
-A log is written in TORCH_TRACE's line grammar (see `log_format`). It holds torch's own structured
+A log is written in TORCH_TRACE's line grammar (see `log_format`). It contains torch's own structured
 records and ours; ours are `artifact` records named ``stepscope_<kind>`` whose JSON payload is one of the
-dataclasses below, field for field. Units stand in the names: `_ns` nanoseconds, `_bytes` bytes. Times are
-`time.perf_counter_ns()` unless the name says `unix`; `Run` carries the pair that joins the two clocks.
-Unknown is ``None``, never 0. Readers ignore fields they do not know.
+dataclasses below, field for field. Names contain the units: `_ns` for nanoseconds, `_bytes` for bytes. Times are
+`time.perf_counter_ns()` unless the name contains `unix`; `Run` has the same moment on both clocks.
+Unknown values are ``None``, never 0. Readers ignore fields they do not know.
 """
 
 from __future__ import annotations
@@ -76,23 +76,23 @@ from stepscope.tracer.schema.values import ValueLayout as ValueLayout
 
 FORMAT_VERSION = 2
 CACHED_ESTIMATE = "estimated memory of a cached graph"
-"""`Skipped.what` of a graph from a compile cache that was made without stepscope; it is not reported as a problem."""
+"""`Skipped.what` of a graph from a cache that was compiled without stepscope; it is not reported as a problem."""
 DEVICE_FAILED = "the device had failed"
-"""`Skipped.why` begins with this text where a device had failed; the failure has a finding of its own."""
+"""Beginning of `Skipped.why` if a device had failed; the failure has a finding of its own."""
 CPP_WRAPPER = (
     "C++ wrapper: the launches happen inside the compiled library, out of Python's sight; compiled under"
     " stepscope run --aoti it prints them"
 )
-"""`Skipped.why` of a graph with a C++ wrapper; what the library prints may be in a log of its own."""
+"""`Skipped.why` of a graph with a C++ wrapper; the output of the library may be in a log of its own."""
 ARTIFACT_PREFIX = "stepscope_"
 PRINTED_KEY = "printed_"
-"""`Graph.wrapper_key` begins with this text where the graph was made from printed text."""
+"""Beginning of `Graph.wrapper_key` if the graph was read from printed text."""
 PRINTER_LEAVES_OUT = "weights, views and constants, which PyTorch's debug printer does not print"
 """`Graph.operands_left_out` of such graphs."""
 OUTPUT_CODE = f"{ARTIFACT_PREFIX}output_code_"
-"""The name of an artifact that is not JSON begins with this text: ``stepscope_output_code_3`` holds the code of graph
-3. The artifact exists where torch does not log the code itself: the graph was loaded before recording began, a backend
-other than Inductor made it, or its launches cannot be seen."""
+"""Beginning of the name of an artifact that is not JSON: ``stepscope_output_code_3`` is the code of graph 3. The
+artifact exists if torch does not log the code itself: the graph was loaded before recording began, is from a backend
+other than Inductor, or its launches cannot be recorded."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +114,19 @@ class Run:
     parent_pid: int
     argv: list[str]
     config: dict[str, Any]
-    """Settings of torch._dynamo, torch._inductor and torch._functorch that differ from their defaults, by dotted
+    """The settings of torch._dynamo, torch._inductor and torch._functorch that differ from their defaults, by dotted
     name."""
     level: str
     monotonic_ns: int
     unix_ns: int
     utc_offset_s: int
     forked: bool = False
-    """The process was forked from a recorded process, `parent_pid`; it may leave by `os._exit`, without an `end`."""
+    """Whether the process was forked from a recorded process, `parent_pid`; it may call `os._exit`, so that the log has
+    no `end` record."""
     guesses_steps: bool = False
-    """The steps of calls were guessed while they ran; which step each belongs to follows from `StepMarks`."""
+    """Whether the steps of calls are preliminary, and `StepMarks` decide which step each call belongs to."""
     loads_data: bool = False
-    """The process is a worker of a `DataLoader`; its steps are those of the process that it feeds."""
+    """Whether the process is a worker of a `DataLoader`; its steps are those of the process that it feeds."""
 
 
 Record = (
@@ -143,5 +144,5 @@ def artifact_name(record: Record) -> str:
 
 
 def to_payload(record: Record) -> dict[str, Any]:
-    """The JSON payload of `record`."""
+    """Return the JSON payload of `record`."""
     return asdict(record)

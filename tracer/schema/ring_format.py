@@ -1,21 +1,21 @@
-"""The launch ring, a file beside the log of a process: what was running, and what the log does not hold yet.
+"""Defines and reads the launch ring, a file beside the log with the running calls and others not yet in the log.
 
-The recorder writes it through memory that it shares with the file, so it is there after any death of the process.
-All of it are 64-bit little-endian integers ("words"):
+The recorder writes the ring through shared memory of the file, so it exists after any death of the process. The file
+consists of 64-bit little-endian integers ("words"):
 
-* the header, `HEADER_WORDS`: what `RingHeader` names; from word `STREAMS_AT` on, two words for each stream, which are
-  its device and its handle.
-* the marks, `MARK_WORDS`, which devices write in the order of their streams: `call << POSITION_BITS | position` says
-  that what was submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
-  are of streams, the others ("graph slots") of calls that were captured into a CUDA graph, where each replay counts
-  up the position, with the bit above it set.
-* blocks one behind the other, each a graph call, numbers that a call computes (`SYMBOL_WORDS`), or what may end a
-  step. Its first word is its size in words, the second says what it is; 0: nothing, or it is being written.
+* the header, `HEADER_WORDS` words: those of `RingHeader`, and from `STREAMS_AT` on, device and handle of each stream.
+* `MARK_WORDS` marks, which devices write in the order of their streams: `call << POSITION_BITS | position` means
+  that everything submitted to the stream before launch `position` of `call` is finished. The first `MOST_STREAMS`
+  marks belong to streams, the others ("graph slots") to calls that were captured into a CUDA graph, where each replay
+  counts up the position, with the bit above it set.
+* consecutive blocks, each with a graph call, numbers that a call computes (`SYMBOL_WORDS`), or an event that may end a
+  step. The first word of a block is its size in words, the second its `What`, which is 0 for an empty or incomplete
+  block.
 
-A block is used again once its call is in the log: a call that the log holds is to be ignored here. Of a call the
-launches stand at places of their own (`Form.SLOTS`: start and end of each launch site; `Form.ROWS`: site, start, end
-of each launch, in order; `Form.SITES`: the site of each launch, in order, all with the times of the call). Each word
-is written at once, and the word that makes others valid is written after them.
+A block is reused once its call is in the log, so calls that are in the log must be ignored in the ring. The launches of
+a call are stored by `Form.SLOTS` (start and end of each launch site), `Form.ROWS` (site, start and end of each launch,
+in order) or `Form.SITES` (the site of each launch, in order, all with the times of the call). Each word is written
+atomically, and a word that makes others valid is written after them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ STREAMS_AT = 16
 MOST_STREAMS = 128
 MARK_WORDS = 2048
 BLOCKS_AT = (HEADER_WORDS + MARK_WORDS) * WORD
-"""Bytes before the first block."""
+"""Offset of the first block in bytes."""
 POSITION_BITS = 24
 MOST_BYTES = 1 << 26
-"""Of a ring."""
+"""Maximum size of a ring."""
 BLOCKING = 1
-"""Flag: each launch waits for the device (``CUDA_LAUNCH_BLOCKING``), and a mark stands behind each one."""
+"""Flag which is set if each launch waits for the device (``CUDA_LAUNCH_BLOCKING``) and is followed by a mark."""
 
 _ASKING = {1, 2, 15}
-"""SIGHUP, SIGINT and SIGTERM, on every system that has a ring."""
+"""SIGHUP, SIGINT and SIGTERM, which ask a process to end, on every system that has a ring."""
 STATES = "ok", "raised", "captured", "replayed"
 UNFINISHED = "unfinished"
 STEP_KINDS = "train", "inference"
@@ -51,7 +51,7 @@ STEP_MARKS = "user", "optimizer", "begin", "end"
 
 
 class RingHeader(IntEnum):
-    """Words of the header."""
+    """The words of the header."""
 
     MAGIC = 0
     PID = 1
@@ -61,13 +61,13 @@ class RingHeader(IntEnum):
     STREAMS = 5
     GRAPH_SLOTS = 6
     WRITE_ERRNO = 7
-    """Why the log could not be written any more; 0: it could."""
+    """Error number with which writing the log failed; 0 if it did not fail."""
     ENDED = 8
-    """1: the process has left the recorder as it should, whether the log says so or not."""
+    """1 if the recorder has ended properly, even if the log has no `end` record."""
     SIGNAL = 9
-    """That ended the process, as it does by default: of those by which a process is asked to leave; 0: none did."""
+    """Signal (`_ASKING`) that ended the process by its default action; 0 if none did."""
     SIGNAL_NS = 10
-    """When it came."""
+    """Time of the signal."""
 
 
 class What(IntEnum):
@@ -76,13 +76,13 @@ class What(IntEnum):
     NOTHING = 0
     CALL = 1
     STEP = 2
-    """Of recorders of format version 1."""
+    """Step that has ended; written by recorders of format version 1."""
     STEP_MARK = 3
     SYMBOLS = 4
 
 
 class Form(IntEnum):
-    """How the launches of a call stand in its block."""
+    """The form of the launches in the block of a call."""
 
     SLOTS = 0
     ROWS = 1
@@ -90,7 +90,7 @@ class Form(IntEnum):
 
 
 class CallWord(IntEnum):
-    """Words of the block of a call; the launches come behind them."""
+    """The words of the block of a call, which are followed by its launches."""
 
     CALL = 2
     GRAPH = 3
@@ -98,35 +98,35 @@ class CallWord(IntEnum):
     STEP = 5
     THREAD = 6
     PARENT = 7
-    """-1: none."""
+    """Number of the call that this one is nested in; -1 if there is none."""
     START_NS = 8
     END_NS = 9
-    """0: it runs."""
+    """End of the call; 0 while it is running."""
     STATE = 10
     FORM = 11
     FIRST_SITE = 12
-    """The site of the first slot."""
+    """Site of the first slot."""
     COUNT = 13
-    """Slots, or launches."""
+    """Number of slots or launches."""
     STREAM = 14
-    """Index of a stream of the header; -1: it has none."""
+    """Index of a stream of the header; -1 if there is none."""
     GRAPH_SLOT = 15
-    """Index of a graph slot: where its replays are; -1: none."""
+    """Index of the graph slot in which replays of the call count; -1 if there is none."""
 
 
 CALL_WORDS = 16
 SYMBOL_WORDS = 4
-"""Of each symbol, behind `CALL_WORDS` words, of which the third is the number of the call and the fourth says how many
-symbols follow: its index in `Graph.symbols`, how many launches of the call had begun, the form of its value (0 an
-integer, 1 a float, 2 a boolean), the value."""
+"""Words of each symbol: its index in `Graph.symbols`, the number of launches of the call before it, the form of its
+value (0 an integer, 1 a float, 2 a boolean), the value. The symbols follow `CALL_WORDS` words, of which the third is
+the number of the call and the fourth the number of symbols."""
 STEP_WORDS = 8
-"""Size, what, step, kind, what ended it, start, end; times in ns of the log's monotonic clock. Of a step mark: size,
-what, which of `STEP_MARKS`, who, thread, time."""
+"""Words of a step: size, what, step, kind, what ended it, start, end; times in ns of the log's monotonic clock. A step
+mark has size, what, index into `STEP_MARKS`, who, thread, time."""
 
 
 @dataclass(frozen=True)
 class RingCall:
-    """A graph call, its launches in the order in which they began. Times in ns of the log's monotonic clock."""
+    """A graph call with its launches in the order in which they began; times in ns of the log's monotonic clock."""
 
     call: int
     graph: int
@@ -136,24 +136,24 @@ class RingCall:
     parent: int | None
     start_ns: int
     end_ns: int | None
-    """None: it had not ended."""
+    """End of the call; None if it had not ended."""
     state: str
-    """As in `records.Calls`; ``unfinished`` while it runs."""
+    """State as in `records.Calls`; ``unfinished`` while the call is running."""
     sites: Sequence[int]
     starts_ns: Sequence[int]
     ends_ns: Sequence[int]
-    """-1: the launch has not returned to the host."""
+    """End of each launch; -1 if the launch has not returned to the host."""
     stream: int | None
-    """Position in `Ring.streams`."""
+    """Index into `Ring.streams`."""
     graph_slot: int | None
-    """Which calls of a CUDA graph are the same one, replayed."""
+    """Graph slot, which is the same for all replays of a captured call."""
     finished_in_graph: int | None
-    """How many launches the last replay of it that has begun on the device has finished at least; None: none has."""
+    """Minimum number of launches that the last replay on the device has finished; None if no replay has begun."""
 
 
 @dataclass(frozen=True)
 class RingSymbols:
-    """What symbols of a call have come to be, in that order."""
+    """The values of symbols of a call, in the order in which they were computed."""
 
     call: int
     symbols: Sequence[int]
@@ -174,7 +174,7 @@ class RingStep:
 
 @dataclass(frozen=True)
 class RingMark:
-    """What may end a step, as in `records.StepMarks`."""
+    """An event that may end a step, as in `records.StepMarks`."""
 
     what: str
     who: int
@@ -184,19 +184,19 @@ class RingMark:
 
 @dataclass(frozen=True)
 class RingStream:
-    """A stream of a device: all that was submitted to it before launch `position` of `call` is finished."""
+    """A stream of a device that has finished everything submitted before launch `position` of `call`."""
 
     device: int
     stream: int
-    """Handle, as the driver knows it."""
+    """Handle of the stream in the driver."""
     call: int | None
-    """None: nothing of it is known to be finished."""
+    """Number of the call; None if no mark was written."""
     position: int | None
 
 
 @dataclass(frozen=True)
 class Ring:
-    """What a ring holds, in no order."""
+    """The contents of a ring, in no particular order."""
 
     pid: int
     calls: Sequence[RingCall]
@@ -204,24 +204,24 @@ class Ring:
     marks: Sequence[RingMark]
     streams: Sequence[RingStream]
     lost_calls: int
-    """Calls that found no room."""
+    """Number of calls for which there was no room."""
     is_blocking: bool
-    """A mark stands behind each launch: what comes next is what runs."""
+    """Whether a mark follows each launch, so that the launch after the last mark is the one that was running."""
     write_errno: int | None
-    """Why the log could not be written any more; None: it could."""
+    """Error number with which writing the log failed; None if it did not fail."""
     has_ended: bool
-    """The recorder was left as it should be, whether the log says so or not."""
+    """Whether the recorder has ended properly, even if the log has no `end` record."""
     damaged: int
-    """Blocks that cannot be."""
+    """Number of invalid blocks."""
     asked_by: int | None = None
-    """The signal that ended the process; None: none of those by which a process is asked to leave."""
+    """Signal that ended the process, if it is one of those that ask a process to end (`_ASKING`), else None."""
     asked_ns: int = 0
-    """When it came."""
+    """Time of the signal."""
     symbols: Sequence[RingSymbols] = ()
 
 
 def ring_path(log: PurePath) -> str:
-    """The name of the ring of a log, which may be packed meanwhile: ``x.log.gz`` -> ``x.log.ring``."""
+    """Return the path of a log's ring, also if the log is compressed: ``x.log.gz`` -> ``x.log.ring``."""
     name = str(log)
     for suffix in (".gz", ".zst"):
         name = name.removesuffix(suffix)
@@ -229,7 +229,7 @@ def ring_path(log: PurePath) -> str:
 
 
 def used_bytes(header: bytes) -> int:
-    """How much of a ring is in use, from its first `BLOCKS_AT` bytes. Raises ValueError when it is no ring."""
+    """Return the used bytes of a ring, given its first `BLOCKS_AT` bytes. Raises ValueError if it is not a ring."""
     if len(header) < BLOCKS_AT:
         raise ValueError("the launch ring is cut short")
     words: tuple[int, ...] = struct.unpack_from("<3q", header)
@@ -239,7 +239,7 @@ def used_bytes(header: bytes) -> int:
 
 
 def read_ring(data: bytes) -> Ring:
-    """What can be read of a ring. Raises ValueError, with one sentence, when it is none."""
+    """Return the readable contents of a ring. Raises ValueError with one sentence if it is not a ring."""
     words = memoryview(data[: used_bytes(data[:BLOCKS_AT]) // WORD * WORD])
     header = struct.unpack_from(f"<{HEADER_WORDS}q", words)
     marks = struct.unpack_from(f"<{MARK_WORDS}q", words, HEADER_WORDS * WORD)
@@ -266,7 +266,7 @@ def read_ring(data: bytes) -> Ring:
                 symbols.append(_symbols(block))
             elif what not in (What.NOTHING, What.CALL):
                 damaged += 1
-        except (ValueError, IndexError):  # of a kind that is not known; too short for a call
+        except (ValueError, IndexError):  # of an unknown kind, or too short for a call
             damaged += 1
         at += size * WORD
     return Ring(
@@ -287,7 +287,7 @@ def read_ring(data: bytes) -> Ring:
 
 
 def word_of(value: float | str | None) -> tuple[int, int] | None:
-    """Form and word of a value; None: it has none."""
+    """Return the form and the word of a value, or None if `value` is None."""
     if value is None:
         return None
     if type(value) is bool:
@@ -299,7 +299,7 @@ def word_of(value: float | str | None) -> tuple[int, int] | None:
 
 
 def _symbols(block: Sequence[int]) -> RingSymbols:
-    """Raises ValueError for what cannot be."""
+    """Decode a block of symbols. Raises ValueError if it is invalid."""
     count = block[3]
     words = block[CALL_WORDS : CALL_WORDS + SYMBOL_WORDS * count]
     if count < 0 or len(words) != SYMBOL_WORDS * count:
@@ -328,7 +328,7 @@ def _streams(header: Sequence[int], marks: Sequence[int]) -> list[RingStream]:
 
 
 def _call(block: Sequence[int], marks: Sequence[int]) -> RingCall:
-    """Raises ValueError for what cannot be."""
+    """Decode a block of a call. Raises ValueError if it is invalid."""
     start, end = block[CallWord.START_NS], block[CallWord.END_NS]
     launches = _launches(block, start, end)
     stream, slot = block[CallWord.STREAM], block[CallWord.GRAPH_SLOT]
@@ -361,7 +361,7 @@ def _named(names: Sequence[str], number: int) -> str:
 
 
 def _launches(block: Sequence[int], start: int, end: int) -> list[tuple[int, int, int]]:
-    """(site, start, end) of each launch that has begun, in order."""
+    """Return (site, start, end) of each launch that has begun, in order."""
     form, first, count = Form(block[CallWord.FORM]), block[CallWord.FIRST_SITE], block[CallWord.COUNT]
     words = block[CALL_WORDS : CALL_WORDS + count * {Form.SLOTS: 2, Form.ROWS: 3, Form.SITES: 1}[form]]
     if form is Form.SITES:
@@ -369,7 +369,7 @@ def _launches(block: Sequence[int], start: int, end: int) -> list[tuple[int, int
     if form is Form.ROWS:
         return list(zip(words[0::3], words[1::3], words[2::3], strict=True))
     slots = enumerate(zip(words[0::2], words[1::2], strict=True), first)
-    # What a slot holds of an earlier call is older than this one; that of a launch in a loop keeps the end of the time
-    # before until it returns.
+    # Times of an earlier call in a slot are before the start of this one; the slot of a launch in a loop has the end
+    # of the previous iteration until the launch returns.
     launches = [(site, begun, returned if returned >= begun else -1) for site, (begun, returned) in slots]
     return sorted((launch for launch in launches if launch[1] >= start), key=lambda launch: launch[1])

@@ -1,4 +1,4 @@
-"""Records of arguments that are no tensors: sizes, strides, factors, flags."""
+"""Records of arguments that are not tensors: sizes, strides, factors, flags."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Scalar:
-    """One argument of a launch site that is no tensor."""
+    """One argument of a launch site that is not a tensor."""
 
     position: int | None
     """The position among the positional arguments of the call, counted from 0; None if the argument is passed by
-    name, or if the definition of the kernel holds it."""
+    name, or is part of the kernel's definition."""
     name: str | None
-    """The kernel's name for this parameter (``ks0``, ``xnumel``, ``alpha``), where it is known."""
+    """The kernel's name for this parameter (``ks0``, ``xnumel``, ``alpha``); None if it is unknown."""
     expression: str
     """A constant (``1.0``, ``torch.float32``, ``[1, 1]``), or a Python expression over the names in
     `Graph.symbols` (``s77*s77``)."""
     type: str | None = None
-    """The type by the kernel's definition, the operator's schema or the constant: ``int64_t``, ``i32``, ``SymInt``,
-    ``constexpr``; None if it is unknown."""
+    """The type according to the kernel's definition, the operator's schema or the constant: ``int64_t``, ``i32``,
+    ``SymInt``, ``constexpr``; None if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Assignment:
     symbol: list[int]
     """The index into `Graph.symbols`."""
     launches: list[int]
-    """How many launches of the call had begun when the symbol got the value."""
+    """The number of launches of the call that had begun when the symbol got the value."""
     value: list[Any]
     """An integer, a float or a boolean; ``"inf"``, ``"-inf"`` or ``"nan"`` for a float that JSON cannot represent;
-    None if the value is no number, or has more than 64 bits."""
+    None if the value is not a number, or has more than 64 bits."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ RECORDED_NUMBERS = tuple(name for name in NUMBERS if STATISTICS[name].is_recorde
 
 @dataclass(frozen=True)
 class Sparse:
-    """A column that is 0 in most rows, or unknown where the field says so: the other rows and their values."""
+    """A column whose value in most rows is 0, or unknown if the field says so; it has the other rows and values."""
 
     row: list[int]
     value: list[int]
@@ -75,19 +75,19 @@ class Exact:
 
 @dataclass(frozen=True)
 class Elements:
-    """The rows of small tensors whose elements were all kept, as ``--elements`` asks for."""
+    """The rows of small tensors all of whose elements were recorded (``--elements``)."""
 
     row: list[int]
     value: list[list[Any]]
-    """The elements as numbers or booleans in row-major order; ``nan``, ``inf`` and ``-inf`` are strings. Floats have as
-    many digits as distinguish them."""
+    """The elements as numbers or booleans in row-major order; ``nan``, ``inf`` and ``-inf`` are strings. Floats have
+    the fewest digits that identify them."""
 
 
 @dataclass(frozen=True)
 class Values:
     """Statistics of tensors, as columns. The rows of a call follow one another in the order of its layout.
 
-    `min`, `max`, `mean` and `std` (unbiased) are over the finite elements, and None where no element is finite. They
+    `min`, `max`, `mean` and `std` (unbiased) are over the finite elements, and None if no element is finite. They
     have 7 significant digits, mean and std at least 5. The L2 norm and the largest magnitude follow from them.
     """
 
@@ -105,14 +105,14 @@ class Values:
     negative_infinity: Sparse
     zero: Sparse
     near_overflow: Sparse
-    """How many finite values are in the top two binades of a 16-bit or 8-bit floating-point type."""
+    """The number of finite values in the top two binades of a 16-bit or 8-bit floating-point type."""
     subnormal: Sparse
     first_bad: Sparse
     """The flat index of the first NaN or infinity. A row is missing if every element is finite, or if the index is
     unknown."""
     exact: Exact
     at_least: list[int] | None = None
-    """The rows in which the numbers of NaN and infinities are lower bounds. It is not None where PyTorch's debug
-    printer printed the statistics, which do not count zeros, overflows and subnormals."""
+    """The rows in which the numbers of NaN and infinities are lower bounds. It is not None if PyTorch's debug printer
+    printed the statistics, which do not count zeros, overflows and subnormals."""
     elements: Elements | None = None
-    """The elements of small tensors; None if none were kept."""
+    """The elements of small tensors; None if none were recorded."""

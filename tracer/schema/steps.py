@@ -9,14 +9,14 @@ from typing import ClassVar, Literal
 @dataclass(frozen=True)
 class Steps:
     """A batch of steps that have ended, as columns. Calls show a step that has not ended. Since format version 2, only
-    a log that was made from printed text has this record."""
+    logs of printed text have this record."""
 
     KIND: ClassVar[str] = "steps"
 
     step: list[int]
     kind: list[Literal["train", "inference"]]
     by: list[Literal["user", "optimizer", "call"]]
-    """What ended the step: `stepscope.step()`, an optimizer, or a call of a frame that had already run in it."""
+    """The event that ended the step: `stepscope.step()`, an optimizer, or a call of a frame that had already run."""
     start_ns: list[int]
     end_ns: list[int]
     """The end of the step; -2 if the time is unknown."""
@@ -24,14 +24,14 @@ class Steps:
 
 @dataclass(frozen=True)
 class StepMarks:
-    """Events that may end a step, as columns. The reader of the whole log decides which of them do, because an
-    iteration may have several optimizers, and the first calls come before any optimizer has stepped."""
+    """Events that may end a step, as columns. The reader of the complete log decides which of them do, because an
+    iteration may have several optimizers, and the first calls run before any optimizer has stepped."""
 
     KIND: ClassVar[str] = "step_marks"
 
     what: list[Literal["user", "optimizer", "begin", "end"]]
     """``user``: `stepscope.step()` was called; ``optimizer``: an optimizer has stepped; ``begin`` and ``end``: a
-    function whose whole call is a step (`generate` of transformers) began or ended."""
+    function of which each call is a step (`generate` of transformers) began or ended."""
     who: list[int]
     """The number of the optimizer, counted from 0 in the order in which optimizers first step; 0 for other marks."""
     name: list[str | None]

@@ -1,4 +1,4 @@
-"""Records of what tensors held. They are part of `stepscope.tracer.schema.records`, which names them all."""
+"""Records of the values of tensors; `stepscope.tracer.schema.records` names them all."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 
 Moment = Literal["before", "after"]
 OF_THE_CALL = -1
-"""`ValueLayout.site` of a row about an input of the call that no launch site names."""
+"""`ValueLayout.site` of a row for an input of the call that no launch site names."""
 
 
 @dataclass(frozen=True)
 class ValueLayout:
-    """What the value rows of a call are about, as columns. Calls that run alike share a layout."""
+    """The description of a call's value rows, as columns. Calls with the same rows share a layout."""
 
     KIND: ClassVar[str] = "value_layout"
 
@@ -31,12 +31,12 @@ class ValueLayout:
     dtype: list[str]
     numel: list[int]
     looked_at: list[int]
-    """How many elements the statistics are over; if fewer than `numel`, they are a strided sample."""
+    """The number of elements that the statistics cover; if it is less than `numel`, they are a strided sample."""
     skipped: list[str | None]
     """Why the row has no statistics; None if it has statistics."""
     first: int = 0
-    """How many rows of the call are in earlier records. With blocking launches, readings of chosen kernels are written
-    at once."""
+    """The number of rows of the call in earlier records. With blocking launches, readings of selected kernels are
+    written at once."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ _COMMENT = re.compile(r"Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
 
 
 def commented(text: str) -> tuple[list[str], list[str]] | None:
-    """Return the names of nodes and of operators in Inductor's comment, or None if `text` is no such comment."""
+    """Return the names of nodes and of operators in Inductor's comment, or None if `text` is not such a comment."""
     found = _COMMENT.search(text)
     return (_names(found[1]), _names(found[2])) if found else None
 

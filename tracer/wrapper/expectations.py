@@ -1,8 +1,8 @@
-"""Computes when the storages of a wrapper should die, by its own statements and by the schedule.
+"""Computes when the storages of a wrapper should die, according to its statements and to the schedule.
 
-The schedule is about buffers (torch/_inductor/memory.py, `compute_memory_timeline`); the wrapper gives the
-memory of one to the next (reuse, views, in-place), so a storage is to live as long as the last buffer in it.
-Storages in branches, in loops and in lists for a partition have no expectation.
+The schedule is about buffers (torch/_inductor/memory.py, `compute_memory_timeline`); in the wrapper several buffers may
+share memory (reuse, views, in-place), so a storage should live as long as the last buffer in it. Storages in branches,
+in loops and in lists for a partition have no expectation.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrap
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of one storage. Positions are those of `schema.memory`; None: it outlives the call."""
+    """The expectation for one storage. Positions are those of `schema.memory`; None if it outlives the call."""
 
     name: str
     dies: int | None
-    """The position at which the wrapper's statements let go of the storage."""
+    """Position at which the wrapper's statements release the storage."""
     is_scheduled: bool
-    """The schedule names every buffer that has this memory."""
+    """Whether the schedule contains every buffer in this memory."""
     scheduled: int | None
-    """The position at which the schedule frees the storage."""
+    """Position at which the schedule frees the storage."""
 
 
 @dataclass(frozen=True)
 class Unscheduled:
-    """The buffers that only one of the wrapper's text and the schedule allocates."""
+    """The buffers that only the wrapper or only the schedule allocates."""
 
     missing: tuple[tuple[str, int], ...] = ()
     """Scheduled names that no statement of the wrapper binds, and their bytes."""
     extra: tuple[str, ...] = ()
-    """Allocated names that the schedule does not know."""
+    """Allocated names that are not in the schedule."""
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """What is expected of the storages of one function of a wrapper."""
+    """The expectations for the storages of one function of a wrapper."""
 
     storages: tuple[Expected, ...]
     allocations: Unscheduled
     inputs: Mapping[str, int] = field(default_factory=dict)
-    """The inputs that the function may free, and the position at which its statements let go of each."""
+    """Inputs that the function may free, with the position at which its statements release each."""
 
 
 @dataclass(eq=False)
 class _Root:
-    """A storage with its first name, the names that hold it now, and all names that it ever had."""
+    """A storage with its first name, the names that refer to it now, and all names that it ever had."""
 
     name: str
     holds: set[str] = field(default_factory=set)
@@ -63,10 +63,10 @@ class _Root:
 def expected_lifetimes(
     source: WrapperSource, sites: Sequence[LaunchSite], schedule: SchedulerMemory | None
 ) -> list[Expectations]:
-    """Return what is expected of the storages of each function of `source`.
+    """Return the expectations for the storages of each function of `source`.
 
-    `sites` are its launch sites with their scheduler nodes; `schedule` is that of the graph: where it names the
-    buffers of a storage, its word is kept beside the wrapper's.
+    `sites` are its launch sites with their scheduler nodes; `schedule` is that of the graph. If it contains all buffers
+    of a storage, the expectation has its position besides the wrapper's.
     """
     freeable = _freeable(schedule)
     result = []
@@ -114,18 +114,17 @@ def _expected(root: _Root, ends: Mapping[str, int | None], launches: int) -> Exp
     is_whole = bool(known) and all(name in ends for name in root.names if name.startswith("buf"))
     last = None if None in known else max((end for end in known if end is not None), default=None)
     if root.dies is None and last == launches:
-        last = None  # what only the last launch uses is left to the return
+        last = None  # storages that the last launch uses are freed by the return
     return Expected(root.name, root.dies, is_whole, last if is_whole else None)
 
 
 def _scheduled_ends(sites: Sequence[LaunchSite], schedule: SchedulerMemory) -> dict[str, int | None]:
-    """Return the position at which each buffer may die, or None if it outlives the graph; empty if a launch has no
-    nodes."""
+    """Return the position of each buffer's death, None if it outlives the graph; empty if a launch has no nodes."""
     if any(site.snodes is None for site in sites):
         return {}
     position = {snode: place + 1 for place, site in enumerate(sites) for snode in site.snodes or ()}
     launched = (max((position.get(part, 0) for part in parts), default=0) for parts in schedule.members)
-    by_node = list(accumulate(launched, max))  # a node without a launch of its own stands after those before it
+    by_node = list(accumulate(launched, max))  # a node without its own launch is placed after those before it
     buffers = schedule.buffers
     ends: dict[str, int | None] = {}
     for name, last, role in zip(buffers.name, buffers.last_snode, buffers.role, strict=True):
@@ -139,18 +138,16 @@ def _scheduled_ends(sites: Sequence[LaunchSite], schedule: SchedulerMemory) -> d
 
 
 class _Follower:
-    """Follows the names of one function."""
-
     def __init__(self, source: WrapperSource, inputs: Iterable[str]) -> None:
         self._events = source.events
         self.given = [_Root(name, {name}, [name]) for name in inputs]
         self._roots = {root.name: root for root in self.given}
         self._members: dict[str, dict[str, _Root]] = {}
-        """The members of names that hold several tensors."""
+        """Members of names that refer to several tensors."""
         self.made: list[_Root] = []
         self.sites: list[int] = []
         self.names: set[str] = set()
-        """All names that were ever bound."""
+        """Names that were bound anywhere in the function."""
         self.branches = False
 
     def block(self, body: Iterable[ast.stmt]) -> None:
@@ -167,7 +164,7 @@ class _Follower:
                 self._branches()
 
     def _branches(self) -> None:
-        """Give up positions after a branch or a loop."""
+        """Drop the expectations for live storages, and follow no later statements, whose positions are unknown."""
         self.branches = True
         for root in (*self.made, *self.given):
             root.is_known &= not root.holds
@@ -183,7 +180,7 @@ class _Follower:
 
     def _launch(self, launch: LaunchStatement) -> None:
         self.sites.append(launch.site.site)
-        if launch.site.kind in ("subgraph", "collective"):  # they may keep what they are given
+        if launch.site.kind in ("subgraph", "collective"):  # they may keep their arguments
             for argument in launch.site.arguments:
                 self._forget(argument.buffer)
         for name in launch.bound:
@@ -219,7 +216,7 @@ class _Follower:
             self._roots[name] = root
 
     def _item(self, name: str, of: str, text: str) -> None:
-        """``buf7 = buf6[0]``: a launch returned several tensors; the whole and `name` hold the one that is `text`."""
+        """Follow ``buf7 = buf6[0]``, where a launch returned several tensors: both `of` and `name` refer to `text`."""
         members = self._members.setdefault(of, {})
         root = members.get(text)
         if root is None:

@@ -19,7 +19,7 @@ BUFFER = re.compile(
 
 
 def dotted(node: ast.expr) -> str | None:
-    """Return ``a.b.c`` for a chain of attributes on a name; subscripts are kept (``self.partitions[0]``)."""
+    """Return ``a.b.c`` for a chain of attributes or constant subscripts (``self.partitions[0]``), else None."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -32,7 +32,7 @@ def dotted(node: ast.expr) -> str | None:
 
 
 def buffer_of(node: ast.expr) -> str | None:
-    """Return the name whose storage an argument refers to."""
+    """Return the name whose storage an argument refers to, or None."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Subscript):
@@ -46,7 +46,7 @@ def buffer_of(node: ast.expr) -> str | None:
 
 
 def evaluable(node: ast.expr) -> ast.expr:
-    """Return `node` if a second evaluation changes nothing and costs no more than a view, else ``...``."""
+    """Return `node` if a second evaluation has no effect and costs no more than a view, else ``...``."""
     is_pure = all(
         not isinstance(part, ast.Call) or dotted(part.func) in VIEWS
         for part in ast.walk(node)
@@ -56,7 +56,7 @@ def evaluable(node: ast.expr) -> ast.expr:
 
 
 def core_call(value: ast.expr) -> ast.Call | None:
-    """Return the call that a statement is about, without subscripts and view methods around it."""
+    """Return the call inside subscripts and view methods, or None if there is none."""
     while True:
         if isinstance(value, ast.Subscript):
             value = value.value
@@ -79,7 +79,7 @@ def receiver_of(call: ast.Call) -> ast.expr:
 
 
 def root_of(expression: ast.expr) -> str | None:
-    """Return the name at the bottom of methods, attributes and subscripts."""
+    """Return the name inside methods, attributes and subscripts, or None if there is none."""
     while not isinstance(expression, ast.Name):
         if isinstance(expression, ast.Call):
             expression = expression.func
@@ -103,7 +103,7 @@ def is_harmless_method(call: ast.Call) -> bool:
 
 
 def given_to(call: ast.Call) -> list[ast.expr]:
-    """Return all arguments of a call, with the object of a method."""
+    """Return all arguments of a call, including the object of a method."""
     own = [call.func.value] if isinstance(call.func, ast.Attribute) and dotted(call.func) is None else []
     return [*own, *call.args, *(keyword.value for keyword in call.keywords)]
 

@@ -1,7 +1,7 @@
-"""Which arguments of a generated kernel are read and which are written, from its definition in the wrapper.
+"""Finds the arguments that a generated kernel reads and writes, from its definition in the wrapper.
 
-C++ kernels: the type list of `async_compile.cpp_pybinding` and the parameter names of the C++ function
-(torch/_inductor/codegen/cpp.py). Triton kernels: the parameter names of the `@triton.jit` function, its
+For C++ kernels these are the type list of `async_compile.cpp_pybinding` and the parameter names of the C++ function
+(torch/_inductor/codegen/cpp.py); for Triton kernels the parameter names of the `@triton.jit` function, its
 `signature` and `mutated_arg_names` (torch/_inductor/codegen/triton.py, wrapper.py for user kernels).
 """
 
@@ -30,7 +30,7 @@ class Parameter:
     name: str | None
     role: Role | None
     type: str | None = None
-    """Of a scalar, where known: ``int64_t``, ``i32``, ``SymInt``."""
+    """Type of a scalar (``int64_t``, ``i32``, ``SymInt``); None if it is unknown or the parameter is a tensor."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class KernelDefinition:
     name: str
     kind: LaunchKind
     parameters: tuple[Parameter, ...] | None
-    """In call order; None when the definition cannot be read."""
+    """Parameters in call order; None if the definition cannot be read."""
     constants: tuple[tuple[str, str], ...] = ()
-    """Name and value of parameters that the definition itself gives: those of a user's Triton kernel."""
+    """Name and value of parameters that the definition sets, as of a user's Triton kernel."""
 
 
 def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition | None:
-    """The kernel that ``name = factory(...)`` defines, or None when the statement defines no kernel."""
+    """Return the kernel that ``name = factory(...)`` defines, or None if the statement defines no kernel."""
     if factory in ("async_compile.cpp_pybinding", "async_compile.cpp"):
         return KernelDefinition(name, "cpp", _cpp_parameters(call))
     if factory.split(".")[-1] in ("multi_kernel", "MultiKernelCall", "SizeHintMultiKernelCall"):
@@ -75,7 +75,7 @@ def _cpp_parameters(call: ast.Call) -> tuple[Parameter, ...] | None:
 
 
 def _cpp_scalar(type_name: str) -> str | None:
-    """``int64_t`` of ``const int64_t``; None of a pointer."""
+    """Return ``int64_t`` for ``const int64_t``, or None for a pointer."""
     return None if type_name.rstrip().endswith("*") else type_name.removeprefix("const ").strip()
 
 
@@ -97,7 +97,7 @@ def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
     for text in _split_parameters(function[1]):
         name, _, annotation = (part.strip() for part in text.partition(":"))
         name = name.split("=")[0].strip()
-        if "constexpr" in annotation:  # one that is 1 or None is a constant in the signature alone, and is passed
+        if "constexpr" in annotation:  # an argument of 1 or None is a constant only in the signature, and is passed
             continue
         role, type_name = _triton_role(name, signature.get(name), mutated), signature.get(name)
         parameters.append(Parameter(name, role, type_name if role is None and type_name else None))
@@ -105,15 +105,15 @@ def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
 
 
 def _triton_constants(source: str) -> tuple[tuple[str, str], ...]:
-    """What Triton compiles in: those of ``tl.constexpr``, and arguments that are always 1 or None."""
+    """Return the constants that Triton compiles in: ``tl.constexpr``, and arguments that are always 1 or None."""
     found = _literal(CONSTANTS, source, dict) or {}
     return tuple((str(name), repr(value)) for name, value in found.items())
 
 
 def _stored_parameters(source: str) -> set[str]:
-    """Parameters through which a Triton function stores: what flows into the first argument of a store or atomic.
+    """Return the parameters of a Triton function that flow into the first argument of a store or atomic.
 
-    For kernels of the user, whose definition names no mutated argument.
+    This is for kernels of the user, whose definition does not contain the mutated arguments.
     """
     try:
         tree = ast.parse(source)

@@ -1,4 +1,4 @@
-"""What the parser of wrappers needs to know of an operator's schema."""
+"""The part of an operator's schema that the parser of wrappers needs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class OperatorSchema(NamedTuple):
     """The parameters of an operator, and whether its results are views."""
 
     parameters: tuple[tuple[str, bool], ...]
-    """The name of each parameter in order, and whether the operator writes to it."""
+    """Name of each parameter in order, and whether the operator writes to it."""
     view_of: str | None = None
-    """The parameter whose memory all results share, or None if the results have memory of their own."""
+    """Parameter whose memory all results share, or None if the results have their own memory."""
     scalars: tuple[str | None, ...] = ()
-    """The type of each parameter that takes no tensor (``SymInt``, ``float``), and None for the others."""
+    """Type of each parameter that is not a tensor (``SymInt``, ``float``), and None for the others."""
 
 
 SchemaLookup = Callable[[str], "OperatorSchema | None"]
-"""Maps the dotted name of an operator to its schema, or to None if the operator is not known."""
+"""Function that returns the schema of an operator given its dotted name, or None if the operator is unknown."""

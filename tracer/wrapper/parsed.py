@@ -1,4 +1,4 @@
-"""What the parser finds in a wrapper: its functions, launches, memory statements and storage points."""
+"""The result of parsing a wrapper: its functions, launches, memory statements and storage points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepscope.tracer.schema.records import LaunchSite, MemoryStatement, Storage
 from stepscope.tracer.wrapper.symbols import Binding, ScalarArgument
 
 NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})
-"""Functions of a wrapper module that hold no launches of a graph."""
+"""Functions of a wrapper module that contain no launches of a graph."""
 
 
 @dataclass(eq=False)
@@ -24,9 +24,9 @@ class LaunchStatement:
     """One expression for each of `site.arguments`, without the trailing ones that the statement itself binds."""
     bound: list[str]
     view_of: int | None = None
-    """The argument whose memory the bound names share, or None if they have memory of their own."""
+    """Index of the argument whose memory the bound names share, or None if they have their own memory."""
     scalars: list[ScalarArgument] = field(default_factory=list)
-    """The arguments that are no tensors, with their syntax."""
+    """Arguments that are not tensors, with their syntax."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class PointStorages:
     kind: StorageKind
     names: tuple[str, ...]
     devices: tuple[str, ...] = ()
-    """The device of each allocation; empty for inputs and results."""
+    """Device of each allocation; empty for inputs and results."""
     site: int | None = None
-    """The launch site that returned the storages."""
+    """Launch site that returned the storages; None for other kinds."""
 
 
 @dataclass(frozen=True)
@@ -48,33 +48,31 @@ class StoragePoint:
     statement: ast.stmt
     moment: Literal["before", "after"]
     expressions: tuple[ast.expr, ...]
-    """What the tracker looks at: one tensor each, or what a launch returned."""
+    """Expressions of the tensors, or of the results of a launch."""
     storages: PointStorages
 
 
 @dataclass
 class WrapperSource:
-    """The parsed source of a wrapper."""
-
     aot_id: str | None
     functions: list[str] = field(default_factory=list)
-    """Qualified names of the functions that hold launches or memory statements, e.g. ``Runner.call``."""
+    """Qualified names of the functions with launches or memory statements, such as ``Runner.call``."""
     launches: list[LaunchStatement] = field(default_factory=list)
     memory: list[MemoryStatement] = field(default_factory=list)
     events: dict[ast.stmt, list[LaunchStatement | MemoryStatement]] = field(default_factory=dict)
-    """The launches and memory statements, by the statement of the source."""
+    """Launches and memory statements by the statement of the source."""
     unknown: list[str] = field(default_factory=list)
-    """Calls that no launch can stand for, in the condition of a branch or a loop, as ``function: text``."""
+    """Unknown calls in the condition of a branch or a loop, which cannot be launches, as ``function: text``."""
     symbols: list[str] = field(default_factory=list)
-    """Names of numbers that differ from call to call, of all functions."""
+    """Names of numbers that vary from call to call, of all functions."""
     bindings: list[Binding] = field(default_factory=list)
-    """The statements that give the symbols their values."""
+    """Statements that give the symbols their values."""
     dynamic: bool = False
     cpp_wrapper: bool = False
     is_cuda: bool = False
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     storage_points: list[StoragePoint] | None = None
-    """A cache of `storage_points.find_storage_points`; None before its first call."""
+    """Cache of `storage_points.find_storage_points`; None before its first call."""
 
     @property
     def sites(self) -> list[LaunchSite]:

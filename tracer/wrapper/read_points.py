@@ -1,4 +1,4 @@
-"""The points of a wrapper at which tensors are read, and the reads that wait for one another."""
+"""The points of a wrapper at which tensors are read, and the queue of deferred reads."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from stepscope.tracer.schema.records import Moment
 from stepscope.tracer.wrapper.statements import names_in
 
 MOST_AT_ONCE = 64
-"""Tensors that one point reads at most, where reads wait for one another."""
+"""Maximum number of tensors that one point reads if reads are deferred."""
 Side = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
 class Read:
-    """One argument to be read."""
-
     site: int
     argument: int
     moment: Moment
     expression: ast.expr
     is_fixed: bool
-    """Nothing about the tensor can vary from call to call, because the wrapper allocates it with constants."""
+    """Whether nothing about the tensor can vary from call to call, because the wrapper allocates it with constants."""
     is_checked: bool = False
-    """Size and stride cannot vary, because the wrapper compares them with constants; the device may."""
+    """Whether size and stride cannot vary, because the wrapper compares them with constants; the device may."""
 
 
 @dataclass(frozen=True)
 class ReadPoint:
-    """What is read before or after one statement of a wrapper."""
+    """The reads before or after one statement of a wrapper."""
 
     statement: ast.stmt
     place: Side
@@ -39,15 +37,15 @@ class ReadPoint:
 
 
 class ReadQueue:
-    """Gathers reads until a statement would change what they read, if they may be deferred."""
+    """Gathers reads, if they may be deferred, until a statement would change what they read."""
 
     def __init__(self, points: list[ReadPoint], deferred: bool) -> None:
-        """`points` receives each point at which tensors are read."""
+        """Create a queue that adds each point at which tensors are read to `points`."""
         self._points, self._deferred = points, deferred
         self._waiting: list[tuple[Read, object]] = []
 
     def add(self, read: Read, storage: object, statement: ast.stmt, place: Side) -> None:
-        """Add a read of `storage`; it is not deferred beyond `place` of `statement` unless that is allowed."""
+        """Add a read of `storage`, to be done at `place` of `statement` unless reads are deferred."""
         if self._deferred and len(self._waiting) >= MOST_AT_ONCE:
             self.flush(statement, place)
         self._waiting.append((read, storage))
@@ -55,15 +53,15 @@ class ReadQueue:
             self.flush(statement, place)
 
     def uses_name(self, name: str) -> bool:
-        """Return whether a read that waits goes through the variable `name`."""
+        """Return whether a waiting read uses the variable `name`."""
         return any(name in names_in(read.expression) for read, _ in self._waiting)
 
     def uses_storage(self, storages: Collection[int]) -> bool:
-        """Return whether a read that waits is of one of the storages with these `id`s."""
+        """Return whether a waiting read is of a storage with one of these `id`s."""
         return any(id(storage) in storages for _, storage in self._waiting)
 
     def flush(self, statement: ast.stmt, place: Side) -> None:
-        """Read all that waits at `place` of `statement`."""
+        """Do all waiting reads at `place` of `statement`."""
         reads = tuple(read for read, _ in self._waiting)
         self._waiting.clear()
         last = self._points[-1] if self._points else None

@@ -12,15 +12,15 @@ from stepscope.tracer.wrapper.expressions import dotted
 from stepscope.tracer.wrapper.parsed import LaunchStatement
 
 WHOLE = "whole"
-"""The extent of a tensor whose size is not known."""
+"""Extent of a tensor of unknown size."""
 
 
 class Allocation(NamedTuple):
     held: Held
     extent: str | None
-    """The part of a storage; None if the form is unknown."""
+    """Part of the storage; None if the form is unknown."""
     is_fixed: bool
-    """Whether constants determine the size."""
+    """Whether the size is constant."""
 
 
 def allocating_call(statement: ast.stmt) -> ast.expr | None:
@@ -63,7 +63,7 @@ def checked_tensor(statement: ast.stmt) -> str | None:
 
 
 def extent_of(size: ast.expr, offset: list[ast.expr]) -> str:
-    """Describe a part of a storage; equal extents hold the same elements, in any order."""
+    """Describe a part of a storage; equal extents have the same elements, in any order."""
     numbers = [member.value for member in getattr(size, "elts", []) if isinstance(member, ast.Constant)]
     is_constant = isinstance(size, (ast.Tuple, ast.List)) and len(numbers) == len(size.elts)
     elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_constant else ast.unparse(size)
@@ -80,7 +80,7 @@ class Parts:
         self._is_whole = False
 
     def add(self, extent: str, anew: bool) -> None:
-        """Note that a launch has written a part; with `anew`, nobody can use the content from before."""
+        """Add a part that a launch has written; with `anew`, earlier contents cannot be used any more."""
         if anew:
             self._written, self._is_whole = set(), False
         self._written.add(extent)
@@ -89,8 +89,10 @@ class Parts:
         self._is_whole |= extent in (WHOLE, self._whole) or is_all
 
     def hold(self, extent: str, is_being_written: bool) -> bool:
-        """All of a part was written. Where a size is a symbol, the launch that reads the whole may be the one that
-        completes it: when it writes to it too."""
+        """Return whether all of a part was written.
+
+        If sizes are symbols, this is assumed, unless the launch also writes to the storage and so may complete it.
+        """
         if self._is_whole or extent in self._written:
             return True
         is_known = None not in map(_elements, (*self._written, self._whole))

@@ -1,7 +1,6 @@
 """Finds the points of a wrapper at which storages appear: its inputs, its allocations and the results of launches.
 
-The tracker in `runtime/lifetimes` looks at these storages while the wrapper runs. Allocations that follow one another
-form one point.
+The tracker in `runtime/lifetimes` looks at these storages at run time. Consecutive allocations are one point.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from stepscope.tracer.wrapper.statements import allocating_call
 def find_storage_points(source: WrapperSource) -> list[StoragePoint]:
     """Return the storage points of all functions of `source` in the order of its text.
 
-    The list is made once and must not be changed.
+    The list is cached and must not be changed.
     """
     if source.storage_points is None:
         source.storage_points = [
@@ -43,7 +42,7 @@ def storages_at_points(source: WrapperSource) -> list[PointStorages]:
 
 
 def _inputs(function: ast.FunctionDef) -> Iterator[StoragePoint]:
-    """Yield the point at which the inputs have names: after ``a, b = args``, or where parameters do."""
+    """Yield the point at which the inputs have names: after ``a, b = args``, or at the begin of the function."""
     for statement in function.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
             names = [n.id for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name) and not _is_size(n.id)]
@@ -66,7 +65,7 @@ def _is_size(name: str) -> bool:
 
 
 def _block(source: WrapperSource, body: list[ast.stmt], index: str = "") -> Iterator[StoragePoint]:
-    """Yield the points below `body`; `index` is that of the current device, as ``:0``."""
+    """Yield the points below `body`; `index` is that of the current device, such as ``:0``."""
     waiting: list[tuple[str, str]] = []
     last: ast.stmt | None = None
     for statement in body:

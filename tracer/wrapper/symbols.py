@@ -1,7 +1,7 @@
 """Finds the numbers that launches of a wrapper's function get, and where the function computes them.
 
-A number that a function is given, or reads from a tensor, is a symbol: its value is recorded once per call. All that
-is computed from symbols alone can be computed again from them, and costs nothing.
+A number that a function gets as an argument or reads from a tensor is a symbol, whose value is recorded once per call.
+Numbers that depend only on symbols can be computed from them and are not recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stepscope.tracer.wrapper.expressions import SYMBOL, dotted
 
 ARITHMETIC = frozenset({"max", "min", "int", "float", "bool", "abs", "round"})
 IN_TORCH = ("sym_", "_sym_")
-"""Functions of numbers begin so in `torch`."""
+"""Prefixes of functions of numbers in `torch`."""
 ARITHMETIC_NODES = (
     ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.operator,
     ast.unaryop, ast.boolop, ast.cmpop, ast.Call, ast.Attribute,
@@ -27,7 +27,7 @@ MOST_CONSTANT = 1000
 
 
 class ScalarArgument(NamedTuple):
-    """An argument of a launch that is no tensor, with its syntax."""
+    """An argument of a launch that is not a tensor, with its syntax."""
 
     position: int | None
     name: str | None
@@ -36,7 +36,7 @@ class ScalarArgument(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """A statement of a wrapper behind which symbols have values."""
+    """A statement of a wrapper after which symbols have values."""
 
     statement: ast.stmt
     names: tuple[str, ...]
@@ -44,15 +44,13 @@ class Binding(NamedTuple):
 
 class _Bound(NamedTuple):
     statement: ast.stmt | None
-    """None: there is no place right behind it, as in the head of a loop."""
+    """Statement that binds the name; None for the head of a loop, which nothing can directly follow."""
     value: ast.expr | None
-    """None: a part of what the statement unpacks."""
+    """Value of the name; None if the statement unpacks it from another value."""
     is_repeated: bool
 
 
 class FunctionSymbols:
-    """The symbols of one function of a wrapper."""
-
     def __init__(self, function: ast.FunctionDef) -> None:
         self._bound: defaultdict[str, list[_Bound]] = defaultdict(list)
         self._order: list[ast.stmt] = []
@@ -68,7 +66,7 @@ class FunctionSymbols:
         return list(self._roots)
 
     def with_scalars(self, site: LaunchSite, found: Sequence[ScalarArgument]) -> LaunchSite:
-        """`site` with its scalar arguments, as texts over the symbols."""
+        """Return `site` with its scalar arguments as expressions of symbols."""
         scalars = [
             Scalar(one.position, one.name, self._text(one.expression), one.type or _type_of(one.expression))
             for one in found
@@ -76,7 +74,7 @@ class FunctionSymbols:
         return replace(site, scalars=[*scalars, *site.scalars])
 
     def bindings(self) -> list[Binding]:
-        """In the order of the statements; what is bound by several of them is told behind each one."""
+        """Return the bindings in the order of the statements; a name may be bound by several of them."""
         behind: defaultdict[ast.stmt, list[str]] = defaultdict(list)
         for name in self._roots:
             for bound in self._bound[name]:
@@ -107,16 +105,16 @@ class FunctionSymbols:
         return found if len(found) <= MOST_CONSTANT else f"{found[: MOST_CONSTANT - 1]}…"
 
     def meaning(self, name: str) -> ast.expr:
-        """What a name of the function stands for, over the symbols; a name from elsewhere stands for itself."""
+        """Return a name of the function as an expression of symbols; other names stay as they are."""
         if name not in self._bound:
             return ast.Name(name, ast.Load())
         if name not in self._meanings:
-            self._meanings[name] = ast.Name(name, ast.Load())  # in a circle it would be computed from itself
+            self._meanings[name] = ast.Name(name, ast.Load())  # ends a recursion of names that depend on themselves
             self._meanings[name] = self._derived(name) or self._root(name)
         return self._meanings[name]
 
     def _derived(self, name: str) -> ast.expr | None:
-        """None: its value does not follow from others by arithmetic alone."""
+        """Return the expression of a name, or None if its value does not follow from others by arithmetic alone."""
         value = self._bound[name][0].value
         if SYMBOL.fullmatch(name) or value is None or not self._is_steady(name) or not _is_arithmetic(value):
             return None
@@ -138,7 +136,7 @@ class _Replaced(ast.NodeTransformer):
         return self.symbols.meaning(node.id)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """What a call asks of a tensor follows from no number."""
+        """Replace names in the arguments of functions of numbers; other calls may depend on tensors."""
         if not _is_number_function(dotted(node.func) or ""):
             return node
         node.args = [self.visit(argument) for argument in node.args]
@@ -149,7 +147,7 @@ class _Replaced(ast.NodeTransformer):
 
 
 def grouped(bindings: Sequence[Binding], tree: ast.AST) -> list[Binding]:
-    """Those of statements that follow one another are told together, behind the last of them."""
+    """Merge the bindings of consecutive statements into one after the last of them."""
     names = {binding.statement: binding.names for binding in bindings}
     found: list[Binding] = []
     for node in ast.walk(tree):
@@ -210,7 +208,7 @@ def _copy(expression: ast.expr) -> ast.expr:
 
 
 def _type_of(expression: ast.expr) -> str | None:
-    """Of a constant."""
+    """Return the type of a constant expression, or None for others."""
     inner = expression.operand if isinstance(expression, ast.UnaryOp) else expression
     if isinstance(inner, (ast.List, ast.Tuple)):
         return type(inner).__name__.lower()

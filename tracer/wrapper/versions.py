@@ -1,9 +1,9 @@
-"""Finds the versions of buffers: what the memory of each argument holds, and where each version is read.
+"""Finds the versions of buffers: the contents of each argument's memory, and where each version is read.
 
-The statements of a wrapper are followed by the storage that they touch. An allocation or a graph input is a storage;
-aliases, views and reuses lead to the same one; members of a pool are storages of their own, for the memory planner
-(torch/_inductor/codegen/memory_planning.py) never overlays two that live at once. A version is read once, after
-its writer; an input before its first use; a part that nobody wrote on its own before the launch that reads it.
+The statements of a wrapper are followed by storage. An allocation or a graph input is a storage; aliases, views and
+reuses refer to the same one; members of a pool are separate storages, since the memory planner
+(torch/_inductor/codegen/memory_planning.py) never overlays two live ones. A version is read once, after its writer; an
+input before its first use; a part that was not written by itself, before the launch that reads it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stepscope.tracer.wrapper.statements import (
 )
 
 RESIZES = frozenset({"resize_storage_bytes_"})
-"""Operators that change the memory of a tensor although no schema says so."""
+"""Operators that change the memory of a tensor although their schemas do not say so."""
 
 Wanted = Callable[[LaunchSite, Argument], bool]
 
@@ -35,7 +35,7 @@ Wanted = Callable[[LaunchSite, Argument], bool]
 @dataclass
 class Followed:
     sites: list[LaunchSite]
-    """The launch sites of the wrapper, with `storage`, `held` and `version` of their arguments."""
+    """Launch sites of the wrapper, with `storage`, `held` and `version` of their arguments."""
     points: list[ReadPoint]
 
 
@@ -44,15 +44,15 @@ class _Storage:
     name: str
     held: Held | None
     rows: dict[str, Version] = field(default_factory=dict)
-    """The value row of the present content, by the part that was read."""
+    """Value row of the current contents, by the part that was read."""
     is_fixed: bool = False
     is_checked: bool = False
     is_fresh: bool = False
-    """The storage comes from a dead buffer, so that only an in-place kernel can use its content."""
+    """Whether the storage comes from a dead buffer, so that only an in-place kernel can use its contents."""
     is_as_given: bool = True
-    """The storage is an input that nothing can have changed since the call began."""
+    """Whether nothing can have changed the storage, if it is an input, since the call began."""
     parts: Parts | None = None
-    """The parts that were written, of memory that this function allocates."""
+    """Written parts of memory that this function allocates; None for other memory."""
 
 
 @dataclass
@@ -70,11 +70,11 @@ def follow(
     again: bool = False,
     deferred: bool = False,
 ) -> Followed:
-    """Follow the buffers of `source`; read the arguments that are `wanted`.
+    """Follow the buffers of `source`, and plan to read the arguments that are `wanted`.
 
-    With `again` every argument is read before each launch too. With `deferred` readings wait for each other as
-    long as no statement writes, frees or renames what they read, so that one reading may serve several launches;
-    that is right only where reading and launches are in one order of their own, as on a CUDA stream.
+    With `again` every argument is also read before each launch. With `deferred` reads wait until a statement writes,
+    frees or renames what they read, so that one reading may serve several launches; this is correct only if reads and
+    launches are ordered among themselves, as on a CUDA stream.
     """
     result = Followed(list(source.sites), [])
     functions = [node for _, node in wrapper_functions(source.tree)]
@@ -84,8 +84,6 @@ def follow(
 
 
 class _Follower:
-    """Follows one function, statement by statement."""
-
     def __init__(self, source: WrapperSource, result: Followed, wanted: Wanted, again: bool, deferred: bool) -> None:
         self.source, self.result, self.wanted = source, result, wanted
         self.again, self.deferred = again, deferred
@@ -106,8 +104,7 @@ class _Follower:
             self.queue.flush(body[-1], "after")
 
     def _find_entry(self, body: list[ast.stmt]) -> None:
-        """Find the statement after which the inputs have names and have passed the checks at the begin of the
-        wrapper."""
+        """Find the statement after which the inputs have names and have passed the wrapper's first checks."""
         for statement in body:
             if self.entry is None:
                 if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
@@ -166,13 +163,13 @@ class _Follower:
     # Names.
 
     def _view(self, name: str) -> _View:
-        """Return what `name` refers to; a name that nothing has bound is an input of the function."""
+        """Return the view of `name`; a name that was not bound before is an input of the function."""
         if name not in self.names:
             self.names[name] = _View(_Storage(name, "input"))
         return self.names[name]
 
     def _seen(self, expression: ast.expr) -> _View | None:
-        """Return the storage that an argument refers to, and the part of it."""
+        """Return the storage that an argument refers to, and the part of it, or None."""
         text = ast.unparse(expression)
         if text in self.names:
             return self.names[text]
@@ -185,7 +182,7 @@ class _Follower:
         return view if isinstance(expression, ast.Name) else _View(view.storage, text)
 
     def _sizes(self, statement: ast.stmt) -> None:
-        """Note the size in ``assert_size_stride(buf, size, stride)`` of a tensor that was not allocated here."""
+        """Use the size in ``assert_size_stride(buf, size, stride)`` for a tensor that was not allocated here."""
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
             name = ast.unparse(call.args[0])
@@ -200,7 +197,7 @@ class _Follower:
         name, of = event.buffer, event.of
         if event.event in ("allocate", "pool", "pool_member"):
             self._rebind(name, statement)
-            if event.event == "pool_member":  # it may lie where a dead one was, which no statement frees
+            if event.event == "pool_member":  # it may reuse the memory of a dead one, which no statement frees
                 self.queue.flush(statement, "before")
             found = allocation(statement)
             parts = Parts(found.extent) if found.held == "uninitialised" and found.extent else None
@@ -223,7 +220,7 @@ class _Follower:
             self.names.pop(name, None)
 
     def _rebind(self, name: str, statement: ast.stmt) -> None:
-        """Read what waits to be read through `name`, which will refer to something else."""
+        """Flush waiting reads that use `name`, which will refer to another value."""
         if self.queue.uses_name(name):
             self.queue.flush(statement, "before")
 
@@ -269,7 +266,7 @@ class _Follower:
         self.result.sites[site.site] = replace(self.result.sites[site.site], arguments=facts)
 
     def _flush_if_read(self, written: set[int], statement: ast.stmt) -> None:
-        """Read what waits to be read in storages that the launch writes."""
+        """Flush waiting reads of storages that the launch writes."""
         if self.queue.uses_storage(written):
             self.queue.flush(statement, "before")
 
@@ -284,7 +281,7 @@ class _Follower:
                 view.storage.held = None
 
     def _subgraph(self, launch: LaunchStatement, statement: ast.stmt) -> None:
-        """Follow the call of a subgraph, which may write to all its arguments; its launches are followed elsewhere."""
+        """Follow the call of a subgraph, which may write to all its arguments; its function is followed separately."""
         self.queue.flush(statement, "before")
         facts = []
         for expression, argument in zip(launch.expressions, launch.site.arguments, strict=False):
@@ -386,8 +383,7 @@ class _Follower:
         self.queue.add(read, storage, statement, place)
 
     def _read_at_entry(self, row: Version, expression: ast.expr, storage: _Storage, statement: ast.stmt) -> None:
-        """An input holds the same from the begin of the call to its first use: read there, with the others, it makes
-        no reading come early when it is let go of."""
+        """Plan to read an unchanged input with the others at the entry, so that freeing it later causes no flush."""
         names = variables(expression)
         if self.entry is None or not names <= self.given or isinstance(expression, ast.Constant):
             self._read(row, expression, storage, statement, "before")

@@ -1,4 +1,4 @@
-"""The command `stepscope`: the one place that joins the recorder and the viewer."""
+"""The command `stepscope`, the only place that imports both the recorder and the viewer."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ COMMANDS = {
     "import-aoti": "recording",
     "demo": "recording",
 }
-"""Each command by its name, with the module of this package that has it as a function of that name."""
+"""Module of this package that contains the function of each command."""
 
 
 class Commands(click.Group):
-    """The commands; the module of one is imported when it is asked for."""
+    """The group of commands, whose modules are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -66,9 +66,9 @@ def app(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Entry point. Errors are one sentence on standard error; exit code 2."""
-    gc.set_threshold(50_000)  # What dies in a cycle is little, and looking for it takes a twentieth of the time.
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a character gets its number
+    """Run the command line; an error is one sentence on standard error and, by default, exit code 2."""
+    gc.set_threshold(50_000)  # Garbage in cycles is rare, and searching for it takes 5 % of the time.
+    if isinstance(sys.stdout, io.TextIOWrapper):  # characters that the terminal cannot show are escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app.main(prog_name="stepscope", standalone_mode=False) or 0)
@@ -77,7 +77,7 @@ def main() -> None:
     except click.ClickException as error:
         _end(_sentence(error), 2)
     except (KeyboardInterrupt, click.Abort):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Whoever presses Ctrl-C twice does not wait for threads.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # A second Ctrl-C does not wait for threads.
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
@@ -90,7 +90,7 @@ def _end(sentence: str, exit_code: int) -> None:
 
 
 def _sentence(error: click.ClickException) -> str:
-    """What is wrong with a command line, in one line that begins with the command."""
+    """Return an error in the command line as one line that starts with the command."""
     context = getattr(error, "ctx", None)
     where = context.command_path if context else "stepscope"
     return f"{where}: {' '.join(error.format_message().split())}"

@@ -1,4 +1,4 @@
-"""The commands that ask a trace for one thing: `stepscope check`, `search`, `sql` and `tensor`."""
+"""The commands that query a trace: `stepscope check`, `search`, `sql` and `tensor`."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def tensor(trace_and_id: list[str], out: Path | None, force: bool) -> None:
 
 
 def _trace_and_id(arguments: list[str]) -> tuple[list[str], int | None]:
-    """A number behind the trace is an id; a log of such a name is ./7."""
+    """Split off a trailing number as the id; a log named 7 must be written as ./7."""
     *trace, last = arguments
     if trace and re.fullmatch(r"[0-9]{1,18}", last):
         return trace, int(last)

@@ -1,4 +1,4 @@
-"""How the commands of the command line are made: click's own classes, and what they are asked for in many places."""
+"""The base classes of the commands, and the parameters that several commands share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def whole_number(least: int, most: int = 2**63 - 1) -> Callable[[object], int]:
-    """The type of an option: a number from `least` to `most`, which a column of the index can hold."""
+    """Return the type of an option for whole numbers from `least` to `most`, by default those of a BIGINT column."""
 
     def convert(value: object) -> int:
         try:
             number = int(str(value))
-        except ValueError:  # also of a text of thousands of digits
+        except ValueError:  # also raised for thousands of digits
             number = least - 1
         if not least <= number <= most:
             raise click.BadParameter(f"{_short(str(value))} is not a whole number from {least} to {most}.")
@@ -39,7 +39,7 @@ PATH = click.Path(path_type=Path)
 
 
 class Command(click.Command):
-    """A command whose help explains its arguments, too, and whose line in the list of commands is not cut."""
+    """A command whose help also explains its arguments, and whose line in the list of commands is not cut."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         told = [(one.metavar or "", one.explanation) for one in self.get_params(ctx) if isinstance(one, ToldArgument)]
@@ -53,7 +53,7 @@ class Command(click.Command):
 
 
 class ReadingCommand(Command):
-    """A command that reads a trace, which needs the packages of the extra `viewer`."""
+    """A command that reads a trace and therefore needs the packages of the extra `viewer`."""
 
     def invoke(self, ctx: click.Context) -> Any:
         need_viewer(ctx.command_path)
@@ -61,7 +61,7 @@ class ReadingCommand(Command):
 
 
 class ToldArgument(click.Argument):
-    """An argument with a help text; those of click have none in its older versions."""
+    """An argument with a help text, which older versions of click do not support."""
 
     def __init__(self, *args: Any, explanation: str, **rest: Any) -> None:
         super().__init__(*args, **rest)
@@ -69,7 +69,7 @@ class ToldArgument(click.Argument):
 
 
 def words(metavar: str, explanation: str, name: str = "trace") -> Callable[[Function], Function]:
-    """One word or more, as a list: paths of a trace, and in some commands a last word of another kind."""
+    """Declare an argument of one or more words: the paths of a trace, and for some commands another last word."""
     return click.argument(
         name, cls=ToldArgument, nargs=-1, required=True, metavar=metavar, explanation=explanation,
         type=click.Path(readable=False), callback=lambda _context, _parameter, value: [*value],
@@ -88,24 +88,24 @@ latest_option = click.option(
 
 
 def finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuses nan and inf, which click takes for numbers of any range."""
+    """Refuse nan and inf, which click accepts in any range."""
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a number of seconds.")
     return value
 
 
 def one_of(*choices: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """What a shell offers as the value of an option."""
+    """Return the shell completion of an option with these values."""
     return lambda _context, _parameter, begun: [choice for choice in choices if choice.startswith(begun)]
 
 
 def note(text: str) -> None:
-    """To standard error: what is said beside the answer."""
+    """Print a remark to standard error."""
     click.echo(text, err=True)
 
 
 def chosen(trace: Sequence[str], latest: bool) -> list[str]:
-    """The trace, or the newest of its logs."""
+    """Return the trace, or with `latest` the newest of its logs."""
     from stepscope.viewer.ingest.sources import find_logs
 
     return [str(max(find_logs(trace), key=lambda log: log.mtime_ns).path)] if latest else [*trace]

@@ -114,7 +114,7 @@ def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: 
 
 
 def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None) -> None:
-    """Write the report and say how large it is. Raises StepscopeError when the file cannot be written."""
+    """Write the report and print its size; raise StepscopeError if the file cannot be written."""
     from stepscope.viewer.report.write import render_report
 
     html = render_report(opened, redact=redact, note=note)

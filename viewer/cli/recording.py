@@ -1,4 +1,4 @@
-"""The commands that make a trace: `stepscope run`, `import-aoti` and `demo`."""
+"""The commands that write a trace: `stepscope run`, `import-aoti` and `demo`."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def _run_crash(
     limits: Mapping[str, Any],
     aoti: str | None,
 ) -> int:
-    """The first run's exit code."""
+    """Run the program with --crash and return the exit code of the first run."""
     need_viewer("stepscope run --crash")
     from stepscope.tracer.command.crash_runs import CrashRuns, Limits
     from stepscope.viewer.crash.crash_look import look

@@ -1,4 +1,4 @@
-"""What `stepscope --version` says."""
+"""Builds the output of `stepscope --version`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepscope.tracer._version import __version__
 
 
 def versions() -> str:
-    """The versions of stepscope, torch and Python in a line. torch is not imported: that takes seconds."""
+    """Return the versions of stepscope, torch and Python in one line, without importing torch, which takes seconds."""
     try:
         torch = f"torch {version('torch')}"
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The compile, the attempt and the graphs that an address names."""
+"""Finds the compile, the attempt and the graphs that an address names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def chosen_compile(trace: Trace, request: Request) -> CompileDetail:
     detail = compile_detail(trace, log, compile_id)
     if detail is None:
         graphs = graphs_of_compile(trace, log, compile_id)
-        if graphs:  # it was compiled before the log began, or its records are damaged
+        if graphs:  # the graph was compiled before the log began, or the compile's records are damaged
             raise Elsewhere(f"/graphs/{graphs[0].graph}")
         raise NotThere(f"Log {log} of this trace holds no compile {compile_id}.")
     return detail

@@ -1,4 +1,4 @@
-"""The page of one compile: its context, and how it is built."""
+"""Builds the context of the page of one compile."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ class StageShown:
 
 @dataclass(frozen=True)
 class GuardLine:
-    """A node of the tree of guards."""
+    """One node of the guard tree."""
 
     depth: int
     name: str
-    """``TENSOR_MATCH``, ``DictGuardManager``."""
+    """Type of the guard or guard manager, such as ``TENSOR_MATCH`` or ``DictGuardManager``."""
     source: str
-    """Of a manager: the expression, ``L['x']``; empty for a guard."""
+    """Expression that a guard manager checks, such as ``L['x']``; empty for a guard."""
     type: str
     code: str
     user_code: str
     place: str
     failed: list[GuardFailure]
-    """Later compiles that were made because this guard did not hold."""
+    """Failures of this guard that caused later compiles."""
     is_open: bool
-    """A guard that failed is below it."""
+    """Whether a guard below this node failed."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Guards:
     latency: str | None
     lines: list[GuardLine]
     left_out: int
-    """Nodes that only the record's own page shows."""
+    """Number of nodes that only the record's own page shows."""
 
 
 @dataclass(frozen=True)
@@ -82,24 +82,24 @@ class CompilePage:
     detail: CompileDetail
     attempts: list[Attempt]
     attempt: int | None
-    """The one that is looked at; None: all."""
+    """Attempt that the page shows; None if it shows all."""
     attempt_of: dict[int, int]
-    """Record -> its attempt."""
+    """Attempt of each record, keyed by record."""
     stages: list[Stage]
     shown: StageShown | None
-    """The graph of the chosen stage; None: it has none."""
+    """Graph of the chosen stage; None if the stage has no graph."""
     stage: str
     guards: Guards | None
     failed: list[GuardFailure]
-    """Guards of this compile that failed later, and the one whose failure led to it."""
+    """Guards of this compile that failed later, and guards of earlier compiles whose failure caused this one."""
     shapes: list[ShapeFact]
     shapes_total: int
     lookups: list[CompileLookup]
     provenance: list[ProvenanceGraph]
     related: list[tuple[str, str]]
-    """(name, path) of pages about the whole run that have records of this compile."""
+    """(name, path) of the pages about the whole run that show records of this compile."""
     previous: tuple[str, str | None] | None
-    """Compile id and function of the compile that began before."""
+    """Compile id and function of the compile that started before this one."""
     next: tuple[str, str | None] | None
 
 
@@ -138,7 +138,7 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
 
 
 def _shown(trace: Trace, request: Request, stages: Sequence[Stage]) -> tuple[str, StageShown | None]:
-    """The chosen stage, else the first that has a graph; of its graphs the chosen one, else one of the last attempt."""
+    """Return the chosen stage and graph; by default the first stage with a graph, and a graph of its last attempt."""
     names = [stage.name for stage in stages]
     name, record = request.text("stage"), request.optional_id("record")
     if name is not None and name not in names:
@@ -158,7 +158,7 @@ def _shown(trace: Trace, request: Request, stages: Sequence[Stage]) -> tuple[str
 def _guards(
     trace: Trace, rows: Sequence[RecordRow], attempt_of: Mapping[int, int], failed: Sequence[GuardFailure]
 ) -> Guards | None:
-    """The tree of the last attempt that has one."""
+    """Return the guard tree of the last attempt that logged one, or None."""
     row = next((row for row in reversed(rows) if row.event == "dynamo_cpp_guards_str" and row.payload_bytes), None)
     if row is None:
         return None
@@ -171,7 +171,7 @@ def _guards(
 
 
 def _add_guard(node: GuardNode, depth: int, failed: Sequence[GuardFailure], lines: list[GuardLine]) -> bool:
-    """Adds a node and all below it; whether a guard that failed is among them."""
+    """Append the node and its descendants to `lines`; return whether a guard among them failed."""
     here = [one for one in failed if node.kind == "guard" and one.is_at(node.code)]
     place = len(lines)
     lines.append(

@@ -1,4 +1,4 @@
-"""What the templates of compiles use: names of metrics and caches, signs, and the height of the flame chart."""
+"""Template filters for compiles: names of metrics and caches, signs, and the height of the flame chart."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _NAMES = {
 
 
 def flame_height(flame: Flame) -> int:
-    """The same sum as `layout` in static/js/compiles/flame_model.js: the page keeps the room before the script runs."""
+    """Return the chart's height in pixels, as `layout` in static/js/compiles/flame_model.js computes it."""
     rows = sum((lane.depth + 1) * _ROW_PX + _MARKS_PX + _GAP_PX for lane in flame.lanes)
     return _AXIS_PX + _MINIMAP_PX + _GAP_PX + rows
 
 
 def metric_name(name: str) -> str:
-    """What stands above a column: short for those that are shown first."""
+    """Return the heading of a metric's column, shortened for the metrics that are shown by default."""
     ending = next((end for end in _ENDINGS if name.endswith(end)), "")
     return _NAMES.get(name) or name[: len(name) - len(ending)].replace("_", " ")
 
@@ -75,7 +75,7 @@ def metric_text(value: object) -> str:
 
 
 def compile_slug(compile_id: str) -> str:
-    """A compile id as one part of a path."""
+    """Return the compile id as a single path segment."""
     return compile_id.replace("/", "_")
 
 

@@ -1,4 +1,4 @@
-"""The page that lists compiles: its context, and how it is built."""
+"""Builds the context of the page that lists compiles."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SORTS: dict[str, Callable[[CompileRow], Any]] = {
 @dataclass(frozen=True)
 class CompilesPage:
     compiles: list[CompileRow]
-    """`limit` of those that match, from `offset` on."""
+    """Compiles that match, at most `limit`, starting at `offset`."""
     output_codes: list[int]
-    """Of each of them: wrappers that Inductor wrote, as far as the log holds them."""
+    """Number of Inductor wrappers in the log for each of `compiles`."""
     total: int
-    """Compiles that match."""
+    """Number of compiles that match."""
     all_compiles: int
     statuses: list[tuple[str, int]]
-    """Of all that match but for their status, most first."""
+    """Number of compiles with each status, most frequent first, before `status` is applied."""
     status: str | None
     text: str | None
     log: int | None
@@ -46,7 +46,7 @@ class CompilesPage:
     offset: int
     limit: int
     trie: StackTrie
-    """Of all that match."""
+    """Stacks of all compiles that match."""
 
 
 def compiles_page(trace: Trace, request: Request) -> CompilesPage:

@@ -1,4 +1,4 @@
-"""Which lines of a graph's text and of generated code belong to which nodes and kernels. Pure: texts in, lines out."""
+"""Finds the lines of graph text and generated code that belong to nodes and kernels, without reading a trace."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ _FRAGMENT_NODE = re.compile(r"\s*#\s+%(\w+) :.*? = (\w+)\[")
 _FROM_SOURCE = re.compile(r"\s*#\s{2,}(\S+) => (.+)")
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?', re.MULTILINE)
 _STATEMENT_LINES = 40
-"""A statement that does not end within so many lines is taken to end there."""
+"""Maximum number of lines that are searched for the end of a statement."""
 
 Names = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
 class GraphText:
-    """The text of an FX graph, line by line."""
+    """The lines of an FX graph's text."""
 
     line_of: dict[str, int]
-    """Node -> its line."""
+    """Line of each node, keyed by node name."""
     source_of: dict[int, SourceLine]
-    """Line of a node -> the line of the program that it came from."""
+    """Program line that each node came from, keyed by the node's line."""
 
 
 @dataclass(frozen=True)
 class CodeText:
-    """Generated code, line by line."""
+    """The lines of generated code."""
 
     launches: list[tuple[str, int, int]]
-    """Kernel, with its handle where the code has one (``triton_poi_fused_add_0:3``); first and last line."""
+    """(kernel, first line, last line); the kernel includes its debug handle, if any: ``triton_poi_fused_add_0:3``."""
     definitions: dict[str, tuple[int, int]]
     nodes: Names
-    """Kernel -> post-grad nodes, as the comment above its definition names them."""
+    """Post-grad nodes of each kernel, from the comment above its definition."""
     sources: Names
-    """Post-grad node -> nodes of the graph before, by the same comments."""
+    """Pre-grad nodes of each post-grad node, from the same comments."""
 
 
 @dataclass
 class NodeMappings:
-    """What one compile's provenance records say, whatever their age."""
+    """Node mappings from a compile's provenance records, in a form that is the same for every version of PyTorch."""
 
     kernel_to_post: Names = field(default_factory=dict)
     post_to_pre: Names = field(default_factory=dict)
 
 
 def graph_lines(text: str) -> GraphText:
-    """Lines of the nodes of a printed graph; those of a subgraph count only where the graph has no such node."""
+    """Return the lines of a printed graph's nodes; the outer graph takes precedence over subgraphs."""
     outer: dict[str, int] = {}
     inner: dict[str, int] = {}
     sources: dict[int, SourceLine] = {}
@@ -85,7 +85,7 @@ def graph_lines(text: str) -> GraphText:
 
 
 def code_lines(text: str, kernels: Iterable[str] = ()) -> CodeText:
-    """Launches and definitions in a Python or C++ wrapper. `kernels`: names to look for where it has no handles."""
+    """Find launches and definitions in a Python or C++ wrapper; without debug handles, search for `kernels` by name."""
     lines = text.splitlines()
     definitions = dict(_definitions(lines))
     inside = {number for first, last in definitions.values() for number in range(first, last + 1)}
@@ -98,7 +98,7 @@ def code_lines(text: str, kernels: Iterable[str] = ()) -> CodeText:
 
 
 def base_name(kernel: str) -> str:
-    """Without its handle."""
+    """Return the kernel's name without its debug handle."""
     found = _NUMBERED.fullmatch(kernel)
     return found[1] if found else kernel
 
@@ -133,7 +133,7 @@ def _with_handles(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_launch(lines: Sequence[str], start: int, name: str) -> int:
-    """Index of the last line of the statement that names the kernel, else of the first statement."""
+    """Return the index of the last line of the statement that names the kernel, else of the first statement."""
     first = None
     for number in range(start, min(start + _STATEMENT_LINES, len(lines))):
         line = lines[number].strip()
@@ -157,7 +157,7 @@ def _end_of_statement(lines: Sequence[str], start: int) -> int:
 
 
 def _by_name(lines: Sequence[str], wanted: set[str], inside: set[int]) -> Iterator[tuple[str, int, int]]:
-    """Calls of exactly these names, outside of kernels' own text."""
+    """Find calls of the `wanted` kernels outside of kernel definitions."""
     called = {**{f"{name}.run": name for name in wanted}, **{f"call_{name}": name for name in wanted}}
     called.update({name: name for name in wanted})
     for index, line in enumerate(lines):
@@ -171,7 +171,7 @@ def _by_name(lines: Sequence[str], wanted: set[str], inside: set[int]) -> Iterat
 
 
 def _comments(lines: Sequence[str], definitions: Mapping[str, tuple[int, int]]) -> tuple[Names, Names]:
-    """What Inductor writes above a kernel: its graph fragment, and which nodes came from which."""
+    """Read the comments above kernels: post-grad nodes by kernel, and pre-grad nodes by post-grad node."""
     nodes: Names = {}
     sources: defaultdict[str, list[str]] = defaultdict(list)
     for kernel, (first, _) in definitions.items():
@@ -190,13 +190,13 @@ def _comments(lines: Sequence[str], definitions: Mapping[str, tuple[int, int]]) 
 
 
 def node_mappings(value: Any) -> NodeMappings:
-    """`inductor_provenance_tracking_node_mappings`; empty where it says nothing, as for most backward graphs."""
+    """Read `inductor_provenance_tracking_node_mappings`, which is empty for most backward graphs."""
     value = value if isinstance(value, dict) else {}
     return NodeMappings(names(value.get("cppCodeToPost")), names(value.get("postToPre")))
 
 
 def names(value: Any) -> Names:
-    """Name -> names, of JSON that may hold anything."""
+    """Return the lists of strings in arbitrary JSON, by key; other values are dropped."""
     if not isinstance(value, dict):
         return {}
     return {
@@ -207,7 +207,7 @@ def names(value: Any) -> Names:
 
 
 def post_to_pre(value: Any) -> Names:
-    """`inductor_post_to_pre_grad_nodes` of older versions: of each node the nodes where its history begins."""
+    """Return the first ancestors of each post-grad node, from `inductor_post_to_pre_grad_nodes` of older versions."""
     out: Names = {}
     for node, origins in value.items() if isinstance(value, dict) else ():
         found: dict[str, None] = {}
@@ -226,7 +226,7 @@ def post_to_pre(value: Any) -> Names:
 
 
 def kernel_sources(value: Any) -> dict[str, list[SourceLine]]:
-    """`inductor_provenance_tracking_kernel_stack_traces`: kernel -> the innermost line of each of its stacks."""
+    """Return the innermost line of each kernel's stacks in `inductor_provenance_tracking_kernel_stack_traces`."""
     out: dict[str, list[SourceLine]] = {}
     for kernel, stacks in value.items() if isinstance(value, dict) else ():
         found: dict[SourceLine, None] = {}

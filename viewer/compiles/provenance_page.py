@@ -1,4 +1,4 @@
-"""The page of provenance: from lines of generated code back to graphs; its context, and how it is built."""
+"""Builds the context of the provenance page, which links lines of generated code to lines of graphs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ProvenancePage:
     graphs: list[ProvenanceGraph]
     graph: int | None
     panes: ProvenancePanes | None
-    """None: Inductor compiled no graph here."""
+    """None if Inductor compiled no graph here."""
     line: str | None
-    """The chosen line: ``code-12``, ``pre-3``, ``post-7``."""
+    """Chosen line, such as ``code-12``, ``pre-3`` or ``post-7``; None if no line is chosen."""
 
 
 def provenance_page(trace: Trace, request: Request) -> ProvenancePage:

@@ -1,4 +1,4 @@
-"""What a report holds of compiles."""
+"""Collects the compiles that a report contains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_COMPILES = 32
 
 
 def collect(trace: Trace, contents: Contents) -> None:
-    """Compiles with findings first, then from the first on."""
+    """Add compiles to the report: those with findings first, then the earliest."""
     named = contents.named_pages()
     compiles = part("Compiles", [], list_compiles, trace)
     places = {(row.log, row.compile_id): place for place, row in enumerate(compiles)}
@@ -33,7 +33,7 @@ def collect(trace: Trace, contents: Contents) -> None:
 
 
 def data(contents: Contents) -> dict[str, Any]:
-    """Compile spans by log and compile."""
+    """Return the compile spans, keyed by log and compile id."""
     return {
         "spans": {f"{detail.row.log} {detail.row.compile_id}": detail.spans for detail in contents.shown["compiles"]}
     }

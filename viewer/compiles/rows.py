@@ -1,4 +1,4 @@
-"""Frozen rows about compiles."""
+"""Rows of compiles."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class CompileRow:
     graph_break_reason: str | None
     failure: str | None
     artifacts: int
-    """Records with this compile id that have a payload."""
+    """Number of records with this compile id that have a payload."""
 
     @property
     def shown_status(self) -> str:
-        """What its sign is for: an ok compile can be a recompile or end in a graph break."""
+        """Return the status to show, which tells graph breaks and recompiles apart from other successful compiles."""
         if self.status != "ok":
             return self.status
         if self.graph_break_reason:
@@ -46,6 +46,6 @@ class CompileDetail:
     metrics: dict[str, Any] | None
     graphs: list[GraphRow]
     records: list[RecordRow]
-    """Everything logged under this compile id except chromium events."""
+    """All records with this compile id except chromium events."""
     spans: list[Span]
-    """Compile spans; `start_ns` relative to the first one."""
+    """Compile spans, with `start_ns` relative to the first span."""

@@ -1,4 +1,4 @@
-"""The pages about compilation over a whole run: their contexts, and how they are built."""
+"""Builds the contexts of the pages about the compilation of a whole run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class MetricsPage:
 @dataclass(frozen=True)
 class CompileTimePage:
     flame: Flame | None
-    """None: the log has no compile spans."""
+    """None if the log has no compile spans."""
     totals: list[SpanTotal]
     runs: list[RunRow]
     log: int | None
@@ -122,7 +122,7 @@ def _metrics(trace: Trace, request: Request, limit: int) -> CompileMetrics:
 
 
 def metrics_csv(trace: Trace, request: Request) -> File:
-    """The whole table that `/metrics` shows a page of: times in ns, sizes in bytes."""
+    """Return the rows of `/metrics` as CSV, with times in ns and sizes in bytes."""
     table = _metrics(trace, request, _MOST_CSV_ROWS)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -140,7 +140,7 @@ def _number(value: float | None) -> str | None:
 
 
 def _cell(value: Any) -> str:
-    """Text that a spreadsheet would take for a formula is marked as text."""
+    """Return the cell's text, marked as text if a spreadsheet would take it for a formula."""
     text = "" if value is None else str(value)
     return f"'{text}" if isinstance(value, str) and text[:1] in "=+-@\t\r" and not _is_number(text) else text
 

@@ -1,4 +1,4 @@
-"""What the logs of one run of `stepscope run --crash` say: of what it died, and which kernels are suspect."""
+"""Reads the logs of one run of `stepscope run --crash` for its symptom and its suspect kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_KERNELS, MOST_BEFORE = 64, 4
 
 @dataclass(frozen=True)
 class CrashLook:
-    """See `stepscope.tracer.command.crash_runs.Look`."""
+    """An implementation of `stepscope.tracer.command.crash_runs.Look`."""
 
     symptom: str | None
     kernels: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class CrashLook:
 
 
 def look(folder: Path) -> CrashLook:
-    """Of the logs in `folder`, whose processes have ended. The index goes: more may be written behind the logs."""
+    """Read the logs in `folder` with a temporary index, because later runs may append to the logs."""
     with TemporaryDirectory(prefix="stepscope-") as index:
         try:
             with open_trace(folder, index_dir=index) as trace:
@@ -56,8 +56,7 @@ def _timed_out(died: list[Death]) -> bool:
 
 
 def _kernels(trace: Trace, died: list[Death]) -> tuple[str, ...]:
-    """The launch at which a process died, others that its device had not finished, and who made what it read; what ran
-    before it, where that is not known."""
+    """Return the kernels at which processes died, unfinished ones, and producers of their inputs or earlier ones."""
     names: list[str | None] = []
     for death in died:
         if death.kind != "exception" and death.blamed is not None:
@@ -65,7 +64,7 @@ def _kernels(trace: Trace, died: list[Death]) -> tuple[str, ...]:
             names += [death.at.kernel, *(row.kernel for row in death.on_device)]
             if found and found.arguments:
                 names += [producer.kernel for producer in found.producers]
-            else:  # nothing but names was printed
+            else:  # only names were printed
                 names += [
                     row.kernel for row in ran_before(trace, death.run.log, death.blamed, MOST_BEFORE, death.blamed)
                 ]

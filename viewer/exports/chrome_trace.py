@@ -1,6 +1,6 @@
-"""`stepscope export --to chrome`: a trace in the Trace Event Format, which Perfetto and chrome://tracing open.
+"""Writes `stepscope export --to chrome`, the Trace Event Format that Perfetto and chrome://tracing open.
 
-Each log is a process, each thread of it a row. Times are microseconds since the first thing that any log shows.
+Each log is a process, and each of its threads a row. Times are in microseconds since the first event of any log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stepscope.viewer.store.trace import Trace
 
 Event = dict[str, Any]
 _JOINED = 2_000
-"""So many events go to the file at once."""
+"""Number of events that are written to the file at once."""
 _ROWS = {
     "steps": "steps{}", "spans": "compile{}", "calls": "thread{}",
     "device": "device work of thread{} (starts estimated)",
@@ -28,7 +28,7 @@ _ROWS = {
 
 
 def export(trace: Trace, wanted: Wanted) -> int:
-    """Write the timeline; a name that ends in .gz is packed."""
+    """Write the timeline, compressed if the file name ends in .gz, and return the number of events."""
     with opened(wanted.path) as out:
         if wanted.path.suffix != ".gz":
             return write(trace, out)
@@ -37,7 +37,7 @@ def export(trace: Trace, wanted: Wanted) -> int:
 
 
 def write(trace: Trace, out: BinaryIO | GzipFile) -> int:
-    """Write the trace to `out` as it is read; returns how many events it has."""
+    """Write the trace to `out` as it is read, and return the number of events."""
     clocks = queries.log_clocks(trace)
     zero_ns = min((clock.first_unix_ns for clock in clocks if clock.first_unix_ns is not None), default=0)
     about = {"made_by": "stepscope", "unix_ns_at_0": str(zero_ns)}
@@ -56,7 +56,7 @@ def write(trace: Trace, out: BinaryIO | GzipFile) -> int:
 
 
 class _Log:
-    """The events of one log. Threads have small numbers: viewers take no 64-bit ones."""
+    """The events of one log, with small thread numbers because viewers do not accept 64-bit ones."""
 
     def __init__(self, trace: Trace, clock: ExportedClock, zero_ns: int) -> None:
         self._trace, self._clock = trace, clock
@@ -126,7 +126,7 @@ class _Log:
                 yield self._span(name, category, row, since, span.duration_ns, about)
 
     def _device(self) -> Iterator[Event]:
-        """Only how long the device took is known: work begins when it was launched, behind what is before it."""
+        """Yield device work, whose start is estimated: at its launch, or after the work before it on its thread."""
         thread, free_ns = None, 0
         for span in queries.device_spans(self._trace, self._clock.log):
             start_ns = max(free_ns, span.host_start_ns) if span.thread == thread else span.host_start_ns

@@ -1,4 +1,4 @@
-"""The formats of `stepscope export`: one line for each; its module is imported when the format is asked for."""
+"""The formats of `stepscope export`, whose modules are imported on demand."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ STDOUT = Path("-")
 class Format:
     name: str
     module: str
-    """The module of this package with `export(trace, wanted)`, which writes the file and counts what is in it."""
+    """Module of this package whose `export(trace, wanted)` writes the file and returns a count."""
     file_name: str
-    """The name of the file where none is given; {table} stands for the name of the table."""
+    """Default name of the file, in which {table} is replaced by the name of the table."""
     counted: str
-    """What `export` counts."""
+    """Unit of the count that `export` returns."""
     explanation: str
-    """What `--help` says of it."""
+    """Description in `--help`."""
     is_binary: bool = False
-    """Its bytes are not shown in a terminal."""
+    """Whether its bytes must not be shown in a terminal."""
     needs_file: bool = False
-    """It cannot be written to standard output."""
+    """Whether it cannot be written to standard output."""
 
 
 FORMATS = (
@@ -53,19 +53,19 @@ FORMATS = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be written, and where to."""
+    """The request of an export: what to write, and where."""
 
     format: str
     path: Path
     table: str
     record: int | None = None
     part: str | None = None
-    """A range of bytes of a payload, as `byte_range` takes it."""
+    """Range of bytes of a payload, in the syntax of `byte_range`."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, or standard output."""
+    """Open the file for writing, or standard output."""
     if path == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""Births and deaths of storages as PyTorch's memory viewer reads them."""
+"""Writes births and deaths of storages in the format of PyTorch's memory viewer."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def export(trace: Trace, wanted: Wanted) -> int:
 
 
 def memory_snapshot(trace: Trace) -> dict[str, Any]:
-    """What `torch.cuda.memory._snapshot()` returns, made of the storages that compiled calls have met.
+    """Return the storages that compiled calls saw, in the form of `torch.cuda.memory._snapshot()`.
 
-    Addresses are made up: each storage has its own. A device's place in `device_traces` is its index; those that
-    are no CUDA devices stand behind.
+    Addresses are invented, and each storage has its own. The traces of CUDA devices in `device_traces` are at the
+    index of the device, and those of other devices follow.
     """
     clocks, frames = queries.clocks(trace), _Frames(trace)
     events: defaultdict[str, list[tuple[int, int, dict[str, Any]]]] = defaultdict(list)
@@ -46,7 +46,7 @@ def memory_snapshot(trace: Trace) -> dict[str, Any]:
 
 
 def _actions(row: queries.StorageRow) -> list[tuple[int, int, str]]:
-    """(ns, order within a moment, action): what dies makes room before anything is born, unless it was born there."""
+    """Return (ns, order, action); at equal times, deaths precede births, except the death of a storage born then."""
     found = [(row.born_ns, 1, "alloc")]
     if row.died_ns is not None:
         order = 2 if row.died_ns == row.born_ns else 0
@@ -73,8 +73,7 @@ def _segment(device: int, place: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Frames:
-    """What stands for the stack of an allocation: the buffer and its kernel, then lines of the model, innermost
-    first."""
+    """The stack that is shown for an allocation: the buffer and its kernel, then model lines, innermost first."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace, self._stacks = trace, queries.stacks(trace)
@@ -99,6 +98,6 @@ class _Frames:
 
 
 def _named(line: dict[str, Any]) -> str:
-    """The function. The pages that show such a file have no other place that could say that its line has changed."""
+    """Return the function, with a remark if its line has changed, as the memory viewer has no other place for it."""
     changed = line.get("as_compiled")
     return f"{line['function']} ({changed})" if changed else str(line["function"])

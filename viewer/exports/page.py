@@ -1,4 +1,4 @@
-"""The tables of the index as files."""
+"""Returns the tables of the index as files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The payload of a record as the program wrote it, or a range of its bytes."""
+"""Writes the payload of a record as it was logged, or a range of its bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of the index as CSV or Parquet."""
+"""Writes a table of the index as CSV or Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stepscope export`: finds the format, refuses what would do harm, and lets the module of the format write."""
+"""Runs `stepscope export`: finds the format, refuses harmful outputs, and calls the module of the format."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from stepscope.viewer.store.trace import Trace
 def export(
     trace: Trace, form: str, table: str, out: Path | None, record: int | None = None, part: str | None = None
 ) -> tuple[Path, int]:
-    """Write `table`, the storages, the timeline, or the payload of `record`; returns the file and how many rows,
-    storages, events or bytes are in it. `part` is a range of bytes of the payload, as `byte_range` takes it.
+    """Write an export in the format `form`, and return the file and the number of rows, storages, events or bytes.
 
-    Raises StepscopeError for a form, table or record that there is not, and where the file cannot be written.
+    `part` is a range of bytes of the payload of `record`, in the syntax of `byte_range`. Raise StepscopeError if there
+    is no such format, table or record, or if the file cannot be written.
     """
     found = next((one for one in FORMATS if one.name == form), None)
     if found is None:
@@ -37,12 +37,12 @@ def export(
 
 
 def filled_tables(trace: Trace) -> list[str]:
-    """Tables that have rows in this trace."""
+    """Return the tables that have rows in this trace."""
     return [row.name for row in list_tables(trace) if row.rows]
 
 
 def _refuse(trace: Trace, form: Format, path: Path) -> None:
-    """What would do harm: a trace that is written over, a program's bytes that drive a terminal."""
+    """Refuse to overwrite the trace, and to write raw bytes to a terminal that may interpret them."""
     if path == STDOUT:
         if form.needs_file:
             raise StepscopeError(f"--to {form.name} writes a file and not to standard output: name one with -o.")

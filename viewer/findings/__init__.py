@@ -1,4 +1,4 @@
-"""The verdict: one module per kind of finding, each with its rule in its docstring."""
+"""Finds what is wrong in a trace. Each kind of finding has a module, whose docstring is the rule that users see."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ _OF_RECORDERS = (
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "crash.crash", "crash.exception", "logs.not_recorded",
 )  # fmt: skip
-"""Found in logs that a recorder wrote."""
+"""Modules that need a log written by a recorder."""
 _OF_COMPILES = (
     "compiles.recompile_limit", "compiles.recompile", "compiles.graph_break", "compiles.compile_failure",
     "compiles.cache_bypass",
 )  # fmt: skip
-"""Found where there are compile events of the same name."""
+"""Modules that need compile events of the same name."""
 _OF_EXPORTS = ("compiles.draft_export",)
 _OF_RANKS = ("ranks.rank_divergence",)
 _OF_LOGS = ("logs.unread_log",)
 _MODULES = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
-"""The registry: the module of each kind. Modules that can find nothing in a trace are not imported for it, because an
-import takes time."""
+"""Registry with the module of each kind. A module that cannot find anything in a trace is not imported, to save
+time."""
 _MODULE_OF = {module.rpartition(".")[2]: module for module in _MODULES}
 KINDS = tuple(_MODULE_OF)
 _ORDER = ("critical", "warning", "info")
 _LAST = 2**63
-"""Of what has no time."""
+"""Time of findings without one."""
 
 
 def all_findings(trace: Trace) -> list[Finding]:
-    """Every finding: critical ones, warnings, then the rest; within one severity by time. A kind that could not be
-    looked for is one of the warnings."""
+    """Return all findings by severity (critical, warning, info) and then by time. A kind that failed is a warning."""
     return [*trace.once(_find_all)]
 
 
 def gaps(trace: Trace) -> list[NotRecorded]:
-    """Kinds that could not be looked for, and why."""
+    """Return the kinds whose search failed, and why."""
     from stepscope.viewer.overview.rows import NotRecorded
 
     found = [finding.evidence for finding in all_findings(trace) if is_gap(finding)]
@@ -52,7 +51,7 @@ def gaps(trace: Trace) -> list[NotRecorded]:
 
 
 def is_gap(finding: Finding) -> bool:
-    """Whether it says that a kind could not be looked for."""
+    """Return whether the finding says that the search for a kind failed."""
     return finding.kind == "not_recorded" and "kind" in finding.evidence
 
 
@@ -72,13 +71,13 @@ def _find_all(trace: Trace) -> list[Finding]:
 
 
 def rules() -> frozenset[str]:
-    """The rule of every kind, as its findings quote it."""
+    """Return the rules of all kinds as their findings quote them."""
     return frozenset(rule_of(import_module(f"{__name__}.{module}").__doc__) for module in _MODULES)
 
 
 def redaction_of(kind: str) -> tuple[str, bool]:
-    """What a redacted report says instead of the title of a finding, and whether the title may stay with its names
-    replaced, because all else in it is measured. Modules say so as SUMMARY and TITLE_IS_MEASURED."""
+    """Return the replacement for the title of a finding in a redacted report, and whether the title may stay with its
+    names replaced because it only has measurements. Modules define these as SUMMARY and TITLE_IS_MEASURED."""
     module = _MODULE_OF.get(kind)
     found = import_module(f"{__name__}.{module}") if module else None
     return getattr(found, "SUMMARY", "A finding"), getattr(found, "TITLE_IS_MEASURED", False)

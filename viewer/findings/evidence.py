@@ -1,4 +1,4 @@
-"""What the modules of findings share: events of compiles, pages, source lines."""
+"""Provides what the modules of findings share: events of compiles, pages, source lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 
 Timed = tuple[int, Finding]
-"""(unix ns, finding): when it happened, to sort by."""
+"""(unix ns, finding), to sort findings by time."""
 
 MOST_EXAMPLES = 8
 _MOST_NAMES = 4
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Evidence:
-    """What several findings look at, read once."""
+    """Data that several findings use, read once."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -40,16 +40,16 @@ class Evidence:
 
     @cached_property
     def unread_logs(self) -> list[tuple[int, str, str]]:
-        """(log, reason, text) of each that was left out, or of which nothing says what it is of."""
+        """(log, reason, text) of each log that was left out or whose run record is missing."""
         return whole_log_problems(self.trace)
 
     def compile_events(self, kind: str) -> list[CompileEvent]:
-        """Events of one kind, in order of time."""
+        """Return the events of one kind in order of time."""
         return [event for event in self._events if event.kind == kind]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Groups of equal `key` in the order in which they first appear."""
+    """Group items of equal `key` in the order in which the keys first appear."""
     groups: defaultdict[Hashable, list[T]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)
@@ -59,25 +59,24 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 def one_leak(
     graph: Hashable, kind: object, holders: Sequence[str], source: SourceLine | None, buffer: Hashable
 ) -> Hashable:
-    """The same for buffers that the same holders keep and that one line of the model made; each buffer of which nothing
-    is known to hold it stands alone."""
+    """Return a key for buffers with the same holders and line; without holders each buffer has its own."""
     line = (source.file, source.line) if source is not None else None
     return (graph, kind, tuple(sorted(holders)), line) if holders else (graph, kind, buffer)
 
 
 def names_text(names: Sequence[str]) -> str:
-    """``buf0, buf1 and 7 more``."""
+    """Return names like ``buf0, buf1 and 7 more``."""
     shown = ", ".join(names[:_MOST_NAMES])
     return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
 
 
 def buffers_table(rows: Sequence[object], *columns: str) -> list[dict[str, Any]]:
-    """Those attributes of each; nothing for one row, of which the finding itself tells."""
+    """Return the given attributes of each row; nothing for a single row, which the finding itself describes."""
     return [{name: getattr(row, name) for name in columns} for row in rows] if len(rows) > 1 else []
 
 
 def rule_of(docstring: str | None) -> str:
-    """A module's docstring as one line: the rule, to be shown beside what it found."""
+    """Return a module's docstring as one line, which is the rule of its findings."""
     return " ".join((docstring or "").split())
 
 
@@ -86,8 +85,8 @@ def compile_page(log: int, compile_id: str) -> str:
 
 
 def alike_in_logs(groups: Iterable[list[CompileEvent]]) -> list[list[list[CompileEvent]]]:
-    """Groups that are the same in several logs, as of ranks: of the same frame, for the same causes. Addresses of
-    objects, which each process has others of, are not looked at."""
+    """Join groups of several logs, such as those of ranks, with the same frame and causes. Addresses of objects are
+    ignored, because they differ between processes."""
 
     def key(group: list[CompileEvent]) -> Hashable:
         first = group[0]
@@ -98,15 +97,15 @@ def alike_in_logs(groups: Iterable[list[CompileEvent]]) -> list[list[list[Compil
 
 
 def in_logs(count: int) -> str:
-    """`` in 3 logs``, nothing for one."""
+    """Return text like `` in 3 logs``, or "" for one log."""
     return f" in {count:,} logs" if count > 1 else ""
 
 
 def logs_of(count: int) -> dict[str, int]:
-    """Evidence of a finding in several logs."""
+    """Return the evidence of a finding in several logs."""
     return {"logs": count} if count > 1 else {}
 
 
 def times(count: int) -> str:
-    """`` (3 times)``, nothing for one."""
+    """Return text like `` (3 times)``, or "" for once."""
     return f" ({count:,} times)" if count > 1 else ""

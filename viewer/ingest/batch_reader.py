@@ -1,7 +1,7 @@
-"""Finds all records of a piece of a log at once: their positions, and the texts of their payloads.
+"""Finds all records of a piece of a log with numpy: their positions and the text of their payloads.
 
-Nearly every record is well formed: its header has a time in microseconds, every line of its payload has its tab, and
-all its lines end alike. numpy finds such records in a tenth of the time that reading line by line takes.
+Nearly every record is well formed: its header has a time in microseconds, each line of its payload begins with a tab,
+and all its lines have the same line end. numpy finds such records ten times faster than a loop over the lines.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _POINT_AT = FRACTION_END - 7
 _NEWLINE, _LEVEL, _POINT, _ZERO = 0x0A, 0x56, 0x2E, 0x30
 _NS = 10 ** np.arange(8, 2, -1)
 MARKS = (0xFF, 0x00, 0x01, 0xC0)
-"""Bytes that texts do not hold."""
+"""Candidates for a marker byte: text seldom contains them."""
 
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a piece, each a row of all columns; offsets in bytes of the piece unless said otherwise."""
+    """The records of a piece, one array element per record. Offsets are bytes in the piece unless noted otherwise."""
 
     start: Ints
     header_end: Ints
-    """Without its line break."""
+    """End of the header line, excluding its line break."""
     end: Ints
     has_payload: Flags
     text: bytes
-    """The piece without the tabs before and the returns behind its lines."""
+    """The piece without the tabs before its lines and the carriage returns after them."""
     text_start: Ints
     text_end: Ints
-    """Of the payload in `text`."""
+    """Ends of the payloads in `text`."""
     is_whole: Flags
-    """Of one that is not, nothing is said of its time and payload."""
+    """Whether the record is well formed; if not, its time and payload are meaningless."""
     columns: dict[str, Ints]
-    """Some of the table `records`, with bytes and lines of the log."""
+    """Columns of the table `records`; their bytes and lines count from the start of the log."""
     line_breaks: int
     _data: Bytes
     _fraction_ns: Ints
@@ -54,16 +54,16 @@ class Records:
         return [text[first:last] if has_payload else None for has_payload, first, last in bounds]
 
     def keys(self, piece: bytes) -> list[bytes]:
-        """What stands in each header between its time and its md5."""
+        """Return the text between the time and the md5 of each header."""
         begins, ends = self.start + FRACTION_END, self.header_end - TAIL_BYTES
         return [piece[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
 
     def digests(self) -> str:
-        """What stands where the md5 of each record does, `DIGEST_BYTES` for each."""
+        """Return the text in the place of the md5 of all records, `DIGEST_BYTES` characters per record."""
         return _bytes_at(self._data, self.header_end - TAIL_BYTES, DIGEST_BYTES).tobytes().decode("latin-1")
 
     def time_ns(self, second_ns: Callable[[bytes], int | None]) -> Ints:
-        """Times of the records; `UNKNOWN` of those that are not whole, and where `second_ns` knows none of a stamp."""
+        """Return the unix ns of the records, `UNKNOWN` if one is not well formed or `second_ns` rejects its stamp."""
         which = np.flatnonzero(self.is_whole)
         stamps = _bytes_at(self._data, self.start[which] + 1, STAMP_BYTES)
         is_new = np.append(True, (stamps[1:] != stamps[:-1]).any(axis=1))[: len(which)]
@@ -76,8 +76,8 @@ class Records:
 
 
 def records_of(piece: bytes, line: int, byte: int) -> Records:
-    """The records of `piece`, which begins at that line and byte of its log: each begins with a ``V`` at the begin of
-    a line, and so does one that is not whole before the first of them."""
+    """Find the records of `piece`, which starts at `line` and `byte` of its log. A line that begins with ``V`` starts a
+    record; lines before the first one are a record that is not well formed."""
     data = np.frombuffer(piece, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
     line_breaks, is_closed = len(ends), piece.endswith(b"\n")
@@ -111,14 +111,14 @@ def records_of(piece: bytes, line: int, byte: int) -> Records:
 
 
 def _fractions(data: Bytes, start: Ints) -> tuple[Ints, Flags]:
-    """Nanoseconds of each record's fraction of a second, and whether it is one."""
+    """Return the fraction of a second of each record in ns, and whether it is valid."""
     fraction = _bytes_at(data, start + _POINT_AT, FRACTION_END - _POINT_AT)
     digits = fraction[:, 1:] - np.uint8(_ZERO)
     return digits @ _NS, (fraction[:, 0] == _POINT) & (digits <= 9).all(axis=1)
 
 
 def _bytes_at(data: Bytes, places: Ints, count: int) -> Bytes:
-    """`count` bytes from each place on; what is not in the data is any byte."""
+    """Return `count` bytes from each place on; the last byte of the data repeats beyond its end."""
     found: Bytes = data[np.clip(places[:, None] + np.arange(count), 0, len(data) - 1)]
     return found
 
@@ -126,10 +126,10 @@ def _bytes_at(data: Bytes, places: Ints, count: int) -> Bytes:
 def _without_tabs(
     piece: bytes, data: Bytes, starts: Ints, ends: Ints, tabbed: Flags, returned: Flags
 ) -> tuple[bytes, Ints]:
-    """The text without those tabs and returns, and where its lines begin, with its end."""
+    """Return the text without those tabs and returns, and the offsets of its lines, followed by its length."""
     removed = np.cumsum(tabbed.astype(np.int64) + returned)
     text_starts = np.append(starts, len(data)) - np.concatenate([[0], removed])
-    # A byte that is nowhere in the data stands for what goes: bytes of one value are taken out in half of the time.
+    # Removing all bytes of one value that is not in the data takes half the time of a mask.
     mark = next((mark for mark in MARKS if mark not in piece), None)
     if mark is None:
         keep = np.ones(len(data), dtype=bool)

@@ -24,9 +24,9 @@ _LATEST_US = 2**53
 
 
 class LogClock:
-    """Reads time stamps given the latest moment that the log's first one can have.
+    """Converts the time stamps of one log, given the latest possible time of its first one.
 
-    `utc_offset_s` None: not known; times are then the log's local times taken as UTC.
+    If `utc_offset_s` is None, the time zone is unknown, and local times are taken as UTC.
     """
 
     def __init__(self, latest_unix_ns: int, utc_offset_s: int | None) -> None:
@@ -36,7 +36,7 @@ class LogClock:
         self._last_second: tuple[bytes, int | None] = (b"", None)
 
     def time_ns(self, parts: Sequence[bytes]) -> int | None:
-        """Unix ns of (month, day, hour, minute, second, fraction); None for a date that no year has."""
+        """Return the unix ns of (month, day, hour, minute, second, fraction), or None if no year has that date."""
         month, day, hour, minute, second, fraction = parts
         date = month + day
         if date not in self._days:
@@ -48,15 +48,15 @@ class LogClock:
         return (seconds - (self.utc_offset_s or 0)) * 10**9 + int(fraction.ljust(9, b"0"))
 
     def second_ns(self, stamp: bytes) -> int | None:
-        """Unix ns of a stamp like ``0718 15:30:01``; None for what is none."""
+        """Return the unix ns of a stamp like ``0718 15:30:01``, or None if it is not one."""
         if stamp != self._last_second[0]:
             match = _STAMP.fullmatch(stamp)
             self._last_second = stamp, self.time_ns((*match.groups(), b"0")) if match else None
         return self._last_second[1]
 
     def _start_of_day(self, month: int, day: int) -> int | None:
-        """In unix seconds: of the first date the latest there can be, of each other one the nearest to the date that
-        came before it. A log goes on over New Year."""
+        """Return the start of a day in unix seconds: the latest possible one for the first date of the log, and the one
+        nearest to the previous date for each later date, because a log may continue over New Year."""
         found = _latest_date(month, day, self._latest_s)
         if found is not None:
             self._latest_s = found + YEAR_S // 2
@@ -64,7 +64,7 @@ class LogClock:
 
 
 def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> LogClock:
-    """The clock of a log: by its run record, else by torch's own spans, which carry unix time, else by its mtime."""
+    """Return the clock of a log: by its run record, else by torch's spans, which have unix times, else by its mtime."""
     run = _first_payload(data, b'"stepscope_run"')
     if run is not None:
         unix_ns, offset_s = time_ns(run[1].get("unix_ns")), whole_number(run[1].get("utc_offset_s"))
@@ -80,9 +80,9 @@ def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> LogClock:
 
 
 def unix_ns_of(stamp_us: Any) -> int | None:
-    """Nanoseconds of a chromium event's time stamp, a number of microseconds; None for what is none.
+    """Return the ns of a chromium event's time stamp in microseconds, or None if it is not one.
 
-    They are whole numbers: the product of a float and 1000 is off by up to 128 ns.
+    Microseconds and their fraction are converted apart: the product of a float and 1000 is off by up to 128 ns.
     """
     if type(stamp_us) is int:
         return stamp_us * 1000 if 0 <= stamp_us < _LATEST_US else None
@@ -95,7 +95,7 @@ def unix_ns_of(stamp_us: Any) -> int | None:
 
 
 def _first_payload(data: bytes | mmap.mmap, marker: bytes) -> tuple[tuple[bytes, ...], dict[str, Any]] | None:
-    """Time stamp and payload of the first record whose header holds `marker`."""
+    """Return the time stamp and payload of the first record whose header contains `marker`, or None."""
     begin = data[:_SEARCHED_BYTES]
     found = begin.find(marker)
     if found < 0:
@@ -121,7 +121,7 @@ def _latest_date(month: int, day: int, latest_s: int) -> int | None:
 
 
 def _utc_offset(local_as_utc_ns: int, unix_ns: int) -> int | None:
-    """Seconds east of UTC of a log that shows `local_as_utc_ns` at `unix_ns`; None when that is no time zone."""
+    """Return the UTC offset in seconds of a log that shows `local_as_utc_ns` at `unix_ns`, or None if it is invalid."""
     difference_s = (local_as_utc_ns - unix_ns) / 10**9
     offset_s = round(difference_s / _QUARTER_HOUR_S) * _QUARTER_HOUR_S
     if abs(offset_s) > _LARGEST_OFFSET_S or abs(difference_s - offset_s) > _QUARTER_HOUR_S / 3:

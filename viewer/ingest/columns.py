@@ -1,4 +1,4 @@
-"""Columns of numpy, the fast way of many rows into the index."""
+"""Joins and builds numpy columns, the fastest way to add many rows to the index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT = np.dtype(np.int64)
 
 
 def joined(parts: Sequence[dict[str, Column]]) -> dict[str, Column]:
-    """The columns of several logs, joined by name."""
+    """Join the columns of several logs by name."""
     return parts[0] if len(parts) == 1 else {name: _join([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -25,7 +25,7 @@ def _join(parts: list[Column]) -> Column:
 
 
 def as_column(values: Iterable[Any]) -> Column:
-    """A column of integers, booleans or strings; None becomes a masked value or stays None among strings."""
+    """Return a column of integers, booleans or strings. None is masked among numbers and stays None among strings."""
     items = list(values)
     sample = next((item for item in items if item is not None), None)
     if not isinstance(sample, int):

@@ -1,4 +1,4 @@
-"""Problems of a log: each is counted by reason, and the first ones of a reason are kept with their place."""
+"""Counts the problems of a log by reason, and keeps the places of the first ones of each reason."""
 
 from __future__ import annotations
 
@@ -44,19 +44,17 @@ REASONS: Mapping[str, str] = {
 
 
 class RecordPlace(NamedTuple):
-    """Where a record begins in its log."""
+    """Line and byte at which a record begins in its log."""
 
     line: int
     byte: int
 
 
 class Damage:
-    """Problems of one log."""
-
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.places: list[tuple[int | None, int | None, str, str]] = []
-        """(line, byte, reason, text), at most `PLACES_KEPT` of each reason."""
+        """(line, byte, reason, text) of at most `PLACES_KEPT` problems per reason."""
 
     def add(self, reason: str, text: str | bytes, line: int | None = None, byte: int | None = None) -> None:
         """Count one problem of kind `reason` (a key of `REASONS`) at `line` (from 1) and `byte` (from 0)."""
@@ -65,13 +63,13 @@ class Damage:
             self.places.append((line, byte, reason, excerpt(text)))
 
     def once(self, reason: str, text: str, line: int | None = None, byte: int | None = None) -> None:
-        """Like `add`, but only the first time: for a problem that concerns the whole log."""
+        """Count a problem that concerns the whole log; only the first call has an effect."""
         if not self.counts[reason]:
             self.add(reason, text, line, byte)
 
     @contextmanager
     def contained(self, what: str, line: int | None = None, byte: int | None = None) -> Iterator[None]:
-        """Count any error that is raised inside, which then costs no more than `what`."""
+        """Count any error raised in the block as a problem, so that it costs no more than `what`."""
         try:
             yield
         except StepscopeError:

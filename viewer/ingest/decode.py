@@ -1,4 +1,4 @@
-"""Converts JSON payloads to the dataclasses of `stepscope.tracer.schema.records`, checking every field."""
+"""Converts JSON payloads to the dataclasses of `stepscope.tracer.schema.records` and checks every field."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Check = Callable[[Any, str], Any]
 
 
 class BadPayload(ValueError):
-    """A payload that does not have its record's form; the message names the field."""
+    """Raised for a payload that does not fit its record; the message names the field."""
 
 
 def decode(cls: type[T], payload: Any) -> T:
-    """`payload` as a `cls`. Unknown fields are ignored, missing ones take their default.
+    """Convert `payload` to a `cls`. Unknown fields are ignored, and missing ones take their default.
 
-    Raises BadPayload for a missing field or a wrong type.
+    Raises BadPayload if a required field is missing or a value has the wrong type.
     """
     value: T = _check_of(cast(Any, cls))(payload, cls.__name__)
     return value
 
 
 def legible(cls: type, payload: Any) -> dict[str, Any]:
-    """The fields of `payload` that have the form of a `cls`, whatever the others are."""
+    """Return the fields of `payload` that are valid for a `cls`, whether or not the others are."""
     if type(payload) is not dict:
         return {}
     hints, found = get_type_hints(cls), {}
@@ -43,7 +43,7 @@ def legible(cls: type, payload: Any) -> dict[str, Any]:
 
 @cache
 def _check_of(hint: Any, bounds: range = NUMBERS) -> Check:
-    """`bounds`: of the integers in it."""
+    """Return the check for values of type `hint`, whose integers must be in `bounds`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return lambda value, path: value
@@ -95,7 +95,7 @@ def _ints(bounds: range) -> Check:
     least, most = bounds[0], bounds[-1]
 
     def check(value: Any, path: str) -> Any:
-        """Lists of integers are the bulk of a log: the array's own check is the fastest there is."""
+        """Check by `array`, the fastest way there is: lists of integers are the bulk of a log."""
         try:
             if type(value) is list and array("q", value) and least <= min(value) and max(value) <= most:
                 return value
@@ -109,7 +109,7 @@ def _ints(bounds: range) -> Check:
 
 
 def _numbers(value: Any, path: str) -> Any:
-    """Lists of numbers and None, the bulk of a log with values."""
+    """Check a list of numbers and None, the bulk of a log with values."""
     if type(value) is not list or not _NUMBERS.issuperset(map(type, value)):
         raise BadPayload(f"{path} is not a list of numbers")
     return value

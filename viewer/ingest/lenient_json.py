@@ -1,4 +1,4 @@
-"""Reads the JSON of logs: with orjson where it is valid, and with Python's more lenient reader otherwise."""
+"""Reads the JSON of logs with orjson, or with Python's more lenient parser if orjson rejects it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _INT64_DIGITS = len(str(-(2**63)))
 
 
 def loads(text: bytes) -> Any:
-    """The value of `text`. NaN and infinities become None, lone surrogates and bytes that are not UTF-8 U+FFFD.
+    """Return the value of `text`. Raises ValueError if it is not JSON or nested too deeply.
 
-    Raises ValueError for what is no JSON, and for what is nested too deeply to be read.
+    NaN and infinities become None; lone surrogates and bytes that are not UTF-8 become U+FFFD.
     """
     try:
         return orjson.loads(text)
@@ -28,7 +28,7 @@ def loads(text: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """Python refuses to read integers of thousands of digits; as a float such a one is infinite."""
+    """Convert too many digits, which Python refuses to read as an integer, to a float, which may be infinite."""
     return int(digits) if len(digits) <= _INT64_DIGITS else float(digits)
 
 
@@ -47,7 +47,7 @@ def _clean(value: Any) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """JSON of lists, dicts and dataclasses of plain values."""
+    """Return the JSON of lists, dicts and dataclasses of plain values."""
     return orjson.dumps(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""Removes prefixes that a launcher or a cluster wrote before each line of a log, such as ``[rank0]:`` or a time."""
+"""Removes prefixes that a launcher or a cluster adds to each line of a log, such as ``[rank0]:`` or a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _FIRST_BYTES, _PIECE_BYTES = 1 << 12, 1 << 20
 
 
 def prefix_of(path: Path) -> re.Pattern[bytes] | None:
-    """What stands before the lines of a file, numbers in it being any number; None where its first record begins its
-    line, or there is none."""
+    """Return the pattern of the prefix of a file's lines, numbers varying; None without a prefix or a record."""
     size = _FIRST_BYTES
     with path.open("rb") as file:
         while piece := file.read(size):
@@ -26,7 +25,7 @@ def prefix_of(path: Path) -> re.Pattern[bytes] | None:
 
 
 def before_record(text: bytes) -> bytes | None:
-    """What stands in its line before the first record of `text`; None where there is no record."""
+    """Return the text before the first record of `text` in the same line, or None if there is no record."""
     for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         found = _RECORD.search(line)
         if found is not None and found.start() <= _LONGEST and not line.startswith(b"\t"):
@@ -35,14 +34,14 @@ def before_record(text: bytes) -> bytes | None:
 
 
 def without(prefix: re.Pattern[bytes], lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, also those that have none."""
+    """Yield the lines without the prefix, and unchanged the lines that do not have it."""
     for line in lines:
         found = prefix.match(line)
         yield line[found.end() :] if found else line
 
 
 def launcher_problem(prefix: re.Pattern[bytes]) -> tuple[str, str]:
-    """(reason, text) that tells of it."""
+    """Return (reason, text) of the problem that reports the prefix."""
     return "launcher_prefix", f"lines begin like {prefix.pattern.decode('utf-8', 'replace')}"
 
 

@@ -1,4 +1,4 @@
-"""Finds logs through fsspec: on this machine, on a shared file system or in object storage."""
+"""Finds logs through fsspec: on this machine, in a shared file system or in object storage."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class LogFile:
-    """A log as it was found: where, and what changes when it does."""
+    """Address and version of a log when it was found."""
 
     address: str
-    """A path, or an address that fsspec knows."""
+    """A local path, or an address in fsspec's syntax."""
     size_bytes: int
     modified: str
-    """ISO time, or what else the file system tells versions apart by."""
+    """ISO time, or another text by which the file system identifies versions."""
 
 
 def resolve(address: str) -> tuple[Any, str]:
-    """The fsspec file system of an address, and the path on it. Raises StepscopeError for one nobody knows."""
+    """Return the fsspec file system of an address, and the path in it. Raises StepscopeError if there is none."""
     try:
         fs, path = fsspec.core.url_to_fs(address)
     except (ImportError, ValueError) as error:
@@ -48,9 +48,9 @@ def resolve(address: str) -> tuple[Any, str]:
 
 
 def find_log_files(address: str) -> list[LogFile]:
-    """The log at `address`, or those in that folder, sorted by path.
+    """Find the log at `address`, or the logs in that folder, sorted by path.
 
-    Raises StepscopeError when there is nothing, or no log in it.
+    Raises StepscopeError if nothing is there, or no log.
     """
     fs, path = resolve(address)
     try:
@@ -68,7 +68,7 @@ def find_log_files(address: str) -> list[LogFile]:
 
 
 def logs_beside(address: str) -> list[str]:
-    """Addresses of what else has a log's name in the folder of the log at `address`."""
+    """Return the addresses of all other files in the same folder whose names end like a log's."""
     fs, path = resolve(address)
     names = fs.ls(path.rpartition("/")[0] or "/", detail=False)
     return [_address(fs, name) for name in sorted(names) if name != path and name.endswith(LOG_SUFFIXES)]
@@ -76,9 +76,9 @@ def logs_beside(address: str) -> list[str]:
 
 @contextmanager
 def plain_source(address: str) -> Iterator[Source]:
-    """The log for a reader: a local plain one as it lies there, else a copy of its plain bytes while the block runs.
+    """Yield the log as a local file: its own if it is local and uncompressed, else a temporary copy of its plain bytes.
 
-    A log that cannot be opened has no bytes, and a problem that says why.
+    A log that cannot be opened has size 0 and a problem with the reason.
     """
     with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
         try:
@@ -89,13 +89,13 @@ def plain_source(address: str) -> Iterator[Source]:
 
 
 def head_of(address: str) -> bytes:
-    """The first bytes of a log. Raises OSError."""
+    """Return the first bytes of a log. Raises OSError."""
     fs, path = resolve(address)
     return bytes(fs.cat_file(path, start=0, end=_HEAD_BYTES))
 
 
 def unpacked(head: bytes) -> bytes:
-    """The first bytes of a file, as far as they can be unpacked."""
+    """Decompress the first bytes of a file as far as possible; plain bytes are returned as they are."""
     if not is_packed(head):
         return head
     plain = io.BytesIO()
@@ -104,14 +104,14 @@ def unpacked(head: bytes) -> bytes:
 
 
 def has_record(head: bytes) -> bool:
-    """A line of a file's first bytes, packed or not, begins a record."""
+    """Return whether a record begins in the first bytes of a file, which may be compressed."""
     head = unpacked(head)
     lines = head.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
     return any(HEADER.match(line) for line in lines) or before_record(head) is not None
 
 
 def change_of(log: LogFile) -> str | None:
-    """Why the bytes of `log` are not to be had as they were; None when they are."""
+    """Return why the bytes of `log` are no longer available, or None if the log is unchanged."""
     try:
         fs, path = resolve(log.address)
         found = _log_file(fs, fs.info(path))
@@ -125,7 +125,7 @@ def change_of(log: LogFile) -> str | None:
 
 
 def reason_of(error: OSError) -> str:
-    """What went wrong, in a few words."""
+    """Return a short description of the error."""
     return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
 
 
@@ -144,7 +144,7 @@ def _plain_source(address: str, copy: Path) -> Source:
 
 
 def _as_written(source: Source, copy: Path) -> Source:
-    """The log with its lines as PyTorch wrote them."""
+    """Return the log without the prefixes of a launcher."""
     prefix = prefix_of(source.data_path)
     if prefix is None:
         return source
@@ -184,7 +184,7 @@ def _log_file(fs: Any, info: dict[str, Any]) -> LogFile:
 
 
 def _address(fs: Any, path: str) -> str:
-    """What opens `path` again: local paths are plain. Raises StepscopeError for one that cannot be written down."""
+    """Return the address that opens `path` again, a plain path if it is local. Raises StepscopeError if not UTF-8."""
     shown = os.fsencode(path).decode("utf-8", "replace")
     if shown != path:
         raise StepscopeError(f"{shown} has a name that is not UTF-8: rename it, and it can be read.")
@@ -192,7 +192,7 @@ def _address(fs: Any, path: str) -> str:
 
 
 def _modified(fs: Any, info: dict[str, Any]) -> datetime | None:
-    """What the listing says is not asked for again: there may be thousands of logs."""
+    """Return the time of modification or None, from the listing if possible: a query per log would be slow."""
     known = info.get("LastModified") or info.get("last_modified") or info.get("mtime")
     if isinstance(known, (int, float)):
         return datetime.fromtimestamp(known, timezone.utc)

@@ -26,13 +26,13 @@ from stepscope.viewer.ingest.torch_trace.torch_events import CHROMIUM_EVENT, Str
 
 MOST_UNKNOWN = 50
 AT_ONCE_BYTES = 1 << 23
-"""From here on numpy saves more time than it takes to import it."""
+"""Total size of the logs above which numpy saves more time than its import takes."""
 Relatives = Callable[[int | None], Sequence[StringTable]]
 
 
 @dataclass
 class _Log:
-    """One log while the trace is read."""
+    """One log while a trace is being read."""
 
     number: int
     source: Source
@@ -46,11 +46,11 @@ class _Log:
     first_time_ns: int | None = None
     has_records: bool = False
     newer: NewerFormat | None = None
-    """It was read up to its run record, which is of a newer format."""
+    """Set if the log has a newer format; it is then read only up to its run record."""
 
     @property
     def writer(self) -> str | None:
-        """Who wrote it; None: it holds no record."""
+        """Program that wrote the log; None if it has no record."""
         return None if not self.has_records else "stepscope" if self.runtime.run.is_ours else "torch"
 
 
@@ -62,12 +62,11 @@ def read_logs(
     relatives: Relatives | None = None,
     left_out: list[NewerFormat] | None = None,
 ) -> IndexRows:
-    """Rows of all logs, which are numbered from `first_log` in the order of `sources`; ids begin at `first_id`.
+    """Read all logs into rows. Logs are numbered from `first_log` in the order of `sources`; ids begin at `first_id`.
 
-    `relatives` gives string tables of logs that are not among `sources` and that a log's process may have been
-    forked from, by the process id of its parent, None where that is not known.
-    A log of a newer format is left out and noted in `left_out`. Without that, where there is no other, raises
-    StepscopeError.
+    `relatives` returns the string tables of logs outside `sources` from whose processes a log's process may have been
+    forked, given the id of its parent process or None. A log of a newer format is left out and appended to `left_out`.
+    If that is None and no other log has records, StepscopeError is raised.
     """
     with without_collection():
         return _read_logs(sources, first_log, first_id, relatives, left_out)
@@ -135,7 +134,7 @@ def _read_log(number: int, source: Source, rows: IndexRows, unknown: Counter[str
 
 @contextmanager
 def _mapped(source: Source) -> Iterator[mmap.mmap]:
-    """A log up to its size: what is written behind it meanwhile belongs to the next reading."""
+    """Map a log up to the size at which it was found: what is appended meanwhile belongs to the next reading."""
     with source.data_path.open("rb") as file:
         size = min(source.size, os.fstat(file.fileno()).st_size)
         if not size:
@@ -145,8 +144,8 @@ def _mapped(source: Source) -> Iterator[mmap.mmap]:
 
 
 def _take_records(log: _Log, records: Iterable[LogRecord], unknown: Counter[str]) -> None:
-    """A log has very many chromium events, which share their headers: they go no farther than to where they are
-    read."""
+    """Pass each record to its readers. Chromium events are by far the most frequent and share their headers, so they
+    are only checked per header and skip the other readers."""
     header: RecordHeader | None = None
     renamed: RecordHeader | None = None
     ids = log.torch.ids
@@ -183,7 +182,7 @@ def _take(log: _Log, record: LogRecord, unknown: Counter[str]) -> None:
 
 
 def _check_origin(log: _Log, record: LogRecord) -> None:
-    """A log is of one process and one rank; the first record says which."""
+    """Count records whose process or rank differs from that of the first record."""
     rank, place = record.header.rank, record.place
     if log.pid is None:
         log.pid = record.pid
@@ -196,7 +195,7 @@ def _check_origin(log: _Log, record: LogRecord) -> None:
 
 
 def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> list[StringTable]:
-    """String tables of the processes that `log`'s may have been forked from: a child's log relies on its parent's."""
+    """Return the string tables that the stacks of `log` may refer to: those of processes it may be forked from."""
     parent_pid = log.runtime.run.said.get("parent_pid")
     parents = [other for other in logs if parent_pid is not None and other.pid == parent_pid]
     others = relatives(parent_pid) if relatives else []
@@ -204,7 +203,7 @@ def _inherited(log: _Log, logs: Sequence[_Log], relatives: Relatives | None) -> 
 
 
 def _rank(log: _Log) -> int | None:
-    """What the run says, else the log's name, else its records: they may be written before the rank is known."""
+    """Return the rank in the run record, else in the log's name, else in a record; early ones may have none."""
     said, named = log.runtime.run.said.get("rank"), rank_in_name(log.source.path)
     if said is not None:
         return int(said)

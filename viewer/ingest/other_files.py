@@ -1,4 +1,4 @@
-"""Recognises files of other tools that are given as a log, by their first bytes. None of them is unpickled."""
+"""Recognises files of other tools by their first bytes. None of them is unpickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PERFETTO_ENDINGS = (".pftrace", ".perfetto-trace", ".perfetto", ".pb")
 
 
 def what_it_is(head: bytes, name: str) -> str | None:
-    """In half a sentence what the file is and what to do; None: not known. `head`: its first bytes, unpacked."""
+    """Return what the file with these first, uncompressed bytes is and what to do; None if it is unknown."""
     is_pickle = re.match(rb"\x80[\x02-\x05]", head) is not None
     is_json = head.lstrip()[:1] in (b"{", b"[")
     if (is_pickle or is_json) and any(word in head for word in _FLIGHT):

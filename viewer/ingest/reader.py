@@ -1,6 +1,6 @@
-"""Reads the bytes of one log into its records, in order, and counts every problem on the way.
+"""Reads the bytes of one log into its records, in order, and counts every problem.
 
-Well-formed records are read many at once; `scan` reads all others line by line.
+Well-formed records are read in batches; `scan` reads all others line by line.
 """
 
 from __future__ import annotations
@@ -40,18 +40,17 @@ _CRLF = "the log's line ends are CRLF"
 
 @dataclass(slots=True)
 class RecordHeader:
-    """What a header line holds but for its time; many records share one. `event` is `UNREADABLE` where the JSON is
-    broken."""
+    """The contents of a header line except its time. `event` is `UNREADABLE` if the JSON is broken."""
 
     pid: int | None
     source: str
     event: str = UNREADABLE
     value: Any = None
-    """What the event's name stands for in the JSON: mostly an object."""
+    """Value of the event in the JSON, mostly an object."""
     name: str | None = None
-    """Of an artifact, and of whatever else has one."""
+    """Name of an artifact or of another event that has a name."""
     envelope: dict[str, Any] = field(default_factory=dict)
-    """What else is in the JSON, but for the md5."""
+    """All other keys of the JSON except the md5."""
     compile_id: str | None = None
     attempt: int | None = None
     rank: int | None = None
@@ -68,14 +67,14 @@ class LogRecord(NamedTuple):
     """One record of a log."""
 
     record: int
-    """Its id in the index."""
+    """Id of the record in the index."""
     header: RecordHeader
     line: int
     byte: int
     time_ns: int | None
     payload: bytes | None
     sound: bool = True
-    """Header and payload are as they were written."""
+    """Whether header and payload are as they were written."""
 
     @property
     def place(self) -> RecordPlace:
@@ -107,36 +106,34 @@ class LogRecord(NamedTuple):
 
 
 _log_record: Callable[[Iterable[Any]], LogRecord] = partial(tuple.__new__, LogRecord)
-"""`LogRecord._make` without a look at how many fields there are."""
+"""`LogRecord._make` without the check of the number of fields."""
 _Origin = tuple[int | None, str]
 _Content = tuple[str, Any, str | None, dict[str, Any]]
 _Found = tuple[RecordHeader, int]
-"""A header and the number of its kind."""
+"""A header and the number of its combination of shared columns."""
 
 
 def read_records(
     data: bytes | mmap.mmap, damage: Damage, clock: LogClock, columns: RecordColumns, first: int, *, at_once: bool
 ) -> Iterator[LogRecord]:
-    """Records of a log in order, which become rows of `columns` and have ids from `first` on; lines that are none are
-    counted in `damage`. Never raises for what `data` holds.
+    """Read the records of a log in order. They become rows of `columns`, with ids from `first` on; lines outside of
+    records are counted in `damage`. No `data` makes it raise.
 
-    `at_once`: whole records are found by numpy, which is worth its import for a log of some megabytes.
+    If `at_once` is true, numpy finds well-formed records, which is worth its import for a log of some megabytes.
     """
     reader = _Reader(len(data), damage, clock, columns, first)
     return reader.at_once(data) if at_once else reader.by_lines(data)
 
 
 class _Reader:
-    """Where one log is being read."""
-
     def __init__(self, size: int, damage: Damage, clock: LogClock, columns: RecordColumns, first: int) -> None:
         self._size, self._damage, self._clock, self._columns, self._first = size, damage, clock, columns, first
         self._origins: dict[bytes, _Origin] = {}
-        """What stands between a time stamp and the JSON -> process and source."""
+        """Text between time stamp and JSON -> process and source."""
         self._headers: dict[bytes, _Found] = {}
-        """What stands between a time stamp and the md5 -> header and its kind, of headers that are remembered."""
+        """Text between time stamp and md5 -> remembered header and the number of its shared columns."""
         self._line = 1
-        """Of the piece's begin."""
+        """Line at which the current piece begins."""
 
     def by_lines(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
         for byte, piece in pieces(data):
@@ -173,7 +170,7 @@ class _Reader:
         columns: Mapping[str, Any],
         part: slice,
     ) -> Iterator[LogRecord]:
-        """Records that are as they should be."""
+        """Yield a range of well-formed records and add their rows."""
         some = [found for found in headers[part] if found is not None]
         of_part = {name: column[part] for name, column in columns.items()}
         first = self._first + len(self._columns)
@@ -188,7 +185,7 @@ class _Reader:
         yield from map(_log_record, each)
 
     def _headers_of(self, piece: bytes, found: Records, payloads: Sequence[bytes | None]) -> list[_Found | None]:
-        """The header of each record and its kind; None where anything is unusual about the record."""
+        """Return the header of each record, or None if anything about the record is unusual."""
         announced, keys = found.digests(), found.keys(piece)
         digests = [announced[at : at + DIGEST_BYTES] for at in range(0, len(announced), DIGEST_BYTES)]
         headers = list(map(self._headers.get, keys))
@@ -205,7 +202,7 @@ class _Reader:
         return headers
 
     def _new_header(self, piece: bytes, start: int, stop: int, key: bytes, digest: str | None) -> _Found | None:
-        """The header line from `start` to `stop` and its kind, unless it is unusual or announces another payload."""
+        """Read the header line from `start` to `stop`. Return None if it is unusual or announces another payload."""
         json_start = piece.find(b"] ", start + FRACTION_END, stop) + 2
         origin = self._origin(piece, start, start + FRACTION_END, json_start, stop)
         if origin is None:
@@ -221,14 +218,14 @@ class _Reader:
         header = _header(pid, source, content, ids)
         found = header, self._columns.kind(header.kind())
         if not header.value and key.endswith(b'"has_payload": "'):
-            # Headers without content are many, and differ by time and md5 alone.
+            # Headers without a value are frequent and differ only in time and md5.
             if len(self._headers) >= _MOST_REMEMBERED:
                 self._headers.clear()
             self._headers[key] = found
         return found
 
     def _origin(self, piece: bytes, start: int, fraction_end: int, json_start: int, stop: int) -> _Origin | None:
-        """What stands between time stamp and JSON."""
+        """Return process and source from the text between time stamp and JSON, or None if it is unusual."""
         text = piece[fraction_end:json_start]
         origin = self._origins.get(text)
         if origin is None:
@@ -242,7 +239,7 @@ class _Reader:
         return origin
 
     def _by_lines(self, data: bytes, first_line: int, byte: int) -> Iterator[LogRecord]:
-        """Records of a part of the log that begins at `byte`."""
+        """Yield the records of a part of the log that begins at `byte`."""
         for near in scan(data):
             line, start = first_line + near.line - 1, near.start + byte
             header_line = data[near.start : near.header_end]
@@ -288,7 +285,7 @@ class _Reader:
     def _read_payload(
         self, header: RecordHeader, is_readable: bool, raw: bytes, last: bool, place: RecordPlace
     ) -> tuple[bytes | None, bool, bool]:
-        """The payload whose tabbed lines are `raw`, whether they are CRLF, and whether all is as it was written."""
+        """Return the payload with the lines `raw`, whether they end in CRLF, and whether the record is undamaged."""
         digest = header.envelope.pop("has_payload", None)
         last = last and is_readable
         if not raw:
@@ -296,7 +293,7 @@ class _Reader:
                 self._damage.add("truncated" if last else "missing_payload", header.name or header.event, *place)
             return None, False, is_readable and digest is None
         as_crlf = raw.endswith(b"\r\n")
-        # What fits is found by the md5; where nothing fits, the last, likeliest reading stays.
+        # The md5 tells which reading is right; if none is, the last, likeliest one stays.
         for crlf in (as_crlf, not as_crlf, as_crlf) if b"\r\n" in raw else (False,):
             payload = decode_payload_crlf(raw) if crlf else decode_payload(raw)
             if digest is None or payload_digest(payload) == digest:
@@ -316,12 +313,12 @@ def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | No
     event, _, name, envelope = content
     compile_id = ids[0] or (NO_ID if is_of_a_compile(event, name) else None)
     if event == "artifact" and name is not None and name.startswith(ARTIFACT_PREFIX) and name != COMPILE_ERROR:
-        compile_id = None  # the graph that it is about says which one it was
+        compile_id = None  # the record of its graph names the compile
     return RecordHeader(pid, source, *content, compile_id, ids[1], whole_number(envelope.get("rank")))
 
 
 def _content(header: Any) -> _Content | None:
-    """Event, value, name and envelope in a header's JSON; None when it names no event."""
+    """Return event, value, name and envelope of a header's JSON, or None if it names no event."""
     if type(header) is not dict:
         return None
     for event in header:
@@ -335,7 +332,7 @@ def _content(header: Any) -> _Content | None:
 
 
 def ids_of(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
-    """Compile id and attempt; None when one of their numbers cannot be."""
+    """Return compile id and attempt, or None if one of their numbers is impossible."""
     autograd, attempt = envelope.get("compiled_autograd_id"), envelope.get("attempt")
     frame, compile_number = envelope.get("frame_id"), envelope.get("frame_compile_id")
     for number in (frame, compile_number, attempt, autograd):
@@ -348,7 +345,7 @@ def ids_of(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
 
 
 def _without_blank_end(raw: bytes) -> bytes:
-    """Tabbed lines without blank lines behind them; a payload's own empty last line is a line with a tab."""
+    """Remove blank lines after tabbed lines; an empty last line of the payload itself has a tab."""
     if not raw.endswith((b"\n\n", b"\n\r\n")):
         return raw
     return raw.rstrip(b"\r\n") + (b"\r\n" if raw.endswith(b"\r\n") else b"\n")

@@ -1,4 +1,4 @@
-"""The table `records`, which has most rows of an index. Each column is one array while the logs are read."""
+"""Collects the rows of `records`, the largest table of an index, in one array per column."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from stepscope.viewer.ingest.columns import Ints
 
 FRACTION_END = 21
-"""Of a header line: behind the level, the stamp, a point and microseconds, as PyTorch writes them."""
+"""Offset in a header line after level, stamp, point and microseconds, as PyTorch writes them."""
 DIGEST_BYTES = 32
 TAIL_BYTES = DIGEST_BYTES + 2
-"""Of a header line with a payload: its md5, and what closes the JSON behind it."""
+"""Length of the end of a header line with a payload: its md5, and the characters that close the JSON."""
 UNKNOWN = -(2**63)
 _NUMBERS = ("line", "byte", "header_bytes", "payload_byte", "payload_bytes", "time_unix_ns", "crlf", "kind")
 
 
 class SharedColumns(NamedTuple):
-    """What many records share."""
+    """Columns whose values many records share."""
 
     pid: int | None
     source: str
@@ -33,8 +33,6 @@ class SharedColumns(NamedTuple):
 
 
 class RecordColumns:
-    """Rows of one log."""
-
     def __init__(self) -> None:
         self._kinds: dict[SharedColumns, int] = {}
         self._columns = {name: array("q") for name in _NUMBERS}
@@ -43,7 +41,7 @@ class RecordColumns:
         return len(self._columns["kind"])
 
     def kind(self, kind: SharedColumns) -> int:
-        """Its number."""
+        """Return the number of a combination of shared columns."""
         return self._kinds.setdefault(kind, len(self._kinds))
 
     def add(
@@ -55,14 +53,14 @@ class RecordColumns:
             column.append(UNKNOWN if value is None else value)
 
     def extend(self, columns: Mapping[str, Ints], kinds: Sequence[int]) -> None:
-        """Rows of which `columns` and `kinds` hold everything."""
+        """Add rows whose columns are all in `columns` and `kinds`."""
         for name, column in columns.items():
             self._columns[name].frombytes(column.astype("int64", copy=False).tobytes())
         self._columns["kind"].extend(kinds)
 
     def rename(self, first: int, since: Sequence[tuple[int, int | None, str]]) -> None:
-        """Give ids of compiles their prefix: `since` holds from which record on, of which process. The first row is
-        record `first`."""
+        """Add prefixes to compile ids. Each entry of `since` is (record, process, prefix): ids of the process have the
+        prefix from that record on. The first row is record `first`."""
         if not since:
             return
         kinds, prefixes = list(self._kinds), dict[int | None, str]()
@@ -76,13 +74,13 @@ class RecordColumns:
                 column[row] = self.kind(kind._replace(compile_id=prefixes[kind.pid] + kind.compile_id))
 
     def assign(self, first: int, compile_ids: Mapping[int, str]) -> None:
-        """Give records compiles, by their ids. The first row is record `first`."""
+        """Set the compile ids of records, given by record id. The first row is record `first`."""
         kinds, column = list(self._kinds), self._columns["kind"]
         for record, compile_id in compile_ids.items():
             column[record - first] = self.kind(kinds[column[record - first]]._replace(compile_id=compile_id))
 
     def finish(self, rows: IndexRows, log: int, with_numpy: bool) -> None:
-        """Add the rows. Few of them go in faster without numpy than it takes to import numpy."""
+        """Add the rows to `rows`. For few rows the import of numpy takes longer than it saves."""
         first = rows.new_id("records", len(self))
         if with_numpy and len(self):
             rows.add_columns("records", self._as_arrays(first, log))

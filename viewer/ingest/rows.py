@@ -1,5 +1,4 @@
-"""Rows on their way into the index, by the names of their columns: Python values for most tables, and numpy columns for
-the large tables of the run time."""
+"""Collects rows for the index by column name: Python values for most tables, numpy columns for the large ones."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TableRows:
-    """Rows of one table. A column that a row does not name is NULL in that row."""
+    """The rows of one table. A column that a row does not name is NULL in that row."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[Any]] = {}
@@ -38,7 +37,7 @@ class TableRows:
         self._count += 1
 
     def extend(self, columns: Mapping[str, Collection[Any]]) -> None:
-        """Add rows that are columns of equal length already."""
+        """Add rows given as columns of equal length."""
         count = len(next(iter(columns.values()), ()))
         self._name(columns)
         for name, known in self.columns.items():
@@ -53,16 +52,16 @@ class TableRows:
 
 
 class IndexRows:
-    """Rows of all logs of a trace, by table; ids count up over all logs."""
+    """The rows of all logs of a trace by table; ids count up over all logs."""
 
     def __init__(self, first_id: int = 0) -> None:
-        """Ids begin at `first_id`: rows that are read apart from others take a range of their own."""
+        """Ids begin at `first_id`, so that rows read separately have ids of their own."""
         self.tables: defaultdict[str, TableRows] = defaultdict(TableRows)
         self.columns: defaultdict[str, list[dict[str, Column]]] = defaultdict(list)
         self._ids: defaultdict[str, int] = defaultdict(lambda: first_id)
 
     def new_id(self, table: str, count: int = 1) -> int:
-        """The first of `count` new ids."""
+        """Reserve `count` new ids and return the first."""
         first = self._ids[table]
         self._ids[table] = first + count
         return first
@@ -72,17 +71,16 @@ class IndexRows:
         self.tables[table].add(values)
 
     def extend(self, table: str, columns: Mapping[str, Collection[Any]]) -> None:
-        """Add rows that are columns of Python values."""
+        """Add rows given as columns of Python values."""
         self.tables[table].extend(columns)
 
     def add_columns(self, table: str, columns: dict[str, Column]) -> None:
-        """Add rows that are numpy columns."""
         self.columns[table].append(columns)
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Pause the garbage collector: rows are no garbage, and looking through them takes a twentieth of the time."""
+    """Pause the garbage collector: it takes a twentieth of the time and finds no garbage among rows."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Finds the logs of a TRACE argument: a file, a `.gz` or `.zst` of one, a folder, several of them, or `-`."""
+"""Finds the logs of a TRACE argument: a file, also compressed as `.gz` or `.zst`, a folder, several of them, or `-`."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ LOG_SUFFIXES = (".log", ".txt", ".log.gz", ".txt.gz", ".log.zst", ".txt.zst")
 MOST_LOGS = 1024
 DEEPEST_FOLDER = 6
 _MOST_OTHERS = 50
-"""Files of a folder without a log that are looked at."""
+"""Maximum number of files that are examined in a folder without a log."""
 _HEAD_BYTES = 1 << 16
 
 TracePath = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""What names a trace: a log, a folder of logs, `-`, or several of them."""
+"""Name of a trace: a log, a folder of logs, `-`, or several of them."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One log: the path that the user gave, and the file of its plain bytes, a copy if the log is compressed."""
+    """A log: the path that the user gave, and the file of its plain bytes, which is a copy if the log is compressed."""
 
     path: Path
     data_path: Path
     size: int
     mtime_ns: int
     problems: list[tuple[str, str]] = field(default_factory=list)
-    """(reason, text) of what was wrong before a byte was read."""
+    """(reason, text) of each problem found before the records are read."""
     ring: bytes | None = field(default=None, repr=False)
-    """What stands in the launch ring beside the log; None: there is none."""
+    """Bytes of the launch ring beside the log; None if there is none."""
 
 
 def find_logs(trace: TracePath) -> list[Source]:
-    """The logs of `trace`: of a folder sorted by path, of several names in their order, each log once.
+    """Find the logs of `trace`, each once: those of a folder sorted by path, those of several names in their order.
 
-    Raises StepscopeError when there is nothing of a name, or no log in it.
+    Raises StepscopeError if a name does not exist or has no log.
     """
     names = trace_names(trace)
     sources = _one(names[0]) if len(names) == 1 else _several(names)
@@ -66,7 +66,7 @@ def find_logs(trace: TracePath) -> list[Source]:
 
 
 def trace_names(trace: TracePath) -> list[str]:
-    """What `trace` names, without repetitions."""
+    """Return the names in `trace` without repetitions. Raises StepscopeError if there are none."""
     names = [trace] if isinstance(trace, (str, os.PathLike)) else list(trace)
     if not names:
         raise StepscopeError("No log was named: give a log, a folder of logs, or - for stdin.")
@@ -74,7 +74,7 @@ def trace_names(trace: TracePath) -> list[str]:
 
 
 def shown(names: Sequence[str]) -> str:
-    """Names of a trace, in a sentence."""
+    """Return the names of a trace as a part of a sentence."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -89,7 +89,7 @@ def _one(name: str) -> list[Source]:
 
 
 def _several(names: Sequence[str]) -> list[Source]:
-    """As in a folder, a log that cannot be read keeps no other from being read: it is a problem of the trace."""
+    """Find the logs of several names. As in a folder, one that cannot be read becomes a problem of the trace."""
     sources: dict[str, Source] = {}
     for path, name in [(_existing(name), name) for name in names]:
         if name == STDIN:
@@ -144,7 +144,7 @@ def _only_log(path: Path) -> Source:
 
 
 def _others_in(folder: Path, name: str) -> str | None:
-    """A sentence about the first file of another tool in the folder."""
+    """Return a sentence about the first file of another tool in the folder, or None."""
     for path in sorted(folder.iterdir())[:_MOST_OTHERS]:
         try:
             known = _what(path, path.name) if path.is_file() else ""
@@ -174,7 +174,7 @@ def _logs_in(folder: Path) -> Iterator[Path]:
 
 
 def _has_record(path: Path, whole: bool) -> bool:
-    """A line of the file (of its first bytes unless `whole`) begins a record."""
+    """Return whether a record begins in the file; only its first bytes are searched unless `whole` is true."""
     try:
         with _open(path) as file:
             while piece := file.read(_HEAD_BYTES):
@@ -194,7 +194,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _source(path: Path) -> Iterator[Source]:
-    """The log at `path`; one of size 0 with a problem when it cannot be read."""
+    """Yield the log at `path`; if it cannot be read, it has size 0 and a problem."""
     try:
         stat = path.stat()
         data_path, problems = unpack_file(path, stat) if packed_form(path) else (path, [])
@@ -205,7 +205,7 @@ def _source(path: Path) -> Iterator[Source]:
 
 
 def _as_written(source: Source, stat: os.stat_result) -> Source:
-    """The log with its lines as PyTorch wrote them."""
+    """Return the log without the prefixes of a launcher."""
     prefix = prefix_of(source.data_path)
     if prefix is None:
         return source
@@ -215,14 +215,14 @@ def _as_written(source: Source, stat: os.stat_result) -> Source:
 
 
 def keep_stdin() -> Source:
-    """What comes on standard input, as a log."""
+    """Copy the log on standard input to the cache folder. Raises StepscopeError if there is none."""
     if sys.stdin is None or sys.stdin.isatty():
         raise StepscopeError("Nothing comes on standard input: pipe a log into it, e.g. `ssh host cat LOG | ...`.")
     return _from_pipe(Path("<stdin>"), sys.stdin.buffer, "Standard input")
 
 
 def _from_pipe(path: Path, pipe: BinaryIO, name: str) -> Source:
-    """What comes through it, as a log."""
+    """Copy the log in `pipe` to the cache folder. Raises StepscopeError if it has no record."""
     try:
         plain_copy, problems = unpack_stream(pipe)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Plain copies of logs that are compressed or come from standard input, in the user's cache folder."""
+"""Keeps plain copies of logs that are compressed or come from standard input in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ Problems = list[tuple[str, str]]
 class PackedForm(NamedTuple):
     open: Callable[[Path], BinaryIO]
     unpack: Callable[[Iterator[bytes], IO[bytes]], str | None]
-    """Writes what the pieces hold, also when they are cut or broken; says what was wrong with them."""
+    """Writes the plain bytes of the pieces as far as possible; returns the problem if they are broken, else None."""
 
 
 def cache_dir() -> Path:
-    """The folder of indexes and plain copies, made if missing. A folder that others own or can read is not used."""
+    """Return the folder of indexes and copies, which is created if missing and never one that others own."""
     for place in (_user_caches, _temporary):
         try:
             folder = place()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_private(folder) and os.access(folder, os.W_OK):
                 return folder
-        except (OSError, RuntimeError):  # a user without a home
+        except (OSError, RuntimeError):  # the user has no home
             continue
     raise StepscopeError("No folder to keep an index in: set XDG_CACHE_HOME to a folder you can write to.")
 
@@ -64,13 +64,13 @@ def _temporary() -> Path:
 
 
 def packed_form(path: Path) -> PackedForm | None:
-    """How the file is packed, by its first bytes; None for a plain one."""
+    """Return the compression of a file, recognised by its first bytes; None for a plain file."""
     with path.open("rb") as file:
         return _form_of(file.read(4))
 
 
 def unpack_file(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
-    """The plain bytes of a packed file; a cut or broken one gives what it still holds."""
+    """Return a plain copy of a compressed file, and its problems if it is cut or broken."""
     plain_copy = _plain_copy_of(path, stat)
     if not _is_there(plain_copy):
         with path.open("rb") as file, _Part(plain_copy.parent) as part:
@@ -80,7 +80,7 @@ def unpack_file(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
 
 
 def unpack_stream(stream: BinaryIO) -> tuple[Path, Problems]:
-    """The plain copy of a stream, compressed or not. Equal bytes have the same copy, and so the same index."""
+    """Return a plain copy of a stream, and its problems. Equal bytes have the same copy and so the same index."""
     digest = hashlib.sha256()
 
     def seen(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -97,7 +97,7 @@ def unpack_stream(stream: BinaryIO) -> tuple[Path, Problems]:
 
 
 def copy_without_prefixes(prefix: re.Pattern[bytes], path: Path, stat: os.stat_result) -> Path:
-    """The lines of a plain file without what a launcher wrote before them."""
+    """Return a copy of a plain file without the prefixes of a launcher."""
     plain_copy = _plain_copy_of(path, stat, "lines")
     if not _is_there(plain_copy):
         with path.open("rb") as file, _Part(plain_copy.parent) as part:
@@ -107,28 +107,28 @@ def copy_without_prefixes(prefix: re.Pattern[bytes], path: Path, stat: os.stat_r
 
 
 def plain_copies() -> list[Path]:
-    """All that are kept; each was used last when it was read last (`st_atime_ns`)."""
+    """Return all plain copies; the `st_atime_ns` of each is the time of its last use."""
     return [*_copies_folder().glob("*.log")]
 
 
 def remove_plain_copy(plain_copy: Path) -> None:
-    """Raises OSError."""
+    """Delete a plain copy and the note of its problem. Raises OSError."""
     plain_copy.unlink()
     _broken(plain_copy).unlink(missing_ok=True)
 
 
 def unpack(stream: BinaryIO, out: IO[bytes]) -> str | None:
-    """Write the plain bytes of a stream, packed or not; says what was wrong with a cut or broken one."""
+    """Write the plain bytes of a stream, compressed or not. Return the problem if it is cut or broken, else None."""
     return _unpack(_pieces(stream), out)
 
 
 def is_packed(head: bytes) -> bool:
-    """Whether the first bytes of a file say that it is packed."""
+    """Return whether the first bytes of a file show a known compression."""
     return _form_of(head) is not None
 
 
 class _Part:
-    """A file that is written; it goes away unless it is kept."""
+    """A temporary file that is deleted unless it is kept."""
 
     def __init__(self, folder: Path) -> None:
         descriptor, name = tempfile.mkstemp(dir=folder, suffix=".part")
@@ -152,7 +152,7 @@ def _keep(part: _Part, plain_copy: Path, problem: str | None) -> None:
 
 
 def _is_there(plain_copy: Path) -> bool:
-    """Whether the plain copy exists; it is marked as used. Its time of writing stays: the index key contains it."""
+    """Return whether the plain copy exists, and mark it as used. Its mtime stays, because the index key contains it."""
     try:
         os.utime(plain_copy, ns=(time.time_ns(), plain_copy.stat().st_mtime_ns))
     except FileNotFoundError:
@@ -194,7 +194,7 @@ def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 def _unpack_gz(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
     stream = zlib.decompressobj(_GZIP)
     for piece in pieces:
-        while piece.strip(b"\0") if stream.eof else piece:  # zeros may pad what is behind the end
+        while piece.strip(b"\0") if stream.eof else piece:  # zeros may follow the end as padding
             if stream.eof:
                 stream = zlib.decompressobj(_GZIP)
             try:
@@ -206,7 +206,7 @@ def _unpack_gz(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
 
 
 def _unpack_zst(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
-    """Frames follow one another; those that a reader skips, as `pzstd` writes them, give nothing."""
+    """Decompress a sequence of frames; skippable frames, as `pzstd` writes them, are empty."""
     stream = zstd.ZstdDecompressor()
     for piece in pieces:
         while piece or not (stream.eof or stream.needs_input):
@@ -251,7 +251,7 @@ def _copies_folder() -> Path:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether only this user can look into the folder, which is seen to."""
+    """Return whether only this user can access the folder; the rights of others are removed if necessary."""
     if not hasattr(os, "getuid"):
         return True
     stat = folder.lstat()

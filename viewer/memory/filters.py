@@ -1,4 +1,4 @@
-"""What the templates of the memory pages draw: groups of what is alive, points of small curves, data of the plots."""
+"""Template filters for the memory pages: groups of alive storages, points of small curves, and data of the plots."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MISMATCH_NAMES = {
 }
 MOST_CELLS = 240
 MOST_REPORTED = 1500
-"""Nodes of a curve in a report; columns of longer ones are cut."""
+"""Maximum number of nodes of a curve in a report; longer columns are cut."""
 _SHOWN_NAMES = 8
 _MAY_BE_UNKNOWN = ("allocated_bytes", "reserved_bytes", "mismatches")
 
 
 @dataclass(frozen=True)
 class AliveLines:
-    """What was alive of one line of the model."""
+    """The alive storages from one line of the model."""
 
     source: SourceLine | None
     storages: int
@@ -85,7 +85,7 @@ def by_kind(alive: Alive) -> list[KindGroup]:
 
 
 def treemap_cells(alive: Alive) -> list[dict[str, Any]]:
-    """Storages as areas, the largest first; the rest of each kind is one."""
+    """Return the cells of the treemap: the largest storages, and one cell for the rest of each kind."""
     cells: list[dict[str, Any]] = [
         {
             "kind": row.kind,
@@ -108,7 +108,7 @@ def treemap_cells(alive: Alive) -> list[dict[str, Any]]:
 
 
 def bar_parts(pairs: Iterable[tuple[str, int]], total: int, width: int = 96) -> list[tuple[str, float, float]]:
-    """(kind, x, width) of a stacked bar; something that is there can be seen."""
+    """Return (kind, x, width) for each part of a stacked bar; each part is at least 1 wide so that it shows."""
     found, x = [], 0.0
     for kind, size in pairs:
         wide = round(max(width * size / total, 1.0), 1) if total and size else 0.0
@@ -118,7 +118,7 @@ def bar_parts(pairs: Iterable[tuple[str, int]], total: int, width: int = 96) -> 
 
 
 def mini_points(shares: Sequence[float], width: float, height: float) -> str:
-    """A stepped line through shares of the highest."""
+    """Return the points of a stepped line through `shares` of the maximum, as an SVG `points` attribute."""
     if not shares:
         return ""
     pitch = width / len(shares)
@@ -130,8 +130,7 @@ def mini_points(shares: Sequence[float], width: float, height: float) -> str:
 
 
 def plot_memory(memory: GraphMemory) -> GraphMemory:
-    """What a plot is drawn from: without positions where the nodes are known, without columns of which nothing is
-    known; kernels stand in `plot_places`."""
+    """Return the data that a plot needs: nodes or else positions, without unknown columns or kernels."""
     nodes = memory.nodes
     if nodes is not None:
         unknown: dict[str, Any] = {name: [] for name in _MAY_BE_UNKNOWN if not any(getattr(nodes, name))}
@@ -140,7 +139,7 @@ def plot_memory(memory: GraphMemory) -> GraphMemory:
 
 
 def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None) -> dict[str, Any]:
-    """Kernel and line of each launch site; many sites share them, so each stands once and sites hold its index."""
+    """Return the kernels and lines of launch sites; sites refer to them by index because many sites share them."""
     kernels: dict[str, int] = {}
     lines: dict[str, int] = {}
     sites: dict[int, tuple[int, int | None]] = {}
@@ -154,7 +153,7 @@ def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None
 
 
 def shortened(memory: GraphMemory, most: int = MOST_REPORTED) -> GraphMemory:
-    """The first nodes only, as many as a report has room for."""
+    """Cut the columns to the first `most` nodes or positions."""
     nodes = memory.nodes
     if nodes is not None and len(nodes.snode) > most:
         columns = {name: column[:most] for name, column in vars(nodes).items()}
@@ -167,7 +166,7 @@ def shortened(memory: GraphMemory, most: int = MOST_REPORTED) -> GraphMemory:
 
 
 def mismatch_place(row: LifetimeMismatchRow, side: str) -> str:
-    """``after op3 (kernel)``, or in words why there is no such place."""
+    """Return the place, such as ``op3 · kernel (position 4)``, or a phrase for a place that does not exist."""
     position = row.expected if side == "expected" else row.actual
     snode = row.expected_snode if side == "expected" else row.actual_snode
     kernel = row.expected_kernel if side == "expected" else row.actual_kernel
@@ -180,7 +179,7 @@ def mismatch_place(row: LifetimeMismatchRow, side: str) -> str:
 
 
 def runs_of(numbers: Sequence[int], most: int = 8) -> str:
-    """``0 to 5, 9``."""
+    """Describe ascending numbers as at most `most` ranges, such as ``0 to 5, 9``."""
     if not numbers:
         return ""
     breaks = [i + 1 for i, (a, b) in enumerate(pairwise(numbers)) if b != a + 1]

@@ -1,4 +1,4 @@
-"""The page of a graph's memory: its context, and how it is built."""
+"""Builds the context of the page of a graph's memory."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ MOST_MISMATCHES = 200
 
 @dataclass(frozen=True)
 class NodeAlive:
-    """What was alive at the chosen scheduler node, or, where none is chosen, at the peak."""
+    """The storages that were alive at the chosen scheduler node, or at the peak if none is chosen."""
 
     snode: str | None
     snode_index: int | None
     kernel: str | None
     source: SourceLine | None
     node: NodeMemory | None
-    """None: no node belongs to the place, or the schedule was not recorded."""
+    """None if the place belongs to no node, or the schedule was not recorded."""
     alive: Alive | None
-    """Measured; None: no call was measured."""
+    """Measured storages; None if no call was measured."""
     remark: str | None
-    """Where it was measured, if that is not plain."""
+    """Sentence that says where it was measured, if that is not obvious; else None."""
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,25 @@ class GraphMemoryPage:
     graph: GraphRow
     memory: GraphMemory | None
     sources: dict[int, SourceLine]
-    """launch site -> line of the model."""
+    """Line of the model for each launch site."""
     calls: list[MemoryCallRow]
-    """To choose from, the one with the highest peak first."""
+    """Measured calls to choose from, the one with the highest peak first."""
     at: NodeAlive | None
     snode: int | None
-    """As the address has it."""
+    """Scheduler node in the address."""
     with_curves: bool
-    """False: only what is alive was asked for; the curves are on the page already."""
+    """False if the request is only for what is alive, because the page shows the curves already."""
     by: str
-    """How the table of what is alive is grouped."""
+    """Grouping of the table of alive storages."""
     mismatches: list[LifetimeMismatchRow]
     checks: list[CheckMismatchRow]
     missing: list[str]
-    """What was not recorded, and why."""
+    """Sentences that say what was not recorded, and why."""
     against: MemoryComparison | None
     against_name: str | None
-    """As it stands in the address."""
+    """Graph, or graph and call, to compare with, as written in the address."""
     others: list[GraphRow]
-    """Graphs to look at side by side."""
+    """Other graphs of the same log to compare with."""
 
 
 def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
@@ -138,7 +138,7 @@ def _sources_beside(trace: Trace, beside: MemoryComparison | None) -> dict[int, 
 
 
 def node_alive(trace: Trace, memory: GraphMemory, places: GraphIndex, asked: int | None) -> NodeAlive:
-    """What was alive at node `asked`; without one at the measured peak, else at the estimated one."""
+    """Return what was alive at node `asked`, by default at the measured peak, else at the estimated one."""
     nodes, call = memory.nodes, memory.call
     count = len(nodes.snode) if nodes else 0
     if asked is not None and asked >= count:
@@ -177,7 +177,7 @@ def _remark(memory: GraphMemory, asked: int | None) -> str | None:
 
 
 def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> MemoryComparison:
-    """`against` is a graph, or a graph and one of its calls: ``1`` or ``1.7``."""
+    """Compare with `against`, which names a graph (``1``) or a graph and one of its calls (``1.7``)."""
     named = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", against)
     if named is None:
         raise NotThere(f"“{against[:40]}” names no graph to compare with; write a graph, or a graph, a dot and a call.")
@@ -191,7 +191,7 @@ def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> Mem
 
 
 def missing(trace: Trace, graph: GraphRow, memory: GraphMemory | None) -> list[str]:
-    """What the page cannot show, and why, as far as the log says."""
+    """Return sentences about what the page cannot show and why, as far as the log says."""
     rows = [row for row in not_recorded(trace) if row.graph in (None, graph.graph) and row.log in (None, graph.log)]
     found = [_sentence(row) for row in rows if row.graph is not None or _is_about_memory(row)]
     if memory is None or memory.nodes is None:

@@ -1,4 +1,4 @@
-"""The pages of a run's memory and of a recompute mismatch: their contexts, and how they are built."""
+"""Builds the contexts of the pages of a run's memory and of a recompute mismatch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_MISMATCHES = 200
 
 @dataclass(frozen=True)
 class MemoryOverviewPage:
-    """Of a whole run."""
+    """Context of the page of a run's memory."""
 
     runs: list[RunRow]
     log: int
@@ -88,7 +88,7 @@ def run_curve_twin(trace: Trace, request: Request) -> RunCurve:
 
 
 def live_twin(trace: Trace, request: Request) -> LiveCurve:
-    """A window of the curve below the timeline."""
+    """Return a time window of the curve below the timeline."""
     width = max(1, min(request.number("width") or 1600, 10_000))
     window = request.number("start_ns"), request.number("end_ns")
     found = live_curve(trace, request.number("log", 0) or 0, *window, width, request.text("device"))
@@ -113,7 +113,7 @@ def recompute_page(trace: Trace, request: Request) -> RecomputePage:
 
 
 def recompute_verdict(row: RecomputeRow) -> str:
-    """In a sentence whether the allowed budget explains it."""
+    """Return sentences that say whether the allowed budget explains the mismatch."""
     after, allowed, before = (
         f"{format_bytes(size)} ({size:,} B)"
         for size in (row.peak_after_bytes, row.allowed_peak_bytes, row.peak_before_bytes)

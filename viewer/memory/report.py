@@ -1,4 +1,4 @@
-"""What a report holds of memory: the graphs that findings name and the one with the highest peak, each at its peak."""
+"""Collects a report's memory pages: the run, the graphs in findings and the graph with the highest peak."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 MOST_GRAPHS = 24
 MOST_RECOMPUTE = 24
 MOST_LISTED = 40
-"""Lines of the model, mismatches and buffers of the schedule that are listed of each graph."""
+"""Maximum number of model lines, mismatches and scheduled buffers that are listed for each graph."""
 LIVE_WIDTH = 400
-"""Points of the curve below each timeline."""
+"""Width in points of the curve below each timeline."""
 KINDS = ("lifetime_mismatch", "recompute_mismatch", "estimate_gap", "growth")
 
 
 @dataclass
 class ReportedMemory:
-    """Pages about memory; empty where the trace has nothing of it."""
+    """Contexts of the memory pages; empty if the trace has no memory records."""
 
     run: memory_page.MemoryOverviewPage | None = None
     graphs: list[graph_page.GraphMemoryPage] = field(default_factory=list)
     recompute: list[memory_page.RecomputePage] = field(default_factory=list)
     live: dict[str, LiveCurve] = field(default_factory=dict)
-    """log and step -> live bytes."""
+    """Live bytes, keyed by log and step."""
 
 
 def collect(trace: Trace, contents: Contents) -> None:
-    """The memory of the run and of some graphs, and live bytes below each timeline."""
+    """Add the memory of the run and of some graphs to the report, and live bytes below each timeline."""
     findings = contents.overview.findings
     contents.shown["memory"] = memory = part("Memory", ReportedMemory(), _collect, trace, findings)
     part("The memory of the steps", None, _collect_live, trace, contents, memory)
@@ -59,7 +59,7 @@ def _collect_live(trace: Trace, contents: Contents, memory: ReportedMemory) -> N
 
 
 def data(contents: Contents) -> dict[str, Any]:
-    """What the report's scripts draw: curves by address, and live bytes by log and step."""
+    """Return what the report's scripts draw: curves by address, and live bytes by log and step."""
     memory = contents.shown["memory"]
     return {"memory": _plots(memory), "live": memory.live}
 
@@ -98,7 +98,7 @@ def _collect(trace: Trace, findings: list[Finding]) -> ReportedMemory:
 
 
 def _graph_asked(finding: Finding) -> dict[str, str]:
-    """Graph and call as the address of the finding's page has them."""
+    """Return the graph of a finding, and the call in the address of its page if there is one."""
     from urllib.parse import parse_qsl, urlsplit
 
     parts = urlsplit(finding.page)
@@ -146,7 +146,7 @@ def _shortened(page: graph_page.GraphMemoryPage) -> graph_page.GraphMemoryPage:
 
 
 def _plots(memory: ReportedMemory) -> dict[str, dict[str, Any]]:
-    """Address -> what its curves are drawn from."""
+    """Return the data of the curves, keyed by the address of their page."""
     found: dict[str, dict[str, Any]] = {}
     for page in memory.graphs:
         if page.memory is not None:

@@ -1,10 +1,9 @@
-"""Frozen rows about memory. Sizes in bytes, times in ns, unknown is None.
+"""Rows about memory, with sizes in bytes, times in ns, and None for unknown values.
 
-Two series, never mixed. *Estimated*: what the scheduler expects of the buffers that a graph makes and of the inputs
-that it may free. *Measured*: the storages that a call made and those same inputs while they were alive. Everything
-else that a call was given (weights, other inputs) is its *base*, in neither series.
-A position p of a call is the moment when p of its launches have begun: what is measured there is what was alive while
-launch p (from 0) ran, or, behind the last launch, what the call left.
+There are two separate series. *Estimated*: the scheduler's plan for the buffers that a graph creates and the inputs
+that it may free. *Measured*: the storages that a call created and the same inputs while they were alive. All other
+inputs of a call, such as weights, are its *base*, which is in neither series.
+Position p of a call is the time while launch p (counted from 0) runs, or, after the last launch, the end of the call.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Literal
 from stepscope.viewer.graphs.rows import SourceLine
 
 AliveKind = Literal["parameter", "input", "saved", "temporary", "output"]
-"""``parameter``: an input that calls of several steps met; ``saved``: made by a forward call and met by a backward
-call; ``output``: made by the call and alive after it; ``temporary``: made by the call and dead before its end."""
+"""``parameter``: an input of calls in several steps; ``saved``: created by a forward call and used by a backward
+call; ``output``: created by the call and alive after it; ``temporary``: created and freed by the call."""
 ALIVE_KINDS: tuple[AliveKind, ...] = ("parameter", "input", "saved", "temporary", "output")
 
 
@@ -24,12 +23,12 @@ ALIVE_KINDS: tuple[AliveKind, ...] = ("parameter", "input", "saved", "temporary"
 class PeakRow:
     peak_bytes: int
     snode: str | None
-    """None: the scheduler's nodes are not known, or no node belongs to the place."""
+    """None if the scheduler's nodes are unknown, or no node belongs to the peak."""
     snode_index: int | None
     snode_indices: list[int]
-    """Every node at the peak."""
+    """Indices of all nodes at the peak."""
     position: int | None
-    """Of a measured peak."""
+    """Position of a measured peak; None for an estimated one."""
     site: int | None
     kernel: str | None
     source: SourceLine | None
@@ -44,60 +43,60 @@ class MemoryCallRow:
     function: str
     layout: int
     start_ns: int
-    """On the run's monotonic clock."""
+    """Start of the call on the run's monotonic clock."""
     peak_bytes: int
-    """Measured, without the base."""
+    """Measured peak, without the base."""
     base_bytes: int
 
 
 @dataclass(frozen=True)
 class NodeColumns:
-    """The x axis of a graph's memory page, as parallel columns: one entry for each scheduler node, in final order."""
+    """The x axis of a graph's memory page as parallel columns, with one entry per scheduler node in final order."""
 
     snode: list[str]
     kind: list[str]
     alloc_bytes: list[int]
     free_bytes: list[int]
     after_alloc_bytes: list[int]
-    """Estimated."""
+    """Estimated bytes after the node's allocations."""
     after_free_bytes: list[int]
-    """Estimated."""
+    """Estimated bytes after the node's frees."""
     measured_bytes: list[int | None]
-    """The most that was alive in one of the node's launches, without the base; a node without a launch takes the
-    value of the one before it. None: no call was measured, or nothing was launched yet."""
+    """Maximum of alive bytes during the node's launches, without the base; a node without a launch takes the value
+    of the node before it. None if no call was measured or nothing was launched yet."""
     measured_base_bytes: list[int | None]
     allocated_bytes: list[int | None]
-    """The allocator's own figure, where it was asked."""
+    """Allocator's own figure; None where it was not read."""
     reserved_bytes: list[int | None]
     position: list[int | None]
-    """Where `measured_bytes` was measured."""
+    """Position at which `measured_bytes` was measured."""
     launched: list[bool]
-    """A launch of the measured call belongs to the node."""
+    """Whether a launch of the measured call belongs to the node."""
     site: list[int | None]
-    """The launch site of the node, None: it has none."""
+    """Launch site of the node; None if it has none."""
     mismatches: list[int]
-    """How many lifetimes of buffers that the node makes or should free did not go as expected."""
+    """Number of lifetime mismatches of buffers that the node creates or should free."""
 
 
 @dataclass(frozen=True)
 class PositionColumns:
-    """What was measured in one call, by position: 0 .. launches, the last one is the end of the call."""
+    """The measurements of one call by position, of which the last is the end of the call."""
 
     live_bytes: list[int]
-    """Without the base."""
+    """Alive bytes, without the base."""
     base_bytes: list[int]
     born_bytes: list[int]
     dead_bytes: list[int]
     launch: list[int | None]
-    """None behind the last launch."""
+    """Launch; None after the last launch."""
     site: list[int | None]
-    """The launch site; None behind the last launch."""
+    """Launch site; None after the last launch."""
     snode_index: list[int | None]
     start_ns: list[int]
-    """Since the call began."""
+    """Start of each launch since the start of the call; the last entry is the end of the call."""
     allocator_position: list[int]
     allocated_bytes: list[int]
-    """Beside `allocator_position`."""
+    """Allocated bytes at each `allocator_position`."""
     reserved_bytes: list[int]
 
 
@@ -106,24 +105,24 @@ class GraphMemory:
     graph: int
     log: int
     label: str
-    """E.g. ``0/0 forward``."""
+    """Label such as ``0/0 forward``."""
     subgraph: str | None
-    """The subgraph that all of this is about; None: the graph itself."""
+    """Subgraph that the other attributes describe; None for the graph itself."""
     subgraphs: list[str]
-    """Others that have a schedule or a measured call."""
+    """Subgraphs that have a schedule or a measured call."""
     nodes: NodeColumns | None
-    """None: the schedule was not recorded."""
+    """None if the schedule was not recorded."""
     base_bytes: int | None
-    """By the schedule: inputs that the graph may not free, and constants."""
+    """Estimated size of constants and of the inputs that the graph may not free."""
     estimated_peak: PeakRow | None
     call: MemoryCallRow | None
-    """The call that was measured; None: none was."""
+    """Measured call; None if no call was measured."""
     positions: PositionColumns | None
     measured_peak: PeakRow | None
     kernels: dict[int, str]
-    """site -> kernel, of every site in the columns."""
+    """Kernel of each site in the columns."""
     calls: int
-    """How many calls were measured."""
+    """Number of measured calls."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class BufferDelta:
     name: str
     storage_bytes: int
     role: str
-    """Of a schedule: input, temporary, output, removed, base; of a call: input, allocated, returned."""
+    """Role in a schedule (input, temporary, output, removed, base) or in a call (input, allocated, returned)."""
 
 
 @dataclass(frozen=True)
@@ -141,27 +140,27 @@ class ScheduledBufferRow:
     free_bytes: int
     first_snode: int
     last_snode: int
-    """-1: it outlives the graph."""
+    """Node that uses the buffer last; -1 if it outlives the graph."""
     role: str
 
 
 @dataclass(frozen=True)
 class NodeMemory:
-    """One scheduler node: what it takes and gives back, by the schedule and as measured."""
+    """What one scheduler node allocates and frees, as scheduled and as measured."""
 
     index: int
     snode: str
     kind: str
     members: list[str]
     allocated: list[BufferDelta]
-    """By the schedule: beside the node that makes them."""
+    """Buffers that the schedule allocates at the node."""
     freed: list[BufferDelta]
     expected_alive: list[ScheduledBufferRow]
-    """By the schedule, while the node runs; largest first."""
+    """Buffers that the schedule expects alive while the node runs, largest first."""
     born: list[BufferDelta]
-    """Measured at the positions of its launches."""
+    """Storages born at the positions of its launches."""
     dead: list[BufferDelta]
-    """Measured right after its launches."""
+    """Storages freed right after its launches."""
     positions: list[int]
     source: SourceLine | None
     mismatches: list[LifetimeMismatchRow]
@@ -172,28 +171,28 @@ class AliveRow:
     """A storage that was alive."""
 
     call: int
-    """The call that met it first, and which of its storages it is."""
+    """First call that saw the storage; `storage` is its number in that call."""
     storage: int
     name: str
-    """As the call that is looked at (else the one that met it first) names it."""
+    """Name in the inspected call, else in the first call that saw it."""
     other_names: list[str]
-    """Names of the wrapper for the same memory: reuses and aliases."""
+    """Other names of the same memory in the wrapper: reuses and aliases."""
     storage_bytes: int
     device: str
     kind: AliveKind
     graph: int
-    """Of the call that met it first."""
+    """Graph of the first call that saw it."""
     step: int
     site: int | None
-    """The launch that wrote it first; None: it came in, or not known."""
+    """Launch site that wrote it first; None if it is an input or the site is unknown."""
     kernel: str | None
     source: SourceLine | None
-    """Line of the model that the writing launch comes from."""
+    """Model line of the launch that wrote it."""
     born_ns: int
     died_ns: int | None
-    """None: not seen to die."""
+    """None if its death was not recorded."""
     is_base: bool
-    """Not in the measured series of the call that is looked at: weights and inputs it may not free."""
+    """Whether it is a weight or another input that the inspected call may not free, outside the measured series."""
 
 
 @dataclass(frozen=True)
@@ -203,40 +202,40 @@ class AliveGroup:
     storages: int
     storage_bytes: int
     names: list[str]
-    """Of the largest."""
+    """Names of the largest storages."""
 
 
 @dataclass(frozen=True)
 class Alive:
-    """What was alive at a place; `rows` holds the largest, `groups` and the sums are over all."""
+    """The storages alive at one moment; `rows` lists the largest, `groups` and the sums cover all of them."""
 
     log: int
     call: int | None
     position: int | None
     ns: int
-    """On the run's monotonic clock."""
+    """Time on the run's monotonic clock."""
     snode: str | None
     snode_index: int | None
     rows: list[AliveRow]
     groups: list[AliveGroup]
-    """By kind and line of model source, largest first: for the grouped table and the treemap."""
+    """Groups by kind and model line, largest first, for the grouped table and the treemap."""
     by_kind: dict[str, int]
     storages: int
     storage_bytes: int
     base_bytes: int
-    """Of `storage_bytes`: what is not in the measured series."""
+    """Part of `storage_bytes` that is not in the measured series."""
 
 
 @dataclass(frozen=True)
 class RunPeak:
-    """The most that was alive of all storages that compiled calls have met."""
+    """The peak of the storages that compiled calls saw, on one device."""
 
     log: int
     device: str
     live_bytes: int
-    """All that were met, weights and inputs too."""
+    """Bytes of all these storages, including weights and inputs."""
     made_bytes: int
-    """Of these: made by compiled calls."""
+    """Part of `live_bytes` that compiled calls allocated."""
     ns: int
     step: int | None
     call: int | None
@@ -246,24 +245,24 @@ class RunPeak:
 
 @dataclass(frozen=True)
 class LiveCurve:
-    """Live bytes over time in a window, as columns; a point stands for everything up to the next one."""
+    """Live bytes in a time window as columns; each point covers the time until the next one."""
 
     log: int
     device: str
     devices: list[str]
     start_ns: int
-    """The run's first and last moment with storages, on its monotonic clock."""
+    """First time with storages on the run's monotonic clock; `end_ns` is the last."""
     end_ns: int
     window_start_ns: int
     window_end_ns: int
     at_ns: list[int]
-    """Since `window_start_ns`."""
+    """Time of each point since `window_start_ns`."""
     low_bytes: list[int]
     high_bytes: list[int]
     made_bytes: list[int]
-    """The most that compiled calls had made and was alive."""
+    """Maximum of the live bytes that compiled calls allocated."""
     merged: bool
-    """Several events share a point."""
+    """Whether a point covers several events."""
 
 
 @dataclass(frozen=True)
@@ -273,20 +272,20 @@ class LifetimeMismatchRow:
     graph: int
     layout: int | None
     call: int | None
-    """The first call that ran so."""
+    """First call with this mismatch."""
     step: int | None
     calls: int
-    """How many calls ran so."""
+    """Number of calls with the same layout."""
     kind: str
-    """missing_death, unexpected_death, missing_allocation, unexpected_allocation."""
+    """``missing_death``, ``unexpected_death``, ``missing_allocation`` or ``unexpected_allocation``."""
     buffer: str
     storage: int | None
     storage_bytes: int | None
     expected: int | None
-    """Position; None: it was to outlive the call, or not to exist."""
+    """Expected position; None if the storage should outlive the call or should not exist."""
     actual: int | None
     expected_by: str
-    """schedule, wrapper."""
+    """``schedule`` or ``wrapper``."""
     holders: list[str]
     expected_snode: str | None
     expected_kernel: str | None
@@ -294,14 +293,14 @@ class LifetimeMismatchRow:
     actual_kernel: str | None
     actual_launch: int | None
     source: SourceLine | None
-    """Line of the model that the launch which wrote the buffer comes from."""
+    """Model line of the launch that wrote the buffer."""
     snode_indices: list[int]
-    """Nodes of the schedule that it is shown at."""
+    """Indices of the scheduler nodes at which it is shown."""
 
 
 @dataclass(frozen=True)
 class LeftBehindRow:
-    """A storage that was made by a call of an earlier step and was alive when the recording ended."""
+    """A storage that a call of an earlier step created and that was alive when the recording ended."""
 
     log: int
     call: int
@@ -321,7 +320,7 @@ class LeftBehindRow:
 
 @dataclass(frozen=True)
 class GrowthRow:
-    """A buffer that each of the last steps has left behind."""
+    """A buffer that each of the last steps left behind."""
 
     log: int
     graph: int
@@ -329,7 +328,7 @@ class GrowthRow:
     buffer: str
     kind: str
     steps: list[int]
-    """Those steps, each of which left it alive."""
+    """Last steps, each of which left the buffer alive."""
     storages: int
     storage_bytes: int
     bytes_per_step: int
@@ -339,7 +338,7 @@ class GrowthRow:
     kernel: str | None
     site: int | None
     launch: int | None
-    """The last launch that made one."""
+    """Last launch that created the buffer."""
 
 
 @dataclass(frozen=True)
@@ -347,16 +346,15 @@ class GapBuffer:
     name: str
     other_names: list[str]
     measured_bytes: int
-    """0: only expected."""
     expected_bytes: int
-    """0: not expected to be alive there."""
+    """0 if the schedule does not expect the buffer to be alive there."""
     why: str
     source: SourceLine | None
 
 
 @dataclass(frozen=True)
 class EstimateGap:
-    """Measured against estimated peak of one graph."""
+    """The gap between the measured and the estimated peak of one graph."""
 
     graph: int
     log: int
@@ -367,30 +365,30 @@ class EstimateGap:
     measured: PeakRow
     gap_bytes: int
     buffers: list[GapBuffer]
-    """What makes the difference, largest first."""
+    """Buffers that cause the gap, largest first."""
 
 
 @dataclass(frozen=True)
 class Difference:
     name: str
-    """A buffer, or ``file:line`` of model source."""
+    """Buffer, or ``file:line`` of model source."""
     source: SourceLine | None
     left_bytes: int | None
-    """None: not alive there."""
+    """None if not alive on that side."""
     right_bytes: int | None
     delta_bytes: int
 
 
 @dataclass(frozen=True)
 class MemoryComparison:
-    """Two graphs, or one graph in two calls, at their measured peaks (where nothing was measured: nothing)."""
+    """Two graphs, or two calls of one graph, compared at their measured peaks."""
 
     left: GraphMemory
     right: GraphMemory
     same_graph: bool
-    """Both run the same wrapper: nodes and names stand for the same."""
+    """Whether both run the same wrapper, so that nodes and names have the same meaning."""
     by_buffer: list[Difference]
-    """Only where they do."""
+    """Differences by buffer; empty unless `same_graph`."""
     by_source: list[Difference]
     peak_delta_bytes: int | None
     base_delta_bytes: int | None

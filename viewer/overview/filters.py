@@ -1,4 +1,4 @@
-"""What the templates of the overview use: the cards of findings, and names of runs."""
+"""Template filters for the overview: the parts of a finding's card, and names of runs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ FINDING_PAGES = {
     "draft_export": ("/draft-export", "report of draft export"),
     "rank_divergence": ("/ranks", "all ranks"),
 }
-"""Kind of finding -> the page with all findings of that kind, and the text of the link."""
+"""Page with all findings of each kind, and the text of the link to it."""
 MOST_SENTENCES = 2
-"""Sentences of each side that are shown at once."""
+"""Number of sentences per side that are shown without a click."""
 LONG_EVIDENCE = 96
-"""A longer fact of a finding, in characters, is shown behind a click."""
+"""Number of characters above which a fact of a finding is shown behind a click."""
 FOLDED = {"rank_divergence"}
 """Kinds of findings whose title already states their facts."""
 
 
 @dataclass(frozen=True)
 class EvidenceParts:
-    """What a finding's card shows of its evidence at once, and what behind a click."""
+    """The evidence that a finding's card shows directly, and the evidence that it shows behind a click."""
 
     sides: dict[str, list[str]]
-    """Sentences about what went in and what came out, and what a tool found there."""
+    """Sentences about the inputs, the outputs and what a tool found, keyed by side."""
     shown: dict[str, Any]
     folded: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]]
@@ -60,7 +60,7 @@ def evidence_parts(finding: Finding) -> EvidenceParts:
 
 
 def is_rows(value: object) -> bool:
-    """Evidence that is a table."""
+    """Return whether the evidence is a table."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
@@ -70,7 +70,7 @@ def rank_of(runs: list[RunRow], log: int) -> str:
 
 
 def run_name(runs: list[RunRow], log: int) -> str:
-    """``rank 3``; with the log where another has that rank too, only the log where none is said."""
+    """Return ``rank 3``, with the log if several logs have that rank, or only the log if it has no rank."""
     rank = next((run.rank for run in runs if run.log == log), None)
     if rank is None:
         return f"log {log}"

@@ -1,4 +1,4 @@
-"""The first page: its context, and how it is built."""
+"""Builds the context of the first page."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FINDINGS = one_of("findings", ["all"], "Show all findings, not the first ones on
 class OverviewPage:
     overview: Overview
     memory: list[MiniCurve]
-    """Of the graphs with the highest peaks."""
+    """Curves of the graphs with the highest peaks."""
     memory_left: int
-    """Graphs with a curve of their own that is not among them."""
+    """Number of graphs whose curves are left out."""
     shown_findings: int
-    """The worst ones, so many, unless the address asks for all of them."""
+    """Maximum number of findings to show, most severe first."""
 
 
 def overview_page(trace: Trace, request: Request) -> OverviewPage:

@@ -1,4 +1,4 @@
-"""The page of problems: its context, and how it is built."""
+"""Builds the context of the page of problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report holds beside its first page: the problems of the logs."""
+"""Collects the problems of the logs for a report."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def collect(trace: Trace, contents: Contents) -> None:
 
 
 def data(_contents: Contents) -> dict[str, Any]:
-    """The page of problems is drawn without scripts."""
+    """Return nothing, because the page of problems needs no scripts."""
     return {}

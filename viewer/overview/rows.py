@@ -1,4 +1,4 @@
-"""Frozen rows about runs, the verdict on them and their steps: what the first page needs. `rows` names them too."""
+"""Rows of runs, findings and steps for the first page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunRow:
     devices: list[str]
     argv: list[str]
     level: str | None
-    """None: `remark` says why."""
+    """Recording level; None if unknown, for which `remark` gives the reason."""
     format_version: int | None
     complete: bool | None
     size_bytes: int
@@ -31,20 +31,20 @@ class RunRow:
     config: dict[str, Any]
     parent_pid: int | None = None
     forked: bool = False
-    """It is a copy of the process `parent_pid`, which was recorded too."""
+    """Whether the process is a fork of the recorded process `parent_pid`."""
     crash_run: int | None = None
-    """Which run of `stepscope run --crash` it was of, from 1."""
+    """Number of the run of `stepscope run --crash`, counted from 1."""
     writer: Literal["stepscope", "torch"] | None = None
-    """None: the log holds no record."""
+    """Program that wrote the log; None if the log has no records."""
 
     @property
     def is_left_out(self) -> bool:
-        """The log is of a newer format than this stepscope reads."""
+        """Return whether the log was not read because its format is newer than this version of stepscope."""
         return self.writer == "stepscope" and self.complete is None
 
     @property
     def remark(self) -> str | None:
-        """What is special about the log, in a few words; None: it is a whole one of stepscope."""
+        """Return a phrase that describes an unusual log; None for an intact log of stepscope."""
         if self.is_left_out:
             return f"a log of format version {self.format_version}, which was not read"
         if self.writer == "torch":
@@ -71,7 +71,7 @@ class Counts:
 @dataclass(frozen=True)
 class Problem:
     log: str
-    """The log's file name."""
+    """File name of the log."""
     line: int | None
     byte: int | None
     reason: str
@@ -98,18 +98,18 @@ class OverheadRow:
 
 
 SIDES = ("in", "with", "out", "not_read", "compute_sanitizer")
-"""Evidence of a finding that is sentences: what went in, what came out, what a tool found there."""
+"""Keys of evidence that consists of sentences about inputs, outputs and what a tool found."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the verdict."""
+    """One finding about the run."""
 
     kind: str
     severity: Severity
     title: str
     rule: str
-    """How it was decided, in a sentence."""
+    """Sentence that says how it was decided."""
     evidence: dict[str, Any]
     page: str
     rank: int | None = None
@@ -132,39 +132,39 @@ class StepRow:
     start_ns: int
     end_ns: int | None
     duration_ns: int | None
-    """Without any compile."""
+    """Duration without compiles."""
     launches: int
     calls: int
     compile_ns: int | None = None
-    """That the compiles took which it has triggered; None: the log does not say."""
+    """Time of the compiles that the step triggered; None if unknown."""
     optimizers: str | None = None
-    """Classes of those that ended it."""
+    """Classes of the optimizers that ended it."""
     subgraph_calls: int = 0
-    """Calls of subgraphs, which are no launches of kernels."""
+    """Number of calls of subgraphs, which are not launches of kernels."""
 
     @property
     def launch_rows(self) -> int:
-        """The launches and the calls of subgraphs among them."""
+        """Return the number of launches and calls of subgraphs."""
         return self.launches + self.subgraph_calls
 
 
 @dataclass(frozen=True)
 class ToolErrorRow:
-    """What compute-sanitizer found; of errors that are alike, the first."""
+    """An error that compute-sanitizer found; of equal errors, the first."""
 
     text: str
-    """``Invalid __global__ write of size 4 bytes``."""
+    """Text such as ``Invalid __global__ write of size 4 bytes``."""
     kernel: str | None
     file: str | None
     line: int | None
     where: str | None
-    """``thread (0,0,0) in block (8,0,0)``."""
+    """Place such as ``thread (0,0,0) in block (8,0,0)``."""
     details: list[str]
     times: int
 
     @property
     def title(self) -> str:
-        """In one line."""
+        """Return the error in one line."""
         at = f" in {self.kernel}" if self.kernel else ""
         place = f" ({self.file}:{self.line})" if self.file and self.line else ""
         where = f", {self.where}" if self.where else ""
@@ -174,34 +174,34 @@ class ToolErrorRow:
 
 @dataclass(frozen=True)
 class CrashRunRow:
-    """One of the runs of `stepscope run --crash`, and whether the program still died of the same in it."""
+    """One run of `stepscope run --crash`, and whether the program died with the same symptom."""
 
     run: int
-    """From 1."""
+    """Number of the run, counted from 1."""
     purpose: str
     asked: list[str]
-    """``CUDA_LAUNCH_BLOCKING=1``, ``level values``, ``kernels triton_*``, ``compute-sanitizer --tool memcheck``."""
+    """Settings, such as ``CUDA_LAUNCH_BLOCKING=1``, ``level values`` or ``compute-sanitizer --tool memcheck``."""
     ended: str
-    """``SIGSEGV``, ``exit code 0``, ``ValueError: x``, ``time limit``."""
+    """How the run ended, such as ``SIGSEGV``, ``exit code 0``, ``ValueError: x`` or ``time limit``."""
     symptom: str | None
     survived: bool | None
-    """The symptom of the first run; None: of the first run, and where it cannot be told."""
+    """Whether the symptom of the first run occurred again; None for the first run and if unknown."""
     duration_ns: int
     step: int | None
     launch: int | None
-    """The one at which it died, as the crash finding says it."""
+    """Launch at which the process died, as in the crash finding."""
     launch_in_step: int | None
-    """Its position in the step, from 1, ..."""
+    """Position of the launch in its step, counted from 1."""
     launches_of_step: int | None
-    """... of so many that were seen."""
+    """Number of launches of that step that were recorded."""
     kernel: str | None
     in_flight: int | None
-    """Launches that the device had not finished; None: not known."""
+    """Number of launches that the device had not finished; None if unknown."""
     logs: list[int]
     said: list[str]
-    """The last lines that it wrote to standard error."""
+    """Last lines that the run wrote to standard error."""
     tool_errors: list[ToolErrorRow] = field(default_factory=list)
-    """What the tool that it ran under found."""
+    """Errors found by the tool that the program ran under."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Overview:
     findings: list[Finding]
     steps: list[StepRow]
     graphs: list[GraphRow]
-    """On the first page only the first ones; `counts` tells how many there are."""
+    """Graphs, of which the first page has only the first ones; `counts` has their number."""
     compile_count: int
     compile_duration_ns: int | None
     cache_counts: dict[str, int]
@@ -222,5 +222,5 @@ class Overview:
     overhead: OverheadRow
     index_bytes: int
     notes: list[str] = field(default_factory=list)
-    """Plain sentences about what this trace cannot show, e.g. that PyTorch alone wrote it."""
+    """Sentences about what this trace cannot show, for example because PyTorch alone wrote it."""
     crash_runs: list[CrashRunRow] = field(default_factory=list)

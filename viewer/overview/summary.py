@@ -1,4 +1,4 @@
-"""The answer for CI and agents: `stepscope summary --json`, format ``stepscope-summary/1``."""
+"""Builds the answer of `stepscope summary`, as JSON in the format ``stepscope-summary/1`` or as text."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from stepscope.viewer.web.addresses import Request, Twin
 from stepscope.viewer.web.parts import failures, part
 
 MOST_STEPS = 2000
-"""`steps.rows` holds so many, `counts.steps` tells how many there are."""
+"""Maximum length of `steps.rows`; `counts.steps` is the number of all steps."""
 T = TypeVar("T")
 
 
 def summary(trace: Trace) -> dict[str, Any]:
-    """The whole answer, as JSON."""
+    """Return the answer as JSON."""
     with failures() as failed:
         answer = asdict(_summary(trace))
     gone = [NotRecorded("a part of this answer", why, None, None, 1) for why in failed]
@@ -80,7 +80,7 @@ def _summary(trace: Trace) -> Summary:
 
 
 def summary_text(trace: Trace) -> str:
-    """The same for a terminal: at most 100 columns, the verdict first."""
+    """Return the summary as text of at most 100 columns, findings first."""
     with failures() as failed:
         facts, memory = overview(trace), MemoryText(_figures(trace), *_peaks(trace))
         compiles, wrong = part("Compiles", [], list_compiles, trace), part("Problems", [], problems, trace)
@@ -88,7 +88,7 @@ def summary_text(trace: Trace) -> str:
 
 
 def _peaks(trace: Trace) -> tuple[dict[int, NodePeak], dict[int, NodePeak]]:
-    """Estimated and measured ones, by graph."""
+    """Return the estimated and the measured peaks, by graph."""
     return part("Estimated peaks", {}, estimated_peaks, trace), part("Measured peaks", {}, measured_peaks, trace)
 
 
@@ -106,7 +106,7 @@ def _steps(steps: list[StepRow], logs: dict[int, str]) -> SummarySteps:
 
 
 def _as(cls: type[T], row: object, **others: Any) -> T:
-    """What `cls` has of the row, and `others`."""
+    """Create a `cls` from the attributes of `row` with the same names, and from `others`."""
     names = [field.name for field in fields(cls) if field.name not in others]  # type: ignore[arg-type]
     return cls(**{name: getattr(row, name) for name in names}, **others)
 

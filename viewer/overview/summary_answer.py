@@ -1,5 +1,6 @@
-"""The form of the answer of `stepscope summary --json` and of /summary.json. Sizes in bytes, times in ns, unknown is
-null; fields are added over time, never renamed. docs/summary.schema.json is made of it."""
+"""The answer of `stepscope summary --json` and /summary.json, from which docs/summary.schema.json is generated.
+
+Sizes are in bytes, times in ns, and unknown values are null. Fields are added over time but never renamed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ FORMAT: Literal["stepscope-summary/1"] = "stepscope-summary/1"
 
 @dataclass(frozen=True)
 class SummaryRun:
-    """One log."""
+    """The run that one log recorded."""
 
     rank: int | None
     world_size: int | None
@@ -26,31 +27,31 @@ class SummaryRun:
     devices: list[str]
     argv: list[str]
     level: str | None
-    """What was recorded; null: PyTorch alone wrote the log, or its run record is damaged or missing."""
+    """Recording level; null if PyTorch alone wrote the log, or its run record is damaged or missing."""
     format_version: int | None
     complete: bool | None
-    """It has an end record; null: not known."""
+    """Whether the log has an end record; null if unknown."""
     log: str
-    """The log's file name."""
+    """File name of the log."""
     crash_run: int | None
-    """Which run of `stepscope run --crash` it is of, from 1."""
+    """Number of the run of `stepscope run --crash`, counted from 1."""
     writer: Literal["stepscope", "torch"] | None
-    """null: it holds no record."""
+    """Program that wrote the log; null if the log has no records."""
 
 
 @dataclass(frozen=True)
 class SummaryIngest:
-    """What the logs lack."""
+    """What is damaged in the logs or was not recorded."""
 
     skipped: dict[str, int]
-    """How many problems there are, by reason."""
+    """Number of problems by reason."""
     problems: list[Problem]
     not_recorded: list[NotRecorded]
 
 
 @dataclass(frozen=True)
 class SummaryFinding:
-    """One line of the verdict; the worst stand first."""
+    """One finding; the most severe come first."""
 
     kind: str
     severity: Severity
@@ -64,10 +65,10 @@ class SummaryFinding:
     argument: str | None
     source: SourceLine | None
     evidence: dict[str, Any]
-    """The numbers that prove it; which there are depends on the kind."""
+    """Facts that prove the finding; their names depend on the kind."""
     page: str
     rule: str
-    """How it was decided."""
+    """Sentence that says how it was decided."""
     log: str | None
 
 
@@ -76,10 +77,10 @@ class SummaryStep:
     step: int
     kind: str | None
     by: str | None
-    """What ended it: `user`, `optimizer`, `call`, `generate`."""
+    """What ended the step: `user`, `optimizer`, `call` or `generate`."""
     optimizers: str | None
     duration_ns: int | None
-    """Without any compile."""
+    """Duration without compiles."""
     compile_ns: int | None
     launches: int
     subgraph_calls: int
@@ -90,7 +91,7 @@ class SummaryStep:
 @dataclass(frozen=True)
 class SummarySteps(StepSources):
     rows: list[SummaryStep]
-    """The first 2,000; `counts.steps` tells how many there are."""
+    """First 2,000 steps; `counts.steps` is the number of all steps."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class SummaryOverhead:
 
 @dataclass(frozen=True)
 class Summary:
-    """The verdict on a trace, and the facts of its runs."""
+    """The findings in a trace, and the facts of its runs."""
 
     format: Literal["stepscope-summary/1"]
     runs: list[SummaryRun]

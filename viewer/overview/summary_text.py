@@ -1,4 +1,4 @@
-"""The summary as plain text: the verdict, the facts, tables. At most 100 columns, no control characters."""
+"""Renders the summary as plain text of at most 100 columns, without control characters."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stepscope.viewer.overview.rows import SIDES, CrashRunRow, Finding, NotRecor
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import launch_text
+from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
 CPP_RAISED = "  raised in C++: "
@@ -33,7 +34,7 @@ _MOST_FINDINGS = 40
 
 @dataclass(frozen=True)
 class MemoryText:
-    """What is said about memory."""
+    """The memory figures in the summary, with peaks by graph."""
 
     figures: MemoryFigures
     estimated: Mapping[int, NodePeak]
@@ -43,7 +44,7 @@ class MemoryText:
 def render(
     facts: Overview, compiles: Sequence[CompileRow], problems: Sequence[Problem], memory: MemoryText | None = None
 ) -> str:
-    """Text for a terminal; what comes from the log is stripped of control characters."""
+    """Return the text for a terminal, in which texts from the log have no control characters."""
     parts = [
         _verdict(facts),
         _crash_runs(facts.crash_runs),
@@ -96,13 +97,13 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
 
 
 def _log_name(facts: Overview, log: int) -> str:
-    """``log 3``, of runs of --crash ``run 2``."""
+    """Return ``log 3``, or ``run 2`` for a run of --crash."""
     run = next((run.crash_run for run in facts.runs if run.log == log), None)
     return f"log {log}" if run is None else f"run {run}"
 
 
 def _proof(evidence: Mapping[str, Any]) -> list[str]:
-    """What the launch read and wrote, and what the infinity that it grew from was made of."""
+    """Return lines about what the launch read and wrote, and about the launch where the chain of values starts."""
     lines = [f"  {side.replace('_', '-')}: {'; '.join(evidence[side])}" for side in SIDES if evidence.get(side)]
     if evidence.get("inside"):
         lines.append(f"  inside: {evidence['inside']}")
@@ -132,7 +133,7 @@ def _proof(evidence: Mapping[str, Any]) -> list[str]:
 
 
 def _around(evidence: Mapping[str, Any]) -> list[str]:
-    """What ran before and beside the launch at which a process died."""
+    """Return the lines about launches before and beside the one at which a process died."""
     parts = [
         (f"{name.replace('_', ' ')} (launches)", ", ".join(map(_place, evidence[name][:4])))
         for name in ("in_flight", "last_finished", "other_threads", "ran_before")
@@ -224,7 +225,7 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
 
 
 def _compiled(facts: Overview, steps: Sequence[StepRow]) -> str | None:
-    """Why steps compile longer than all compiles together; None: they do not."""
+    """Return why steps compile longer than all compiles together, or None if they do not."""
     of_steps, of_compiles = sum(step.compile_ns or 0 for step in steps), facts.compile_duration_ns or 0
     return WHOLE_COMPILE if of_steps > of_compiles * _ALIKE else None
 
@@ -327,22 +328,16 @@ def _by_log(
     rows: Sequence[Sequence[str]],
     left: int,
 ) -> list[str]:
-    """A table whose rows name their log where there are several."""
+    """Return the table, with a column for the log if there are several logs."""
     if len(facts.runs) < 2:
         return _table(header, rows, left)
     return _table(("log", *header), [(str(row.log), *cells) for row, cells in zip(of, rows, strict=True)], left + 1)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Aligned columns, the first `left` of them to the left; of many rows the first."""
+    """Return a table of the first rows, with the first `left` columns aligned to the left."""
     shown = [header, *([clean(cell) for cell in row] for row in rows[:_MOST_ROWS])]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(header))]
-    lines = [
-        "  "
-        + "  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in shown
-    ]
-    return [_cut(line.rstrip()) for line in lines] + _more(len(rows) - _MOST_ROWS)
+    return [_cut(f"  {line}") for line in aligned(shown, left)] + _more(len(rows) - _MOST_ROWS)
 
 
 def _more(count: int) -> list[str]:
@@ -358,12 +353,12 @@ def _number(value: int | None) -> str:
 
 
 def time(duration_ns: int | None) -> str:
-    """With three digits: ``12.3 ms``."""
+    """Return the duration with three digits, such as ``12.3 ms``."""
     return UNKNOWN if duration_ns is None else _scaled(duration_ns, (("s", 10**9), ("ms", 10**6), ("us", 10**3)), "ns")
 
 
 def size(count: int) -> str:
-    """In powers of 1000: ``3.56 MB``."""
+    """Return the size in powers of 1000, such as ``3.56 MB``."""
     return _scaled(count, (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)), "B")
 
 

@@ -1,4 +1,4 @@
-"""The pages of ranks: their contexts, and how they are built."""
+"""Builds the contexts of the pages about ranks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from stepscope.viewer.web.parameters import number, one_of
 class RanksPage:
     rows: list[RankRow]
     compared: list[int]
-    """Logs that are compared: the last of each rank."""
+    """Compared logs, which are the last of each rank."""
     world_size: int | None
     missing: list[int]
     """Ranks without a log."""
     missing_name: str
     aspects: list[AspectRow]
-    """Empty where there is nothing to compare."""
+    """Empty if there is nothing to compare."""
     first: AspectRow | None
-    """The aspect in which they differ at the earliest compile."""
+    """Aspect in which the ranks differ first; None if they do not differ."""
     slow: list[SlowCompile]
     slow_left: int
 
@@ -35,7 +35,7 @@ class RankDifferencePage:
     aspect: Aspect
     title: str
     rows: list[RankRow]
-    """All logs: what may stand on a side."""
+    """All logs, each of which can be chosen for a side."""
     aspects: list[AspectRow]
     left: RankRow
     right: RankRow
@@ -70,7 +70,7 @@ def difference_page(trace: Trace, request: Request) -> RankDifferencePage:
 
 
 def _sides(found: Ranks, aspect: Aspect, left: int | None, right: int | None) -> tuple[RankRow, RankRow]:
-    """The logs that were asked for; else those where the ranks begin to differ, else the first two."""
+    """Return the requested logs, by default those of the first difference, else the first two."""
     rows = {row.log: row for row in found.rows}
     first = next((row.first for row in found.aspects if row.aspect == aspect), None)
     usual = [first.left, first.right] if first is not None else [*found.compared, *rows]

@@ -1,4 +1,4 @@
-"""What a report holds of ranks: both sides of each difference that a finding tells of."""
+"""Collects the rank comparisons of a report: both sides of each difference in the findings."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def _collect(trace: Trace, contents: Contents) -> None:
 
 
 def data(_contents: Contents) -> dict[str, Any]:
-    """The pages of ranks are drawn without scripts."""
+    """Return nothing, because the pages about ranks need no scripts."""
     return {}

@@ -1,4 +1,4 @@
-"""The pages of records: their contexts, how they are built, and the payload of a record as a file."""
+"""Builds the contexts of the pages about records, and returns the payload of a record as a file."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class RecordShown:
     detail: RecordDetail
     view: RecordView
     previous: RecordRow | None
-    """Of the same compile, without chromium events."""
+    """Previous record of the same compile, without chromium events."""
     next: RecordRow | None
     line: int | None
-    """Of the payload, counted from 1: the one that was asked for."""
+    """Requested line of the payload, counted from 1."""
     first_line: int
-    """Of `lines`."""
+    """Number of the first of `lines`."""
     lines: list[str]
-    """The one asked for and those around it."""
+    """Requested line and the lines around it; empty if none was requested."""
 
 
 def records_page(trace: Trace, request: Request) -> RecordsPage:
@@ -69,7 +69,7 @@ def record_page(trace: Trace, request: Request) -> RecordShown:
 
 
 def raw_payload(trace: Trace, request: Request) -> File:
-    """The payload of a record as the program wrote it, or a range of its bytes."""
+    """Return the payload of a record as it was logged, or the requested range of its bytes."""
     record = request.id("record")
     payload = trace.whole_payload(record)
     if not payload and payload_size(trace, record)[0] is None:

@@ -1,7 +1,7 @@
-"""Frozen rows about the records of logs, and the blocks of which a readable view of a record is made.
+"""Rows of log records, and the blocks that make up the readable view of a record.
 
-The template of the views draws the blocks, and JSON twins give them out. Texts are as the log holds them: whoever draws
-them escapes them. An `href` is an address of this viewer, or http(s).
+A template draws the blocks, and JSON twins return them. Texts are unescaped, as in the log, so whoever draws them must
+escape them. An `href` is an address of this viewer or an http(s) address.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RecordPage:
     offset: int
     limit: int
     kinds: list[tuple[str, int]]
-    """(event or artifact name, how many), most first: what the list can be narrowed to."""
+    """(event or artifact name, number of records) by which the list can be filtered, most frequent first."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class RecordDetail:
     row: RecordRow
     metadata: dict[str, Any]
     payload: str | None
-    """At most `limit` characters."""
+    """Payload, cut to the requested length; None if there is none or the log cannot be read."""
     truncated: bool
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A short text among others: a cell, a fact, an item of a list."""
+    """A short text, as a table cell, a fact's value or a list item."""
 
     text: str | None
-    """None: unknown; it is drawn as a dash, and `title` says why."""
+    """None if unknown, which is drawn as a dash; `title` says why."""
     title: str = ""
-    """What is said on hover: the exact number of a rounded one, the whole of a path."""
+    """Text on hover, such as the exact value of a rounded number."""
     href: str | None = None
     mono: bool = False
 
@@ -70,7 +70,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class FactsView:
-    """Names and values."""
+    """A block of names and values."""
 
     facts: list[Fact]
     title: str = ""
@@ -87,10 +87,10 @@ class Column:
 class TableView:
     columns: list[Column]
     rows: list[list[Cell]]
-    """Each as long as `columns`."""
+    """Rows with one cell per column."""
     title: str = ""
     left_out: int = 0
-    """Rows that the record has and the view leaves to the download."""
+    """Number of further rows, which only the download contains."""
     type: Literal["table"] = "table"
 
 
@@ -98,7 +98,7 @@ class TableView:
 class TreeNode:
     label: str
     tag: str = ""
-    """What kind of node it is, in a word."""
+    """Kind of the node in a word."""
     code: str = ""
     notes: list[str] = field(default_factory=list)
     href: str | None = None
@@ -107,7 +107,7 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class TreeView:
-    """At most `MAX_DEPTH` levels."""
+    """A tree with at most `MAX_DEPTH` levels."""
 
     nodes: list[TreeNode]
     title: str = ""
@@ -125,11 +125,11 @@ class StackView:
 
 @dataclass(frozen=True)
 class CodeSource:
-    """A line of the user's program, and the lines of a graph's code that came from it."""
+    """A program line, and the lines of graph code that came from it."""
 
     source: SourceLine
     lines: list[int]
-    """Counted from 1."""
+    """Lines of graph code, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class CodeView:
 
 @dataclass(frozen=True)
 class TextView:
-    """Prose, or an error, with its line ends."""
+    """Prose or an error message, with its line breaks."""
 
     text: str
     title: str = ""
@@ -159,7 +159,7 @@ class ListView:
 
 @dataclass(frozen=True)
 class NoteView:
-    """A sentence about the record, by the viewer."""
+    """A remark of the viewer about the record."""
 
     text: str
     warning: bool = False
@@ -171,17 +171,17 @@ Block: TypeAlias = FactsView | TableView | TreeView | StackView | CodeView | Tex
 
 @dataclass(frozen=True)
 class RecordView:
-    """A record made readable."""
+    """The readable view of a record."""
 
     title: str
     says: str
-    """One sentence: what a record of this kind is."""
+    """Sentence that explains what a record of this kind is."""
     blocks: list[Block]
     known: bool = True
-    """False: no view knows this kind; it is shown raw."""
+    """False if the kind has no view, so that the record is shown raw."""
 
 
 MAX_DEPTH = 60
 MAX_ROWS = 2_000
 LONGEST_TEXT = 400_000
-"""Characters of a text or of code that are drawn."""
+"""Maximum number of characters of text or code that are drawn."""

@@ -1,1 +1,1 @@
-"""Redacted reports, which may be shown to strangers: see `redactor`."""
+"""Redacts reports that will be shown to strangers: see `redactor`."""

@@ -1,4 +1,4 @@
-"""Findings in a redacted report: their kind, location and numbers, in sentences that say nothing of the program."""
+"""Redacts findings to their kind, position and numbers, in sentences that reveal nothing of the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACES = ("rank", "step", "graph", "launch")
 
 
 def redacted(placeholders: Placeholders, finding: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a finding that hold texts, anew."""
+    """Return the redacted texts of a finding by field."""
     evidence = _evidence(placeholders, finding["evidence"])
     known = {
         "kind": placeholders.text(finding["kind"], rules.OWN),
@@ -48,7 +48,7 @@ _rules = cache(rules_of_all_kinds)
 
 
 def _evidence(placeholders: Placeholders, evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what is known to be a measurement, or one of stepscope's own words."""
+    """Keep only measurements and stepscope's own words."""
     kept = {name: _fact(placeholders, name, value) for name, value in evidence.items() if isinstance(name, str)}
     return {name: value for name, value in kept.items() if value is not None and value != []}
 
@@ -70,7 +70,7 @@ def _fact(placeholders: Placeholders, name: str, value: Any) -> Any:
 
 
 def _described(placeholders: Placeholders, text: str) -> str | None:
-    """``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's."""
+    """Return a text like ``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's, or None."""
     name, space, content = text.partition(" ")
     name, bracket, item = name.partition("[")
     content = bracket + item + space + content

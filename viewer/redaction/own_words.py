@@ -1,4 +1,4 @@
-"""The sentences and words of stepscope's own source, which say nothing about a program."""
+"""Finds the sentences and words of stepscope's own source, which reveal nothing about a program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 FEWEST_LETTERS = 8
-"""In the fixed parts of a sentence; what has fewer would fit any text."""
+"""Minimum number of letters in the fixed parts of a sentence; with fewer it would fit any text."""
 
 
 @cache
@@ -20,7 +20,7 @@ def _trees() -> list[ast.Module]:
 
 @cache
 def texts() -> frozenset[str]:
-    """Every text that the source holds as a whole, with its lines joined, and the names of its fields."""
+    """Return all string constants of the source, also with their lines joined, and the names of its fields."""
     nodes = [node for tree in _trees() for node in ast.walk(tree)]
     found = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     names = {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
@@ -29,7 +29,7 @@ def texts() -> frozenset[str]:
 
 @cache
 def sentences() -> list[tuple[str | None, ...]]:
-    """Sentences of the source with holes (None) in them, those with the longest fixed parts first."""
+    """Return the sentences of the source with holes (None), those with the longest fixed parts first."""
     found = {parts: letters(parts) for parts in _with_holes()}
     return sorted((parts for parts in found if found[parts]), key=lambda parts: (-found[parts], repr(parts)))
 
@@ -39,7 +39,7 @@ def letters(parts: tuple[str | None, ...]) -> int:
 
 
 def fill(parts: tuple[str | None, ...], text: str) -> list[str] | None:
-    """What stands in the holes of a sentence, each as short as can be; None: `text` is no such sentence."""
+    """Return the shortest texts that fill the holes of a sentence to give `text`, or None if that is impossible."""
     holes, at, is_open = [], 0, False
     for part in parts:
         if part is None:

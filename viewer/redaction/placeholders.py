@@ -1,4 +1,4 @@
-"""Placeholders for what a redacted report may not show, the same one wherever a text stands."""
+"""Replaces texts that a redacted report may not show by placeholders, the same one for equal texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGES = words(
     "provenance"
 )
 _NAMED = {"kernels": rules.KERNEL, "buffers": rules.NAME, "compile": rules.COMPILE_ID}
-"""Parts of addresses behind which a name stands."""
+"""Parts of addresses that a name follows."""
 _NUMBERS = words("log launch call site step record argument item rank snode left right")
 _MOST_NESTED = 4
 _LONGEST_SENTENCE = 2000
@@ -25,13 +25,13 @@ _IN_SENTENCES = (proofs.number, proofs.kernel, proofs.name, proofs.graph_label, 
 
 
 def _ending(path: str) -> str:
-    """``.py``; with the line, where one is behind it."""
+    """Return an ending such as ``.py`` with the number of a line if there is one, or ""."""
     found = _ENDING.search(path)
     return found[0] if found else ""
 
 
 def _is_plain(name: str, text: str) -> bool:
-    """Of what stands behind the ? of an address."""
+    """Return whether a parameter of an address may be shown."""
     return (name in _NUMBERS and text.isdecimal()) or (name == "aspect" and text in own_words.texts())
 
 
@@ -40,7 +40,7 @@ def _is_public(text: str) -> bool:
 
 
 class Placeholders:
-    """Placeholders of one report."""
+    """The placeholders of one report."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], str] = {}
@@ -50,7 +50,7 @@ class Placeholders:
         return None if text is None else self.text(text, rule)
 
     def text(self, text: str, rule: Rule) -> str:
-        """The text, or its placeholder."""
+        """Return the text if a proof of `rule` holds, else its placeholder."""
         if not text or any(holds(text) for holds in rule.proofs):
             return text
         place = (rule.noun, text)
@@ -60,7 +60,7 @@ class Placeholders:
         return self._known[place]
 
     def sentence(self, text: str, nested: int = 0) -> str | None:
-        """One of stepscope's own sentences, with placeholders for what is not public in it; None: it is none."""
+        """Return a sentence of stepscope with placeholders for all that is not public; None if `text` is not one."""
         if text in own_words.texts():
             return text
         for parts in own_words.sentences() if len(text) <= _LONGEST_SENTENCE else ():
@@ -85,7 +85,7 @@ class Placeholders:
         return self.text(text, rules.NAME if text.isidentifier() else rules.TEXT)
 
     def address(self, page: str) -> str:
-        """An address with the names in it as they stand elsewhere; one that is not known leads to the first page."""
+        """Return an address with its names replaced as elsewhere; an unknown one becomes that of the first page."""
         parts = urlsplit(page)
         segments, before = [], ""
         for segment in parts.path.split("/")[1:]:

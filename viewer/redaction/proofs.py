@@ -1,7 +1,7 @@
-"""What a text must look like to stand in a redacted report: each proof is a closed grammar over public names.
+"""Defines proofs that a text may be shown in a redacted report: closed grammars over public names.
 
-A proof holds for the whole of a text. Names that only PyTorch gives (operators, dtypes, buffers of Inductor) are listed
-or numbered; whatever a program, its files or its machine could have named has no proof.
+A proof holds for a complete text. Names that only PyTorch gives (operators, dtypes, buffers of Inductor) are listed or
+numbered; nothing that a program, its files or its machine could have named has a proof.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _TOOL_PLACE = re.compile(r"thread \(\d+,\d+,\d+\) in block \(\d+,\d+,\d+\)")
 
 @cache
 def _public() -> dict[str, Any]:
-    """Of PyTorch, as docs/generate_torch_names.py wrote them down."""
+    """Return the names of PyTorch that docs/generate_torch_names.py has collected."""
     read: dict[str, Any] = json.loads(Path(__file__).with_name("torch_names.json").read_text("utf-8"))
     return {name: frozenset(found if isinstance(found, list) else found.split()) for name, found in read.items()}
 
@@ -142,7 +142,7 @@ def snode(text: str) -> bool:
 
 
 def operator(text: str) -> bool:
-    """``aten.mm.default``, ``torch.ops.aten.mm``, ``mm``, and an FX node that is named after one: ``mm_1``."""
+    """Accept ``aten.mm.default``, ``torch.ops.aten.mm``, ``mm``, and an FX node named after one: ``mm_1``."""
     found = _OPERATOR.fullmatch(text)
     if found is not None and f"operators of {found['namespace']}" in _public():
         known = found["name"] in _public()[f"operators of {found['namespace']}"]
@@ -155,7 +155,7 @@ def operator(text: str) -> bool:
 
 @cache
 def _is_node(text: str) -> bool:
-    """``mm``, ``getitem``; with the overload: ``mul_tensor``."""
+    """Accept ``mm`` and ``getitem``, also with an overload: ``mul_tensor``."""
     if text in _all_operators() or text in _NODES:
         return True
     overloads = _small_overloads()
@@ -170,7 +170,7 @@ def _small_overloads() -> frozenset[str]:
 
 @cache
 def _are_operators(text: str) -> bool:
-    """Whether `text` is names of operators with underscores between them."""
+    """Return whether `text` consists of names of operators, joined by underscores."""
     ends = {0}
     for end in range(1, len(text) + 1):
         if end < len(text) and text[end] != "_":
@@ -181,7 +181,7 @@ def _are_operators(text: str) -> bool:
 
 
 def kernel(text: str) -> bool:
-    """A kernel that Inductor named after the operators in it, an operator, or a call by one of its own names."""
+    """Accept a kernel that Inductor named after its operators, an operator, or one of Inductor's own calls."""
     if not text or len(text) > 2000:
         return False
     found = _KERNEL.fullmatch(text) or _AOTI.fullmatch(text)
@@ -196,7 +196,7 @@ def kernel(text: str) -> bool:
 
 
 def name(text: str) -> bool:
-    """What Inductor calls a buffer, an argument or an FX node; an expression over such names."""
+    """Accept Inductor's name of a buffer, an argument or an FX node, or an expression of such names."""
     if len(text) > _LONGEST:
         return False
     if _NAME.fullmatch(text) or snode(text) or operator(text) or dtype(text):
@@ -224,17 +224,17 @@ _SCALAR_TYPES = words(
 
 
 def scalar(text: str) -> bool:
-    """A number, or an expression over numbers that a wrapper computes."""
+    """Accept a number, or an expression of numbers that a wrapper computes."""
     return _SCALAR.fullmatch(text) is not None or name(text)
 
 
 def scalar_type(text: str) -> bool:
-    """``int64_t``, ``Optional[ScalarType]``."""
+    """Accept types like ``int64_t`` and ``Optional[ScalarType]``."""
     return len(text) < 60 and all(part in _SCALAR_TYPES | {"Optional", "List"} for part in re.findall(r"\w+", text))
 
 
 def span(text: str) -> bool:
-    """``inductor_compile``, ``pass.post_grad_passes.remove_noop_ops``, ``compile_attempt_0``."""
+    """Accept ``inductor_compile``, ``pass.post_grad_passes.remove_noop_ops``, ``compile_attempt_0``."""
     known = _public()["spans"]
     if text in known:
         return True
@@ -277,7 +277,7 @@ _CONTENT = re.compile(
 
 
 def described(text: str) -> re.Match[str] | None:
-    """What `findings.value_text.describe` says of a tensor, behind its name."""
+    """Match the description of a tensor by `findings.values.describe`, without its name."""
     found = _CONTENT.fullmatch(text)
     given = found and (found["dtype"] or found["dtype_2"])
     return found if given is None or dtype(given) else None

@@ -1,5 +1,5 @@
 """Redacts a report. It does not search for secrets: a text stays only with a proof that no program, file or machine
-named it, and every other text becomes a placeholder, the same one everywhere."""
+named it. Every other text becomes a placeholder, the same one everywhere."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DEATHS = {
 
 
 class Redactor(Placeholders):
-    """Copies the rows of one report with what may be shown."""
+    """Copies the rows of one report without what may not be shown."""
 
     def redact(self, value: T, key: str = "", owner: str = "") -> T:
-        """A copy of rows, lists or JSON with what may be shown; `key` is the name of the field in `owner`."""
+        """Return a redacted copy of rows, lists or JSON; `key` is the name of the field in `owner`."""
         return self._redact(value, key, owner)  # type: ignore[no-any-return]
 
     def _redact(self, value: Any, key: str, owner: str) -> Any:

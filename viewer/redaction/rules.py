@@ -1,4 +1,4 @@
-"""The proofs that a text needs at each place of a report. A place without a rule shows a placeholder."""
+"""Lists the proofs that a text needs at each position of a report. Without a rule, it becomes a placeholder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepscope.viewer.redaction.proofs import Proof, words
 
 @dataclass(frozen=True)
 class Rule:
-    """A text that none of `proofs` holds for becomes ``noun_1``."""
+    """A rule for texts: without any of `proofs`, a text becomes ``noun_1``."""
 
     noun: str
     proofs: tuple[Proof, ...] = ()
@@ -63,7 +63,7 @@ RULES: Mapping[str, Rule] = {
     **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out as_compiled"),
     **_rules(TEXT, "recompile_reason recompile_reasons graph_break_reason failure holders pass_name config asked"),
 }
-"""By the name of a field, or of a key."""
+"""Rules by the name of a field or key."""
 
 RULES_OF: Mapping[tuple[str, str], Rule] = {
     ("SourceLine", "function"): FUNCTION,
@@ -85,13 +85,13 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
     ("ToolErrorRow", "where"): Rule("text", (proofs.tool_place,)),
     ("source", "function"): FUNCTION,
 }
-"""Of single classes, before `RULES`."""
+"""Rules for fields of single classes, which precede `RULES`."""
 
 DROPPED: Mapping[str, object] = {
     "argv": [], "config": {}, "code": None, "code_lines": [], "stack": [], "said": [], "details": [], "sentences": [],
     "sha256": "", "wrapper_key": None, "elements": None, "lines": [], "handle": None, "environment": {},
 }  # fmt: skip
-"""What has no public part."""
+"""Replacements for fields without a public part."""
 
 EVIDENCE_NUMBERS = words(
     "step last_step first_step launch of launches launch_in_step sites steps storages storage_bytes "
@@ -121,16 +121,16 @@ EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
     "reason": _own,
     **dict.fromkeys(["reason_snodes", "measured_snode", "estimated_snode", "candidate", "group"], proofs.snode),
 }  # fmt: skip
-"""Evidence whose texts stand as they are, or not at all."""
+"""Evidence whose texts are shown unchanged or not at all."""
 EVIDENCE_NAMES: Mapping[str, Rule] = {
     **_rules(KERNEL, "kernel measured_kernel last_kernel"),
     **_rules(NAME, "buffer name argument"),
     "parameter": Rule("name", (proofs.parameter,)),
 }
 EVIDENCE_SENTENCES = frozenset({"in", "out", "is", "was"})
-"""What `value_text.describe` said of tensors."""
+"""Evidence with descriptions of tensors by `findings.values.describe`."""
 EVIDENCE_TABLES = words(
     "chain buffers held_buffers crash_runs ran_before last_finished in_flight other_threads arguments "
     "before now written read checked_at scalars"
 )
-"""Whose parts are looked at one by one."""
+"""Evidence whose parts are redacted one by one."""

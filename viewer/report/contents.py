@@ -1,4 +1,4 @@
-"""What a report holds, and how the capabilities choose their part of it."""
+"""The contents of a report, and the choice of rows for it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from stepscope.viewer.report.links import route_of
 
 T = TypeVar("T")
 MOST_NAMED = 200
-"""Pages of one sort that findings lead to: these come before the others, and beside their number."""
+"""Maximum number of rows of one kind that findings link to, even if it exceeds the limit for other rows."""
 
 
 @dataclass
 class Contents:
-    """What a report holds, and in plain words what it leaves out."""
+    """The contents of a report, and sentences about what it leaves out."""
 
     overview: Overview
     shown: dict[str, Any] = field(default_factory=dict)
-    """The parts by the names that the template has for them."""
+    """Parts of the report, keyed by their names in the template."""
     left_out: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    """Sentences about the parts that could not be made."""
+    """Sentences about the parts that could not be built."""
 
     def named_pages(self) -> set[str]:
-        """The addresses of pages that findings lead to."""
+        """Return the addresses of the pages that findings link to."""
         return {route_of(finding.page) for finding in self.overview.findings}
 
     def say_left_out(self, there: int, shown: int, what: str) -> None:
@@ -37,6 +37,6 @@ class Contents:
 def chosen(
     rows: Sequence[T], most: int, is_named: Callable[[T], bool], place: Callable[[T], tuple[int, ...] | int]
 ) -> list[T]:
-    """The rows that findings lead to, and of the others the first, in their own order."""
+    """Return the rows that findings link to and the first of the others, ordered by `place`."""
     named, others = [row for row in rows if is_named(row)], [row for row in rows if not is_named(row)]
     return sorted([*named[:MOST_NAMED], *others[: max(0, most - len(named))]], key=place)

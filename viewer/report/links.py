@@ -1,4 +1,4 @@
-"""Links of a report: what leads to something in the file stays a link, everything else is plain text."""
+"""Turns links of a report that lead outside of the file into plain text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIFFERENCE = ("aspect", "left", "right")
 
 
 def route_of(address: str) -> str:
-    """The address of a page without what only changes its state, as `pageOf` in static/js/report/data.js has it."""
+    """Return a page's address without parameters that only change its state, like `pageOf` in js/report/data.js."""
     path, _, query = address.partition("?")
     asked = dict(parse_qsl(query))
     for of, names in (("/curves", _CURVE), ("/ranks/difference", _DIFFERENCE)):
@@ -28,8 +28,9 @@ def route_of(address: str) -> str:
 
 
 def without_dead_links(html: str, code_lines: Mapping[int, int]) -> str:
-    """`html` with plain text for each link that leads to nothing in it. `code_lines`: of each graph, how many lines of
-    its code a script shows."""
+    """Replace each link without a target in `html` by its text.
+
+    `code_lines` is the number of code lines of each graph, which a script shows."""
     head, body_tag, body = html.partition("<body")
     routes = {route_of(unescape(route)) for route in _ROUTE.findall(body)}
     ids = Counter(unescape(found) for found in _ID.findall(body))

@@ -1,4 +1,4 @@
-"""One HTML file with the whole story, for a ticket: no server, no network, the same templates and scripts."""
+"""Writes a report for a ticket: one HTML file that needs no server and no network."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from stepscope.viewer.web.frame import frame
 from stepscope.viewer.web.parts import failures
 
 SCRIPTS = ("#js/core/page.js", "#js/report/page.js")
-"""The scripts with which a report begins."""
+"""Scripts that a report loads first."""
 
 
 def render_report(trace: Trace, *, redact: bool = False, note: str | None = None) -> str:
-    """The file's text, with `note` on its first page. `redact`: a text stands in it only with a proof that no program,
-    file or machine named it; a note does not."""
+    """Return the text of the file, with `note` on its first page.
+
+    With `redact`, the file contains only texts that provably come from no program, file or machine, and no note."""
     contents, answer = collect(trace), summary(trace)
     if redact:
         redactor = Redactor()
@@ -56,7 +57,7 @@ def packed(data: Any) -> str:
 
 
 def collect(trace: Trace) -> Contents:
-    """What the report of a trace holds; a part that fails costs itself and is named."""
+    """Collect the contents of the report; a part that fails is left out and named."""
     contents = Contents(overview(trace))
     with failures() as failed:
         for module in registry.reports():

@@ -1,5 +1,4 @@
-"""Statements of the user's, each in a process of its own: what it takes in time and memory is bounded, and it ends when
-nobody waits for its answer any more."""
+"""Runs each statement of the user in its own process, with limited time and memory and only while somebody waits."""
 
 from __future__ import annotations
 
@@ -27,9 +26,9 @@ CELL_CHARACTERS = 100_000
 AT_ONCE = 2
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
-"""Between two looks whether somebody still waits."""
+"""Seconds between two checks whether somebody still waits."""
 _JSON_BYTES = 6
-"""That one byte of a cell may take in the answer."""
+"""Maximum number of bytes of the answer per byte of a cell."""
 _PLACES = threading.BoundedSemaphore(AT_ONCE)
 _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from stepscope.viewer.search.queries.sql_process import main; main()"
 
@@ -45,10 +44,10 @@ def ask(
     cell_characters: int = CELL_CHARACTERS,
     gone: threading.Event | None = None,
 ) -> SqlAnswer:
-    """Rows of one statement that reads the index. It can open no file and change nothing.
+    """Return the rows of one statement that reads the index. It can open no file and change nothing.
 
-    Raises StepscopeError, in one sentence, for any other statement, for one that is wrong, and for one that takes
-    longer than `seconds` or more memory than `memory_bytes`. Once `gone` is set nobody waits for the answer.
+    Raises StepscopeError for any other statement, an invalid one, and one that takes longer than `seconds` or more
+    memory than `memory_bytes`. `gone` is set once nobody waits for the answer any more.
     """
     connect = trace.connect_apart
     if connect is None:
@@ -73,7 +72,7 @@ class _Wait:
         self._gone = gone
 
     def until(self, event: threading.Event, seconds: float, problem: str) -> None:
-        """Raises StepscopeError where it takes longer, or where nobody waits any more."""
+        """Wait for `event`. Raises StepscopeError if it takes longer or nobody waits for the answer any more."""
         end = time.monotonic() + seconds
         while not event.wait(_LOOK_SECONDS):
             if self._gone.is_set():
@@ -84,7 +83,7 @@ class _Wait:
 
 @contextmanager
 def _place(wait: _Wait, seconds: float) -> Iterator[None]:
-    """One of the few places for statements that run at once."""
+    """Reserve one of the few places for statements that run at the same time."""
     end = time.monotonic() + seconds
     while not _PLACES.acquire(timeout=_LOOK_SECONDS):
         if wait._gone.is_set() or time.monotonic() > end:
@@ -96,7 +95,7 @@ def _place(wait: _Wait, seconds: float) -> Iterator[None]:
 
 
 class _Worker:
-    """The process, and a thread that reads what it says."""
+    """The process, and a thread that reads its output."""
 
     def __init__(self, process: subprocess.Popen[bytes], most_bytes: int) -> None:
         self.ready, self.done = threading.Event(), threading.Event()
@@ -134,7 +133,7 @@ def _started(task: StatementRun) -> Iterator[_Worker]:
                 stdin.write(pickle.dumps(task))
                 stdin.flush()
             except BrokenPipeError:
-                pass  # it ended already, and said nothing
+                pass  # it ended without an answer
             yield worker
         finally:
             worker.end()

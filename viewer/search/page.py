@@ -1,4 +1,4 @@
-"""The pages of search, of tables and of SQL, and the places to jump to: their contexts, and how they are built."""
+"""Builds the contexts of the pages of search, tables and SQL and of jumps, and registers their addresses."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class SearchPage:
     compile_id: str | None
     offset: int
     piece: SearchPiece | None
-    """None: nothing is looked for, or what is looked for cannot be."""
+    """None if there is no text to search, or the search failed."""
     problem: str | None
     kinds: list[tuple[str, int]]
-    """(event or artifact name, how many), most first."""
+    """(event or artifact name, number of records), most frequent first."""
     logs: list[str]
-    """Paths, by number."""
+    """Paths by number."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SqlPage:
 
 @dataclass(frozen=True)
 class News:
-    """What tells one reading of a trace that grows from another."""
+    """Numbers that show whether a growing trace has changed since it was read."""
 
     logs: int
     records: int

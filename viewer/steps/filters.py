@@ -1,4 +1,4 @@
-"""What the templates of steps use: the strip of steps, and the height of a timeline."""
+"""Provides what the templates of steps use: the strip of steps, and the height of a timeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def position(rows: list[StepRow], row: StepRow) -> int:
 
 
 def timeline_height(timeline: Timeline, has_memory: bool = False) -> int:
-    """The same sum as `layout` in static/js/steps/timeline_model.js: the page keeps the room before the script runs."""
+    """Return the height that `layout` in static/js/steps/timeline_model.js computes: the page reserves it."""
     height = spans_height(timeline.spans)
     for thread in timeline.threads:
         depths = [call.depth for call in timeline.calls if call.thread == thread]
@@ -37,7 +37,7 @@ def spans_height(spans: list[Span]) -> int:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of the steps strip: one step, or the slowest of several."""
+    """A bar of the strip of steps: one step, or the slowest of several."""
 
     step: StepRow
     x: float
@@ -57,7 +57,7 @@ class Strip:
 
 
 def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Strip | None:
-    """Bars of step durations, capped at four medians so that a slow one hides nothing."""
+    """Return bars of step durations, capped at four medians so that a slow step does not hide the others."""
     durations = sorted(step.duration_ns for step in steps if step.duration_ns is not None)
     if not durations:
         return None

@@ -1,4 +1,4 @@
-"""The pages of steps and of a launch: their contexts, and how they are built."""
+"""Builds the contexts of the pages of steps and launches, and registers their addresses."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from stepscope.viewer.web.parameters import END_NS, FIRST_STEP, LAST_STEP, LAUNC
 from stepscope.viewer.web.parts import part
 
 GAP = "…"
-"""The line that stands for what `kernel_code.cut` leaves out."""
+"""Line in place of the code that `kernel_code.cut` leaves out."""
 FULL_WIDTH = 1600
-"""Bins of the first picture of a step: about one per pixel of a wide screen."""
+"""Number of bins of the first picture of a step: about one per pixel of a wide screen."""
 
 
 @dataclass(frozen=True)
 class StepsPage:
     runs: list[RunRow]
     log: int | None
-    """As the address has it; None: the steps of all logs are listed."""
+    """Number of the log in the address; None if the steps of all logs are listed."""
     steps: list[StepRow]
     curve: RunCurve | None
-    """Live bytes over the steps; None: nobody followed storages."""
+    """Live bytes over the steps; None if no storages were recorded."""
     sources: StepSources
 
 
@@ -44,21 +44,21 @@ class LaunchPage:
 
     launch: LaunchDetail
     code_lines: list[tuple[int | None, Line]]
-    """The generated code: the wrapper's line number and its coloured pieces; no number where lines are left out."""
+    """Line number in the wrapper and coloured pieces of each line of the generated code; no number for a gap."""
     death: LaunchDeath | None = None
-    """What it has to do with the death of its process."""
+    """Role of the launch in the death of its process."""
 
 
 @dataclass(frozen=True)
 class StepPage:
     row: StepRow
     steps: list[StepRow]
-    """Every step of the same log."""
+    """All steps of the same log."""
     timeline: Timeline
     launch: LaunchPage | None
-    """What the panel shows; None: closed."""
+    """Contents of the panel; None if it is closed."""
     live: LiveCurve | None
-    """Live bytes in the step; None: nobody followed storages."""
+    """Live bytes in the step; None if no storages were recorded."""
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
@@ -88,7 +88,7 @@ def step_page(trace: Trace, request: Request) -> StepPage:
 
 
 def live_page(trace: Trace, timeline: Timeline, width: int = FULL_WIDTH) -> LiveCurve | None:
-    """Live bytes in the window of a timeline."""
+    """Return the live bytes in the window of a timeline."""
     return live_curve(trace, timeline.log, timeline.window_start_ns, timeline.window_end_ns, width)
 
 
@@ -115,7 +115,7 @@ def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
 
 
 def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:
-    """A kernel's definition, a gap, and the lines around the launch: numbered as in the wrapper."""
+    """Return a kernel's definition, a gap, and the lines around the launch, numbered as in the wrapper."""
     if detail.code is None:
         return []
     definition, gap, around = detail.code.partition(f"\n{GAP}\n")
@@ -127,7 +127,7 @@ def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:
 
 
 def launch_address(trace: Trace, request: Request) -> str:
-    """The place of a launch in the timeline of its step."""
+    """Return the address of a launch in the timeline of its step."""
     launch = launch_page(trace, request).launch
     return f"/steps/{launch.step}?log={launch.log}&launch={launch.launch}"
 

@@ -1,4 +1,4 @@
-"""What a report holds of steps: timelines, and the panels of their launches."""
+"""Collects the steps of a report: timelines, and the panels of their launches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from stepscope.viewer.web.parts import part
 
 MOST_STEPS = 16
 MOST_LAUNCHES = 20_000
-"""The number of launches in all timelines together."""
+"""Maximum number of launches in all timelines together."""
 MOST_PANELS = 320
-"""Launches described in full; the calls that repeat them share the description."""
+"""Maximum number of launches with a full description, which repeated calls share."""
 
 
 def collect(trace: Trace, contents: Contents) -> None:
-    """Steps with findings first, then from the first on, as far as the budget goes."""
+    """Collect steps as far as the budget goes: first those with findings, then the others in order."""
     contents.shown["deaths"] = part("How processes died", {}, launch_deaths, trace)
     found = contents.named_pages()
     order = sorted(contents.overview.steps, key=lambda row: (row.step, row.log))
@@ -35,7 +35,7 @@ def collect(trace: Trace, contents: Contents) -> None:
     room = MOST_LAUNCHES
     shown = []
     for row in rows:
-        # At least the bins of a small picture, so that every step that is listed can be seen.
+        # The minimum is a small picture, so that each listed step is visible.
         width = max(200, min(room, row.launch_rows))
         picture = part(f"Step {row.step}", None, timeline, trace, row.log, row.step, width=width)
         if picture is None:
@@ -48,7 +48,7 @@ def collect(trace: Trace, contents: Contents) -> None:
 
 
 def data(contents: Contents) -> dict[str, Any]:
-    """What the report's scripts draw: timelines, and the panels that their launches share."""
+    """Return the data that the report's scripts draw: timelines, and the panels that their launches share."""
     return {
         "steps": [picture for _, picture in contents.shown["steps"]],
         "panels": [[_without_values(page) for page in panels] for panels in contents.shown["panels"]],
@@ -58,12 +58,12 @@ def data(contents: Contents) -> dict[str, Any]:
 
 
 def _without_values(page: LaunchPage | None) -> LaunchPage | None:
-    """Calls share panels, but not their values or how their process died: those stand apart, by launch."""
+    """Return a panel without the parts that differ between calls: values, and the role in a death."""
     return page and replace(page, launch=replace(page.launch, values=[]), death=None)
 
 
 def _collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeline]) -> None:
-    """Full descriptions of launches, made once for all calls that launch the same sites in the same order."""
+    """Collect the descriptions of launches, one for all calls that launch the same sites in the same order."""
     known: dict[tuple[object, ...], int] = {}
     panels: list[list[LaunchPage | None]] = []
     calls: list[tuple[int, list[int]]] = []
@@ -95,7 +95,7 @@ class _Launch(NamedTuple):
 
 
 def launches_of_calls(timeline: Timeline) -> Iterable[tuple[CallRow, list[tuple[int, int]]]]:
-    """Outermost calls with their launches (id, site), where the timeline holds each of them singly."""
+    """Yield outermost calls with their launches (id, site), where the timeline has each launch separately."""
     columns = timeline.launches
     starts = (timeline.window_start_ns + start for start in columns.start_ns)
     rows = zip(columns.launch, columns.site, columns.thread, starts, columns.count, strict=True)
@@ -110,7 +110,7 @@ def launches_of_calls(timeline: Timeline) -> Iterable[tuple[CallRow, list[tuple[
 
 
 def end_of(call: CallRow, timeline: Timeline) -> int:
-    """Where it is not known, a call ends before the next one of its thread begins."""
+    """Return the end of a call; if it is unknown, the call ends before the next one of its thread begins."""
     if call.duration_ns is not None:
         return call.start_ns + call.duration_ns
     later = [

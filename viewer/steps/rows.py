@@ -1,4 +1,4 @@
-"""Frozen rows about steps: spans, calls and launches of a window, as the timeline shows them."""
+"""Rows about steps: the spans, calls and launches of a window, as the timeline shows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Span:
     compile_id: str | None
     depth: int
     start_ns: int
-    """On the run's monotonic clock."""
+    """Time on the run's monotonic clock."""
     duration_ns: int
 
 
@@ -23,33 +23,33 @@ class CallRow:
     call: int
     graph: int
     graph_label: str
-    """E.g. ``0/0 forward``; with the function for subgraphs: ``0/0 forward · true_graph_0``."""
+    """Label such as ``0/0 forward``; for subgraphs with the function: ``0/0 forward · true_graph_0``."""
     function: str
     parent: int | None
     depth: int
     thread: int
     start_ns: int
     duration_ns: int | None
-    """None: not recorded, as of what a debug printer told."""
+    """None if it was not recorded, as in the output of a debug printer."""
     launches: int
     state: str
 
 
 @dataclass(frozen=True)
 class LaunchColumns:
-    """Launches of a window, as parallel columns; a bin of several launches too narrow to draw has `count` > 1."""
+    """Launches of a window as parallel columns. A bin that merges several narrow launches has `count` > 1."""
 
     launch: list[int]
-    """For a bin: the longest launch in it."""
+    """Id of the launch; for a bin the longest one in it."""
     site: list[int]
     thread: list[int]
     start_ns: list[int]
-    """Relative to the window's `start_ns`."""
+    """Time since the window's `start_ns`."""
     duration_ns: list[int]
-    """-1: the launch did not return; -2: it did, and nobody knows when."""
+    """-1 if the launch did not return, -2 if it returned at an unknown time."""
     count: list[int]
     health: list[int] = field(default_factory=list)
-    """Index into `HEALTH` of the worst output, -1: no values; empty when the run recorded none."""
+    """Index into `HEALTH` of the worst output, -1 without values; empty if the run recorded none."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Timeline:
     calls: list[CallRow]
     launches: LaunchColumns
     sites: dict[int, dict[str, str]]
-    """site -> {kernel, kind} of every site in `launches`."""
+    """Site -> {kernel, kind} for all sites in `launches`."""
     total_launches: int
 
 
@@ -78,7 +78,7 @@ class LaunchDetail:
     ordinal: int
     """Position in its step, from 1."""
     of: int
-    """How many launches the step has."""
+    """Number of launches of the step."""
     thread: int
     call: int
     graph: GraphRow
@@ -91,15 +91,15 @@ class LaunchDetail:
     previous: int | None
     next: int | None
     written_by: dict[int, int | None]
-    """argument -> the launch of this call that wrote its buffer last, None: came in from outside or not known."""
+    """Argument -> the launch of this call that wrote its buffer last; None if it is an input or unknown."""
     read_by: dict[int, list[int]]
-    """argument written here -> launches of this call that read its buffer before it is written again."""
+    """Argument written here -> the launches of this call that read its buffer before it is overwritten."""
     config: dict[str, int]
-    """Block sizes, ``num_warps`` and ``num_stages`` of a Triton kernel; empty: of another, or the log does not tell."""
+    """Block sizes, ``num_warps`` and ``num_stages`` of a Triton kernel; empty for others or if unknown."""
     code: str | None
-    """The generated code: the kernel's definition and the launch statement's line, cut from the wrapper source."""
+    """Generated code: the kernel's definition and the lines around the launch, cut from the wrapper."""
     code_first_line: int | None
     values: list[ArgumentValues] = field(default_factory=list)
-    """One per argument of the site; empty when the run recorded no values."""
+    """Values per argument of the site; empty if the run recorded none."""
     symbols: dict[str, int | float] = field(default_factory=dict)
-    """What the numbers that the generated code computes were in this call."""
+    """Values in this call of the numbers that the generated code computes."""

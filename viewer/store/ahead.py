@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 
 def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
-    """What `open_trace` gives, and raises; `get_ready` runs meanwhile. Where that leaves time, `ask` asks the trace for
-    what will be shown first."""
+    """Open a trace while `get_ready` runs. If an index exists, `ask` queries what is shown first meanwhile."""
     names = trace_names(path)
-    if has_index(names):  # It mostly is current.
+    if has_index(names):  # it is usually current
         with ThreadPoolExecutor(1) as thread:
             opening = thread.submit(_open_and_ask, path, ask)
             get_ready()
             return opening.result()
-    # Standard input can be read once only; an index of a STORE is made in no time.
+    # Standard input can be read only once, and a STORE opens fast.
     if STDIN in names or means_store(names) or not hasattr(os, "fork"):
         get_ready()
     else:
@@ -34,7 +33,7 @@ def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Tr
 
 
 def _build_ahead(path: TracePath, get_ready: Callable[[], None]) -> None:
-    """Builds the index on another core. What goes wrong there goes wrong again where it is opened."""
+    """Build the index in a child process. Its errors are ignored, because opening the trace raises them again."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:

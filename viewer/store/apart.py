@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 
 NAME = "trace"
-"""Under which an index is attached."""
+"""Name under which an index is attached."""
 NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -15,19 +15,19 @@ NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
 
 
 def quoted(path: Path) -> str:
-    """A path in a statement."""
+    """Return a path as a literal of SQL."""
     return "'" + str(path).replace("'", "''") + "'"
 
 
 def connect(index: Path) -> duckdb.DuckDBPyConnection:
-    """A connection that may still be configured."""
+    """Connect to an index; the connection can still be configured."""
     connection = duckdb.connect(":memory:", config=NO_EXTENSIONS)
     connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY); USE {NAME}")
     return connection
 
 
 def lock(connection: duckdb.DuckDBPyConnection, memory_bytes: int, threads: int) -> None:
-    """From now on statements get at no file, spill none, take so much memory, and cannot change any of this."""
+    """Prevent later statements from opening files, spilling, exceeding the memory and changing the settings."""
     connection.execute(
         f"SET memory_limit = '{memory_bytes}B'; SET threads = {threads}; SET temp_directory = '';"
         " SET enable_external_access = false; SET lock_configuration = true"

@@ -1,6 +1,6 @@
-"""The folder of indexes and unpacked logs in the user's cache, whose size is bounded.
+"""Manages the indexes and unpacked logs in the user's cache folder, whose size is limited.
 
-The index of a trace keeps its name until its logs change. Files in use stay; the least recently used of the others are
+The index of a trace keeps its name until its logs change. Of the files that are not in use, the least recently used are
 removed first. Nothing is ever written beside a log.
 """
 
@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 try:
     import fcntl
-except ImportError:  # Windows, where a file that is open cannot be removed
+except ImportError:  # Windows does not remove open files
     fcntl = None  # type: ignore[assignment]
 
 from stepscope.viewer.errors import StepscopeError
@@ -30,27 +30,27 @@ INDEX_SUFFIX = ".duckdb"
 BUILDING = ".building-"
 SPILL = "spill-"
 BOUND_VARIABLE = "STEPSCOPE_INDEX_BYTES"
-"""Names how many bytes all indexes and unpacked logs may take together."""
+"""Variable with the maximum size in bytes of all indexes and unpacked logs."""
 _MOST_BYTES = 10 * 10**9
 _NEW_NS = 3600 * 10**9
 _ABANDONED_S = 86_400
-"""What a process left behind that was killed while it wrote is removed after a day."""
+"""Age at which the files of a process that was killed while writing are removed."""
 
 
 def indexes_folder() -> Path:
-    """Where indexes lie, made when missing. Raises OSError or StepscopeError where there can be none."""
+    """Return the folder of indexes, created if missing. Raises OSError or StepscopeError if that is impossible."""
     folder = cache_dir() / "indexes"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
 def index_name(names: Sequence[str], key: str) -> str:
-    """The file name of the index that has this key and belongs to the trace of these names."""
+    """Return the file name of the index with this key for the trace of these names."""
     return f"{_trace_digest(names, key)}-{key[:24]}{INDEX_SUFFIX}"
 
 
 def has_index(names: Sequence[str]) -> bool:
-    """Whether there is an index of this trace, which mostly is current."""
+    """Return whether there is an index of this trace, which is usually current."""
     if STDIN in names:
         return False
     try:
@@ -60,33 +60,33 @@ def has_index(names: Sequence[str]) -> bool:
 
 
 def hold(path: Path) -> BinaryIO | None:
-    """Keeps an index, or an unpacked log, from being removed until the file is closed; None where there is none."""
+    """Open an index or an unpacked log, which is not removed until the file is closed; None if it does not exist."""
     try:
         file = path.open("rb")
     except OSError:
         return None
     if fcntl is not None:
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # the file system has no locks
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return file
 
 
 def note_use(index: Path) -> None:
-    """The index was used now."""
+    """Mark the index as used now."""
     with suppress(OSError):
         os.utime(index)
 
 
 def make_room(index: Path) -> None:
-    """Remove earlier indexes of the trace that `index` belongs to, and the oldest of all, and of the unpacked logs,
-    where they take too much."""
+    """Remove earlier indexes of the trace of `index`; if the folder is too large, also the least recently used indexes
+    and unpacked logs."""
     trace, most = index.name.partition("-")[0], most_bytes()
     found = [(stat.st_mtime_ns, stat.st_size, path) for path, stat in _files(index.parent.glob(f"*{INDEX_SUFFIX}"))]
     found += [(stat.st_atime_ns, stat.st_size, path) for path, stat in _files(plain_copies())]
     total = sum(size for _, size, _ in found)
     for used_ns, size, path in sorted(found):
         is_earlier = path.name.startswith(f"{trace}-")
-        # A log that was unpacked a moment ago may be about to be opened.
+        # A log that was unpacked recently may be about to be opened.
         is_new = path == index or (path.suffix != INDEX_SUFFIX and time.time_ns() - used_ns < _NEW_NS)
         if not is_new and (is_earlier or total > most) and _remove_unused(path):
             total -= size
@@ -94,9 +94,9 @@ def make_room(index: Path) -> None:
 
 
 def most_bytes() -> int:
-    """How many bytes all indexes and unpacked logs may take together.
+    """Return the maximum size in bytes of all indexes and unpacked logs.
 
-    Raises StepscopeError where the variable holds no size.
+    Raises StepscopeError if the variable is not a size.
     """
     text = os.environ.get(BOUND_VARIABLE, "").strip()
     if not text:
@@ -108,8 +108,7 @@ def most_bytes() -> int:
 
 
 def spill_folder() -> str:
-    """A folder of its own for what one connection cannot keep in memory; DuckDB makes and removes it. Empty where
-    there can be none."""
+    """Return the path of a folder into which a connection may spill, or "" if there can be none."""
     try:
         return str(indexes_folder() / f"{SPILL}{os.getpid()}-{os.urandom(6).hex()}")
     except (OSError, StepscopeError):
@@ -117,7 +116,7 @@ def spill_folder() -> str:
 
 
 def _trace_digest(names: Sequence[str], key: str = "") -> str:
-    """Of standard input each content is a trace of its own."""
+    """Return a digest of the names of a trace; for standard input the key represents the content."""
     paths = [key if name == STDIN else os.path.abspath(name) for name in names]
     return hashlib.sha256("\0".join(paths).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
@@ -134,7 +133,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _remove_unused(path: Path) -> bool:
-    """Remove an index or an unpacked log unless a process has it open; False where it stays."""
+    """Remove an index or an unpacked log unless a process has it open. Return whether it was removed."""
     try:
         with path.open("rb") as file:
             if fcntl is not None:
@@ -162,7 +161,7 @@ class TemporaryFolder(tempfile.TemporaryDirectory[str]):
 
 
 def temporary_folder() -> TemporaryFolder | None:
-    """A private folder that goes away when it is closed; None where none can be made."""
+    """Return a private folder that is removed when it is closed, or None if none can be created."""
     return next(temporary_folders(), None)
 
 

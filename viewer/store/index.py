@@ -16,6 +16,7 @@ from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.kernel_source import arithmetic
 from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
@@ -23,29 +24,29 @@ from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
 SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
-"""Sizes of DuckDB's blocks in bytes: a small trace has many small tables, which take one block for each column."""
+"""Sizes of DuckDB's blocks in bytes. A small trace has many small tables, which take one block per column."""
 _FEW_ROWS = 5_000
-"""Up to this number, rows go in faster without numpy than it takes to import numpy."""
+"""Maximum number of rows that are inserted faster without numpy than it takes to import numpy."""
 
 
 def index_key(sources: Sequence[Source]) -> str:
-    """Changes with the logs' paths, sizes and times, with the schema, and with the code that reads logs."""
+    """Return a key that depends on the logs' paths, sizes and times, the schema, and the code that reads logs."""
     digest = hashlib.sha256(f"{SCHEMA}\0{duckdb.__version__}".encode())
     for code in _code_that_reads_logs():
         digest.update(code.read_bytes())
     for source in sources:
         digest.update(f"\0{source.path}\0{source.size}\0{source.mtime_ns}".encode("utf-8", "surrogateescape"))
-        digest.update(source.ring or b"")  # its time says little: it is written through memory
+        digest.update(source.ring or b"")  # its time says little, because it is mapped into memory
     return digest.hexdigest()
 
 
 def _code_that_reads_logs() -> list[Path]:
     folders = [Path(log_format.__file__).parent, *map(Path, ingest_package.__path__)]
-    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+    return [Path(arithmetic.__file__), *sorted(path for folder in folders for path in folder.rglob("*.py"))]
 
 
 class OpenIndex(NamedTuple):
-    """A connection to an index, and what keeps its file from being removed meanwhile."""
+    """A connection to an index, and the open file that protects the index from removal."""
 
     connection: duckdb.DuckDBPyConnection
     held: BinaryIO | None
@@ -57,7 +58,7 @@ class OpenIndex(NamedTuple):
 
 
 def open_index(index: Path, key: str) -> OpenIndex | None:
-    """The index when it is the one of `key`; None for any other, broken, locked or missing file."""
+    """Open the index if it has this key; return None if it is another, broken, locked or missing."""
     held = hold(index)
     if held is None:
         return None
@@ -68,7 +69,7 @@ def open_index(index: Path, key: str) -> OpenIndex | None:
 
 
 def build_index(index: Path, key: str, rows: IndexRows, log_bytes: int) -> OpenIndex | None:
-    """Write the index and open it; None where it cannot be written, or where another program holds it."""
+    """Write the index and open it; return None if it cannot be written or another program has locked it."""
     block = _SMALL_BLOCK if log_bytes < _SMALL_BYTES else _LARGE_BLOCK
     try:
         try:
@@ -100,7 +101,7 @@ def _build(index: Path, key: str, rows: IndexRows, block: int) -> OpenIndex | No
 
 
 def build_in_memory(key: str, rows: IndexRows) -> duckdb.DuckDBPyConnection:
-    """An index for where no file can be written."""
+    """Build an index in memory, for use where no file can be written."""
     connection = _connect()
     connection.execute(f"ATTACH ':memory:' AS {NAME}")
     try:
@@ -116,7 +117,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
 
 
 def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str, held: BinaryIO | None) -> OpenIndex | None:
-    """Attach read-only and shut every other way to files; None, and closed, when it is not the index of `key`."""
+    """Attach the index read-only and bar all other files; close it and return None if it does not have this key."""
     try:
         connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY)")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
@@ -165,8 +166,8 @@ def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: 
 
 
 def _with_masks_apart(columns: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The columns with their masks as further columns, and what to select of them. DuckDB before 2.0 ignores masks,
-    and fails on a column of objects that begins with many a None."""
+    """Return the columns with their masks as further columns, and the expressions that join both. DuckDB before 2.0
+    ignores masks, and fails on a column of objects that begins with many None."""
     import numpy as np
     from numpy import ma
 

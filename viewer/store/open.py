@@ -1,4 +1,4 @@
-"""Open a trace: find its index, or build it where one can be written."""
+"""Opens a trace: finds its index, or builds it where one can be written."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from stepscope.viewer.store.trace import IN_MEMORY, Closeable, Trace
 
 
 def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
-    """Open the trace at `path`: a log, a `.gz` or `.zst` of one, a folder of logs, `-` for standard input, several of
-    these, or a STORE.
+    """Open the trace at `path`: a log, also compressed as `.gz` or `.zst`, a folder of logs, `-` for standard input,
+    several of these, or a STORE.
 
-    The index lies in `index_dir`, or in the user's cache folder, never beside a log; where neither can be written it
-    lies in a temporary folder, and at last in memory. One that is there and current is used, any other is built.
-    Raises StepscopeError when there is no log, or one of a newer format.
+    The index is in `index_dir`, else in the user's cache folder, and never beside a log. If that cannot be written, it
+    is in a temporary folder or in memory. A current index is used; otherwise one is built. Raises StepscopeError if
+    there is no log, or only one of a newer format.
     """
     if means_store(trace_names(path)):
         from stepscope.viewer.store.parquet.views import open_store  # needs fsspec, which takes time to import
@@ -39,12 +39,12 @@ def open_trace(path: TracePath, *, index_dir: str | os.PathLike[str] | None = No
 
 
 def open_logs(path: TracePath, sources: Sequence[Source], *, index_dir: str | os.PathLike[str] | None = None) -> Trace:
-    """Like `open_trace`, for the logs of `path` that were found already; each is read up to its `size`."""
+    """Open the logs of `path`, which were found already, like `open_trace`. Each is read up to its `size`."""
     return _Opening(sources, trace_names(path)).open(index_dir)
 
 
 class _Opening:
-    """Looks for the place of an index, best first; the logs are read at most once."""
+    """Finds the best place for an index; the logs are read at most once."""
 
     def __init__(self, sources: Sequence[Source], names: Sequence[str]) -> None:
         self._sources, self._key = sources, index_key(sources)
@@ -56,9 +56,9 @@ class _Opening:
             return self._in_folder(index_dir) or self._in_temporary_folder() or self._in_memory()
 
     def _in_folder(self, index_dir: str | os.PathLike[str] | None) -> Trace | None:
-        """In the folder that was asked for, or in the user's cache folder."""
+        """Open or build the index in the given folder or in the user's cache folder; None if that is impossible."""
         if index_dir is None:
-            most_bytes()  # a bound that is none is told before the logs are read, and each time
+            most_bytes()  # reports an invalid size before the logs are read
         try:
             index = (Path(index_dir).absolute() if index_dir is not None else indexes_folder()) / self._name
         except (OSError, StepscopeError):
@@ -93,18 +93,18 @@ class _Opening:
         return self._rows
 
     def _trace(self, found: OpenIndex, index: Path, *held: Closeable) -> Trace:
-        self._rows = None  # gone before the next collection
+        self._rows = None  # frees the rows before the next garbage collection
         kept = [found.held] if found.held is not None else []
         return Trace(self._sources, found.connection, index, [*kept, *self._plain_copies(), *held])
 
     def _plain_copies(self) -> list[BinaryIO]:
-        """The unpacked logs, which payloads are read from while the trace is open."""
+        """Protect the unpacked logs, from which payloads are read, while the trace is open."""
         unpacked = {source.data_path for source in self._sources if source.data_path != source.path}
         return [held for path in unpacked if (held := hold(path)) is not None]
 
 
 def _is_text(path: Path) -> bool:
-    """DuckDB opens no file whose name is not UTF-8."""
+    """Return whether the path is UTF-8; DuckDB opens no others."""
     try:
         return bool(str(path).encode())
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Finds the rows that no index can hold. Each of them costs only itself, and is counted."""
+"""Finds the rows that the index rejects, so that only they are lost and each is counted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stepscope.viewer.ingest.damage import excerpt
 from stepscope.viewer.ingest.rows import IndexRows, TableRows
 
 REFUSALS = (duckdb.Error, OverflowError, TypeError, ValueError, RuntimeError)
-"""What is raised for a value that a column cannot hold."""
+"""Exceptions that a value raises if its column rejects it."""
 _REASON = "not_understood"
 _MOST_PLACES = 100
 Row = Mapping[str, Any]
 
 
 def append(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Add a few thousand rows the fastest way. Raises one of `REFUSALS` for a value that the table cannot hold."""
+    """Add up to a few thousand rows in the fastest way. Raises one of `REFUSALS` if the table rejects a value."""
     rows = list(zip(*columns.values(), strict=True))
     if not hasattr(connection, "appender"):  # DuckDB before 2.0
         marks = ", ".join("?" * len(columns))
@@ -32,12 +32,12 @@ def append(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[s
         appender.flush()
     except REFUSALS:
         with suppress(*REFUSALS):
-            appender.clear()  # else it tries once more when it goes
+            appender.clear()  # else it tries again when it is deleted
         raise
 
 
 def sound_rows(rows: IndexRows, schema: str) -> IndexRows:
-    """The rows that an index can hold, with problems that name the others."""
+    """Return the rows that an index accepts, with problems that describe the others."""
     connection = duckdb.connect(":memory:")
     try:
         connection.execute(schema)

@@ -18,15 +18,14 @@ T = TypeVar("T")
 
 
 def records(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> list[T]:
-    """The rows of `statement` as instances of `row_class`, a dataclass or a NamedTuple. Each column of the statement is
-    named like a field; the order is free, and a field with a default may be absent. Raises TypeError when a field has
-    no column or a column has no field."""
+    """Return the rows of `statement` as instances of `row_class`, a dataclass or a NamedTuple. Columns match fields by
+    name in any order; a field with a default needs no column. Raises TypeError if columns and fields do not match."""
     cursor = trace.cursor().execute(statement, parameters)
     return _built(row_class, cursor, cursor.fetchall())
 
 
 def record(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> T | None:
-    """Like `records`, for a statement that has at most one row."""
+    """Return the first row of `statement` like `records`, or None if it has no row."""
     cursor = trace.cursor().execute(statement, parameters)
     found = cursor.fetchone()
     return None if found is None else _built(row_class, cursor, [found])[0]
@@ -41,13 +40,13 @@ def row(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Row | N
 
 
 def number(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Any:
-    """The first column of the only row."""
+    """Return the first column of the first row, or None."""
     found = row(trace, statement, parameters)
     return found[0] if found else None
 
 
 def json_value(text: str | None) -> Any:
-    """The value of a JSON column of the index; None for NULL."""
+    """Return the value of a JSON column of the index; None if it is NULL."""
     return None if text is None else orjson.loads(text)
 
 
@@ -60,7 +59,7 @@ def _built(row_class: type[T], cursor: duckdb.DuckDBPyConnection, found: Sequenc
 
 @lru_cache(maxsize=1024)
 def _checked(row_class: type[Any], columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the fields in order, once the columns are known to fit them."""
+    """Return the names of the fields in order after checking that the columns match them."""
     fields = signature(row_class).parameters
     missing = [name for name, field in fields.items() if field.default is Parameter.empty and name not in columns]
     extra = [name for name in columns if name not in fields]

@@ -1,4 +1,4 @@
-"""An open trace: the connection to its index, and the headers and payloads in its logs."""
+"""Defines an open trace: the connection to its index, and the headers and payloads in its logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Closeable(Protocol):
 
 
 class LogRange(NamedTuple):
-    """The bytes of a header or of a payload in its log."""
+    """Position of a header or of a payload in its log."""
 
     record: int
     log: int
@@ -45,7 +45,7 @@ class Trace:
         index: Path,
         held: Sequence[Closeable] = (),
     ) -> None:
-        """`held` is closed with the trace: what keeps the index from being removed, a folder that goes with it."""
+        """`held` is closed with the trace: a file that protects the index from removal, or a temporary folder."""
         self.logs = list(sources)
         self.index = index
         self._connection = connection
@@ -69,41 +69,40 @@ class Trace:
 
     @property
     def own_files(self) -> list[Path]:
-        """What must not be written over: the index, and the logs."""
+        """Files that must not be overwritten: the index and the logs."""
         return [self.index, *(file for log in self.logs for file in (log.path, log.data_path))]
 
     @property
     def notices(self) -> list[str]:
-        """What is missing of the trace itself, each in a sentence."""
+        """Sentences about the missing parts of the trace."""
         return []
 
     def unlocked(self) -> duckdb.DuckDBPyConnection:
-        """Another connection, which reads the index and may write files: for no statement of the user's."""
+        """Return another connection, which can write files and therefore must not run statements of the user."""
         if self.index == IN_MEMORY:
             return self.cursor()
         return connect(self.index)
 
     @property
     def connect_apart(self) -> Callable[[], duckdb.DuckDBPyConnection] | None:
-        """Makes a connection like `unlocked` in another process, to which it can be sent; None for an index in memory,
-        which no other process reaches."""
+        """Function that connects to the index and can be sent to another process; None if the index is in memory."""
         return None if self.index == IN_MEMORY else partial(connect, self.index)
 
     @property
     def is_one_file(self) -> bool:
-        """Whoever is connected to the index needs to open no other file."""
+        """Whether a connection to the index needs no other file."""
         return True
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection of its own to the index, for one thread; it can read the index and nothing else."""
+        """Return a new connection for one thread, which can read only the index."""
         with self._lock:
             cursor = self._connection.cursor()
         cursor.execute(f"USE {NAME}")
         return cursor
 
     def once(self, ask: Callable[..., T], *about: Hashable, most: int | None = None) -> T:
-        """What `ask(self, *about)` answers, which does not change; it is asked the first time. The last `most` answers
-        stay. Several threads may ask at once: each gets a whole answer. Not to be changed."""
+        """Return the cached result of `ask(self, *about)`, which must not be modified. At most `most` results are kept.
+        Threads may compute the same result at the same time."""
         known: dict[tuple[Hashable, ...], T] = self._answers.setdefault(ask, {})
         try:
             return known[about]
@@ -115,19 +114,19 @@ class Trace:
             return answer
 
     def header(self, record: int) -> bytes:
-        """The header line of `record`, its prefix included; empty when there is no such record."""
+        """Return the header line of `record` including its prefix, or b"" if there is no such record."""
         return next(iter(self.headers([record]).values()), b"")
 
     def payload(self, record: int) -> bytes:
-        """The payload of `record` as the program wrote it; empty when there is none."""
+        """Return the payload of `record` as the program wrote it, or b"" if there is none."""
         return next(iter(self.payloads([record]).values()), b"")
 
     def whole_payload(self, record: int) -> bytes:
-        """Like `payload`. Raises StepscopeError where there is one and it cannot be read."""
+        """Return the payload like `payload`, but raise StepscopeError if it exists and cannot be read."""
         return self.payload(record)
 
     def payloads(self, records: Sequence[int]) -> dict[int, bytes]:
-        """The payloads of several records, of those that have one."""
+        """Return the payloads of those records that have one."""
         found = self._ranges(records, PAYLOAD)
         return {
             one.record: (decode_payload_crlf if one.crlf else decode_payload)(
@@ -137,13 +136,13 @@ class Trace:
         }
 
     def headers(self, records: Sequence[int]) -> dict[int, bytes]:
-        """The header lines of several records."""
+        """Return the header lines of several records."""
         found = self._ranges(records, _HEADER)
         return {one.record: self.log_bytes(one.log, one.start, one.length) for one in found}
 
     def _ranges(self, records: Sequence[int], columns: str) -> list[LogRange]:
-        """The bytes of `records` in the logs: of their headers, or of those payloads that exist."""
-        one = len(records) == 1  # the usual case, for which DuckDB need not plan a sort and a join
+        """Return the positions of the headers of `records`, or of those payloads that exist."""
+        one = len(records) == 1  # the usual case, which needs no sort and no join
         wanted = "record = $1" if one else "record IN (SELECT unnest($1)) ORDER BY record"
         cursor = self.cursor().execute(
             f"SELECT record, log, {columns}, crlf FROM records WHERE {wanted}", [records[0] if one else list(records)]
@@ -153,7 +152,7 @@ class Trace:
         return [one for one in found if one.length is not None]
 
     def log_bytes(self, log: int, start: int, length: int) -> bytes:
-        """Bytes of a log as they stand in it, its packing taken off; fewer where it ends."""
+        """Return uncompressed bytes of a log, fewer than `length` at its end."""
         with self._lock:
             if log not in self._files:
                 self._files[log] = self._open_log(log)
@@ -162,7 +161,7 @@ class Trace:
             return file.read(length)
 
     def _open_log(self, log: int) -> BinaryIO:
-        """A log without its packing."""
+        """Open the uncompressed log."""
         try:
             return self.logs[log].data_path.open("rb")
         except OSError as error:

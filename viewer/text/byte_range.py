@@ -1,4 +1,4 @@
-"""A part of some bytes, as HTTP's `Range` names it."""
+"""Parses the ranges of bytes in HTTP's `Range`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _FORM = re.compile(r"(?:bytes=)?\s*(\d{0,18})-(\d{0,18})\s*")
 
 
 def byte_range(text: str, size: int) -> slice | None:
-    """`bytes=0-99` the first hundred of `size` bytes, `100-` all from there on, `-50` the last fifty.
+    """Return the slice of a range: `bytes=0-99` is the first hundred of `size` bytes, `100-` the rest, `-50` the last
+    fifty.
 
-    None for what is no range, or several of them: HTTP answers with everything then. Raises ValueError for one that
-    holds no byte.
+    Returns None if the text is not one range; HTTP then sends everything. Raises ValueError if the range is empty.
     """
     match = _FORM.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""Sizes that people write: ``500M``, ``20 GB``, or bytes."""
+"""Parses sizes as people write them: ``500M``, ``20 GB``, or bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def bytes_of(text: str) -> int | None:
-    """How many bytes `text` means; None where it is no size."""
+    """Return the number of bytes that `text` means, or None if it is not a size."""
     match = _SIZE.fullmatch(text.strip())
     return None if match is None else int(match[1]) * _UNITS[match[2]]

@@ -1,4 +1,4 @@
-"""Text of a log made safe for a terminal."""
+"""Makes text of a log safe for a terminal."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u206
 
 
 def clean(text: str) -> str:
-    """One line without control characters: what a log holds must not steer a terminal."""
+    """Replace control characters, including line breaks, because a log must not control a terminal."""
     return _CONTROL.sub(" ", text)

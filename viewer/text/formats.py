@@ -1,4 +1,4 @@
-"""Numbers as text; static/js/core/format.js says the same, checked against the same cases."""
+"""Formats numbers. static/js/core/format.js does the same and is tested with the same cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s")
 
 
 def format_ns(value: int | None) -> str:
-    """Three digits: 850 ns, 4.20 us, 12.3 ms, 1,234 s."""
+    """Return a duration with three digits: 850 ns, 4.20 us, 12.3 ms, 1,234 s."""
     if value is None:
         return "–"
     for size, unit in _TIME_UNITS:
@@ -28,7 +28,7 @@ _LONG_UNITS = ((86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_
 
 
 def format_long(value: int) -> str:
-    """Long times, in days, hours or minutes from two of them on: 2.5 h, 227 d."""
+    """Return a duration in the largest of days, hours and minutes of which it has two: 2.5 h, 227 d."""
     found = next(((size, unit) for size, unit in _LONG_UNITS if value >= 2 * size), None)
     if found is None:
         return format_ns(value)
@@ -37,7 +37,7 @@ def format_long(value: int) -> str:
 
 
 def format_bytes(value: int | None) -> str:
-    """Powers of 1000 with one decimal: 512 B, 116.8 kB."""
+    """Return a size in powers of 1000 with one decimal: 512 B, 116.8 kB."""
     if value is None:
         return "–"
     if abs(value) < 1000:
@@ -55,7 +55,7 @@ def format_count(value: int | None) -> str:
 
 
 def format_value(value: float | None) -> str:
-    """An element of a tensor: whole numbers with thousands, others with four digits."""
+    """Return an element of a tensor: whole numbers with separators, others with four digits."""
     if value is None:
         return "–"
     if not math.isfinite(value):
@@ -73,12 +73,12 @@ def format_value(value: float | None) -> str:
 
 
 def _power(size: float) -> int:
-    """Of ten, after rounding to four digits: 9.9999 has that of 10."""
+    """Return the power of ten after rounding to four digits: that of 9.9999 is the one of 10."""
     return int(f"{size:.3e}".partition("e")[2])
 
 
 def plural(value: int, noun: str) -> str:
-    """1 launch, 2 launches, 2 graphs."""
+    """Return a number and a noun: 1 launch, 2 launches, 2 graphs."""
     if value == 1:
         return f"1 {noun}"
     ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
@@ -86,14 +86,14 @@ def plural(value: int, noun: str) -> str:
 
 
 def nth(value: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th, 1,021st."""
+    """Return an ordinal: 1st, 2nd, 3rd, 4th, 11th, 1,021st."""
     ending = "th" if value % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
     return f"{value:,}{ending}"
 
 
 def launch_text(launch: int | None, ordinal: int | None, of: int | None, step: int | None) -> str:
-    """``launch 61 (4th of 29 in step 2)``: the id that addresses, the search box and ``repro --launch`` take, and its
-    place in its step. Without an id, as of a launch that has no row: ``a launch (4th of 29 in step 2)``."""
+    """Return a launch and its place in its step: ``launch 61 (4th of 29 in step 2)``. The id is that of addresses, the
+    search box and ``repro --launch``; without one, the text is ``a launch (4th of 29 in step 2)``."""
     if ordinal is None or of is None or step is None:
         return "a launch" if launch is None else f"launch {launch}"
     if launch is None:
@@ -112,7 +112,7 @@ def shape_text(sizes: object) -> str:
 
 
 _NUMBERED = {"pid", "rank", "step", "launch", "graph", "line", "log", "thread"}
-"""Names, not amounts: their digits stay together."""
+"""Numbers that are names and not amounts; their digits are not grouped."""
 
 
 _WORDS = {"has_ring": "launch ring", "expected": "expected position", "actual": "actual position"}
@@ -121,7 +121,7 @@ _OF_CPP = {"cpp_raised": "raised in C++", "cpp_stack": "C++ stack"}
 
 
 def evidence_label(name: str, value: object) -> str:
-    """What a fact of a finding is called on a page: its number shows the unit, which the name need not repeat."""
+    """Return the label of a fact of a finding, without the unit if its value shows it."""
     if name in _OF_CPP:
         return _OF_CPP[name]
     is_amount = isinstance(value, int) and not isinstance(value, bool)
@@ -132,7 +132,7 @@ def evidence_label(name: str, value: object) -> str:
 
 
 def evidence_text(value: object, name: str = "") -> str:
-    """A number of a finding's evidence, its unit taken from its name."""
+    """Return the text of a fact of a finding; its name determines the unit."""
     if value is None or value == [] or value == {}:
         return "–"
     if isinstance(value, bool):
@@ -161,5 +161,5 @@ def _amount(value: int, name: str) -> str:
 
 
 def to_json(value: Any, **_: object) -> str:
-    """JSON as templates and answers of the server have it."""
+    """Return JSON as templates and answers of the server contain it."""
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()

@@ -1,4 +1,4 @@
-"""Parses the tree that PyTorch prints of guards, and single lines of guard code."""
+"""Parses PyTorch's printed tree of guards, and single lines of guard code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MANAGER = re.compile(r"(?:(KeyManager|ValueManager): )?(\w*GuardManager)(?:: so
 _PAIR = re.compile(r"KeyValueManager pair at index=(\d+)")
 _LEAF = re.compile(r"(\w+)(?:: (.*))?")
 MOST_LEVELS = 60
-"""Deeper nodes are shown at this level."""
+"""Maximum depth; deeper nodes are shown at this level."""
 _PLACE = re.compile(r"(?P<file>\S.*?):(?P<line>\d{1,9}) in (?P<function>.*)")
 
 NodeKind = Literal["root", "manager", "key", "value", "pair", "guard"]
@@ -20,23 +20,23 @@ NodeKind = Literal["root", "manager", "key", "value", "pair", "guard"]
 
 @dataclass(frozen=True)
 class GuardNode:
-    """A manager, which stands for a value of the program, or a guard, which checks it."""
+    """A manager, which represents a value of the program, or a guard, which checks one."""
 
     kind: NodeKind
     name: str
-    """``TENSOR_MATCH``, ``DictGuardManager``."""
+    """Class, such as ``TENSOR_MATCH`` or ``DictGuardManager``."""
     line: int
-    """In the text of the tree, counted from 1."""
+    """Line in the text of the tree, from 1."""
     source: str = ""
-    """Of a manager: the expression, ``L['x']``."""
+    """Expression of a manager, such as ``L['x']``."""
     accessed_by: str = ""
     type: str = ""
     code: str = ""
-    """Of a guard: what must be true."""
+    """Condition of a guard."""
     user_code: str = ""
-    """The line of the program for which the guard was made, and where it is."""
+    """Line of the program that caused the guard."""
     place: str = ""
-    """``model.py:12 in forward``, as PyTorch shortens it."""
+    """Position of that line as PyTorch shortens it: ``model.py:12 in forward``."""
     children: list[GuardNode] = field(default_factory=list)
 
 
@@ -45,12 +45,12 @@ class GuardTree:
     roots: list[GuardNode]
     guards: int
     latency: str | None = None
-    """What one check of all guards takes, as PyTorch measured it."""
+    """Time that one check of all guards takes, as PyTorch measured it."""
     loose: list[str] = field(default_factory=list)
-    """Lines that are no part of the tree."""
+    """Lines that do not belong to the tree."""
 
     def walk(self) -> Iterator[GuardNode]:
-        """All nodes, each before what is below it."""
+        """Yield all nodes, each before its children."""
         waiting = self.roots[::-1]
         while waiting:
             node = waiting.pop()
@@ -59,7 +59,7 @@ class GuardTree:
 
 
 def guard_tree(text: str) -> GuardTree:
-    """The tree of a `dynamo_cpp_guards_str`. Whatever is no line of a tree is kept in `loose`; nothing is raised."""
+    """Parse a `dynamo_cpp_guards_str`. Lines that do not belong to a tree are kept in `loose`; nothing is raised."""
     roots: list[GuardNode] = []
     above: list[list[GuardNode]] = [roots]
     guards, latency, loose = 0, None, []
@@ -98,7 +98,7 @@ def _node(text: str, line: int) -> GuardNode:
 
 
 def _manager(text: str) -> tuple[str, str, str]:
-    """Source, way of access and type of a manager; found without a pattern, which hostile lines would keep busy."""
+    """Return source, way of access and type of a manager, without a pattern, which hostile lines could make slow."""
     text = text.rpartition(", tag_safe=(")[0] or text
     before, mark, kind = text.rpartition(", type=<")
     if mark:
@@ -109,7 +109,7 @@ def _manager(text: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class GuardCode:
-    """A line of verbose guard code, taken apart."""
+    """The parts of a line of verbose guard code."""
 
     code: str
     user_code: str
@@ -117,7 +117,7 @@ class GuardCode:
 
 
 def split_guard(text: str) -> GuardCode:
-    """``L['n'] == 2   # y = x * n  # model.py:6 in f``: the check, the line of the program and its place."""
+    """Split ``L['n'] == 2   # y = x * n  # model.py:6 in f`` into check, line of the program and its position."""
     code, *comments = text.split("  # ")
     comments = [comment.strip() for comment in comments]
     place = next((comment for comment in comments[::-1] if _PLACE.fullmatch(comment)), "")

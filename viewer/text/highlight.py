@@ -1,4 +1,4 @@
-"""Source text -> lines of (class, text) pieces. Data, never HTML: whoever shows them escapes them."""
+"""Splits source text into lines of (class, text) pieces. They are data, not HTML, so templates must escape them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Line: TypeAlias = list[Piece]
 _COMPILER = re.compile(r"async_compile\.(\w+)\(")
 
 LIMIT_CHARS = 300_000
-"""Longer texts are shown plain: their pieces would make a page too large."""
+"""Maximum length of coloured text; the pieces of a longer one would make a page too large."""
 
 
 def highlight(text: str, language: Language) -> list[Line]:
-    """Lines without their line ends; pieces of class "" are plain."""
+    """Return the lines without line ends; pieces of class "" are plain."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = text.removesuffix("\n")
     if language == "text" or len(text) > LIMIT_CHARS:
@@ -35,7 +35,7 @@ def highlight(text: str, language: Language) -> list[Line]:
 
 
 def _pieces_of_wrapper(text: str) -> Iterator[Piece]:
-    """Python whose long strings may hold kernels; those are coloured as the code they are."""
+    """Yield the pieces of Python whose long strings may be kernels, which are coloured in their own language."""
     outside = ""
     for index, part in enumerate(text.split("'''")):
         compiler = _COMPILER.findall(outside)[-1:] if index % 2 else []
@@ -60,7 +60,7 @@ def _append(line: Line, name: str, text: str) -> None:
 
 
 def language_of(event: str, name: str | None, encoding: str | None, payload: str) -> Language:
-    """What the payload of a record is written in."""
+    """Return the language of a record's payload."""
     label = f"{event} {name or ''}".lower()
     start = payload.lstrip()[:1]
     if encoding == "json" or (start in ("{", "[") and "graph" not in label and "code" not in label):

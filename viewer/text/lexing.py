@@ -1,6 +1,6 @@
-"""Source text -> (class, text) pieces, by one regular expression a language.
+"""Splits source text into (class, text) pieces with one regular expression per language.
 
-It knows as much of a language as colours need, and reads forty times as fast as a full lexer: generated code is long.
+It distinguishes only what colours need, forty times as fast as a full lexer, because generated code is long.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LEXERS = {"python": (_PYTHON, _PYTHON_WORDS), "cpp": (_CPP, _CPP_WORDS), "json"
 
 
 def pieces(text: str, language: str) -> Iterator[tuple[str, str]]:
-    """All of `text`, in order; pieces of class "" are plain."""
+    """Yield all of `text` in order; pieces of class "" are plain."""
     pattern, words = _LEXERS[language]
     end = 0
     for found in pattern.finditer(text):

@@ -1,4 +1,4 @@
-"""Two texts side by side, line by line."""
+"""Compares two texts side by side, line by line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 _CONTEXT = 3
 _MOST_EXACT = 3000
-"""Lines up to which the shortest difference is looked for."""
+"""Maximum number of lines for which the shortest difference is computed."""
 Change = Literal["same", "changed", "added", "removed", "gap"]
 
 
@@ -26,11 +26,11 @@ class SideBySide:
     rows: list[DiffRow]
     added: int
     removed: int
-    """Lines; one that is changed counts as both."""
+    """Number of lines; a changed one counts as added and removed."""
 
 
 def side_by_side(before: str, after: str) -> SideBySide:
-    """Lines around what changed; the others are a gap."""
+    """Return the changed lines and those around them; all others become gaps."""
     left, right = before.splitlines(), after.splitlines()
     exact = max(len(left), len(right)) <= _MOST_EXACT
     matcher = SequenceMatcher(None, left, right, autojunk=not exact)

@@ -1,4 +1,4 @@
-"""Addresses: the kinds of routes, what a request says, and names of kernels and buffers as one part of a path."""
+"""The kinds of routes, the contents of a request, and the encoding of names as path segments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class NotThere(Exception):
-    """The address names something that this trace does not hold; the message is for the reader."""
+    """Raised if the address names something that this trace lacks; the message is shown to the user."""
 
 
 class Elsewhere(Exception):
-    """What the trace holds of this stands at another address."""
+    """Raised if the trace shows this at another address."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -27,20 +27,20 @@ class Elsewhere(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """What an address says: parts of its path and its query."""
+    """The parts of a request's path and its query."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
     gone: threading.Event = field(default_factory=threading.Event)
-    """Set when nobody waits for the answer any more."""
+    """Set when the client has disconnected."""
     byte_range: str | None = None
-    """The bytes that are asked for, as HTTP's `Range` names them."""
+    """Requested bytes, as in HTTP's `Range` header."""
 
     def number(self, name: str, default: int | None = None) -> int | None:
         text = self.path.get(name, self.query.get(name, ""))
         if not text:
             return default
-        # More digits than any id has; int() refuses very long ones with a ValueError of its own.
+        # No id is longer than this, and int() raises ValueError for very long numbers.
         if not text.lstrip("-").isdecimal() or len(text) > 20 or "-" in text[1:]:
             raise NotThere(f"“{text[:40]}” is not a number: {name} must be one.")
         return int(text)
@@ -81,18 +81,18 @@ class Page:
     context: type
     build: Callable[[Trace, Request], Any]
     parameters: tuple[AddressParameter, ...] = ()
-    """Those in its path and those behind its ``?``."""
+    """Parameters in the path and in the query."""
 
     @property
     def twin(self) -> Twin:
-        """The page's context as JSON."""
+        """Return the twin, which answers with the page's context as JSON."""
         path = "/index.json" if self.path == "/" else f"{self.path}.json"
         return Twin(path, self.context, self.build, self.parameters)
 
 
 @dataclass(frozen=True)
 class File:
-    """An answer that a browser saves."""
+    """An answer that a browser saves as a file."""
 
     content: bytes | IO[bytes]
     content_type: str
@@ -111,7 +111,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Redirect:
-    """An address of something whose page stands at another address, which `build` returns."""
+    """An address that redirects to the address that `build` returns."""
 
     path: str
     build: Callable[[Trace, Request], str]
@@ -121,9 +121,10 @@ Route: TypeAlias = Page | Twin | Download | Redirect
 
 
 def slug(name: str) -> str:
-    """`name` as one part of a path. Percent signs would be decoded on the way: a slash would divide the path,
-    dots alone would be taken for folders, `.json` for the twin. So `~` stands for them; slugOf in
-    static/js/core/format.js does the same."""
+    """Encode `name` as one path segment, like slugOf in static/js/core/format.js.
+
+    It uses `~` instead of percent signs, which are decoded on the way so that a slash would split the path. Names of
+    only dots and names that end in `.json` are encoded too, as they mean folders and twins."""
     text = quote(name, safe="", errors="surrogatepass").replace("~", "~7E").replace("%", "~")
     if name.endswith(".json") or not name.strip("."):
         text = text.replace(".", "~2E")
@@ -135,5 +136,5 @@ def unslug(text: str) -> str:
 
 
 def query_text(values: Mapping[str, object]) -> str:
-    """What stands behind the ``?``; unknown and empty values are left out."""
+    """Return the query string, without values that are None or empty."""
     return urlencode({name: value for name, value in values.items() if value is not None and value != ""})

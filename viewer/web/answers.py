@@ -1,4 +1,4 @@
-"""Whole answers, and how they are sent."""
+"""Builds HTTP answers and sends them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIECE_BYTES = 1 << 20
 @dataclass(frozen=True)
 class Answer:
     body: bytes | IO[bytes]
-    """A file is sent in pieces, and closed."""
+    """Bytes, or a file that is sent in pieces and closed."""
     content_type: str
     status: int = 200
     headers: Headers = ()
@@ -49,7 +49,7 @@ def html(text: str, status: int = 200) -> Answer:
 
 
 def data(value: Any, status: int = 200, failed: Sequence[str] = ()) -> Answer:
-    """JSON. `failed`: sentences about what is missing; the key is there only then."""
+    """Return a JSON answer; sentences in `failed` about missing parts are added under `not_shown`."""
     body = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     if failed and body.endswith(b"}"):
         body = b'%s%s"not_shown":%s}' % (body[:-1], b"," if len(body) > 2 else b"", orjson.dumps([*failed]))
@@ -68,8 +68,9 @@ def download(file: File) -> Answer:
 
 
 def asset(name: str, asked_version: str | None, known_versions: bytes) -> Answer | None:
-    """A script or a style. Under the address that names its content a browser may keep it; under any other it asks
-    again, and is told when it has it already."""
+    """Return a script or a style sheet, or None if there is no such file.
+
+    A browser may cache it for good if the address has the version of its content, and must revalidate it otherwise."""
     try:
         content = assets.content(name)
     except KeyError:

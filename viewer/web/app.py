@@ -1,4 +1,4 @@
-"""The dashboard as one ASGI application: a request goes from its address to a route, and from there to its answer."""
+"""The dashboard as an ASGI application, which matches the address of a request to a route and sends its answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ AnyRoute = TypeVar("AnyRoute", bound=Route)
 
 
 class Asked(NamedTuple):
-    """An HTTP request as far as it matters here."""
+    """The parts of an HTTP request that the dashboard uses."""
 
     path: str
     query: dict[str, str]
@@ -56,17 +56,17 @@ class Asked(NamedTuple):
 
     @property
     def is_for_data(self) -> bool:
-        """Whether it wants JSON and not a page."""
+        """Return whether the request is for JSON rather than a page."""
         return self.path.endswith(".json") and not self.path.startswith(STATIC)
 
     def request(self, names: Mapping[str, str]) -> Request:
-        # Without an ETag there is nothing that If-Range could name: then all of it is the answer.
+        # If-Range needs an ETag, which downloads lack, so the answer is the whole file.
         wanted = None if b"if-range" in self.headers else self.headers.get(b"range")
         return Request(names, self.query, self.gone, wanted.decode("latin-1") if wanted else None)
 
 
 class App:
-    """Answers for a trace. What other pages than the first need is imported soon after the first page."""
+    """The application for one trace; the modules of other pages are imported soon after the first page."""
 
     def __init__(self, current: Current) -> None:
         self.import_map = to_json(assets.served_import_map())
@@ -79,7 +79,7 @@ class App:
         answer = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, asked)
         await answer.send(send)
         if asked.path == FIRST_PAGE and self._warming is None:
-            # Waited for when the server ends: a thread that is cut off keeps DuckDB's objects, and that is printed.
+            # Not a daemon: if it were cut off at the end, DuckDB's objects would leak, which prints a warning.
             self._warming = threading.Thread(target=self._warm)
             self._warming.start()
 
@@ -143,7 +143,7 @@ class App:
     def _error(self, asked: Asked, status: int, message: str) -> Answer:
         is_data = asked.path.endswith((".json", "/raw")) or asked.path.startswith(STATIC)
         with self._current.use() as reading:
-            # Without a frame even the error page cannot be drawn: then the overview itself fails.
+            # The error page needs the frame, which is missing if the overview itself fails.
             if is_data or (status == 500 and not reading.has_frame):
                 return answers.data({"ok": False, "error": message}, status)
             context = {"status": status, "message": message}
@@ -159,7 +159,7 @@ def _nothing() -> Answer:
 
 
 def match(path: str, routes: Iterable[AnyRoute]) -> tuple[AnyRoute, dict[str, str]] | None:
-    """The first route at `path`, and the parts of the path that it names."""
+    """Return the first route that matches `path`, and its named path segments, or None."""
     for route in routes:
         found = _pattern(route.path).fullmatch(path)
         if found is not None:
@@ -169,12 +169,12 @@ def match(path: str, routes: Iterable[AnyRoute]) -> tuple[AnyRoute, dict[str, st
 
 @cache
 def _pattern(path: str) -> re.Pattern[str]:
-    """``/steps/{step}`` as an expression: a name stands for one part of a path."""
+    """Compile a path such as ``/steps/{step}``, in which a name matches one segment."""
     parts = re.split(r"\{(\w+)\}", path)
     return re.compile("".join(f"(?P<{part}>[^/]+)" if i % 2 else re.escape(part) for i, part in enumerate(parts)))
 
 
 def create_app(trace: Trace | Current) -> RequestGuard:
-    """The pages of a trace, and their JSON twins."""
+    """Return the application with the pages of a trace and their JSON twins."""
     app = App(trace if isinstance(trace, Current) else Current(trace))
     return RequestGuard(app, security_headers(app.import_map))

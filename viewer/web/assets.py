@@ -1,4 +1,4 @@
-"""Where templates, styles and scripts are, and the one import map that serves page, report and tests."""
+"""Finds templates, styles and scripts, and builds the import maps of pages and reports."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from urllib.parse import quote
 
 _IMPORTED = re.compile(r"""^(?:import|export)\b[^"';]*["'](#js/[^"']+)["']""", re.M)
 SHEET = "css/stepscope.css"
-"""What every page and the report link to: the sheets of `SHEETS` as one file."""
+"""Style sheet of every page and report, which joins the sheets in `SHEETS`."""
 SHEETS = (
     "core/colours", "core/page", "core/plot", "overview/findings", "crash/crash", "steps/steps", "values/values",
     "memory/memory", "report/report", "records/views", "search/search", "ranks/ranks",
 )  # fmt: skip
-"""In the order of the cascade. Sheets that are not here are linked by the pages that need them."""
+"""Sheets in the order of the cascade; pages that need other sheets link to them."""
 CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
 def folder(name: str) -> Path:
-    """`templates` or `static`, beside the package `viewer`."""
+    """Return the folder `templates` or `static`, beside the package `viewer`."""
     return Path(__file__).parents[2] / name
 
 
 @cache
 def static_files() -> dict[str, Path]:
-    """Every style and script, by its path below ``/static/``."""
+    """Return every style and script, by its path below ``/static/``."""
     root = folder("static")
     files = [*root.glob("css/**/*.css"), *root.glob("js/**/*.js")]
     return {path.relative_to(root).as_posix(): path for path in sorted(files)}
 
 
 def content(name: str) -> bytes:
-    """What is served below ``/static/``. Raises a KeyError where nothing has this name."""
+    """Return a file that is served below ``/static/``; raise KeyError if there is none with this name."""
     if name == SHEET:
         return b"\n".join(content(f"css/{sheet}.css") for sheet in SHEETS)
     return static_files()[name].read_bytes()
@@ -49,7 +49,7 @@ def served_import_map() -> dict[str, dict[str, str]]:
 
 
 def address(name: str) -> str:
-    """Where a file of `static_files` is served; another one when its content is another, so that it can be kept."""
+    """Return the address of a static file, which contains a hash of its content so that browsers may cache it."""
     return f"/static/{name}?v={version(content(name))}"
 
 
@@ -58,7 +58,7 @@ def version(content: bytes) -> str:
 
 
 def inlined_import_map(*roots: str) -> dict[str, dict[str, str]]:
-    """The same specifiers as `data:` URLs, for a page that is one file: `roots` and all that they import."""
+    """Return an import map of `data:` URLs for a page in a single file, with `roots` and all that they import."""
     modules, waiting, needed = script_modules(), [*roots], dict[str, str]()
     while waiting:
         name = waiting.pop()
@@ -69,7 +69,7 @@ def inlined_import_map(*roots: str) -> dict[str, dict[str, str]]:
 
 
 def _data_url(path: Path) -> str:
-    """Percent signs only where they are needed: a fifth shorter than base64, and can be read in the file."""
+    """Return a data URL with minimal percent-encoding, which is a fifth shorter than base64 and readable."""
     return "data:text/javascript;charset=utf-8," + quote(path.read_bytes(), safe=" !$()*+,-./:;=?@[]^_`{|}~")
 
 

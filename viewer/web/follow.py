@@ -1,4 +1,4 @@
-"""A trace that still grows: it is read again in the background, and the new reading takes the place of the old one."""
+"""Follows a trace that still grows: reads it again in the background and replaces the old reading."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.frame import PageFrame, frame_of
 
 LEAST_SECONDS = 1.0
-"""Between two looks at the logs."""
+"""Minimum time between two checks of the logs."""
 SHARE = 0.1
-"""Of the time, at most so much is spent reading: a log that takes a minute is read every ten."""
+"""Maximum share of the time that is spent reading; a log that takes a minute is read every ten minutes."""
 QUIET_SECONDS = 5.0
-"""Without growth for so long, what stands at the end of a log is all that there will be."""
+"""Time without growth after which an incomplete last record of a log is read as it is."""
 _TAIL_BYTES = 1 << 20
 
 
 class Reading:
-    """A trace as it was read once."""
+    """One reading of a trace, and the page frame for it."""
 
     def __init__(self, trace: Trace, following: bool) -> None:
         self.trace = trace
@@ -46,7 +46,7 @@ class Reading:
 
 
 class Current:
-    """The reading that is shown now. Another one may take its place at any time; who uses the old one keeps it."""
+    """The current reading, which may be replaced at any time; users of the old one can finish with it."""
 
     def __init__(self, trace: Trace, following: bool = False) -> None:
         self._following = following
@@ -68,7 +68,7 @@ class Current:
                 reading.trace.close()
 
     def replace(self, trace: Trace) -> None:
-        """Show `trace` from now on. The one before is closed when nobody uses it any more."""
+        """Show `trace` from now on; the previous one is closed after its last user."""
         with self._lock:
             old, self._reading = self._reading, Reading(trace, self._following)
             unused = not old.users
@@ -76,12 +76,12 @@ class Current:
             old.trace.close()
 
     def close(self) -> None:
-        """Close what is shown, when nobody asks any more."""
+        """Close the current reading, which must have no users."""
         self._reading.trace.close()
 
 
 class Follower:
-    """Looks at the logs of `path` now and then, and reads them again when they have grown."""
+    """A background thread that checks the logs of `path` and reads them again when they have grown."""
 
     def __init__(self, path: TracePath, current: Current, say: Callable[[str], None] = print) -> None:
         self._path, self._current, self._say = path, current, say
@@ -91,7 +91,7 @@ class Follower:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follow", daemon=True)
         self.pause = LEAST_SECONDS
-        """Seconds until the next look."""
+        """Seconds until the next check."""
 
     def start(self) -> None:
         self._thread.start()
@@ -113,7 +113,7 @@ class Follower:
             self.pause = pause
 
     def look(self) -> bool:
-        """Whether the logs were read again. Raises StepscopeError when they are gone, or cannot be read."""
+        """Read the logs again if they have grown and return whether; raise StepscopeError if they cannot be read."""
         sources = find_logs(self._path)
         if _sizes(sources) != self._seen:
             self._seen, self._seen_at = _sizes(sources), time.monotonic()
@@ -128,7 +128,7 @@ class Follower:
 
 
 def _in_another_process(path: TracePath, sources: list[Source]) -> None:
-    """Builds the index where it keeps no page waiting. What goes wrong goes wrong again where the index is opened."""
+    """Build the index in another process, so that no page waits; errors appear again when the index is opened."""
     import multiprocessing
 
     reader = multiprocessing.get_context("spawn").Process(target=_read, args=(path, sources))
@@ -142,9 +142,9 @@ def _read(path: TracePath, sources: list[Source]) -> None:
 
 
 def open_growing(path: TracePath, say: Callable[[str], None] = print) -> Trace:
-    """Open logs that may still grow, as far as they are whole; waits for the first of them in a folder, or a file.
+    """Open logs that may still grow, up to their last complete record; wait until there is a record.
 
-    Raises StepscopeError where there is no such folder or file, and for standard input.
+    Raise StepscopeError if there is no such folder or file, and for standard input.
     """
     if STDIN in trace_names(path):
         raise StepscopeError("Standard input cannot be followed: give a log, or a folder of logs.")
@@ -165,13 +165,13 @@ def open_growing(path: TracePath, say: Callable[[str], None] = print) -> Trace:
 
 
 def whole_records(sources: Sequence[Source]) -> list[Source]:
-    """Logs as far as their last record is whole: one that is being written is not damage. Without empty ones."""
+    """Cut logs after their last complete record, so that one being written is not damage; leave out empty logs."""
     cut = [replace(source, size=whole_size(source)) for source in sources]
     return [source for source in cut if source.size or source.problems]
 
 
 def whole_size(source: Source) -> int:
-    """Bytes of a log up to the end of its last record, or to its begin when that is not whole."""
+    """Return the size of a log without its last record if that is incomplete."""
     start, data = _last_record(source)
     header, _, tabbed = data.partition(b"\n")
     match = HEADER.match(header)
@@ -188,7 +188,7 @@ def whole_size(source: Source) -> int:
 
 
 def _last_record(source: Source) -> tuple[int, bytes]:
-    """(byte, bytes) from the last line on that may be the header of a record."""
+    """Return (offset, bytes) of the log from the last line that may be the header of a record."""
     with source.data_path.open("rb") as file:
         start, data = source.size, b""
         while start > 0:

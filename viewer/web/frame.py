@@ -1,4 +1,4 @@
-"""What stands around every page: facts of the run, navigation, damage and the cost of recording."""
+"""Builds the frame of every page: facts of the run, findings, damage and the cost of recording."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FindingLink:
 
 @dataclass(frozen=True)
 class PageFrame:
-    """What stands around every page: facts of the run above, damage and cost below."""
+    """The data of the frame around every page: facts of the run above, damage and cost below."""
 
     runs: list[RunRow]
     facts: list[str]
@@ -33,13 +33,13 @@ class PageFrame:
     version: str
     counts: Counts
     findings: list[FindingLink]
-    """In the order of the overview: where the keys [ and ] lead."""
+    """Findings in the order of the overview, between which the keys [ and ] move."""
     following: bool = False
-    """The logs may grow while their pages are open."""
+    """Whether the logs may grow while their pages are open."""
 
 
 def frame_of(trace: Trace, following: bool) -> PageFrame:
-    """The frame of a trace; `following`: its logs may grow while their pages are open."""
+    """Return the frame of a trace, whose logs may grow if `following`."""
     return replace(frame(first_page(trace)), following=following)
 
 
@@ -58,7 +58,7 @@ def frame(overview: Overview) -> PageFrame:
 
 
 def run_facts(overview: Overview) -> list[str]:
-    """The run in a line: what, which ranks, with what torch, where, how much."""
+    """Return the facts of the run for one line: script, ranks, torch, devices, steps and level."""
     runs = overview.runs
     if not runs:
         return []
@@ -78,7 +78,7 @@ def run_facts(overview: Overview) -> list[str]:
 
 
 def script_name(run: RunRow) -> str:
-    """What ran: ``train.py``, ``-m package.module``; for a log that does not say, the log's own name."""
+    """Return the program, such as ``train.py`` or ``-m package.module``, or the name of a log that does not name it."""
     argv = run.argv
     if "-m" in argv[:-1]:
         return f"-m {argv[argv.index('-m') + 1]}"

@@ -1,4 +1,4 @@
-"""Keeps the dashboard safe to open: it answers its own pages only, under a strict content policy."""
+"""Restricts the dashboard to requests of its own pages and sets a strict content security policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 GONE = "stepscope.gone"
-"""The key of a request under which its event says that the client has gone."""
+"""Key of the scope for the event that is set when the client has disconnected."""
 NO_CACHE = (b"cache-control", b"no-cache")
 
 
@@ -41,14 +41,14 @@ def security_headers(import_map: str) -> Headers:
 
 _HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _OWN_SITES = (b"same-origin", b"none")
-"""What a browser says of requests that a page of this server makes, and of addresses that were typed in."""
+"""Values of Sec-Fetch-Site for requests of this server's pages and for addresses that the user typed."""
 
 
 def refusal(scope: Scope) -> tuple[int, str] | None:
-    """Why a request is not answered: a web page elsewhere may have made it, or have a name of its own point here."""
+    """Return status and reason if a request must be refused, as by CSRF or DNS rebinding, else None."""
     headers = scope["headers"]
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:  # the port is free: `ssh -L` maps it
+    if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:  # any port is allowed, as `ssh -L` maps it
         return 400, "Open this dashboard as localhost or 127.0.0.1."
     origins = {value.decode("latin-1").lower() for name, value in headers if name == b"origin"}
     sites = {value for name, value in headers if name == b"sec-fetch-site"}
@@ -60,8 +60,9 @@ def refusal(scope: Scope) -> tuple[int, str] | None:
 
 
 class RequestGuard:
-    """Answers requests of this dashboard's own pages and no others, puts the security headers on every answer, and
-    says when the client has gone. HEAD is answered like GET, without the body."""
+    """Middleware that refuses requests of other sites and adds security headers to every answer.
+
+    It also reports when the client disconnects, and answers HEAD like GET without the body."""
 
     def __init__(self, app: ASGIApp, headers: Headers) -> None:
         self.app = app
@@ -93,7 +94,7 @@ class RequestGuard:
         watch = asyncio.create_task(client.watch())
         try:
             await self.app({**scope, "method": "GET", GONE: client.gone}, client.receive, guarded)
-        except Exception as error:  # the page tells of it
+        except Exception as error:  # the page reports it
             sys.stderr.write(f"stepscope: {scope['path']!r} could not be made: {type(error).__name__}\n")
         finally:
             client.gone.set()
@@ -101,11 +102,11 @@ class RequestGuard:
 
 
 class _Client:
-    """Whoever waits for an answer. What it sends behind its request is not looked at."""
+    """The client of a request; anything that it sends after the request is ignored."""
 
     def __init__(self, receive: Receive) -> None:
         self.gone = threading.Event()
-        """For the threads that make the answer."""
+        """Event for the threads that build the answer."""
         self._receive = receive
         self._left = asyncio.Event()
         self._was_asked = False

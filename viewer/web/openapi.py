@@ -1,6 +1,6 @@
-"""What /openapi.json says: the JSON twins of all pages, described from the types of their contexts.
+"""Builds /openapi.json, which describes the JSON twins of all pages from the types of their contexts.
 
-FastAPI is imported here and nowhere else, when the description is asked for: that takes longer than opening a log may.
+FastAPI is imported only here, on the first request of the description, because importing it is slow.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from stepscope.viewer.web.addresses import Twin
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no answer."""
+    """An answer that reports an error."""
 
     ok: Literal[False]
     error: str
-    """One sentence."""
+    """Sentence that describes the error."""
 
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -35,7 +35,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 
 @cache
 def description() -> dict[str, Any]:
-    """The description of every twin as OpenAPI."""
+    """Return the OpenAPI description of every twin."""
     api = FastAPI(
         title="stepscope",
         version=__version__,

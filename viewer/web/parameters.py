@@ -1,4 +1,4 @@
-"""The parameters of addresses: how OpenAPI describes the names in a path and behind the ``?``."""
+"""The parameters of addresses, in paths and queries, and their descriptions for OpenAPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class AddressParameter:
-    """A name in the path of an address or behind its ``?``."""
+    """A parameter in the path or the query of an address."""
 
     name: str
     description: str

@@ -1,4 +1,4 @@
-"""Parts of pages and answers that fail alone: the rest stands, and says what is missing."""
+"""Isolates failures of parts of pages and answers, so that the rest is shown with a note of what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FAILED: ContextVar[list[str] | None] = ContextVar("failed", default=None)
 
 @contextmanager
 def failures() -> Iterator[list[str]]:
-    """Sentences about the parts that fail inside."""
+    """Collect sentences about the parts that fail inside this context."""
     found: list[str] = []
     token = _FAILED.set(found)
     try:
@@ -27,14 +27,14 @@ def failures() -> Iterator[list[str]]:
 
 
 def tell(text: str) -> None:
-    """Say beside the page what is missing of it."""
+    """Add a sentence about what is missing from the page."""
     found = _FAILED.get()
     if found is not None:
         found.append(text)
 
 
 def part(what: str, otherwise: T, ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `ask` answers; where it fails, `otherwise`, and a sentence that says so."""
+    """Return the result of `ask`; if it fails, return `otherwise` and add a sentence that says so."""
     try:
         return ask(*args, **kwargs)
     except (Elsewhere, NotThere, StepscopeError):

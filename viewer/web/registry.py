@@ -1,4 +1,4 @@
-"""The capabilities of the viewer: one line for each, from which routes, JSON, filters, navigation and report come."""
+"""The registry of the viewer's capabilities, which provides routes, JSON twins, filters, navigation and reports."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """An entry of the navigation."""
+    """An entry in the navigation."""
 
     name: str
     path: str
     tally: str | None = None
-    """The field of `Counts` that is shown beside the name."""
+    """Field of `Counts` that is shown beside the name."""
     least: int = 0
-    """A smaller tally is not shown."""
+    """Minimum tally that is shown."""
 
 
 @dataclass(frozen=True)
 class Capability:
-    """A folder of the viewer. Its modules are imported when they are needed: the first page waits for no other."""
+    """A folder of the viewer, whose modules are imported on demand so that the first page appears early."""
 
     room: str
     sections: tuple[Section, ...] = ()
     pages: tuple[str, ...] = ("page",)
-    """Modules with a tuple `ROUTES`."""
+    """Modules that define a tuple `ROUTES`."""
     has_filters: bool = False
-    """Its module `filters` has what its templates use: `FILTERS` and `GLOBALS`."""
+    """Whether its module `filters` defines `FILTERS` and `GLOBALS` for its templates."""
     in_report: bool = False
-    """Its module `report` has `collect`, which chooses its part of a report, and `data`, which scripts draw."""
+    """Whether its module `report` defines `collect`, for its part of a report, and `data`, for the scripts."""
 
     def module(self, name: str) -> ModuleType:
         return import_module(f"stepscope.viewer.{self.room}.{name}")
@@ -71,7 +71,7 @@ CAPABILITIES = (
 
 
 def routes() -> Iterator[Route]:
-    """Every address. A capability is imported when those before it have been passed over."""
+    """Yield every route; a capability is imported only when the iteration reaches it."""
     for capability in CAPABILITIES:
         for name in capability.pages:
             yield from capability.module(name).ROUTES
@@ -82,7 +82,7 @@ def pages() -> list[Page]:
 
 
 def twins() -> Iterator[Twin]:
-    """Every address that answers in JSON: a twin for each page, and those that have no page."""
+    """Yield every twin, including those without a page."""
     for route in routes():
         if isinstance(route, Twin):
             yield route
@@ -95,10 +95,10 @@ def navigation() -> list[Section]:
 
 
 def filters() -> Iterator[ModuleType]:
-    """The modules with the filters of templates."""
+    """Return the modules with template filters."""
     return (capability.module("filters") for capability in CAPABILITIES if capability.has_filters)
 
 
 def reports() -> Iterator[ModuleType]:
-    """The modules that choose a part of the report."""
+    """Return the modules that collect parts of a report."""
     return (capability.module("report") for capability in CAPABILITIES if capability.in_report)

@@ -1,4 +1,4 @@
-"""Serve one trace on this machine until Ctrl-C."""
+"""Serves one trace on this machine until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_PORT = 8686
 def serve(
     trace: Trace | Current, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print
 ) -> None:
-    """`port` 0: a free one. When the default port is taken a free one is used; any other stays as asked for."""
+    """Serve the trace; a free port is used for `port` 0, and if the default port is taken."""
     import uvicorn
 
     from stepscope.viewer.web.app import create_app
@@ -37,7 +37,7 @@ def serve(
 
 
 def warm() -> None:
-    """Import what the first page needs."""
+    """Import the modules that the first page needs."""
     import uvicorn.server  # noqa: F401
 
     from stepscope.viewer.overview.queries import overview  # noqa: F401
@@ -48,10 +48,10 @@ def warm() -> None:
 
 
 def ask_first(trace: Trace) -> None:
-    """Ask for what the first page shows, which is kept with the trace."""
+    """Compute the overview for the first page, which the trace caches."""
     from stepscope.viewer.overview.queries.overview import first_page
 
-    with suppress(Exception):  # the page tells of it
+    with suppress(Exception):  # the page reports it
         first_page(trace)
 
 

@@ -30,7 +30,7 @@ function drawSpan(ctx, picture, row, span) {
   if (span.count === 1) drawName(ctx, span.name, left, size, row, colours);
 }
 
-/** Where time without any span is left out: a band with its length, and its place in the strip on top. */
+/** Draws a shortened gap without spans: a band with its length, and its place in the minimap. */
 function drawGap(ctx, { width, height, colours, view, bounds }, gap) {
   const at = xOf(gap.at_ns, bounds, width);
   ctx.fillStyle = colours.line;

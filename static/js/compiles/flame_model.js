@@ -5,18 +5,18 @@ export const MARKS = 14;
 const UNFINISHED_PX = 48;
 const ROOM = 1.04;
 
-/** Where the chart ends: what has no end is often the last thing in a log, and needs room to be seen. */
+/** Returns the end of the chart, with room for unfinished spans, which are often the last in a log. */
 export function endOf(flame) {
   return flame.marks.some(({ kind }) => kind === "unfinished") ? Math.ceil(flame.end_ns * ROOM) : flame.end_ns;
 }
 
-/** Stretches between gaps: each counts time from its own start. */
+/** Returns the parts between gaps, each of which counts time from its own start. */
 export function partsOf(flame) {
   const starts = [0, ...flame.gaps.map((gap) => gap.at_ns + gap.shown_ns)];
   return starts.map((start, index) => ({ start, end: flame.gaps[index]?.at_ns ?? Infinity }));
 }
 
-/** Time at a place of the chart, counted from the start of its part. */
+/** Returns the time at a position of the chart, counted from the start of its part. */
 export function inPart(parts, ns) {
   return ns - (parts.findLast(({ start }) => start <= ns) ?? parts[0]).start;
 }
@@ -25,13 +25,13 @@ export function gapAt(gaps, ns) {
   return gaps.find((gap) => gap.at_ns < ns && ns < gap.at_ns + gap.shown_ns) ?? null;
 }
 
-/** How long what is in view took, folded stretches left out. */
+/** Returns the time in view without shortened gaps. */
 export function spent(gaps, view) {
   const folded = gaps.map((gap) => Math.min(view.end, gap.at_ns + gap.shown_ns) - Math.max(view.start, gap.at_ns));
   return view.end - view.start - folded.reduce((sum, size) => sum + Math.max(0, size), 0);
 }
 
-/** Rows from top to bottom; viewer/compiles/summary_rendering.py adds up the same heights. */
+/** Returns rows from top to bottom; `flame_height` in viewer/compiles/filters.py adds up the same heights. */
 export function layout(flame) {
   const rows = [];
   let y = MINIMAP + AXIS + GAP;
@@ -47,7 +47,7 @@ export function layout(flame) {
   return { rows, height: y };
 }
 
-/** Columns as they come -> intervals by row, each row sorted by start, and marks. */
+/** Converts the server's columns to intervals per row, sorted by start, and marks. */
 export function prepare(flame) {
   const byRow = new Map();
   const { lane, depth, name, compile, start_ns: starts, duration_ns: durations, count } = flame.spans;
@@ -73,7 +73,7 @@ export function marksOf(data, row) {
   return data.marks.filter(({ kind, lane, depth }) => kind === "unfinished" && lane === row.lane && depth === row.depth);
 }
 
-/** The span or the mark at `ns` of a row: what is nearest within `slack`, a span's own extent first. */
+/** Returns the span at `ns` of a row, else the nearest mark or span within `slack`. */
 export function found(data, row, ns, slack) {
   const span = pick(spansOf(data, row), ns, slack);
   if (span && span.start <= ns && ns <= span.end) return span;
@@ -83,14 +83,14 @@ export function found(data, row, ns, slack) {
   return marks[0] ?? span;
 }
 
-/** The window to ask for when a narrower one holds more than `data` in this view; else null. */
+/** Returns the window to fetch if it would show more than `data` in this view, else null. */
 export function missing(data, view, bounds) {
   const covered = data.start <= view.start && data.end >= view.end;
   if (covered && (!data.binned || view.end - view.start > (data.end - data.start) / 2)) return null;
   return windowAround(view, bounds);
 }
 
-/** Spans of the outermost row of each lane, for the strip that shows the whole run. */
+/** Returns the spans of the outermost row of each lane, for the minimap. */
 export function outermost(data) {
   return [...data.byRow].filter(([key]) => key.endsWith("/0")).map(([, spans]) => spans);
 }

@@ -1,4 +1,4 @@
-// The page of compile time: the chart's data comes from the server, its view stands in the address.
+// The page of compile time: data comes from the server, and the view is kept in the address.
 import { spent } from "#js/compiles/flame_model.js";
 import { FlameView } from "#js/compiles/flame_view.js";
 import { debounce, onKeys } from "#js/core/dom.js";

@@ -1,4 +1,4 @@
-// The chart of compile-time spans: a row per depth of each lane, events below, stretches without a span folded.
+// The chart of compile-time spans: one row per depth of each lane, events below them, and shortened gaps.
 import { FLAME_COLOURS, drawFlame } from "#js/compiles/flame_draw.js";
 import { endOf, found, gapAt, inPart, layout, missing, partsOf, prepare } from "#js/compiles/flame_model.js";
 import { clamp } from "#js/core/chart_model.js";
@@ -6,7 +6,7 @@ import { ChartView } from "#js/core/chart_view.js";
 import { formatLong, formatNs, plural, thousands } from "#js/core/format.js";
 
 export class FlameView extends ChartView {
-  /** `options` as of ChartView. */
+  /** `options` are those of ChartView. */
   constructor(box, flame, options) {
     super(box, options, FLAME_COLOURS, "Compile-time spans. Their sums by name are in the table below.");
     const { rows, height } = layout(flame);
@@ -28,7 +28,7 @@ export class FlameView extends ChartView {
     return missing(this.data, this.view, this.bounds);
   }
 
-  /** What the whole run looks like: the page began with a window of it. */
+  /** Sets the data of the whole run, because the page starts with a window of it. */
   setWhole(flame) {
     this.whole = prepare(flame);
     this.bounds.end = endOf(flame);

@@ -1,4 +1,4 @@
-// The table of metrics: the boxes of the columns become one part of the address.
+// The table of metrics: the checked columns become one parameter of the address.
 const form = document.getElementById("metrics-form");
 
 form?.addEventListener("submit", () => {

@@ -38,7 +38,7 @@ function move(direction) {
   if (pane) choose(step(map, current ?? { pane, line: 0 }, direction));
 }
 
-/** `from`: the pane that was clicked and stays where it is. */
+/** Chooses a line and scrolls all panes to its group, except `from`, the pane that was clicked. */
 function choose(at, { from = null } = {}) {
   current = at;
   for (const line of document.querySelectorAll(".pane .lit, .pane .current")) line.classList.remove("lit", "current");
@@ -57,7 +57,7 @@ function show(pane, line) {
   const code = panes.get(pane);
   const row = line === null ? null : document.getElementById(nameOf({ pane, line }));
   if (!row) return;
-  // Within its own pane: scrollIntoView would move the page too.
+  // Scrolls only the pane, as scrollIntoView would move the page too.
   const place = row.getBoundingClientRect().top - code.getBoundingClientRect().top + code.scrollTop;
   code.scrollTop = place - code.clientHeight / 2;
 }

@@ -8,9 +8,9 @@ import { Picture } from "#js/core/picture.js";
 const SLACK_PX = 4;
 
 /**
- * A subclass has `rows` [{y, height}], `whole` and `data` (what is known of all and of the view), and says with
- * picture(ctx), prepare(fetched), missing(), found(row, ns, slack), lines(found) and opens(found) what these are.
- * `options`: onView(view, isWhole), onOpen(found), fetchWindow(start, end, width) or null when all data is here.
+ * A subclass sets `rows` [{y, height}], `whole` (all data) and `data` (the data of the view), and implements
+ * picture(ctx), prepare(fetched), missing(), found(row, ns, slack), lines(found) and opens(found).
+ * `options`: onView(view, isWhole), onOpen(found), fetchWindow(start, end, width) or null if all data is there.
  */
 export class ChartView extends Picture {
   origin = 0;

@@ -1,4 +1,4 @@
-// Highlighted source text: lines of [class, text] pieces, as viewer/text/highlight.py makes them.
+// Highlighted source text, from lines of [class, text] pieces as viewer/text/highlight.py returns them.
 import { h } from "#js/core/dom.js";
 
 /** `lines`: [number or null, pieces] pairs; `mark` is the number of the highlighted line. */

@@ -24,7 +24,7 @@ export function known(value, reason = "not recorded", show = String) {
   return h("span", { class: "unknown", title: reason, "aria-label": `unknown: ${reason}` }, "–");
 }
 
-/** Says whether the keys go to an input. */
+/** Returns whether keys go to an input. */
 export function isTyping(event) {
   return event.target instanceof Element && event.target.closest("input, select, textarea, dialog[open]") !== null;
 }

@@ -1,6 +1,6 @@
 // Finds the next finding, independent of the DOM.
 
-/** Says whether `here` shows the page of `link` with all of its parameters. */
+/** Returns whether `here` shows the page of `link` with all of its parameters. */
 export function isAt(link, here) {
   const [there, now] = [parts(link), parts(here)];
   return there.path === now.path && [...there.asked].every(([name, value]) => now.asked.get(name) === value);
@@ -13,7 +13,7 @@ function parts(href) {
   return { path, asked: new URLSearchParams(query) };
 }
 
-/** Index of the finding before (-1) or after (1) the one shown; `last` is where the keys led before; null: no more. */
+/** Returns the index of the previous (-1) or next (1) finding, or null; `last` is the index that keys chose before. */
 export function nextFinding(links, here, last, direction) {
   const current = links[last] !== undefined && isAt(links[last], here) ? last : links.findIndex((link) => isAt(link, here));
   const index = current < 0 ? (direction > 0 ? 0 : links.length - 1) : current + direction;

@@ -79,7 +79,7 @@ export function nth(value) {
   return `${thousands(value)}${ending}`;
 }
 
-/** "launch 61 (4th of 29 in step 2)": the number of a launch everywhere, and its place in its step. */
+/** Formats a launch with its position in its step: "launch 61 (4th of 29 in step 2)". */
 export function launchText(launch, ordinal = null, of = null, step = null) {
   const name = launch === null ? "a launch" : `launch ${launch}`;
   return [ordinal, of, step].includes(null) ? name : `${name} (${nth(ordinal)} of ${thousands(of)} in step ${step})`;

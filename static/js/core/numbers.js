@@ -11,7 +11,7 @@ export function firstWhere(count, test) {
   return low;
 }
 
-/** The next of ..., 0.5, 1, 2, 5, 10, 20, ... that is not less than `least`. */
+/** Returns the smallest of ..., 0.5, 1, 2, 5, 10, 20, ... that is at least `least`. */
 export function roundStep(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= least * (1 - 1e-9)) ?? 10 * power;

@@ -51,7 +51,7 @@ function step(direction) {
 
 const FINDING = "stepscope-finding";
 
-/** To the finding after or before the one whose page this is; several can share a page, so the last one is kept. */
+/** Opens the next or previous finding; the last one is stored because several can share a page. */
 function goToFinding(direction) {
   const links = [...document.querySelectorAll("#finding-links a[href]")];
   if (!links.length) return say("No findings in this trace.");

@@ -4,8 +4,8 @@ import { h } from "#js/core/dom.js";
 
 export class Picture {
   /**
-   * `names`: of the colours that it is drawn with; `attributes`: of its canvas. A subclass says with picture(ctx) and
-   * drawPointer() what is drawn, and calls `start` when it is ready.
+   * `names` are the colours it uses, `attributes` those of its canvas. A subclass implements picture(ctx) and
+   * drawPointer(), and calls `start` when it is ready.
    */
   constructor(box, names, attributes) {
     Object.assign(this, { box, names, frame: 0 });
@@ -63,7 +63,7 @@ export class Picture {
     this.drawPointer();
   }
 
-  /** `lines`: texts, or pairs of a name and a text. */
+  /** Fills the tooltip with `lines`, which are texts or [name, text] pairs. */
   fillTip(lines) {
     const row = (line, place) => {
       const [name, text] = Array.isArray(line) ? line : ["", line];

@@ -10,13 +10,13 @@ const CLICK = 4;
 const COLOURS = ["estimated", "bg", "line", "line-2", "text", "muted", "accent", "critical", "warning", "info", "good", "chosen", ...HEALTH_COLOURS];
 
 /**
- * `data`: label; names (one per point); series [{name, values, colour, dash: solid|dashed|dotted, stepped, filled, dots}],
- * null where a value is not known, silent where the tip leaves it out; markers [{index, series, name, wrong}], `series` an
- * index; marks [{index, name}] of value classes; log, whether the axis is logarithmic; limit {value, label} or null;
- * range {low, high, limitAbove}, or none: of what is in view, from zero; least, a value that such a range reaches.
- * `options`: format(value) and exact(value) -> text; lines(index) of the tip, or more(index), further ones; open(index) on a
- * click; labelOf(index) on the axis, labelsIn(view, width, least) where; view [first, last] to begin with,
- * remember(view or null) when it changes; isFixed: it always shows all.
+ * `data`: label; names (one per point); series [{name, values, colour, dash: solid|dashed|dotted, stepped, filled, dots,
+ * silent}], with null for unknown values and silent if the tooltip omits it; markers [{index, series, name, wrong}] with the
+ * index of a series; marks [{index, name}] of value classes; log if the axis is logarithmic; limit {value, label} or null;
+ * range {low, high, limitAbove}, by default that of the view from zero to at least the value `least`.
+ * `options`: format(value) and exact(value) return texts; lines(index) or more(index) return all or further lines of the
+ * tooltip; open(index) runs on a click; labelOf(index) and labelsIn(view, width, least) label the axis; view [first, last]
+ * is the initial view, remember(view or null) runs when it changes; isFixed if the plot always shows all points.
  */
 export class Plot extends Picture {
   cursor = null;
@@ -138,7 +138,7 @@ export class Plot extends Picture {
     if (aloud && index !== null) this.said.textContent = this.lines(index).map((line) => line.join(" ")).join(", ");
   }
 
-  /** What the tip says of a point: its name, every series, the markers that stand there; or what `options` says. */
+  /** Returns the lines of the tooltip: the name of the point, its values and its markers, or those of `options`. */
   lines(index) {
     const { data: { names, series, markers = [] }, options } = this;
     if (options.lines) return options.lines(index);

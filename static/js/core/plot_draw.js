@@ -1,4 +1,4 @@
-// The parts of a plot's picture. `plot` has colours, width, height, inner, view, scale, count, data, x(index) and y(value).
+// Drawing functions for plots. `plot` has colours, width, height, inner, view, scale, count, data, x(index) and y(value).
 import { HEALTH } from "#js/core/health.js";
 import { drawClass } from "#js/core/health_draw.js";
 import { thinned } from "#js/core/plot_model.js";
@@ -81,7 +81,7 @@ export function drawSeries(ctx, plot, series) {
   if (dots) drawDots(ctx, plot, series);
 }
 
-/** Stretches of known values as points [x, y]; where many share a pixel the line goes through their least and their most. */
+/** Returns runs of known values as points [x, y]; values that share a pixel become their minimum and maximum. */
 function runsOf({ view, count, inner, x, y }, { values, stepped = false }) {
   const [first, last] = [Math.max(0, view[0] - 1), Math.min(count - 1, view[1] + 1)];
   const every = last - first > 2 * inner ? Math.ceil((last - first) / inner) : 1;
@@ -95,21 +95,21 @@ function runsOf({ view, count, inner, x, y }, { values, stepped = false }) {
     else {
       if (stepped && run.length) run.push([x(index), run.at(-1)[1]]);
       run.push([x(index), y(known[0])]);
-      // A step has a width, the last one too.
+      // The last step has a width too.
       if (stepped && index === count - 1) run.push([x(index) + Math.min(RIGHT - 4, x(index) - x(index - 1) || 0), y(known[0])]);
     }
   }
   return runs.filter((run) => run.length);
 }
 
-/** Lowest and highest of a pixel, from the one that is nearer: half the way for the pen. */
+/** Returns the minimum and maximum of a pixel, the one nearer to the end of `run` first, for a shorter line. */
 function ends(run, x, heights) {
   const [low, high] = [Math.max(...heights), Math.min(...heights)];
   const from = run.at(-1)?.[1] ?? low;
   return Math.abs(from - high) < Math.abs(from - low) ? [[x, high], [x, low]] : [[x, low], [x, high]];
 }
 
-/** A line, or with `floor` (a y) the area between it and the line; one point alone is a dot. */
+/** Draws a line, or with `floor` (a y) the area between it and the line; a single point is a dot. */
 function drawRun(ctx, run, { floor, dots }) {
   if (run.length === 1) {
     if (!dots) ctx.fillRect(run[0][0] - 2, run[0][1] - 2, 4, 4);

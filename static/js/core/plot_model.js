@@ -10,7 +10,7 @@ export function linearTicks(low, high, most) {
   return values;
 }
 
-/** Powers of ten, thinned out where there are many; 1, 2, 5 of each where there are few. */
+/** Returns powers of ten as ticks, thinned out if there are many, with multiples by 2 and 5 if there are few. */
 export function logTicks(low, high, most) {
   const [first, last] = [Math.floor(Math.log10(low) + 1e-9), Math.ceil(Math.log10(high) - 1e-9)];
   const every = Math.max(1, Math.ceil((last - first + 1) / Math.max(most, 1)));
@@ -24,7 +24,7 @@ export function logTicks(low, high, most) {
 
 const finite = (values) => values.filter((value) => value !== null && value !== undefined && Number.isFinite(value));
 
-/** Whether a logarithmic axis can show these values, and whether it is the better one to begin with. */
+/** Returns whether a logarithmic axis can show these values, and whether it is the better default. */
 export function logFits(values) {
   const known = finite(values);
   const positive = known.filter((value) => value > 0);
@@ -46,8 +46,8 @@ const END = 8e307;
 const inside = (value) => Math.min(END, Math.max(-END, value));
 
 /**
- * Range of an axis with some room. The limit is inside when it is near enough not to press the values flat; else
- * `limitAbove` says that it lies beyond the top.
+ * Returns the range of an axis with some room. It includes the limit unless that would flatten the curve; `limitAbove`
+ * is then true.
  */
 export function rangeOf(values, { log = false, limit = null } = {}) {
   const known = finite(values).filter((value) => !log || value > 0);
@@ -65,7 +65,7 @@ export function rangeOf(values, { log = false, limit = null } = {}) {
   return { low: low === 0 ? 0 : inside(low - room), high: inside(high + room), limitAbove: limit !== null && !near };
 }
 
-/** Range of all series in view, with some room above; from zero unless something is negative. */
+/** Returns the range of all series in view with some room above, from zero unless a value is negative. */
 export function rangeInView(series, [first, last], least = null) {
   const known = series.flatMap(({ values }) => values.slice(first, last + 1)).filter((value) => Number.isFinite(value));
   const [low, most] = known.length ? extent(known) : [0, 1];
@@ -74,7 +74,7 @@ export function rangeInView(series, [first, last], least = null) {
   return { low: bottom, high: high > bottom ? high + (high - bottom) * 0.06 : bottom + 1 };
 }
 
-/** A vertical axis of `size` pixels: `at(value)` from the top; zeros of a logarithmic one lie on its floor. */
+/** Returns a vertical axis of `size` pixels; `at(value)` counts from the top, with zeros of a log axis at the bottom. */
 export function scaleOf({ low, high }, size, log = false, format = formatValue) {
   const place = log ? Math.log10 : (value) => value;
   const [bottom, span] = [place(low), place(high) - place(low)];
@@ -84,20 +84,20 @@ export function scaleOf({ low, high }, size, log = false, format = formatValue) 
   };
 }
 
-/** First and last point in view; at least two of them where there are two. */
+/** Returns the first and last point in view, which differ if there are at least two points. */
 export function clampView(view, count) {
   if (!view || count < 2) return [0, Math.max(0, count - 1)];
   const [low, high] = [Math.min(...view), Math.max(...view)].map((place) => Math.min(count - 1, Math.max(0, Math.round(place))));
   return low < high ? [low, high] : [Math.max(0, low - 1), Math.min(count - 1, low + 1)];
 }
 
-/** The view made `factor` times as wide around a point that keeps its place. */
+/** Returns the view widened by `factor` around a point that keeps its place. */
 export function zoomed([first, last], factor, around, count) {
   const place = Math.min(last, Math.max(first, around));
   return clampView([place - (place - first) * factor, place + (last - place) * factor], count);
 }
 
-/** Where a point stands on `width` pixels. */
+/** Returns the position of a point on `width` pixels. */
 export function placeX(index, [first, last], width) {
   return last > first ? ((index - first) / (last - first)) * width : width / 2;
 }
@@ -106,12 +106,12 @@ export function pointAt(x, [first, last], width) {
   return Math.min(last, Math.max(first, Math.round(first + (x / Math.max(width, 1)) * (last - first))));
 }
 
-/** The next of 1, 2, 5, 10, 20, ... that is not less than `least`. */
+/** Returns the smallest of 1, 2, 5, 10, 20, ... that is at least `least`. */
 export function roundUp(least) {
   return roundStep(Math.max(least, 1));
 }
 
-/** Where labels of an ordered axis go: at the first point of each step, of round steps only where there are many. */
+/** Returns the points with labels: the first of each step, or only of round steps if labels would overlap. */
 export function stepLabels(steps, width, least) {
   const firsts = steps.map((step, index) => ({ step, index, x: placeX(index, [0, steps.length - 1], width) })).filter(({ step, index }) => step !== steps[index - 1]);
   const every = roundUp((firsts.length * least) / Math.max(width, 1));
@@ -123,7 +123,7 @@ export function stepLabels(steps, width, least) {
   return chosen.filter(({ x }) => x - right >= least && ((right = x), true));
 }
 
-/** Points whose label is written: evenly spaced, none over another. */
+/** Returns evenly spaced points whose labels do not overlap. */
 export function labelled(view, width, least) {
   const [first, last] = view;
   const every = Math.max(1, Math.ceil(((last - first) * least) / Math.max(width, 1)));
@@ -132,7 +132,7 @@ export function labelled(view, width, least) {
   return found;
 }
 
-/** Signs along the top, the worst of those that would overlap. `order` tells how bad a name is, worst first. */
+/** Returns the signs along the top, keeping the worst of overlapping ones; `order` lists names from the worst on. */
 export function thinned(marks, view, width, least, order) {
   const found = [];
   for (const { index, name } of marks) {

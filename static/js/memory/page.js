@@ -1,4 +1,4 @@
-// The served memory pages: the page holds the curves, the server sends the live storages of a node, the address keeps the state.
+// The served memory pages: they contain the curves, fetch the live storages of a node and keep their state in the address.
 import { getJson, setState } from "#js/core/server.js";
 import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";

@@ -13,7 +13,7 @@ function key({ colour, dash = "solid", filled = false }) {
   return svg("svg", { width: 22, height: 8, "aria-hidden": "true" }, line);
 }
 
-/** A plot with its legend; `context`: hide (keys, or null for the default), view, open(index), remember({view, hide}), top. */
+/** Mounts a plot with its legend; `context`: hide (keys, default null), view, open(index), remember({view, hide}), least, hint. */
 function mount(box, full, context = {}) {
   const hidden = new Set(context.hide ?? hiddenAtFirst(full.series));
   const dataOf = () => ({ ...shownPlot(full, hidden), least: context.least });
@@ -100,7 +100,7 @@ export function mountRecompute(box, detail, context = {}) {
 }
 
 /**
- * Live bytes over the steps; `context`: open(step), fetch(first, last) -> a finer curve or null, remember({steps}).
+ * Mounts live bytes over the steps; `context`: open(step), fetch(first, last) for a finer curve or null, remember({steps}).
  * After a drag, the server sends the selected range at the resolution of the plot.
  */
 export function mountRun(box, curve, context = {}) {

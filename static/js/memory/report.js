@@ -1,4 +1,4 @@
-// Plots and treemaps of the memory pages in a report, which holds all of their data.
+// Plots and treemaps of the memory pages in a report, which contains all of their data.
 import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 

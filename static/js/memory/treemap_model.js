@@ -1,6 +1,6 @@
 // The layout of a squarified treemap, independent of the DOM.
 
-/** `sizes` largest first -> [{x, y, width, height}] in the same order, filling the box. */
+/** Returns [{x, y, width, height}] that fill the box, in the order of `sizes`, which are sorted in descending order. */
 export function squarify(sizes, box) {
   const total = sizes.reduce((sum, size) => sum + size, 0);
   const found = [];

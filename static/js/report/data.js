@@ -1,6 +1,6 @@
 // The model of the report, independent of the DOM: addresses and the launches of its calls.
 
-/** "#/steps/3?launch=7#L12" -> the page it names, the launch and the place in it. */
+/** Parses "#/steps/3?launch=7#L12" to a page, a launch and a place in the page. */
 export function parseRoute(hash) {
   const [address, place = null] = hash.replace(/^#/, "").split("#");
   const [path, query = ""] = address.split("?");
@@ -15,14 +15,14 @@ export function parseRoute(hash) {
 
 const NAMED_BY = { "/curves": ["site", "argument", "item", "part", "moment"], "/ranks/difference": ["aspect", "left", "right"] };
 
-/** The address of a page without what only changes its state. */
+/** Returns the address of a page without parameters that only change its state. */
 function pageOf(path, asked) {
   const names = NAMED_BY[path];
   if (names) return `${path}?${new URLSearchParams(names.filter((name) => asked.has(name)).map((name) => [name, asked.get(name)]))}`;
   return path === "/values" || /^\/(steps|compile)\/./.test(path) ? `${path}?log=${asked.get("log") ?? 0}` : path || "/";
 }
 
-/** The panel of a launch: the description of the same launch in a call that does the same, moved to this one. */
+/** Returns the panel of a launch, copied from the same launch of an identical call and adapted to this one. */
 export function launchOf({ panels, calls, values, deaths }, timeline, id) {
   const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
   const panel = ids && panels[index][ids.indexOf(id)];

@@ -26,7 +26,7 @@ async function unpack(text) {
 }
 
 function show() {
-  if (location.hash && !location.hash.startsWith("#/")) return; // a place on the page that is shown
+  if (location.hash && !location.hash.startsWith("#/")) return; // an anchor on the visible page
   const route = parseRoute(location.hash);
   const page = pages.get(route.page) ?? pages.get("left out");
   for (const other of pages.values()) other.classList.toggle("shown", other === page);

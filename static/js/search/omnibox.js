@@ -1,4 +1,4 @@
-// The box in the header: places that fit what is typed stand below it; Enter without a chosen one searches.
+// The search box in the header lists matching places; Enter without a chosen place starts a search.
 import { debounce, h } from "#js/core/dom.js";
 import { getJson } from "#js/core/server.js";
 
@@ -27,7 +27,7 @@ function mount(input, form) {
     const options = [...list.children];
     if (!options.length) return;
     chosen = (index + options.length + 1) % (options.length + 1);
-    if (chosen === options.length) chosen = -1; // between the last and the first: what was typed itself
+    if (chosen === options.length) chosen = -1; // the typed text, between the last and the first place
     options.forEach((one, place) => one.setAttribute("aria-selected", String(place === chosen)));
     if (chosen < 0) return input.removeAttribute("aria-activedescendant");
     input.setAttribute("aria-activedescendant", options[chosen].id);
@@ -37,12 +37,12 @@ function mount(input, form) {
     const text = input.value.trim();
     const turn = ++asked;
     const answer = text && (await getJson(`/jump.json?${new URLSearchParams({ text })}`));
-    if (turn === asked && document.activeElement === input) show(answer ? answer.jumps : []); // Without a server Enter says so.
+    if (turn === asked && document.activeElement === input) show(answer ? answer.jumps : []); // Enter reports a missing server.
   }, WAIT_MS);
 
   input.addEventListener("input", look);
   input.addEventListener("focus", look);
-  input.addEventListener("blur", () => setTimeout(() => show([]), 150)); // a click on a place comes first
+  input.addEventListener("blur", () => setTimeout(() => show([]), 150)); // waits for a click on a place
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") choose(chosen + 1);
     else if (event.key === "ArrowUp") choose(chosen < 0 ? list.children.length - 1 : chosen - 1);

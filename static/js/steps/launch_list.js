@@ -1,4 +1,4 @@
-// The launches in view as a table: the timeline for keyboards, screen readers and text search.
+// The launches in view as a table, for keyboards, screen readers and text search.
 import { h, known } from "#js/core/dom.js";
 import { formatNs, formatTick, plural, thousands } from "#js/core/format.js";
 import { launchesIn } from "#js/steps/timeline_model.js";
@@ -6,7 +6,7 @@ import { healthBadge } from "#js/values/lines.js";
 
 const MOST = 500;
 
-/** `hrefOf(launch)` is where a row leads; `go(launch)` opens it here; `withHealth`: values were recorded. */
+/** `hrefOf(launch)` is the link of a row, `go(launch)` opens it on this page, `withHealth` if values were recorded. */
 export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
   let selected = null;
   const body = h("tbody");

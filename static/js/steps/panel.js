@@ -6,7 +6,7 @@ import { basename, formatCount, formatNs, launchText, plural, slugOf } from "#js
 import { lastWords } from "#js/crash/last_words.js";
 import { argumentTable } from "#js/steps/panel_arguments.js";
 
-/** `context`: root (what stands before paths), go(launch), close(). */
+/** `context`: root (the prefix of paths), go(launch), close(). */
 export function launchPanel({ launch: row, code_lines: lines, death = null }, context) {
   const { site, graph } = row;
   return [

@@ -34,7 +34,7 @@ function scalarTable(scalars) {
   return h("div", { class: "scroll more-arguments" }, h("table", { class: "scalars" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
 }
 
-/** `values` is null where a report left them out, empty where none were recorded. */
+/** Says why there are no values; they are null if a report left them out, and empty if none were recorded. */
 function noValues({ values }) {
   if (values === null) return h("p", { class: "note" }, "Values of this launch are in the trace but left out to keep the report small.");
   if (values?.length) return null;

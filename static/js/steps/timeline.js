@@ -12,7 +12,7 @@ export class TimelineView extends ChartView {
   selected = null;
   matches = null;
 
-  /** `options` as of ChartView, and live: bytes over the same time or null, fetchLive like fetchWindow. */
+  /** `options` are those of ChartView, live (live bytes over the same time, or null) and fetchLive, like fetchWindow. */
   constructor(box, timeline, options = {}) {
     super(box, options, timelineColours(box), "Timeline. Its launches are listed below.");
     this.origin = timeline.start_ns;

@@ -5,7 +5,7 @@ import { HEALTH_COLOURS, drawClass } from "#js/core/health_draw.js";
 import { drawLiveLane } from "#js/steps/timeline_live.js";
 import { healthStrip, intervalsOf } from "#js/steps/timeline_model.js";
 
-/** Kinds of launches in the order of the legend, as css/core/colours.css names them beside their colours. */
+/** Returns the kinds of launches in the order of the legend, which css/core/colours.css lists beside their colours. */
 export function kindsOf(element) {
   return getComputedStyle(element).getPropertyValue("--kinds").trim().split(" ");
 }

@@ -51,7 +51,7 @@ export class LiveLane {
   }
 }
 
-/** Says whether the points cover a view, as far as the run has events. */
+/** Returns whether the points cover a view, as far as the run has events. */
 function covers({ start, end, first, last }, view) {
   return (start <= view.start || start <= first) && (end >= view.end || end >= last);
 }

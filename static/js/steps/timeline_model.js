@@ -4,7 +4,7 @@ import { HEALTH, worse } from "#js/core/health.js";
 
 export const CALL = 20, LAUNCH = 34, STRIP = 14, MEMORY = 64;
 
-/** Rows of the picture from top to bottom; viewer/web/rendering.py adds up the same heights. */
+/** Returns the rows of the picture from top to bottom; `timeline_height` in viewer/steps/filters.py adds up the same heights. */
 export function layout(timeline, hasMemory = false) {
   const lanes = [];
   let y = AXIS + MINIMAP + GAP;
@@ -68,7 +68,7 @@ export function prepare(timeline) {
   };
 }
 
-/** Says whether launches have an order but no times, as in a log of printed text. */
+/** Returns whether launches have an order but no times, as in a log of printed text. */
 export function isUntimed({ launches }) {
   return launches.duration_ns.length > 0 && launches.duration_ns.every((duration) => duration === -2);
 }
@@ -85,8 +85,8 @@ export function intervalsOf(data, lane) {
 }
 
 /**
- * What the health strip shows of `intervals` in view: each as long as it runs and no other begins; those that share a
- * pixel are shown as the worst of them. `at(ns)` is the place in pixels, `left` and `right` are the ends of the strip.
+ * Returns the parts of the health strip for `intervals` in view: each lasts until it ends or the next one starts, and
+ * intervals that share a pixel become the worst of them. `at(ns)`, `left` and `right` are positions in pixels.
  */
 export function healthStrip(intervals, view, at, left, right) {
   const parts = [];
@@ -103,7 +103,7 @@ export function healthStrip(intervals, view, at, left, right) {
   return parts;
 }
 
-/** The window to ask for when `data` holds bins in this view that a narrower window would resolve; else null. */
+/** Returns the window to fetch if `data` has bins in this view that a narrower window would resolve, else null. */
 export function missingWindow(data, view, bounds) {
   const covered = data.start <= view.start && data.end >= view.end;
   if (covered && !(data.binned && hasBins(data, view))) return null;
@@ -126,7 +126,7 @@ export function kernelMatcher(text) {
   return (kernel) => patterns.every((pattern) => pattern.test(kernel.toLowerCase()));
 }
 
-/** Launches of the view in time order, at most `most`, with how many there are (bins count all they hold). */
+/** Returns at most `most` launches in view in time order, and the number of all launches, including those in bins. */
 export function launchesIn(data, view, matches, most) {
   const rows = [];
   let total = 0;

@@ -1,4 +1,4 @@
-// A step on the page: timeline, list and panel, joined. Served page and report differ only in their `source`.
+// The timeline, list and panel of a step. The served page and the report differ only in their `source`.
 import { debounce, h, onKeys } from "#js/core/dom.js";
 import { formatNs } from "#js/core/format.js";
 import { HEALTH } from "#js/core/health.js";
@@ -11,8 +11,8 @@ import { healthBadge } from "#js/values/lines.js";
 
 /**
  * `source`: root, window(start, end, width), launch(id), hrefOf(launch), remember({launch, from, to, kernels}, push),
- * live (bytes over its time, or null), liveWindow(start, end, width), missing (what to say when there is no launch to show).
- * Returns what the address can ask for.
+ * live (live bytes of the step, or null), liveWindow(start, end, width), missing (the text if a launch is not available).
+ * Returns the actions for states of the address.
  */
 export function mountStep(view, panel, timeline, source) {
   const find = (name) => view.querySelector(name);

@@ -29,9 +29,7 @@ from tests.tracer.aoti.test_printed_launches import SITES, TEXTS
 from tests.waiting import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).parents[3]
-STEPSCOPE = [
-    str(Path(sys.executable).with_name("stepscope"))
-]  # fmt: skip
+STEPSCOPE = [sys.executable, "-m", "stepscope"]
 
 
 def block(moment: str, kernel: str, argument: str, low: str, mean: str, high: str, values: str = "") -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
+from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.tracer.aoti.test_capture import STEPSCOPE, kinds
 
@@ -29,11 +29,9 @@ SITES = """
 
 
 def run(folder: Path, level: str, *names: str) -> Path:
-    done = subprocess.run(
-        [*STEPSCOPE, "run", "--aoti", level, "-o", str(folder / "trace"), "--", sys.executable,
-         str(Path(__file__).with_name("cpp_sites.py")), str(folder), *names],
-        capture_output=True, text=True, check=False, timeout=900, cwd=folder, env=clean_environment(folder / "cache"),
-    )  # fmt: skip
+    program = [sys.executable, Path(__file__).with_name("cpp_sites.py"), folder, *names]
+    command = [*STEPSCOPE, "run", "--aoti", level, "-o", folder / "trace", "--", *program]
+    done = python_processes.run(command, timeout=900, cwd=folder, env=clean_environment(folder / "cache"))
     assert done.returncode == 0, done.stderr[-2000:]
     return folder / "trace"
 

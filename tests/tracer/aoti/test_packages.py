@@ -17,6 +17,7 @@ from stepscope.tracer.aoti.capture import import_file
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
+from tests import python_processes
 from tests.capture.conftest import ROOT, clean_environment
 from tests.tracer.aoti.test_capture import STEPSCOPE, kinds, logs
 
@@ -54,11 +55,9 @@ class Packages:
         """Logs come into the folder `name`, which the command runs in."""
         target = self.folder / name
         target.mkdir()
-        return subprocess.run(
-            [*STEPSCOPE, "run", "--aoti", level, *(["--kernels", kernels] if kernels else []), *options, "-o",
-             str(target), "--", *command],
-            capture_output=True, text=True, check=False, timeout=900, cwd=cwd or target, env=self.environment,
-        )  # fmt: skip
+        chosen = [*(["--kernels", kernels] if kernels else []), *options]
+        words = [*STEPSCOPE, "run", "--aoti", level, *chosen, "-o", target, "--", *command]
+        return python_processes.run(words, timeout=900, cwd=cwd or target, env=self.environment)
 
     def printed(self, name: str, package: str, calls: int) -> str:
         """What the C++ program prints without stepscope, in a folder `name` of its own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from stepscope.tracer.inductor.scheduler import recompute_check
+from tests import python_processes
 from tests.tracer.logs import read
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,7 +44,7 @@ class Done:
 def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     folder = tmp_path_factory.mktemp("recompute")
     command = [sys.executable, "-m", "tests.tracer.inductor.recompute_program", str(folder), *WAYS]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
+    ran = python_processes.run(command, timeout=400)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return {way: Done(**json.loads(line)) for way, line in zip(WAYS, ran.stdout.splitlines(), strict=True)}
 

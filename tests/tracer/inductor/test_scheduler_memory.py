@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from torch._inductor.utils import run_and_get_code
 import stepscope
 from stepscope.tracer.inductor import codegen_facts
 from stepscope.tracer.schema.records import CACHED_ESTIMATE
+from tests import python_processes
 from tests.programs import load
 from tests.tracer.logs import read
 
@@ -265,7 +264,7 @@ with stepscope.trace(sys.argv[1], level=sys.argv[2]):
 def warm(folder: Path, level: str = "launches") -> dict[str, list[Any]]:
     """A process of its own, with the cache folder of this test."""
     command = [sys.executable, "-c", WARM, str(folder), level]
-    subprocess.run(command, cwd=ROOT, env={**os.environ}, check=True, timeout=240, capture_output=True)
+    python_processes.run(command, check=True)
     logs = list(folder.glob("*.log"))
     return read(logs[0]) if logs else {}
 

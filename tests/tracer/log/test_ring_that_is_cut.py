@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import ROOT, clean_environment
+from tests import python_processes
+from tests.capture.conftest import clean_environment
 
 PRELUDE = """
 import ctypes, mmap, os, signal, subprocess, sys, tempfile
@@ -100,7 +101,7 @@ print("alive")
 
 def run(folder: Path, body: str, cache: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", PRELUDE + body, str(folder)]
-    return subprocess.run(command, cwd=ROOT, env=clean_environment(cache), capture_output=True, text=True)
+    return python_processes.run(command, env=clean_environment(cache))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +126,7 @@ def test_the_program_goes_on_with_a_handler_that_it_sets_later(tmp_path: Path, c
 
 def test_a_recorded_program_goes_on_with_faulthandler(tmp_path: Path, cache: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    found = subprocess.run(command, cwd=ROOT, env=clean_environment(cache), capture_output=True, text=True)
+    found = python_processes.run(command, env=clean_environment(cache))
     assert (found.returncode, found.stdout.split()) == (0, ["alive"]), found.stderr
 
 
@@ -152,5 +153,5 @@ def test_what_is_not_ours_kills_as_before(tmp_path: Path, cache: Path, before: s
 def test_a_handler_of_the_program_is_called(tmp_path: Path, cache: Path) -> None:
     body = "os.kill(os.getpid(), signal.SIGBUS); print('alive')"
     command = [sys.executable, "-c", "import signal\n" + OWN_HANDLER + PRELUDE + body, str(tmp_path)]
-    found = subprocess.run(command, cwd=ROOT, env=clean_environment(cache), capture_output=True, text=True)
+    found = python_processes.run(command, env=clean_environment(cache))
     assert found.stdout.split() == ["own", "alive"]

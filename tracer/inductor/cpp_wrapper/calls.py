@@ -1,6 +1,6 @@
-"""Pure: a call in generated C++ code -> its arguments that are no tensors, as Python has them.
+"""Reads the arguments of calls in generated C++ code that are not tensors, and converts them to Python.
 
-Names and types are those of the function's declaration: a generated kernel's stands in the code itself
+Names and types come from the function's declaration: that of a generated kernel is in the code itself
 (``extern "C" void cpp_fused_sin_0(float* in_out_ptr0, const int64_t ks0);``), that of an operator in PyTorch's headers.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from stepscope.tracer.schema.records import Scalar
 
 Declarations = Callable[[str], str | None]
-"""Name of a function -> its parameters as text; None: not known."""
+"""Function that returns the parameters of a C++ function as text, or None if the function is unknown."""
 
 _NUMBER = r"(?:u?int\d*(?:_t)?|long|size_t|bool|float|double|c10::\w+|at::\w+|std::complex<\w+>)"
 _PARAMETER = re.compile(rf"(?:const\s+)?(?P<type>{_NUMBER}|char)\s*(?P<stars>\**)\s*(?P<name>\w+)")
@@ -36,14 +36,14 @@ _WORDS = (
 
 
 def declared(code: str) -> dict[str, str]:
-    """The generated kernels that `code` declares, and their parameters as text."""
+    """Return the parameters of each generated kernel that `code` declares, as text by name."""
     return {found[1]: found[2] for found in _KERNEL.finditer(code)}
 
 
 def scalars(
     text: str, kernels: Mapping[str, str], operators: Declarations, variables: Mapping[str, str]
 ) -> list[Scalar]:
-    """Of the first call in `text` to a function that is known. `variables`: what stands before it was given."""
+    """Return the scalars of the first call in `text` to a known function; `variables` are the known values."""
     for call in _CALLED.finditer(text):
         is_kernel = call[1] in kernels
         parameters = kernels[call[1]] if is_kernel else operators(call[1])
@@ -59,8 +59,10 @@ def scalars(
 
 
 def _parameter(text: str, is_kernel: bool) -> tuple[str, str] | None:
-    """Name and type; None of a tensor, of where a result goes to, and of the length of the list before it. A generated
-    kernel is given tensors as pointers, an operator lists and numbers that may be missing."""
+    """Return the name and type of a parameter; None for a tensor, a result, and the length of the list before it.
+
+    Pointers are tensors in a generated kernel; in an operator they are lists, or numbers that may be missing.
+    """
     found = _PARAMETER.fullmatch(text)
     if found is None or (is_kernel and found["stars"]) or re.fullmatch(r"ret\d+|\w+_len_", found["name"]):
         return None
@@ -68,7 +70,7 @@ def _parameter(text: str, is_kernel: bool) -> tuple[str, str] | None:
 
 
 def split(text: str) -> Iterator[str]:
-    """Arguments up to the parenthesis that ends them."""
+    """Yield the arguments in `text` up to the closing parenthesis."""
     depth, start, in_string = 0, 0, False
     for place, sign in enumerate(text):
         if sign == '"' and text[place - 1 : place] != "\\":
@@ -85,7 +87,7 @@ def split(text: str) -> Iterator[str]:
 
 
 def python_form(text: str, variables: Mapping[str, str]) -> str:
-    """An argument as Python; as it stands where it has no such form."""
+    """Return an argument as Python text, or unchanged if it has no such form."""
     text = variables.get(text.removeprefix("&"), text)
     if text.startswith("{") and text.endswith("}"):
         return f"[{', '.join(python_form(one, variables) for one in split(f'{text[1:-1]})'))}]"

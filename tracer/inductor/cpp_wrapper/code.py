@@ -1,6 +1,6 @@
-"""Generated C++ code that PyTorch's debug printer has been built into -> the launches that print, as launch sites.
+"""Reads launch sites from generated C++ code that PyTorch's debug printer was compiled into.
 
-What is printed of them is read elsewhere, perhaps in another process; it has no more than names of kernels and buffers.
+The printed output, which names only kernels and buffers, is read elsewhere, perhaps in another process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stepscope.tracer.schema.records import Argument, CppCode, InputSize, Launch
 from stepscope.tracer.wrapper.comments import commented, debug_handle
 
 PRINTS = "before_launch"
-"""It stands in all code that prints its launches; code without it, which can be long, need not be read."""
+"""Text in all code that prints its launches; code without it, which can be long, need not be read."""
 _BLOCK = re.compile(
     r'aoti_torch_print_tensor_handle\(.*?, "(?P<moment>before|after)_launch - (?P<kernel>.+) - (?P<argument>.+?)"\);'
 )
@@ -43,7 +43,7 @@ class _Mark(NamedTuple):
 
 
 def cpp_code(code: str, facts: Sequence[LaunchFacts]) -> CppCode:
-    """`facts`: what Inductor knew when it generated the code."""
+    """Return the launch sites and input sizes of `code`; `facts` were collected when Inductor generated it."""
     reader = _Reader(code)
     for number, line in enumerate(code.splitlines(), 1):
         reader.read(number, line)
@@ -52,7 +52,7 @@ def cpp_code(code: str, facts: Sequence[LaunchFacts]) -> CppCode:
 
 
 class _Reader:
-    """Takes the lines in their order."""
+    """Reads the lines of the code in order."""
 
     def __init__(self, code: str) -> None:
         self.sites: list[LaunchSite] = []
@@ -62,11 +62,11 @@ class _Reader:
         self._comment: tuple[list[str], list[str]] = [], []
         self._handle: str | None = None
         self._is_fresh = False
-        """The comment is of what the next handle names."""
+        """True if `_comment` belongs to the next handle."""
         self._arguments: list[str] = []
         self._line = 0
         self._text: str | None = None
-        """Of the call; None: no launch is being read."""
+        """Text of the call; None while no launch is being read."""
 
     def read(self, number: int, line: str) -> None:
         mark = _mark(line)
@@ -100,7 +100,7 @@ class _Reader:
             self._handle, self._is_fresh = handle, False
 
     def _site(self, kernel: str, text: str) -> LaunchSite:
-        """A C++ kernel has no comment of its own."""
+        """Return the site of a launch that ends here; a C++ kernel has no comment of its own."""
         kind = kind_of(kernel)
         nodes, operators = self._comment if kind != "cpp" else ([], [])
         site = LaunchSite(
@@ -127,7 +127,7 @@ def _mark(line: str) -> _Mark | None:
 
 @cache
 def operator_parameters(function: str) -> str | None:
-    """As PyTorch's headers declare an operator that generated code calls."""
+    """Return the parameters of an operator as PyTorch's C shim headers declare it, or None if they do not."""
     if not function.startswith("aoti_torch_"):
         return None
     found = re.search(rf"\b{function}\(([^)]*)\)", _headers())

@@ -1,4 +1,4 @@
-"""Generated C++ code on its way to the compiler: which launches it prints, and what they compute.
+"""Reads generated C++ code before it is compiled: the launches that it prints, and what they compute.
 
 AOTInductor's packages are not loaded through Python; each passes through `AotCodeCompiler.compile`
 (torch/_inductor/codecache.py).
@@ -16,7 +16,7 @@ from stepscope.tracer.schema.records import CppCode
 
 
 class PackageHook:
-    """Tells `report` of C++ code with launches that print."""
+    """Passes C++ code whose launches print to `report`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PackageHook:
         self._undo.close()
 
     def on_package(self, code: str) -> None:
-        """AOTInductor is about to compile `code`, which this thread has generated. Never raises."""
+        """Read `code`, which this thread has generated and AOTInductor is about to compile. Never raises."""
         try:
             self.tell(code, self._codegen.take())
         except Exception as error:

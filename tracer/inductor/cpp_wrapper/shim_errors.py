@@ -1,5 +1,8 @@
-"""What the C++ exception said by which a call of generated C++ code failed. That code tells only which call it was; the
-shim that it goes through has kept the rest since PyTorch 2.13 (torch/csrc/stable/c/shim.h), and older ones print it."""
+"""Finds the message of the C++ exception behind a failed call of generated C++ code.
+
+The error of that code names only the call. Since PyTorch 2.13 the shim keeps the message
+(torch/csrc/stable/c/shim.h); older versions print it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _LIBRARIES = "libtorch_cpu.so", "libtorch_cpu.dylib"
 
 
 def cause_of(text: str) -> str | None:
-    """`text` is that of an exception which this thread raised last; None where nothing more is known of it."""
+    """Return the C++ message behind `text`, the text of this thread's last exception, or None if there is none."""
     torch = sys.modules.get("torch")
     if FAILED_CALL not in text or torch is None:
         return None

@@ -1,11 +1,11 @@
-"""Mismatches between the memory that a reordering pass carries along and a full recomputation, as records.
+"""Compares the memory that a reordering pass carries along with a full recomputation, and records the mismatches.
 
 torch/_inductor/comms.py moves collectives and waits one swap at a time and keeps the expected memory up to date.
-With `config_comms.reorder_iterative_debug_memory_recompute` it lets torch/_inductor/comms_debug.py compare after
-each swap, which prints and stops the pass at the first difference. While attached, the comparison is made here.
-Asked for without torch's flag it is made all the same and never stops a pass: comms.py sees the flag as set, the
-flag itself, which is part of the key of the compile cache, stays as it is. It costs a pass one estimate of all
-nodes for each swap. A graph that comes from a cache is not reordered, so there is nothing to compare.
+With `config_comms.reorder_iterative_debug_memory_recompute`, torch/_inductor/comms_debug.py compares it after each
+swap, prints, and stops the pass at the first difference. While attached, this module compares instead. If requested
+without torch's flag, the check runs as well and never stops a pass: only comms.py sees the flag as set, because the
+flag is part of the key of the compile cache. The check takes one estimate of all nodes per swap. A graph from a cache
+is not reordered, so there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CHECK = "_debug_iterative_memory_recompute"
 FLAG = "reorder_iterative_debug_memory_recompute"
 SINK_PASS = "sink_waits_iterative"
 MOST_RECORDS = 16
-"""Of one graph; what comes after is counted."""
+"""Maximum number of records per graph; further mismatches are counted."""
 
 
 class _Swap(NamedTuple):
-    """What comms.py hands to the check."""
+    """The arguments that comms.py passes to the check."""
 
     candidate: Any
     group: list[Any]
@@ -44,35 +44,35 @@ class _Swap(NamedTuple):
     base_peak: int
     carried: Mapping[Any, tuple[int, int]]
     allocfree: Mapping[Any, Any]
-    """What each node allocates and frees, as the pass has it."""
+    """Bytes that each node allocates and frees, according to the pass."""
     last_uses: Mapping[Any, list[Any]]
-    """Node of the group -> buffers whose last use is before the swap its own, after it the candidate's; of the other
-    pass the other way round."""
+    """Node of the group -> buffers that it used last before the swap, and the candidate after it; in the pass that
+    sinks waits, the other way round."""
     pass_name: str
 
 
 class _Verdict(NamedTuple):
     reasons: list[RecomputeReason]
     snodes: list[str]
-    """Beside each reason."""
+    """Name of the node of each reason; empty for the peak."""
     allowed_peak: int
     is_explained: bool
 
 
 @dataclass
 class Mismatches:
-    """Of one graph."""
+    """The mismatches of one graph."""
 
     records: list[RecomputeMismatch] = field(default_factory=list)
     dropped: int = 0
-    """How many more there were."""
+    """Number of further mismatches, which are not recorded."""
 
 
 class _Thread(threading.local):
-    """The pass that runs on a thread. A pass is known by the dictionary that it carries along."""
+    """The pass that runs on a thread, identified by the dictionary that it carries along."""
 
     carried: object = None
-    """Which dictionary of a pass, and one of its nodes, so as not to keep the graph alive."""
+    """Id of the pass's dictionary and a weak reference to one of its nodes, so that the graph is not kept alive."""
     swaps = 0
     is_quiet = False
 
@@ -81,7 +81,7 @@ class _Thread(threading.local):
 
 
 class _Settings:
-    """`config_comms` with the flag on, for comms.py alone."""
+    """`config_comms` with the flag on, which only comms.py sees."""
 
     def __init__(self, settings: Any) -> None:
         vars(self)["_settings"] = settings
@@ -94,7 +94,7 @@ class _Settings:
 
 
 class RecomputeCheck:
-    """Stands in for torch's check; `is_asked`: also when torch's own flag is off."""
+    """Replaces torch's check; with `is_asked` it also runs when torch's own flag is off."""
 
     def __init__(self, is_asked: bool, on_failure: Callable[[str, BaseException], None]) -> None:
         self._is_asked, self._on_failure = is_asked, on_failure
@@ -104,7 +104,7 @@ class RecomputeCheck:
         self._undo = ExitStack()
 
     def attach(self) -> str | None:
-        """Why this torch cannot be checked, or None."""
+        """Replace torch's check. Return why this torch cannot be checked, or None if it can."""
         try:
             comms, comms_debug = (import_module(f"torch._inductor.{name}") for name in ("comms", "comms_debug"))
         except ImportError as error:
@@ -122,14 +122,14 @@ class RecomputeCheck:
         self._undo.close()
 
     def take(self, graph: Any) -> Mismatches:
-        """What was found while `graph`, a GraphLowering, was scheduled."""
+        """Return the mismatches found while `graph`, a GraphLowering, was scheduled."""
         self._thread.carried = None
         with self._lock:
             entry = self._found.pop(id(graph), None)
         return entry[1] if entry is not None and entry[0]() is graph else Mismatches()
 
     def take_lost(self, everything: bool = False) -> list[Mismatches]:
-        """Of graphs whose compile failed, so that nobody came for them; with `everything` all that is there."""
+        """Return the mismatches of graphs whose compile failed, which nobody took; all if `everything` is set."""
         with self._lock:
             lost = [key for key, (graph, _) in self._found.items() if everything or graph() is None]
             return [self._found.pop(key)[1] for key in lost]
@@ -161,7 +161,7 @@ class RecomputeCheck:
         return check
 
     def _print(self, *values: Any, **options: Any) -> None:
-        """In place of the report of 22 KB for 16 nodes, which the record says in numbers."""
+        """Print unless torch reports a recorded mismatch; its report takes 22 KB for 16 nodes."""
         if not self._thread.is_quiet:
             builtins.print(*values, **options)  # noqa: T201
 
@@ -178,7 +178,7 @@ class RecomputeCheck:
         off = _differences(swap, current)
         known, thread.known = thread.known, off
         verdict = _judge(swap, peak, off, settings, is_torchs)
-        # What a swap put wrong stays wrong: without torch's flag the pass goes on, and it is said once.
+        # A difference persists after its swap: without torch's flag the pass continues, so it is recorded once.
         is_new = is_torchs or not off or any(known.get(name) != difference for name, difference in off.items())
         if verdict.reasons and is_new:
             self._keep(swap, number, verdict, is_torchs)
@@ -213,7 +213,7 @@ def _swap(given: Mapping[str, Any]) -> _Swap:
 
 
 def _differences(swap: _Swap, current: Sequence[tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Carried minus recomputed bytes of each node where they differ, after its allocations and after its frees."""
+    """Return carried minus recomputed bytes, after allocations and after frees, for each node where they differ."""
     found = {}
     for node, (alloc, free) in zip(swap.snodes, current, strict=True):
         carried_alloc, carried_free = swap.carried[node]
@@ -228,7 +228,7 @@ def _judge(swap: _Swap, peak: int, off: Mapping[str, Any], settings: Any, is_tor
     carried_peak = max(swap.carried[node][0] for node in swap.snodes)
     is_wrong = peak != carried_peak or peak - swap.base_peak > swap.base_peak * budget
     named: list[tuple[RecomputeReason, str]] = []
-    if is_wrong or (is_torchs and peak > swap.base_peak):  # torch forgets that a pass may add its budget
+    if is_wrong or (is_torchs and peak > swap.base_peak):  # torch ignores the budget of the pass
         named.append(("peak", ""))
     if swap.candidate.get_name() in off:
         named.append(("candidate", swap.candidate.get_name()))
@@ -284,7 +284,7 @@ def _record(swap: _Swap, number: int, verdict: _Verdict, graph: Any, is_torchs: 
 
 
 def _last_uses(swap: _Swap) -> list[tuple[str, str, str]]:
-    """(buffer, node that was the last to use it, node that is now), as the pass has it."""
+    """Return (buffer, its last user before the swap, its last user after the swap), according to the pass."""
     candidate = swap.candidate.get_name()
     found = []
     for node in swap.group:
@@ -295,7 +295,7 @@ def _last_uses(swap: _Swap) -> list[tuple[str, str, str]]:
 
 
 def _before(swap: _Swap) -> dict[Any, tuple[int, int]]:
-    """The nodes' bytes in the order before the swap, computed anew; empty when that order is not known."""
+    """Return the nodes' bytes recomputed in the order before the swap; empty if that order is unknown."""
     order = _order_before(swap.snodes, swap.candidate, swap.group)
     if order is None:
         return {}
@@ -304,7 +304,7 @@ def _before(swap: _Swap) -> dict[Any, tuple[int, int]]:
 
 
 def _order_before(snodes: list[Any], candidate: Any, group: list[Any]) -> list[Any] | None:
-    """A swap moves the candidate from one side of the group to the other."""
+    """Return the order before the swap, which moved the candidate across the group; None if it is unknown."""
     at, size = snodes.index(candidate), len(group)
     if at >= size and snodes[at - size : at] == group:
         return [*snodes[: at - size], candidate, *group, *snodes[at + 1 :]]

@@ -1,7 +1,7 @@
-"""What Inductor's scheduler expects of memory, by torch/_inductor/memory.py over the final order of nodes.
+"""Computes the memory that Inductor's scheduler expects, with torch/_inductor/memory.py, in the final order of nodes.
 
-Asked after `Scheduler.codegen` has made the code: nothing that is computed here can change it. The functions of
-memory.py set `mpi_buffer` and `mpi_node` of what they look at, which nothing reads any more by then.
+This runs after `Scheduler.codegen` has generated the code, so that it cannot change the code. The functions of
+memory.py set `mpi_buffer` and `mpi_node` of buffers and nodes, which nothing reads any more by then.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from stepscope.tracer.schema.records import ScheduledBuffers, SchedulerMemory
 
 NOT_NUMBERED = -1
-"""`SchedulerMemory.graph` until the wrapper is loaded: graphs are numbered then."""
+"""Value of `SchedulerMemory.graph` until the wrapper is loaded and the graph gets its number."""
 
 
 class Estimate(NamedTuple):
-    """Of torch/_inductor/memory.py for one order of nodes, in bytes; the lists stand beside the nodes."""
+    """The estimate of torch/_inductor/memory.py for one order of nodes, in bytes; lists have one value per node."""
 
     peak: int
     after_alloc: list[int]
@@ -25,13 +25,13 @@ class Estimate(NamedTuple):
     alloc: list[int]
     free: list[int]
     timeline: list[Any]
-    """A `BufferInfo` for each buffer."""
+    """One `BufferInfo` per buffer."""
 
 
 def scheduler_memory(scheduler: Any) -> SchedulerMemory:
-    """The memory of the graph whose `scheduler` has just generated its code, `V.graph` being that graph.
+    """Return the expected memory of `V.graph`, whose `scheduler` has just generated its code.
 
-    Raises whatever torch raises; AttributeError or ImportError where a version of torch lacks something.
+    Raises whatever torch raises; AttributeError or ImportError if a version of torch lacks something.
     """
     from torch._inductor import memory
     from torch._inductor.virtualized import V
@@ -64,7 +64,7 @@ def scheduler_memory(scheduler: Any) -> SchedulerMemory:
 
 
 def estimate(nodes: Sequence[Any], freeable: Mapping[str, Any], outputs: Collection[str]) -> Estimate:
-    """What torch expects of `nodes` in this order; their planning information has to be there."""
+    """Return torch's estimate for `nodes` in this order; their planning information must be prepared."""
     from torch._inductor import memory
 
     peak, current, changes, _ = memory.estimate_peak_memory_allocfree(nodes, freeable, outputs)  # type: ignore[arg-type]
@@ -80,14 +80,14 @@ def estimate(nodes: Sequence[Any], freeable: Mapping[str, Any], outputs: Collect
 
 
 def at_peak(found: Estimate) -> list[int]:
-    """Index of every node at the peak."""
+    """Return the index of every node at the peak."""
     return [index for index, live in enumerate(found.after_alloc) if live == found.peak]
 
 
 def buffers(
     found: Estimate, freeable: Mapping[str, Any], outputs: Collection[str], removed: Collection[str]
 ) -> ScheduledBuffers:
-    """`removed` are names of buffers that fusion left no memory."""
+    """Return the buffers of the estimate; `removed` are the names of buffers that fusion has eliminated."""
     names = [str(entry.buffer.get_name()) for entry in found.timeline]
 
     def role(name: str) -> Any:
@@ -108,22 +108,22 @@ def buffers(
 
 
 def to_payload(memory: SchedulerMemory) -> dict[str, Any]:
-    """Plain values, from which `from_payload` makes `memory` again."""
+    """Return `memory` as plain values, which `from_payload` reads."""
     return asdict(memory)
 
 
 def from_payload(payload: dict[str, Any]) -> SchedulerMemory:
-    """Raises KeyError or TypeError when `payload` is of another version."""
+    """Build the memory from `to_payload`'s values. Raises KeyError or TypeError if they are of another version."""
     return SchedulerMemory(**{**payload, "buffers": ScheduledBuffers(**payload["buffers"])})
 
 
 def _is_memory_check(node: Any) -> bool:
-    """`config.test_configs.track_memory_lifecycle` puts one behind every node."""
+    """Return whether `config.test_configs.track_memory_lifecycle` has inserted `node`, as it does after every node."""
     return type(getattr(node, "node", None)).__name__ == "MemoryCheckKernel"
 
 
 def _base(graph: Any, freeable: Collection[str]) -> Iterator[tuple[str, int]]:
-    """Inputs that the graph may not free, and constants (frozen weights), with their bytes."""
+    """Yield the inputs that the graph may not free, and the constants (frozen weights), with their bytes."""
     for name, value in graph.graph_inputs.items():
         if name not in freeable and hasattr(value, "get_numel") and (size := _input_bytes(graph, value)) is not None:
             yield name, size
@@ -132,7 +132,7 @@ def _base(graph: Any, freeable: Collection[str]) -> Iterator[tuple[str, int]]:
 
 
 def _input_bytes(graph: Any, value: Any) -> int | None:
-    """None: no tensor (a generator's state, a TorchBind object)."""
+    """Return the size of an input in bytes; None if it is not a tensor (a generator's state, a TorchBind object)."""
     from torch._inductor.utils import get_dtype_size
 
     try:

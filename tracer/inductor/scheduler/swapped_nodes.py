@@ -1,4 +1,4 @@
-"""Scheduler nodes that a reordering pass has moved past one another, told so that a person knows which they are."""
+"""Describes the scheduler nodes that a reordering pass has swapped, so that a reader can identify them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepscope.tracer.schema.records import SwappedNode
 
 
 def describe(nodes: Sequence[Any]) -> list[SwappedNode]:
-    """What each of `nodes`, of torch/_inductor/scheduler.py, computes, reads and writes."""
+    """Return what each of `nodes` (torch/_inductor/scheduler.py) computes, reads and writes."""
     return [_describe(node) for node in nodes]
 
 
@@ -18,7 +18,7 @@ def _describe(node: Any) -> SwappedNode:
     origins = [origin for part in parts for origin in getattr(part, "origins", ())]
     calls = (origin for origin in origins if getattr(origin, "op", None) == "call_function")
     kernels = (getattr(part, "python_kernel_name", None) for part in parts)
-    reads = (one.name for one in node.read_writes.reads if type(one).__name__ != "WeakDep")  # that only orders nodes
+    reads = (one.name for one in node.read_writes.reads if type(one).__name__ != "WeakDep")  # WeakDep only orders nodes
     return SwappedNode(
         name=node.get_name(),
         node_kind=type(node).__name__,

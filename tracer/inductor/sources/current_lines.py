@@ -1,13 +1,13 @@
-"""Lines that came with a graph out of a cache -> the lines of this run that the graph is of.
+"""Maps the source lines that a cached graph was compiled from to the lines of this run.
 
-A stack of lines is the same code in this run where one of these says so:
+A stack of lines is found in this run in one of these ways:
 
-1. The nodes of Dynamo's graph that it was of when the graph was compiled; those of a graph with the same shape
-   correspond, whatever their lines are called now.
-2. The text of the stacks in the graph that Dynamo has captured for this compile. Of stacks that read alike each is
-   found in its turn, where there are as many as there were.
-3. Where Dynamo captured nothing that is known (its part came from a cache too, or the recording began later), the
-   files of this process: a line stands where it stood, or somewhere else in its file, once.
+1. By the nodes of Dynamo's graph that had the stack at the compile: if Dynamo's graph has the same shape in this run,
+   its nodes correspond, whatever their lines are now.
+2. By the text of the stacks in the graph that Dynamo has captured for this compile. Stacks with the same text are
+   matched in order, if there are as many as before.
+3. If no graph of Dynamo's is known (its part came from a cache too, or the recording began later), by the files of
+   this process: the line has the same number, or occurs once elsewhere in its file.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Like = Callable[[Stack], Hashable]
 
 
 class TodaysLines:
-    """Looks up the stacks of one graph."""
+    """Finds the stacks of one graph in this run."""
 
     def __init__(self, captured: Captured | None, compiled: CompiledLines | None, cached: Iterable[Stack]) -> None:
-        """`cached`: the stacks of all kernels of the graph, as they came out of the cache."""
+        """Create the lookup; `cached` are the stacks of all kernels of the graph as the cache has them."""
         self._captured, self._cached = captured, set(cached)
         corresponds = captured is not None and compiled is not None and compiled.shape == captured.shape
-        is_of_these = compiled is not None and any(map(compiled.nodes, self._cached))  # not of another compile
+        is_of_these = compiled is not None and any(map(compiled.nodes, self._cached))  # else from another compile
         self._compiled = compiled if corresponds and is_of_these else None
         self._files: dict[str, dict[str, list[int]] | None] = {}
 
     def now(self, stack: Stack) -> Stack | None:
-        """The stack of this run; empty where no line of it is known any more, None where the code is not found."""
+        """Return the stack of this run; empty if the node has no known lines now, None if the code is not found."""
         if self._captured is None:
             return self._in_files(stack)
         positions = self._compiled.nodes(stack) if self._compiled else []
@@ -45,11 +45,11 @@ class TodaysLines:
             found = {self._captured.stacks[position] for position in positions}
             return found.pop() if len(found) == 1 else self._alike(stack)
         if self._compiled is not None and stack not in self._todays:
-            return self._in_files(stack)  # no node of Dynamo's had it: it was made later
+            return self._in_files(stack)  # no node of Dynamo's had it: it was added later
         return self._alike(stack)
 
     def stands(self, frame: Frame) -> bool:
-        """The line reads so in this run."""
+        """Return whether the line is the same in this run."""
         if self._captured is None:
             return self._in_file(frame) == frame
         return frame in self._frames
@@ -80,7 +80,7 @@ class TodaysLines:
 
     @cached_property
     def _is_as_compiled(self) -> bool:
-        """Every line reads and stands as it did."""
+        """Whether the number and text of every line are unchanged."""
         return all(stack in self._todays for stack in self._cached)
 
     def _in_files(self, stack: Stack) -> Stack | None:
@@ -102,7 +102,7 @@ class TodaysLines:
         return replace(frame, line=found[0]) if len(found) == 1 and frame.code else None
 
     def _numbers(self, file: str) -> dict[str, list[int]] | None:
-        """Text -> the lines that read so; None for a file of another program."""
+        """Return the line numbers by text; None if the file belongs to another program."""
         if os.path.isfile(file) and os.path.abspath(file) not in self._loaded:
             return None
         found: dict[str, list[int]] = {}
@@ -112,13 +112,13 @@ class TodaysLines:
 
     @cached_property
     def _loaded(self) -> set[str]:
-        """Files of the modules of this process."""
+        """Paths of the files of this process's modules."""
         files = [getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values())]
         return {os.path.abspath(file) for file in files if isinstance(file, str)}
 
 
 def _groups(stacks: Iterable[Stack], like: Like) -> dict[Hashable, list[Stack]]:
-    """Stacks that are alike, in the order of their lines."""
+    """Return the stacks by their value of `like`, in the order of their lines."""
     found: dict[Hashable, list[Stack]] = {}
     for stack in sorted(stacks, key=_lines):
         found.setdefault(like(stack), []).append(stack)
@@ -126,7 +126,7 @@ def _groups(stacks: Iterable[Stack], like: Like) -> dict[Hashable, list[Stack]]:
 
 
 def _is_one_order(before: list[Stack], now: list[Stack]) -> bool:
-    """Lines of several files follow one another by the names of the files: these must be the same."""
+    """Return whether both lists are sorted alike; lines of several files are sorted by file names, which must agree."""
     files, files_now = set(map(_files, before)), set(map(_files, now))
     return files == files_now or len(files) == len(files_now) == 1
 

@@ -1,7 +1,7 @@
-"""The graphs that Dynamo captures in this process, and the lines of the program that their nodes come from.
+"""Keeps the graphs that Dynamo captures in this process, with the source lines that their nodes come from.
 
-A graph out of a compile cache brings along the lines that it was compiled from: of an earlier text of the program, or
-of another program. Dynamo runs on warm caches too; what it has captured says which lines the graph is of now.
+A graph from a compile cache has the lines that it was compiled from: those of an earlier version of the program, or
+of another program. Dynamo runs on warm caches too, so its graph gives the current lines.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from stepscope.tracer.schema.records import Frame
 Stack = tuple[Frame, ...]
 FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in ([^\n]*)(?:\n(?! *File ")([^\n]*))?', re.M)
 MOST_KEPT = 512
-"""A backward may be loaded long after its graph was captured."""
+"""Maximum number of graphs that are kept; a backward may be loaded long after its graph was captured."""
 
 
 @dataclass(frozen=True)
 class CompiledLines:
-    """Which nodes of the graph that was compiled came from which lines."""
+    """The nodes of a compiled graph by the source lines that they came from."""
 
     shape: str
     nodes_of: dict[str, list[int]]
-    """Digest of a stack -> positions of the nodes that have it."""
+    """Positions of the nodes that have a stack, by the stack's digest."""
     unix_ns: int
 
     def nodes(self, stack: Stack) -> list[int]:
-        """Empty: no node had this stack."""
+        """Return the positions of the nodes with this stack; empty if none has it."""
         return self.nodes_of.get(digest(stack), [])
 
 
 @dataclass(frozen=True)
 class Captured:
-    """One graph of Dynamo's, with the graphs in it."""
+    """One graph of Dynamo's, with its subgraphs."""
 
     shape: str
-    """A digest of what each node does with which others: the nodes of graphs with the same one correspond in order."""
+    """Digest of each node's operation and inputs; the nodes of graphs with the same digest correspond in order."""
     stacks: list[Stack]
-    """Of each node; empty where it has none."""
+    """Stack of each node; empty if it has none."""
     modules: frozenset[str]
 
     def to_keep(self) -> CompiledLines:
-        """For runs that find in a cache what is compiled from this graph now."""
+        """Return what later runs need to map the lines of this graph when they load it from a cache."""
         nodes_of: dict[str, list[int]] = {}
         for position, stack in enumerate(self.stacks):
             if stack:
@@ -56,13 +56,13 @@ class Captured:
 
 
 class DynamoGraphs:
-    """What was captured last under each compile id."""
+    """The last graph that was captured for each compile id."""
 
     def __init__(self) -> None:
         self._captured: dict[str, Captured] = {}
 
     def take(self, compile_id: str | None, module: Any) -> None:
-        """`module`: the graph module that Dynamo is about to hand to a backend."""
+        """Keep the graph `module`, which Dynamo is about to pass to a backend; ignore it without a compile id."""
         if compile_id is not None:
             self._captured.pop(compile_id, None)
             self._captured[compile_id] = captured(module)
@@ -70,7 +70,7 @@ class DynamoGraphs:
                 self._captured.pop(next(iter(self._captured)))
 
     def of(self, compile_id: str | None) -> Captured | None:
-        """None: the graph was captured before the recording began, or without Dynamo."""
+        """Return the graph of a compile; None if it was captured before the recording began, or without Dynamo."""
         return self._captured.get(compile_id or "")
 
 
@@ -80,7 +80,7 @@ def digest(stack: Stack) -> str:
 
 
 def parse_stack(text: str) -> Stack:
-    """The frames of a stack trace as text, outermost first. Before them may stand what the node is for."""
+    """Return the frames of a stack trace, outermost first; text before the first frame is ignored."""
     return tuple(Frame(f, int(line), name.strip(), (code or "").strip()) for f, line, name, code in FRAME.findall(text))
 
 
@@ -109,7 +109,7 @@ def _nodes(module: Any) -> Iterator[Any]:
 
 
 def _does(node: Any) -> str:
-    """What it calls, however that is written (``x.log()`` as ``torch.log(x)``); no names that the program chose."""
+    """Return what a node calls, the same for ``x.log()`` and ``torch.log(x)``, without names that the program chose."""
     if node.op in ("call_method", "call_function"):
         return str(getattr(node.target, "__name__", node.target))
     return str(node.op)

@@ -1,7 +1,7 @@
-"""Modules that FX nodes were traced in: what is known of a model whose code is all torch's own (`nn.Sequential`).
+"""Finds the nn modules that FX nodes were traced in, which identify code of torch's own modules (`nn.Sequential`).
 
-Of torch: `nn_module_stack` and `fwd_nn_module_stack` in `torch.fx.Node.meta` (2.9 to 2.13): module id -> (path, class),
-outermost first, with the root as Dynamo names it, ``L['self'].layers.0``.
+torch keeps them in `nn_module_stack` and `fwd_nn_module_stack` of `torch.fx.Node.meta` (2.9 to 2.13):
+module id -> (path, class), outermost first; paths begin with Dynamo's name of the root, as in ``L['self'].layers.0``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KEY = re.compile(r"(?:\._modules)?\[['\"]?([^\]'\"]*)['\"]?\]")
 
 
 def module_paths(nodes: Iterable[Any]) -> list[str]:
-    """Of FX nodes, forward or backward, the innermost modules in order of their names: ``Sequential.2 (GELU)``."""
+    """Return the innermost modules of forward or backward FX nodes, sorted by name: ``Sequential.2 (GELU)``."""
     return sorted({path for node in nodes if (path := _path(getattr(node, "meta", None) or {}))}, key=_by_number)
 
 
@@ -31,7 +31,7 @@ def _path(meta: dict[str, Any]) -> str | None:
 
 
 def _name(kind: Any) -> str:
-    """Of a class, or of its name with its module's."""
+    """Return the unqualified name of a class, given the class or its qualified name."""
     return str(getattr(kind, "__name__", kind)).rpartition(".")[2]
 
 

@@ -1,9 +1,9 @@
-"""Launch sites -> FX nodes -> lines of model source.
+"""Maps launch sites to FX nodes and to lines of model source.
 
 Stack traces come from Inductor's own provenance (`inductor_provenance_tracking_kernel_stack_traces`, written
-after a wrapper is loaded, on cold and warm caches; torch/_inductor/compile_fx.py, codecache.py), and where a
-site has none, from the line map of the wrapper (`PyCodeCache.linemaps`). What a cache has brought along is of the
-program that was compiled: `todays_lines` says which lines it is of now.
+after a wrapper is loaded, on cold and warm caches; torch/_inductor/compile_fx.py, codecache.py); if a site has none,
+they come from the line map of the wrapper (`PyCodeCache.linemaps`). Traces from a cache have the lines of the program
+that was compiled; `current_lines` maps them to the current ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IMPORTED_UNIX_NS = time.time_ns()
 
 
 class _Frames:
-    """Frames by number, each once."""
+    """The table of distinct frames, which stacks refer to by number."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -48,8 +48,10 @@ class _Frames:
 def as_compiled(
     graph: Graph, traces: Mapping[str, Sequence[str]], facts: Mapping[str, LaunchFacts], path: str
 ) -> Provenance:
-    """Of a graph that this process has compiled. `traces` and `facts` by debug handle; `path` is the wrapper's file,
-    for sites without a handle."""
+    """Return the provenance of a graph that this process has compiled.
+
+    `traces` and `facts` are keyed by debug handle; `path` is the wrapper's file, used for sites without a handle.
+    """
     table = _Frames()
     found = _stacks(graph, traces, path)
     stacks = {site: [table.stack(stack) for stack in of_site] for site, of_site in found.items()}
@@ -64,8 +66,10 @@ def from_cache(
     captured: Captured | None,
     compiled: CompiledLines | None,
 ) -> Provenance:
-    """Of a graph that may have been compiled from another text. `captured`: what Dynamo captured for it in this
-    process; `compiled`: what is known of the compile that made it."""
+    """Return the provenance of a graph that may have been compiled from other source code.
+
+    `captured` is Dynamo's graph in this process; `compiled` has the lines of the compile. Others as in `as_compiled`.
+    """
     found = _stacks(graph, traces, path)
     lines = TodaysLines(captured, compiled, [stack for of_site in found.values() for stack in of_site])
     table = _Frames()
@@ -77,7 +81,7 @@ def from_cache(
 
 
 def _written_before(path: str) -> int | None:
-    """When the wrapper was written, unless that was in this process: a cache may have brought it along."""
+    """Return when the wrapper was written, or None if that was after this process started or is unknown."""
     try:
         written_ns = os.stat(path).st_mtime_ns
     except OSError:
@@ -86,7 +90,7 @@ def _written_before(path: str) -> int | None:
 
 
 def _todays(before: Stack, lines: TodaysLines, table: _Frames) -> Stack:
-    """The stack of this run, else the one as compiled; what reads otherwise is marked."""
+    """Return the stack of this run, or `before` if it is not found; mark lines whose text differs."""
     now = lines.now(before)
     if now is None:
         for frame in before:
@@ -99,7 +103,7 @@ def _todays(before: Stack, lines: TodaysLines, table: _Frames) -> Stack:
 
 
 def _stacks(graph: Graph, traces: Mapping[str, Sequence[str]], path: str) -> dict[int, list[Stack]]:
-    """By site, as they came with the graph."""
+    """Return the stacks that came with the graph, by site."""
     found = {}
     for site in graph.sites:
         texts = traces.get(site.handle or "") or [line_map_stack(path, site)]
@@ -115,7 +119,7 @@ def _sites(
         found = [list(stack) for stack in dict.fromkeys(map(tuple, stacks[site.site])) if stack]
         known = facts.get(site.handle or "")
         nodes, modules = (known.fx_nodes, known.modules) if known else ([], [])
-        if captured is not None:  # the cache may have them from another program
+        if captured is not None:  # those in the cache may be another program's
             modules = [module for module in modules if module in captured.modules]
         if found or nodes or modules:
             sites.append(SiteProvenance(site.site, found, nodes, modules))
@@ -123,7 +127,7 @@ def _sites(
 
 
 def line_map_stack(path: str, site: LaunchSite) -> str:
-    """The stack trace that Inductor's line map has for a launch statement; empty when it has none."""
+    """Return the stack trace of a launch statement in Inductor's line map; empty if there is none."""
     codecache = compat.loaded("torch._inductor.codecache", "PyCodeCache")
     lines, stacks = (codecache.PyCodeCache.linemaps.get(path) if codecache else None) or ([], [])
     place = bisect_right(lines, site.line)

@@ -1,7 +1,7 @@
-"""Which nodes of Dynamo's graph and which ATen operators a kernel computes.
+"""Finds the nodes of Dynamo's graph and the ATen operators that a kernel computes.
 
-Inductor writes them above the launches of Triton kernels and extern kernels, not of C++ kernels
-(torch/_inductor/utils.py, `get_kernel_metadata`, whose rules these are).
+Inductor writes them above the launches of Triton and extern kernels, but not of C++ kernels; the rules are those of
+`get_kernel_metadata` in torch/_inductor/utils.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def source_nodes(origins: Iterable[Any]) -> tuple[list[str], list[str]]:
-    """Names of nodes and of operators, each once, of FX nodes of the graph that Inductor has compiled."""
+    """Return the distinct names of source nodes and of operators for FX nodes of the graph that Inductor compiled."""
     nodes: dict[str, None] = {}
     operators: dict[str, None] = {}
     for origin in _in_order(origin for origin in origins if origin.op == "call_function"):
@@ -27,7 +27,7 @@ def source_nodes(origins: Iterable[Any]) -> tuple[list[str], list[str]]:
 
 
 def _in_order(origins: Iterable[Any]) -> list[Any]:
-    """As they stand in their graph; those of several graphs as they come."""
+    """Return the nodes in the order of their graph; nodes of several graphs keep their order."""
     found = list(dict.fromkeys(origins))
     return sorted(found) if len({origin.graph for origin in found}) == 1 else found
 

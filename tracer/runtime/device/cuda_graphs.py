@@ -1,7 +1,7 @@
-"""Follows graph calls that were captured into a CUDA graph, whose replays run their launches again without Python.
+"""Records replays of graph calls that were captured into a CUDA graph; they run the launches without Python.
 
-A replay becomes a call of its own for each call that was captured: the same launches, all with the times of the
-replay, and the values that the captured readings left behind in it.
+A replay becomes a new call for each captured call: the same launches, all with the times of the replay, and the
+values that the captured readings computed in it.
 """
 
 from __future__ import annotations
@@ -36,22 +36,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class _CapturedCall:
-    """A call as it was captured."""
-
     call: GraphCall
     enter: Callable[[], int]
-    """Tells the step tracker about a call, and returns its step."""
+    """Function that reports a call to the step tracker, and returns its step."""
     plan: Callable[[], ReadPlan | None]
-    """Returns the plan of what is read now."""
+    """Function that returns the current plan of reads."""
     sites: list[int]
     rows: list[ReadRow]
     blocks: list[CapturedBlock]
     read_at: list[int]
-    """How many launches came before each of `blocks`."""
+    """Number of launches before each of `blocks`."""
     plan_then: ReadPlan | None
     chosen: _ChosenRows
     slot: GraphSlot | None
-    """The slot in which its replays count the launches that they have finished."""
+    """Slot in which replays count the launches that they have finished."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class _ChosenRows:
     plan: ReadPlan | None
     rows: JoinedRows | None
     places: npt.NDArray[np.intp] | None
-    """The positions of the selected rows; None if all are selected."""
+    """Positions of the selected rows; None if all are selected."""
 
 
 class ReplaySink(Protocol):
@@ -70,11 +68,11 @@ class ReplaySink(Protocol):
     ring: LaunchRing
     marks: DeviceMarks
     running: dict[int, GraphCall]
-    """The calls that go into the log and are not handed on yet, by number."""
+    """Calls that are recorded and not yet passed on, by number."""
 
     @property
     def is_on(self) -> bool:
-        """Whether calls that begin now go into the log."""
+        """Whether calls that begin now are recorded."""
 
     def finish(self, call: GraphCall) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
@@ -87,7 +85,7 @@ class CudaGraphCalls:
     def __init__(self, sink: ReplaySink) -> None:
         self._sink = sink
         self._replaying: dict[tuple[int, int], list[tuple[_CapturedCall, GraphCall]]] = {}
-        """The replays that are being submitted, by thread and graph."""
+        """Replays that are being submitted, by thread and graph."""
         self._by_graph: dict[int, list[_CapturedCall]] = {}
         self._lock = threading.Lock()
         self._replays = Replays(self._on_replay, self._on_capture, self._on_reset)
@@ -106,10 +104,7 @@ class CudaGraphCalls:
         self._by_graph.clear()
 
     def add(self, call: GraphCall, enter: Callable[[], int], plan: Callable[[], ReadPlan | None]) -> bool:
-        """Add a captured call that has ended; return False if the begin of the capture was not seen.
-
-        `enter` tells the step tracker of a call and gives its step; `plan` says what is to be read now.
-        """
+        """Add a captured call that has ended; return False if the begin of the capture was not seen."""
         graph = self._replays.current()
         found, call.readings = call.readings, []
         if graph is None:
@@ -132,11 +127,11 @@ class CudaGraphCalls:
         return True
 
     def is_capturing(self) -> bool:
-        """Return whether any thread captures a CUDA graph."""
+        """Return whether any thread is capturing a CUDA graph."""
         return self._replays.is_capturing()
 
     def _on_capture(self, graph: Any, begins: bool) -> None:
-        """Send what was read before to the host, which is not possible during a capture."""
+        """Send earlier readings to the host, which is not possible during a capture."""
         if begins:
             flush_devices()
 
@@ -146,7 +141,7 @@ class CudaGraphCalls:
             arena.forget(graph)
 
     def _forget(self, number: int) -> None:
-        # No lock: the garbage collector calls this, perhaps from under one.
+        # No lock: the garbage collector calls this, perhaps in a thread that has acquired it.
         gone = self._by_graph.pop(number, None) or []
         self._sink.marks.give_back(one.slot.slot for one in gone if one.slot is not None)
 
@@ -170,7 +165,7 @@ class CudaGraphCalls:
         if not (around.is_recorded if around is not None else self._sink.is_on):
             return begun
         for one in sorted(captured, key=lambda one: one.call.number):  # a call begins before those inside it
-            # What was not captured with it, as the function around a partition, runs in Python now too.
+            # A parent that was not captured, such as the function around a partition, runs in Python now too.
             parent = replayed.get(one.call.parent.number) or around if one.call.parent else None
             call = replayed[one.call.number] = _replay(one, parent)
             self._sink.running[call.number] = call
@@ -203,7 +198,7 @@ class CudaGraphCalls:
             self._sink.finish(call)
 
     def _chosen(self, captured: _CapturedCall) -> _ChosenRows:
-        """Return the rows that are wanted now; the graph still computes those that were wanted at its capture."""
+        """Return the rows that the current plan selects; the graph computes those that were selected at its capture."""
         plan, before = captured.plan(), captured.chosen
         if plan is not before.plan:
             places = [n for n, row in enumerate(captured.rows) if plan is not None and plan.wants(row.planned)]
@@ -232,7 +227,7 @@ def _replay(captured: _CapturedCall, parent: GraphCall | None) -> GraphCall:
 
 
 def _may_miss(then: ReadPlan | None, now: ReadPlan) -> bool:
-    """Return whether a plan asks for more than the plan of the capture."""
+    """Return whether a plan may select more than the plan of the capture."""
     if then is None:
         return True
     a, b = then.config, now.config
@@ -249,7 +244,7 @@ def _why_not(block: Any) -> str | None:
 
 
 def forget_parent_devices() -> None:
-    """Replace locks in a forked child, where CUDA cannot be used and threads that held locks are gone."""
+    """Replace locks in a forked child, where CUDA cannot be used and threads that had acquired them are gone."""
     for name in ("stats.arena", "stats.cpu", "compiled"):
         module = sys.modules.get(f"stepscope.tracer.runtime.{name}")
         if module is not None:
@@ -257,14 +252,14 @@ def forget_parent_devices() -> None:
 
 
 def loaded_arenas() -> list[Arena]:
-    """Return the arenas that exist; there is none if nothing was read on a device."""
+    """Return the existing arenas; there is none if nothing was read on a device."""
     loaded = sys.modules.get("stepscope.tracer.runtime.stats.arena")
     found: list[Arena] = loaded.arenas() if loaded is not None else []
     return found
 
 
 def flush_devices() -> None:
-    """Send the statistics that lie on devices to the host. Nothing waits for them."""
+    """Send the statistics on devices to the host, without waiting for them."""
     for arena in loaded_arenas():
         arena.flush()
 
@@ -278,7 +273,7 @@ def _snapshots(graph: Any) -> Sequence[Snapshot] | None:
 
 
 class _ReplayedBlock:
-    """The rows that a replay has left for a call, or a selection of them."""
+    """The rows that a replay has computed for a call, or a selection of them."""
 
     __slots__ = ("_blocks", "_places")
 
@@ -303,7 +298,7 @@ class _ReplayedBlock:
 
 
 def _device_times(blocks: Sequence[DeviceBlock], read_at: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return what `between_readings` finds for a replay."""
+    """Return the launches of a replay whose times are known, and the times (`between_readings`)."""
     times = [found for block in blocks if (found := block.times()) is not None]
     if len(times) < len(blocks):
         return [], []

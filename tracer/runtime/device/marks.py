@@ -1,13 +1,12 @@
-"""Marks that a CUDA device writes into the launch ring in the order of its streams: what it has finished.
+"""Lets a CUDA device write marks into the launch ring, in the order of its streams, that show what it has finished.
 
-After every few launches and at the end of each call a mark is sent down the stream (``cuStreamWriteValue64``, 3 to
-10 us of the host and 2 us of the device on an H200); nothing waits for it. Marks take at most 0.25 % of the host's
-time: what is more is left out, and the next one stands for it. Inside of a CUDA graph marks are part of the graph
-(``cuStreamWriteValue64``, else ``cuMemsetD32Async``), fewer of them, and each replay writes them anew.
+After every few launches and at the end of each call a mark is enqueued (``cuStreamWriteValue64``, 3 to 10 us on the
+host and 2 us on an H200); nothing waits for it. Marks take at most 0.25 % of the host's time: any more are skipped,
+and the next mark covers them. Inside a CUDA graph marks are nodes of the graph (``cuStreamWriteValue64``, else
+``cuMemsetD32Async``), fewer of them, and each replay writes them again.
 
-Where the pages of the ring's file cannot be shared with the device (those of most file systems on disks), the marks
-go to memory that can be, and are copied into the file whenever the host sends one: then what was finished is known a
-little late.
+If the pages of the ring's file cannot be shared with the device (on most disk file systems), marks are written to
+pinned memory and copied into the file whenever the host enqueues one; they are then a little late.
 """
 
 from __future__ import annotations
@@ -33,62 +32,61 @@ from stepscope.tracer.schema.ring_format import (
 
 
 class Flag(Protocol):
-    """Sends a mark down a stream, after some launches of a call and at its end."""
+    """Enqueues a mark on a stream, after some launches of a call and at its end."""
 
     due: Sequence[int]
-    """Not before this time, ns; at the end of a call it is told in any case."""
+    """Earliest time of the next call after a launch, in ns; it does not apply at the end of a call."""
 
     def __call__(self, call: CallInRing) -> None: ...
 
 
 _PORTABLE_AND_MAPPED = 3
 _NO_ERRORS = 0, 600, 3, 4, 201, 400, 709
-"""Of a stream: all is done; not yet; and what says nothing of the device: no driver any more, no context on this
-thread, a stream or a context that is gone."""
+"""Results of a query that do not show a failed device: success, not ready, and a driver, context or stream that does
+not exist (any more)."""
 _DEFAULT = 0
-"""Handle of the default stream, of whichever device is the current one."""
+"""Handle of the current device's default stream."""
 _RELAXED_CAPTURE = 2
 _NON_BLOCKING_STREAM = 1
 _AUTO_FREE_ON_LAUNCH = 1
-"""As torch instantiates its graphs."""
+"""Flag with which torch instantiates its graphs."""
 _MARK_BYTES = MARK_WORDS * WORD
 SHARE = 400
-"""Marks take at most one in so many parts of the host's time."""
+"""Ratio of the host's time to the time of marks, at least."""
 SAVED_NS = 1_000_000_000
-"""So much of the time in which none was sent is made up for: short programs, and the first calls after a compile, are
-marked closely."""
+"""Maximum idle time that marks may catch up on, so that short programs and first calls after a compile get many."""
 GRAPH_FLAGS = 4
-"""Flags of a call for each mark inside of a CUDA graph: there they would cost the device's time."""
+"""Number of flags per mark inside a CUDA graph, where each mark takes time of the device."""
 
 
 class _NoMarks(Exception):
-    """The driver cannot do it."""
+    """Raised if the driver cannot write marks."""
 
 
 class DeviceMarks:
-    """The marks of this process. Never raises; `say` is told once why there are none."""
+    """The marks of this process. Never raises; calls `say` once with the reason if there are none."""
 
     def __init__(self, ring: LaunchRing, say: Callable[[str], None]) -> None:
         self._ring, self._say = ring, say
         self._driver: Any = None
         self._is_off = False
         self._write_in_graph: Callable[[int, int, int], int] | None = None
-        """Sends a value to an address down a stream that is captured; None: a mark cannot be part of a CUDA graph."""
+        """Function that adds a write of (stream, address, value) to a CUDA graph; None if that is not possible."""
         self._address = 0
         self._copied_from: memoryview | None = None
-        """The marks themselves, where they are not the ring's own memory."""
+        """Memory that the device writes to; None if that is the ring itself."""
         self._streams: dict[tuple[int, int], _Stream] = {}
         self._slots = iter(range(MARK_WORDS - MOST_STREAMS - 1))  # the last word is for the trial
         self._free_slots: list[int] = []
-        self._lock = threading.RLock()  # a signal handler may run a graph in the midst
+        self._lock = threading.RLock()  # a signal handler may run a graph meanwhile
         self._raw_stream: Callable[[int], int] | None = None
-        """None: the driver is not ready for marks yet."""
+        """Function that returns the current stream of a device; None until the driver is set up."""
         self._is_blocking = is_blocking()
         self.due = [0]
-        """When the next mark may be sent, ns."""
+        """Time from which the next mark may be enqueued, in ns."""
 
     def begin(self, call: CallInRing, device: int | None) -> Flag | None:
-        """What is to be called after some launches of `call`, and at its end; None: the device does not mark it."""
+        """Return the function to call after some launches of `call` and at its end, or None if it gets no marks."""
         if self._is_off or call.block is None or device is None:
             return None
         if call.state == "captured":
@@ -99,7 +97,7 @@ class DeviceMarks:
         return stream
 
     def stream(self, device: int) -> _Stream | None:
-        """The current stream of a device; None: it cannot be marked. Not while it is captured."""
+        """Return the current stream of a device, which must not be capturing; None if it cannot be marked."""
         if self._is_off or (self._raw_stream is None and not self._begin()):
             return None
         assert self._raw_stream is not None
@@ -107,11 +105,11 @@ class DeviceMarks:
         return self._streams.get((device, handle)) or self._new_stream(device, handle)
 
     def give_back(self, slots: Iterable[int]) -> None:
-        """CUDA graphs that used them are gone."""
+        """Release the slots of CUDA graphs that are gone."""
         self._free_slots += [slot for slot in slots if slot >= 0]
 
     def device_error(self) -> str | None:
-        """The error that a device with marked streams is in. Asks, and waits for nothing."""
+        """Return the error of a device with marked streams, or None; does not wait."""
         for _, handle in self._streams:
             code = self._driver.cuStreamQuery(ctypes.c_void_p(handle))
             if code not in _NO_ERRORS:
@@ -120,7 +118,7 @@ class DeviceMarks:
         return None
 
     def copy(self) -> None:
-        """Bring what the device has written into the file, where it does not write there itself."""
+        """Copy the marks into the file if the device does not write them there itself."""
         if self._copied_from is not None and self._ring.header is not None:
             for index in range(len(self._streams)):
                 self._ring.header[HEADER_WORDS + index] = self._copied_from[index]
@@ -128,21 +126,21 @@ class DeviceMarks:
             self._ring.header[first : first + used] = self._copied_from[MOST_STREAMS : MOST_STREAMS + used]
 
     def forget(self) -> None:
-        """In a forked child, which cannot use CUDA; or at the end."""
+        """Stop marking: in a forked child, which cannot use CUDA, or at the end."""
         self._is_off = True
 
     def write(self, stream: int, index: int, value: int) -> None:
-        """Put a mark into a stream."""
+        """Enqueue a mark on a stream."""
         if not self._is_off and self._driver.cuStreamWriteValue64(stream, self._address + WORD * index, value, 0):
-            self._is_off = True  # the device has failed, which the program will be told by the next to ask
+            self._is_off = True  # the device has failed, which the program's next CUDA call reports
 
     def capture(self, stream: int, slot: int, value: int) -> None:
-        """Put a mark into the CUDA graph that a stream captures."""
+        """Add a mark to the CUDA graph that a stream captures."""
         if self._write_in_graph is not None:
             self._write_in_graph(stream, self._address + WORD * (MOST_STREAMS + slot), value)
 
     def send(self, device: int, stream: int, index: int, value: int) -> None:
-        """Send a mark, if it is time for one."""
+        """Enqueue a mark if one is due."""
         began = perf_counter_ns()
         if began < self.due[0] or (stream == _DEFAULT and not _is_current(device)):
             return
@@ -172,7 +170,7 @@ class DeviceMarks:
         if slot is None or self._ring.header is None:
             return None
         self._ring.header[RingHeader.GRAPH_SLOTS] = max(self._ring.header[RingHeader.GRAPH_SLOTS], slot + 1)
-        self._ring.header[HEADER_WORDS + MOST_STREAMS + slot] = 0  # of a graph that is gone
+        self._ring.header[HEADER_WORDS + MOST_STREAMS + slot] = 0  # its last value is that of a graph that is gone
         if self._copied_from is not None:
             self._copied_from[MOST_STREAMS + slot] = 0
         call.graph_slot = slot
@@ -196,7 +194,7 @@ class DeviceMarks:
             return not self._is_off
 
     def _share(self) -> None:
-        """Memory that both the device and this process know."""
+        """Map the marks of the ring, or else pinned memory, for the device."""
         host, driver = self._ring.marks_address, self._driver
         if not host or driver.cuMemHostRegister_v2(ctypes.c_void_p(host), _MARK_BYTES, _PORTABLE_AND_MAPPED):
             pinned = ctypes.c_void_p()
@@ -213,8 +211,7 @@ class DeviceMarks:
         self._address = address.value
 
     def _try_in_graph(self) -> Callable[[int, int, int], int] | None:
-        """What puts a mark into a CUDA graph. Tried with a graph of our own: one of the program's must not fail for
-        it."""
+        """Return a function that adds a mark to a CUDA graph, after trying it with a graph of our own, or None."""
         driver = self._driver
         ways: list[Callable[[int, int, int], int]] = [
             lambda stream, address, value: driver.cuStreamWriteValue64(stream, address, value, 0),
@@ -261,7 +258,7 @@ class DeviceMarks:
 
 
 class _Stream:
-    """Marks of one stream: call and position of what comes next in it."""
+    """The marks of one stream, which contain a call's number and a position in it."""
 
     __slots__ = ("_device", "_handle", "_marks", "due", "index")
 
@@ -275,7 +272,7 @@ class _Stream:
 
 
 class GraphSlot:
-    """Marks inside of a CUDA graph: the position in the call that was captured."""
+    """The marks of one captured call in a CUDA graph, which contain a position in the call."""
 
     __slots__ = ("_every", "_flags", "_handle", "_marks", "device", "due", "slot")
 
@@ -296,12 +293,12 @@ def _is_current(device: int) -> bool:
 
     try:
         return torch.cuda.current_device() == device
-    except Exception:  # it has failed, which the program will be told by its own next call
+    except Exception:  # it has failed, which the program's next CUDA call reports
         return False
 
 
 def _load() -> Any:
-    """The driver's functions. Raises OSError or AttributeError where they are not there."""
+    """Return the CUDA driver's library. Raises OSError or AttributeError if it or a function is missing."""
     driver: Any = ctypes.CDLL("libcuda.so.1")
     write = getattr(driver, "cuStreamWriteValue64_v2", None) or driver.cuStreamWriteValue64
     write.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint]

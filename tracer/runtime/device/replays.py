@@ -1,4 +1,4 @@
-"""Captures and replays of CUDA graphs, seen by wrapping the methods of `torch.cuda.CUDAGraph`."""
+"""Observes captures and replays of CUDA graphs by wrapping the methods of `torch.cuda.CUDAGraph`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ METHODS = "capture_begin", "capture_end", "replay", "reset"
 
 
 class Replays:
-    """Says which graph is being captured, and when one is replayed. Its own errors never reach the program, only what a
-    signal handler of the program raises meanwhile."""
+    """Calls back when graphs are captured, replayed and reset, and knows which graph is being captured.
+
+    Exceptions of the callbacks do not reach the program, except those that its own signal handlers raise.
+    """
 
     def __init__(
         self,
@@ -21,9 +23,10 @@ class Replays:
         on_capture: Callable[[Any, bool], None] | None = None,
         on_reset: Callable[[Any], None] | None = None,
     ) -> None:
-        """`on_replay(graph, begins)`: before and after a replay is submitted, on its thread and stream.
+        """Create the observer; the methods are wrapped by `attach`.
 
-        `on_capture(graph, begins)`: before a capture begins, and after it has ended. `on_reset(graph)`: before a reset.
+        `on_replay(graph, begins)` is called before and after a replay is submitted, in its thread and stream;
+        `on_capture(graph, begins)` before a capture begins and after it has ended; `on_reset(graph)` before a reset.
         """
         self._on_replay, self._on_capture, self._on_reset = on_replay, on_capture, on_reset
         self._original: dict[str, Any] = {}
@@ -32,9 +35,9 @@ class Replays:
         self._lock = threading.Lock()
 
     def current(self) -> Any:
-        """The CUDAGraph that is being captured on this thread, or on the only thread that captures; else None.
+        """Return the CUDAGraph that this thread, or the only capturing thread, is capturing; else None.
 
-        Backward passes run on threads of autograd, while the thread that called them captures.
+        Backward passes run in autograd's threads, while the thread that called them is capturing.
         """
         captured = self._captured
         if not captured:
@@ -44,11 +47,11 @@ class Replays:
             return graph if graph is not None or len(captured) > 1 else next(iter(captured.values()), None)
 
     def is_capturing(self) -> bool:
-        """Some thread captures a graph."""
+        """Return whether any thread is capturing a graph."""
         return bool(self._captured)
 
     def attach(self) -> None:
-        """Wraps the methods. Does nothing where torch has no CUDA graphs."""
+        """Wrap the methods; does nothing if torch has no CUDA graphs."""
         import torch
 
         graph = getattr(torch.cuda, "CUDAGraph", None)
@@ -60,7 +63,7 @@ class Replays:
             setattr(graph, name, self._wrappers[name])
 
     def detach(self) -> None:
-        """Restores the methods, except where someone else has wrapped them meanwhile: then ours only pass calls on."""
+        """Restore the methods; those that other code has wrapped meanwhile stay, and only pass calls on."""
         import torch
 
         for name, before in self._original.items():

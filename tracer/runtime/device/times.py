@@ -1,13 +1,13 @@
-"""How long launches take on the device: events around each launch of a few calls, and timestamps inside CUDA graphs.
+"""Measures launches on the device: with events around each launch of a few calls, and by timestamps in CUDA graphs.
 
-Two events cost a launch about 9 us of the host's time, so only calls number 2, 8, 32, 128, ... of a function
-are measured. An event pair around a launch would also measure how long the device waits for the host; the device is
-therefore kept busy at the begin of such a call for about as long as the host took for one before, at most 50 ms.
-Nothing waits for the device: the times are read when a flush finds the last event done.
+Two events per launch take about 9 us on the host, so only calls number 2, 8, 32, 128, ... of a function are measured.
+So that an event pair does not include time in which the device waits for the host, the device is kept busy at the
+begin of such a call for about as long as the host took for an earlier one, at most 50 ms. Nothing waits for the
+device: the times are read when a flush finds the last event done.
 
-Each reading of values leaves the times at which it began and ended on the device. Where one launch lies between two
-readings, a replay of a CUDA graph tells its time so (`between_readings`). Outside of graphs these times are not used:
-there the device may have waited for the host in between.
+Each reading of values stores the times at which it began and ended on the device. In a replay of a CUDA graph, a
+launch between two readings is timed by them (`between_readings`). Outside of graphs these times are not used, since
+the device may have waited for the host in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST = 2
 
 
 class EventTimer:
-    """The measured calls of a process. The caller of `take` holds a lock."""
+    """The measured calls of a process. The caller of `take` must have acquired a lock."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[GraphCall, list[Any]]] = deque()
@@ -36,7 +36,7 @@ class EventTimer:
         self._host_ns: dict[tuple[int, int], int] = {}
 
     def wanted(self, call: GraphCall) -> Callable[[], None] | None:
-        """What to call before and after each launch of `call`; None: this call is not measured."""
+        """Return the function to call before and after each launch of `call`, or None if it is not measured."""
         what = call.graph, call.function
         number = self._calls[what] = self._calls.get(what, 0) + 1
         if number < FIRST or not _is_sampled(number):
@@ -67,7 +67,7 @@ class EventTimer:
             self._host_ns[call.graph, call.function] = call.end_ns - call.start_ns
 
     def take(self) -> list[DeviceTimes]:
-        """Times of the calls that the device has finished, oldest first."""
+        """Return the times of the measured calls that the device has finished, oldest first."""
         records = []
         while self._waiting:
             call, events = self._waiting[0]
@@ -80,7 +80,7 @@ class EventTimer:
 
 
 def _is_sampled(number: int) -> bool:
-    """2, 8, 32, 128, ..."""
+    """Return whether `number` is 2, 8, 32, 128, ..."""
     half = number // FIRST
     return number % FIRST == 0 and half & (half - 1) == 0 and half.bit_length() % 2 == 1
 
@@ -98,13 +98,12 @@ def _times(call: GraphCall, events: list[Any]) -> DeviceTimes:
 def between_readings(
     times: npt.NDArray[np.int64], rows: Sequence[int], read_at: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """The launches that stand alone between two readings, and the nanoseconds between the two.
+    """Return the launches that are alone between two readings, and the time between the two in ns.
 
-    `times`: begin and end of each row of the readings, in the order in which they ran, shape (n, 2); 0, 0: nothing was
-    read. `rows`: how many rows each reading has; `read_at`: how many launches came before it. The times include the
-    gaps on both sides of the launch (about 1 us each). They are of one clock, but suppose one stream: if the graph
-    has several, a launch may be timed together with what ran beside it, and is left out when it seems to end before
-    it began. Raises ValueError when the three do not fit each other.
+    `times` has begin and end of each row of the readings in the order in which they ran, shape (n, 2), or zeros for
+    rows that were not read; `rows` is the number of rows of each reading and `read_at` the number of launches before
+    it. The result includes the gaps on both sides of a launch (about 1 us each). It assumes one stream: with several,
+    it may include other kernels, and a launch with a negative time is left out. Raises ValueError if the sizes differ.
     """
     if len(rows) != len(read_at) or sum(rows) != len(times):
         raise ValueError("the readings do not have as many rows as there are times")

@@ -1,4 +1,4 @@
-"""Keeps the lifetime layouts of a graph's calls, and compares them with what is expected."""
+"""Keeps the lifetime layouts of a graph's calls, and compares them with the expected ones."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 MOST_LAYOUTS = 512
-"""How many layouts of one graph are remembered; with dynamic shapes, each request may have a new one."""
+"""Maximum number of layouts remembered per graph; with dynamic shapes, each request may have a new one."""
 MOST_TOLD = 64
-"""For how many different mismatches of one graph holders are looked for."""
+"""Maximum number of different mismatches per graph for which holders are searched."""
 
 _layout_numbers = count()
 Write = Callable[[LifetimeLayout | LifetimeMismatch], None]
 
 
 class AssertSink(Protocol):
-    """The part of the recorder that is needed to raise."""
+    """The part of the recorder that is needed to raise an error."""
 
     def describe_launch(self, graph: int, site: int) -> str: ...
     def failed(self, where: str, error: BaseException) -> None: ...
@@ -46,10 +46,10 @@ class CallLayouts:
     """The lifetime layouts of the calls of one graph."""
 
     def __init__(self, graph: int, points: Sequence[PointStorages], expected: Sequence[Expectations] = ()) -> None:
-        """`expected` has an entry for each function of the graph; if it is empty, nothing is expected."""
+        """Create the layouts; `expected` has an entry per function of the graph, or is empty to compare nothing."""
         self._graph, self._points, self._expected = graph, points, expected
         self._problems: dict[int, list[StorageMismatch]] = {}
-        """The mismatches of each layout."""
+        """Mismatches of each layout."""
         self._told: set[frozenset[tuple[str, str]]] = set()
         self._tracker: Tracker | None = None
         self._numbers: dict[tuple[int, bool, bool, object], int] = {}
@@ -58,7 +58,7 @@ class CallLayouts:
         return function < len(self._expected) and bool(self._expected[function].inputs)
 
     def owned(self, function: int, place: PointStorages, values: Sequence[Any]) -> dict[str, ref[Any]]:
-        """Return the inputs that the function may free and that nobody else holds. It must be called at once."""
+        """Return the inputs that the function may free and nothing else refers to; call it before any other code."""
         wanted = self._expected[function].inputs
         return {
             name: ref(value.untyped_storage())
@@ -67,13 +67,13 @@ class CallLayouts:
         }
 
     def watch(self, function: int) -> LifetimeWatch | None:
-        """Return the watch for a call of `function`, or None if nothing is expected of it."""
+        """Return the watch for a call of `function`, or None if it has no expectations."""
         if function >= len(self._expected):
             return None
         return LifetimeWatch(self._graph, function, self._points, self._expected[function])
 
     def assert_now(self, call: GraphCall, sink: AssertSink) -> None:
-        """Raise LifetimeError before a launch if a storage did not live as expected up to there."""
+        """Raise LifetimeError before a launch if a storage's lifetime has a mismatch so far."""
         try:
             text = self._wrong_now(call, sink)
         except Exception as error:
@@ -83,7 +83,7 @@ class CallLayouts:
             raise LifetimeError(text)
 
     def assert_ended(self, call: GraphCall, sink: AssertSink) -> None:
-        """Raise LifetimeError if `call`, whose layout is known, did not run as expected."""
+        """Raise LifetimeError if the layout of `call` has mismatches."""
         found = self._problems.get(-1 if call.layout is None else call.layout)
         if found is None:
             return
@@ -119,7 +119,7 @@ class CallLayouts:
         return f"stepscope: in graph {self._graph}, {describe_mismatches(found, holders, launch, position)}"
 
     def of(self, call: GraphCall, tracker: Tracker, write: Write) -> int | None:
-        """Return the number of the layout of `call`, and write a new layout; None if its storages were not followed."""
+        """Return the number of `call`'s layout, and write it if it is new; None if its storages were not followed."""
         if call.life is None:
             return None
         try:
@@ -133,7 +133,7 @@ class CallLayouts:
             self._numbers.clear()
             self._told.clear()
         assert call.life is not None
-        # What is not whole is not compared, nor what may have died late, held by a search for holders.
+        # Incomplete calls are not compared, nor those in which a search for holders may have delayed deaths.
         is_whole = call.state not in ("raised", UNFINISHED) and not overlapped(call.start_ns)
         compares = is_whole and call.found is None and call.function < len(self._expected)
         key = (call.function, compares, call.found is not None, call.life.key())
@@ -162,7 +162,7 @@ class CallLayouts:
         call.found = FoundMismatches(found, [[] for _ in found] if is_told else self._holders(call, found))
 
     def _holders(self, call: GraphCall, found: Sequence[StorageMismatch]) -> list[list[str]]:
-        """Return who holds the storages that should be dead, with an entry for each of `found`."""
+        """Return the holders of the storages that should be dead, with an entry for each of `found`."""
         if call.tracker is None:
             return [[] for _ in found]
         late = {entry.storage: entry for entry in found if entry.actual is None and entry.storage is not None}
@@ -173,6 +173,6 @@ class CallLayouts:
 
 
 def _owned(call: GraphCall, name: str) -> Any:
-    """Return the storage of an input that nobody else held when the call began."""
+    """Return the storage of an input that only the call referred to when it began; None if it is dead or another."""
     reference = call.owned.get(name)
     return reference() if reference is not None else None

@@ -1,5 +1,5 @@
-// What tracer/runtime/lifetimes/tracker.py does for every storage of every call, compiled: the same events, which say what they
-// mean there. `Core` stands for a Tracker, `Life` for its Life, `Observer` for GraphHooks.observer.
+// The parts of tracer/runtime/lifetimes/tracker.py that run for every storage of every call. The events are the same
+// and are described there. `Core` implements Tracker, `Life` implements Life, `Observer` implements Tracker.observer.
 #include <Python.h>
 
 #include <stddef.h>
@@ -45,7 +45,7 @@ PyTypeObject weak_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyObject *s_data_ptr, *s_nbytes, *s_numel, *s_untyped_storage, *s_device;
 Number recent_steps = 0;
 
-// The members of a Call, a class with __slots__, are read where the class says they lie.
+// The type GraphCall, and the offsets of members that are read directly from its __slots__.
 struct {
   PyObject* type;
   Py_ssize_t number, life, rows, parent, step;
@@ -55,10 +55,10 @@ PyObject* member(PyObject* call, Py_ssize_t offset) {
   return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(call) + offset);
 }
 
-// Names and devices stand in events by number.
+// Numbers names and devices, which events contain as numbers.
 struct Words {
   std::vector<PyObject*> texts;
-  std::vector<std::vector<Number>> members;  // of a list by that name: name[0], name[1], ...
+  std::vector<std::vector<Number>> members;  // of a list with that name: name[0], name[1], ...
   PyObject* numbers = nullptr;               // dict: text, or device -> number
 
   Number of(PyObject* key, PyObject* text) {
@@ -82,12 +82,12 @@ struct Words {
   }
 } words;
 
-// An event of a meeting is (place, rows, entries, entry ...), that of a death (-1 - index, rows). An entry:
+// The event of a storage point is (point, rows, entries, entry ...), that of a death (-1 - index, rows). An entry:
 enum Entry : Number {
-  NOTHING,   // no storage, or one that this call has met already
+  NOTHING,   // no storage, or one that this call has seen before
   NEW,       // bytes
   GIVEN,     // device, bytes
-  KNOWN,     // is it told relative to this call, calls back or call, index, bytes
+  KNOWN,     // whether it is relative to this call, calls back or call, index, bytes
   RETURNED,  // name, device, then NEW or KNOWN
 };
 using Events = std::vector<Number>;
@@ -98,31 +98,31 @@ struct Life {
   PyObject *place, *rows, *child, *device;
   char asks_allocator, asks_owner;
   Events* events;
-  Number serial;                                 // no other life ever has it
-  std::unordered_map<PyObject*, Number>* known;  // by the reference, which is owned: its number in this call
+  Number serial;                                 // unique among all lives
+  std::unordered_map<PyObject*, Number>* known;  // number in this call, by the (owned) reference
 };
 
-std::vector<Life*> running;  // lives that have not ended: a few. Borrowed
+std::vector<Life*> running;  // the few lives that have not ended (borrowed)
 Number lives = 0;
 
 struct Core;
 
-struct Weak {  // a weak reference that knows which storage it is of
+struct Weak {  // a weak reference with the identity of its storage
   PyWeakReference base;
   Core* core;
   Life* owner;
   Number index;
-  Number known_by, known_index;  // serial of a life that has met it too, and its number there
+  Number known_by, known_index;  // serial of another life that has seen it, and its number there
   char is_given;
-  Weak *before, *after;  // of those of the core that are alive
+  Weak *before, *after;  // neighbours in the core's list of live storages
 };
 
 struct Core {
   PyObject_HEAD
   PyObject *running, *clock, *callback;
   Weak* first;
-  Events* outside;  // (call, index, ns) of what died outside of calls
-  bool is_monotonic;  // the clock is that of now_ns
+  Events* outside;  // (call, index, ns) of each death outside of calls
+  bool is_monotonic;  // whether the clock is that of now_ns
 };
 
 void link(Core* core, Weak* weak) {
@@ -146,7 +146,7 @@ bool is_one_of(PyObject* first, PyObject* second) {
   return true;
 }
 
-// -1 with an error set, as Python's own conversions have it.
+// Returns the number that the method returns; -1 with an error set, as Python's own conversions do.
 Number number_from(PyObject* object, PyObject* method) {
   Ref found(PyObject_CallMethodNoArgs(object, method));
   return found ? PyLong_AsLongLong(found.get()) : -1;
@@ -171,7 +171,7 @@ bool is_running(Number serial) {
   return false;
 }
 
-// Nearly always one running call at most knows what it did not make: the reference has room for that one.
+// Notes that a call knows a storage of another one; the reference has room for the usual case of one such call.
 bool add_known(Life* life, Weak* found) {
   if (found->known_by == life->serial) return false;
   if (!is_running(found->known_by)) {
@@ -183,7 +183,7 @@ bool add_known(Life* life, Weak* found) {
   return true;
 }
 
-// Its number in a call that has met it too, which forgets it; -1: it has not.
+// Removes and returns its number in a call that knows it, or returns -1.
 Number take_known(Life* life, Weak* weak) {
   if (weak->known_by == life->serial) return weak->known_by = 0, weak->known_index;
   auto met = life->known->find(reinterpret_cast<PyObject*>(weak));
@@ -208,7 +208,7 @@ bool known(Life* life, Weak* found, PyObject* storage, Events& events) {
   return bytes >= 0;
 }
 
-// Who has met it before, or nullptr. Borrowed.
+// Returns the reference to a storage that was seen before (borrowed), or nullptr.
 Weak* find(Core* core, PyObject* storage) {
   PyObject* one = Py_TYPE(storage)->tp_weaklistoffset ? *PyObject_GET_WEAKREFS_LISTPTR(storage) : nullptr;
   for (; one; one = reinterpret_cast<PyObject*>(reinterpret_cast<PyWeakReference*>(one)->wr_next))
@@ -224,14 +224,14 @@ Number device_of(PyObject* storage) {
   return text ? words.of(device.get(), text.get()) : -1;
 }
 
-// 1: a tensor with a storage; 0: anything else; -1: error.
+// Returns 1 for a tensor with a storage, 0 for anything else, -1 for an error.
 int storage_of(PyObject* value, Ref& storage) {
   if (value == Py_None || PyLong_Check(value) || PyFloat_Check(value)) return 0;
   storage.take(PyObject_CallMethodNoArgs(value, s_untyped_storage));
   return storage ? 1 : is_one_of(PyExc_AttributeError, PyExc_RuntimeError) ? 0 : -1;
 }
 
-// 1: memory is there, or none is needed; 0: a wrapper around other tensors, a fake one; -1: error.
+// Returns 1 if a tensor has memory or needs none, 0 for a wrapper around other tensors or a fake one, -1 for an error.
 int has_memory(PyObject* value, PyObject* storage) {
   Number bytes = number_from(storage, s_nbytes), address = bytes ? number_from(value, s_data_ptr) : 1;
   if (bytes > 0 && address == 0) address = number_from(value, s_numel) == 0;
@@ -317,7 +317,7 @@ void died_outside(Core* core, Weak* weak) {
   if (core->outside) core->outside->insert(core->outside->end(), {weak->owner->call, weak->index, now});
 }
 
-// Of what another call than the innermost one made, which calls around it may know too.
+// Records the death of a storage that is not the innermost call's in each running call that knows it.
 void death_elsewhere(Core* core, Weak* weak) {
   Life* owner = weak->owner;
   if (running.empty()) return died_outside(core, weak);
@@ -336,7 +336,7 @@ void death_elsewhere(Core* core, Weak* weak) {
     call.take(share(member(call.get(), calls.parent)));
   }
   if (is_seen || !call) return;
-  if (owner->rows != Py_None) return append_death(owner, weak->index, owner->rows);  // it runs on another thread
+  if (owner->rows != Py_None) return append_death(owner, weak->index, owner->rows);  // it runs in another thread
   died_outside(core, weak);
 }
 
@@ -416,7 +416,7 @@ int life_clear(PyObject* self) {
   Life* life = reinterpret_cast<Life*>(self);
   for (PyObject** one : {&life->place, &life->rows, &life->child, &life->device}) {
     PyObject* before = *one;
-    *one = share(Py_None);  // what still dies looks at them
+    *one = share(Py_None);  // later deaths read them
     Py_XDECREF(before);
   }
   forget_known(life);
@@ -449,7 +449,7 @@ PyObject* life_end(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// The same object for the same events: its hash is worked out once.
+// Keeps one object for equal events, so that its hash is computed once.
 std::unordered_map<Number, PyObject*> keys;
 const size_t MOST_KEYS = 4096;
 
@@ -511,7 +511,7 @@ PyObject* events_from(Events* events, size_t start) {
 PyObject* life_events(PyObject* self, void*) { return events_from(reinterpret_cast<Life*>(self)->events, 0); }
 
 PyObject* life_since(PyObject* self, PyObject* start) {
-  Events events(*reinterpret_cast<Life*>(self)->events);  // something may die meanwhile
+  Events events(*reinterpret_cast<Life*>(self)->events);  // a storage may die meanwhile
   Py_ssize_t at = PyLong_AsSsize_t(start);
   if (at == -1 && PyErr_Occurred()) return nullptr;
   if (at < 0 || static_cast<size_t>(at) > events.size()) at = static_cast<Py_ssize_t>(events.size());
@@ -540,7 +540,7 @@ PyMemberDef life_members[] = {
 
 // Core
 
-// Python's clock for durations is that of now_ns, where it says so.
+// Returns whether `clock` is time.perf_counter_ns and reads the same clock as now_ns.
 bool is_perf_counter(PyObject* clock) {
 #ifdef __linux__
   Ref module(PyImport_ImportModule("time"));
@@ -617,8 +617,8 @@ struct Observer {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject *core, *hooks;
-  std::vector<char>* kinds;                 // of each place: a(llocated), i(nput), r(eturned)
-  std::vector<std::vector<Number>>* names;  // of each place
+  std::vector<char>* kinds;                 // of each point: a(llocated), i(nput), r(eturned)
+  std::vector<std::vector<Number>>* names;  // of each point
   Number taken_ns;
 };
 
@@ -632,7 +632,7 @@ bool observer_values(Observer* observer, PyObject* call, PyObject* place, PyObje
     PyErr_SetString(PyExc_IndexError, "no such place");
     return false;
   }
-  // Apart until it is whole: something may die meanwhile.
+  // The event is added when it is complete, since a storage may die meanwhile.
   static Events kept;
   Events found;
   found.swap(kept);
@@ -667,7 +667,7 @@ bool observer_values(Observer* observer, PyObject* call, PyObject* place, PyObje
   return bool(asked);
 }
 
-// What goes wrong here is told to the hooks; only what is no Exception (KeyboardInterrupt) is the program's.
+// Passes an Exception to the hooks; returns false for others (KeyboardInterrupt), which are the program's.
 bool tell(Observer* observer, PyObject* call) {
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
   PyObject *type, *error, *trace;

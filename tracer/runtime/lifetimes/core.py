@@ -1,4 +1,4 @@
-"""A tracker whose hot paths are compiled: core.cpp, built by Inductor's own toolchain."""
+"""A tracker whose hot paths are in C++ (core.cpp), compiled with Inductor's toolchain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("core.cpp")
 
 
 class CompiledTracker(Tracker):
-    """Costs some tenths of a microsecond a storage, so that every step can be followed."""
+    """A tracker that takes some tenths of a microsecond per storage, so that every step can be followed."""
 
     usual = 1
 
@@ -44,5 +44,5 @@ class CompiledTracker(Tracker):
 
 
 def load() -> Any:
-    """The compiled module. Raises RuntimeError, at each call the same, where it cannot be built."""
+    """Return the compiled module. Raises RuntimeError at each call if it cannot be built."""
     return compiled.load("stepscope_lifetimes", SOURCE, lambda made: made.set_up(GraphCall, RECENT_STEPS))

@@ -1,4 +1,4 @@
-"""What steps have left behind, looked at once: when a recording ends."""
+"""Finds the storages that steps have left alive, once, when a recording ends."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from stepscope.tracer.schema.records import Growth
 LEAST_STEPS = 3
 MOST_ROWS = 10_000
 LAST_FEW = 2
-"""Of each place: whose holders are looked for."""
+"""Number of latest storages of each place whose holders are searched."""
 
 
 def growth_of(tracker: Tracker | None, last_step: int) -> list[Growth]:
-    """What is to be written when a recording ends, after the last of its lifetimes: what a garbage collection frees
-    here has not died in the program. Empty: no storages were followed."""
+    """Return the record of growth at the end of a recording; empty if no storages were followed.
+
+    Call it after the last lifetimes are written: storages that its garbage collection frees did not die in the program.
+    """
     return [] if tracker is None else [find_growth(tracker.storages(), last_step)]
 
 
 def find_growth(live: Iterable[LiveStorage], last_step: int) -> Growth:
-    """Storages among `live` that were made at the same place of a frame in at least three steps before `last_step`;
-    a frame that is compiled anew in each step (a guard looks at the list that keeps its results) is one place.
+    """Return the storages in `live` that were allocated at the same place in at least three steps before `last_step`.
 
-    Empty for a program whose steps leave nothing behind. Otherwise it looks for who holds the last ones of each
-    place, and makes one full garbage collection to see which of them it frees: not where objects are frozen
-    (`gc.freeze`), since a program that freezes its objects has asked for that not to be. What was made while a CUDA
-    graph was captured lives in the memory pool of the graph and is left out, and so are storages from outside.
+    Recompiles of a frame (a guard may depend on the list that keeps its results) count as one place. If any are found,
+    this searches the holders of the last ones of each place, and runs one full garbage collection to see which
+    storages it frees, unless the program has frozen its objects (`gc.freeze`) to avoid collections. Storages that were
+    allocated during a capture, which belong to the CUDA graph's memory pool, and storages from outside are left out.
     """
     groups = _groups(live, last_step)
     found = sorted((one for group in groups for one in group), key=lambda one: -one.owner.step)[:MOST_ROWS]
@@ -51,7 +52,7 @@ def find_growth(live: Iterable[LiveStorage], last_step: int) -> Growth:
 
 
 def _groups(live: Iterable[LiveStorage], last_step: int) -> list[list[LiveStorage]]:
-    """Those of one place together, in the order of their calls; most bytes first."""
+    """Return the storages of each place in the order of their calls; places with the most bytes come first."""
     groups: defaultdict[tuple[object, int], list[LiveStorage]] = defaultdict(list)
     for one in live:
         if not one.is_given and one.owner.place is not None and one.owner.step < last_step:
@@ -69,6 +70,6 @@ def _bytes(one: LiveStorage) -> int:
 
 def _holders(looked_at: list[LiveStorage]) -> dict[int, list[str]]:
     storages = [storage for one in looked_at if (storage := one.reference()) is not None]
-    if len(storages) != len(looked_at):  # some died just now, on another thread
+    if len(storages) != len(looked_at):  # some died just now, in another thread
         return {}
     return {id(one): words for one, words in zip(looked_at, find_holders(storages), strict=True)}

@@ -1,7 +1,7 @@
-"""Who holds a storage that is still alive: searched for when asked, in words for a person.
+"""Finds and describes the holders that keep a storage alive.
 
-Looks at Python's objects through the garbage collector, at the local variables of running functions, and at what
-autograd has saved. It keeps nothing of what it looks at.
+The search looks at Python's objects through the garbage collector, at the local variables of running functions, and at
+tensors that autograd has saved. It keeps none of these objects alive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_STORAGES = 64
 MOST_WORDS = 8
-"""Of one storage."""
+"""Maximum number of holders per storage."""
 MOST_NODES = 2000
 LEVELS = 4
 SECONDS = 2.0
@@ -38,10 +38,11 @@ UNKNOWN = "not found: autograd, C++ or a running function holds it"
 
 
 def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS) -> list[list[str]]:
-    """Who holds each storage, e.g. ``list of 3 in keep of __main__``; a view of it holds it as well.
+    """Return descriptions of the holders of each storage, such as ``list of 3 in keep of __main__``.
 
-    One list for each of `storages`, in their order. Empty: not looked at, being beyond the first 64, out of time
-    (`seconds`), or because the search failed. Looks through the whole heap: some tenths of a second. Raises nothing.
+    There is one list for each of `storages`, which is empty for storages after the first 64, if the time (`seconds`)
+    is over, or if the search failed. A view's holders count too. The search looks through the whole heap, which takes
+    some tenths of a second. Raises nothing.
     """
     words: list[list[str]] = [[] for _ in storages]
     _searches.begin()
@@ -56,25 +57,25 @@ def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECO
 
 
 def overlapped(start_ns: int) -> bool:
-    """Another thread has searched since `start_ns` of `perf_counter_ns`: what died here may have died late by it."""
+    """Return whether another thread has searched since `start_ns` (`perf_counter_ns`), which may delay deaths."""
     return _searches.elsewhere_since(start_ns, get_ident())
 
 
 def describe_holders(held: Sequence[str]) -> str:
-    """Who holds a storage, as the end of a sentence; empty: not looked for."""
+    """Return the holders of a storage as the end of a sentence; empty if they were not searched."""
     if list(held) == [UNKNOWN]:
         return f"; its holder was {UNKNOWN}"
     return f"; held by {', '.join(held)}" if held else ""
 
 
 class _Searches:
-    """While one runs, it holds the tensors of the whole process; nothing dies meanwhile on the thread that searches."""
+    """The running and last searches. A search refers to all tensors of the process, so none dies in its thread."""
 
     def __init__(self) -> None:
         self._running: list[int] = []
-        """The threads that search now."""
+        """Threads that are searching now."""
         self._ended: list[tuple[int, int]] = []
-        """(ns, thread) of the last search, and of the last one of another thread than that."""
+        """(end in ns, thread) of the last search, and of the last search of any other thread."""
         self._lock = Lock()
 
     def begin(self) -> None:
@@ -99,14 +100,14 @@ _searches = _Searches()
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """An object on the way from a storage to somebody with a name."""
+    """An object on the path from a storage to a holder with a name."""
 
     value: Any
     position: int
     words: str
-    """How it holds the storage, so far; empty for a tensor."""
+    """Description of the path so far; empty for a tensor."""
     inner: Any = None
-    """What it holds, on the way to the storage."""
+    """The previous node on the path, if it is needed to describe this one."""
     depth: int = 0
 
 
@@ -139,7 +140,7 @@ class _Search:
             words[position][:] = found or ([UNKNOWN] if is_in_time else [])
 
     def _tensors(self) -> tuple[list[tuple[Any, int]], list[Any]]:
-        """Tensors in the memory of the storages, and all those that autograd can be entered from."""
+        """Return the tensors of the storages with the storages' positions, and all tensors that have a `grad_fn`."""
         import torch
 
         tensors, roots = [], []
@@ -183,7 +184,7 @@ class _Search:
         self._found[node.position].add(f"{node.words} in {place}" if node.words else place)
 
     def _level(self, nodes: list[_Node]) -> list[_Node]:
-        """Who refers to `nodes`: either somebody with a name, or the nodes of the next level."""
+        """Note the referrers of `nodes` that have names, and return the others as the nodes of the next level."""
         by_identity: dict[int, list[_Node]] = {}
         for node in nodes:
             by_identity.setdefault(id(node.value), []).append(node)
@@ -200,7 +201,7 @@ class _Search:
                 for node in by_identity[id(inner)]:
                     named.add(id(node))
                     self._step(node, referrer, following)
-        if monotonic() > self._deadline:  # some referrers were not looked at: nobody knows what else holds the nodes
+        if monotonic() > self._deadline:  # some referrers were not looked at, so other holders may exist
             return []
         for node in nodes:
             if id(node) not in named and node.words and not self._locals.get(id(node.value)):
@@ -237,7 +238,7 @@ class _Search:
             self._found[node.position].add(words)
 
     def _say_attribute(self, node: _Node, referrer: Any) -> None:
-        """`referrer` has `node`'s object as an attribute, or `node` is the dict of its attributes."""
+        """Note `referrer`, which has `node`'s object as an attribute or as the dict of its attributes."""
         held = node
         if type(node.value) is dict and node.inner is not None and is_dict_of(node.value, referrer):
             held = node.inner

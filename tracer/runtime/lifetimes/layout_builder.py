@@ -1,4 +1,4 @@
-"""Builds the layout of a call from its events, at its end or while it still runs."""
+"""Builds the layout of a call from its events, at its end or while it is running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepscope.tracer.wrapper.parsed import PointStorages
 
 
 class LifetimeWatch:
-    """Compares the storages of a running call with what is expected of them."""
+    """Compares the storages of a running call with their expectations."""
 
     def __init__(self, graph: int, function: int, points: Sequence[PointStorages], expected: Expectations) -> None:
         self._builder = LayoutBuilder(-1, graph, function, points)
@@ -21,13 +21,13 @@ class LifetimeWatch:
         self._seen = 0
 
     def look(self, life: Life, launches: int, owned: Collection[str]) -> list[StorageMismatch]:
-        """Return the mismatches that were not there at the last look. `launches` is how many launches have begun."""
+        """Return the mismatches that are new since the last look; `launches` is the number of launches so far."""
         events, self._seen = life.since(self._seen)
         return self._progress.look(self._builder.add(events), launches, owned)
 
 
 class LayoutBuilder:
-    """Makes a layout of the events of a call as they come."""
+    """Builds a layout from the events of a call as they occur."""
 
     def __init__(self, layout: int, graph: int, function: int, points: Sequence[PointStorages]) -> None:
         self._points = points
@@ -48,7 +48,7 @@ class LayoutBuilder:
         elif point.kind == "input":
             pairs = [e if e is not None and len(e) == 2 else (None, e) for e in entries]
             seen = [(name, *pair) for name, pair in zip(point.names, pairs, strict=True)]
-        else:  # the storage was there while the launch ran that returned it
+        else:  # the storage existed while the launch that returned it ran
             seen, position = list(entries), max(position - 1, 0)
         for name, device, entry in seen:
             self._storage(point, position, name, device, entry)

@@ -14,10 +14,10 @@ step, number there, bytes) names a storage that an earlier call has seen. None s
 or for a storage that this call has seen already.
 """
 Event = tuple[Any, ...]
-"""What happened to storages in a call.
+"""A change of storages in a call.
 
 (point, rows, entry, ...) is a storage point that was reached; (-1 - number, rows) is the death of a storage. `rows` is
-the length of the call's list of launches. A new input has (device, bytes) as its entry, and a result of a launch
+the length of the call's list of launches. The entry of a new input is (device, bytes), that of a launch's result
 (name, device, entry).
 """
 
@@ -33,7 +33,7 @@ class FollowedCall(Protocol):
 
     @property
     def parent(self) -> FollowedCall | None:
-        """The call inside which this one runs."""
+        """The call that this one is nested in, or None."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class LiveStorage:
     owner: Life
     index: int
     reference: ref[Any]
-    """A weak reference to torch's Python object for the storage."""
+    """Weak reference to torch's Python object for the storage."""
     is_given: bool
-    """The storage came in from outside of compiled code."""
+    """Whether the storage was allocated outside of compiled code."""
 
 
 class Life:
@@ -68,40 +68,40 @@ class Life:
     def __init__(self, call: FollowedCall, place: tuple[object, ...] | None = None) -> None:
         self.call, self.step = call.number, call.step
         self.place = place
-        """The same for calls that repeat from step to step, whether or not they are compiled anew; None for a call
-        that is captured, whose storages belong to the CUDA graph."""
+        """Identity that is equal for calls that repeat from step to step, recompiled or not; None for a captured call,
+        whose storages belong to the CUDA graph."""
         self.rows: list[int] | None = call.rows
-        """The launches of the call; None once the call has ended."""
+        """Launches of the call; None once the call has ended."""
         self.child: Life | None = None
-        """The storages of the call that runs inside this one."""
+        """Storages of the call that is nested in this one."""
         self.device: str | None = None
-        """The device whose allocator is asked; None for the current one."""
+        """Device whose allocator is queried; None for the current one."""
         self.asks_allocator = False
-        """Whether the allocator is asked at every storage point, and not only at the begin and the end."""
+        """Whether the allocator is queried at every storage point, and not only at the begin and the end."""
         self.asks_owner = False
-        """Whether the call has to find out which of its inputs somebody else holds."""
+        """Whether the call must find out which of its inputs have other owners."""
         self.count = 0
         self.events: list[Event] = []
         self.known: dict[int, tuple[int, ref[Any]]] = {}
-        """The storages that other calls saw first: the `id` of each reference, and its number in this call."""
+        """Storages that other calls saw first: by `id` of the reference, the number in this call and the reference."""
 
     def key(self) -> object:
-        """Return a value that is equal for calls that ran alike."""
+        """Return a value that is equal for calls with equal lifetimes."""
         return tuple(self.events)
 
     def since(self, start: int) -> tuple[list[Event], int]:
-        """Return the events from number `start` on (0: all of them), and the number to ask with the next time."""
+        """Return the events from index `start`, and the index to pass the next time."""
         events = self.events[start:]
         return events, start + len(events)
 
     def end(self) -> None:
-        """Let go of the call, although its storages, and this object with them, may live on."""
+        """Drop the references to the call; its storages, and this object with them, may live longer."""
         self.rows = self.child = None
         self.events, self.known = [], {}
 
 
 def close(call: FollowedCall) -> None:
-    """Stop following `call`, so that its parent learns of deaths again."""
+    """Stop following `call`, so that deaths are recorded in its parent again."""
     if call.life is not None:
         call.life.end()
     if call.parent is not None and call.parent.life is not None:

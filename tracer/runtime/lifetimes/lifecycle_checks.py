@@ -1,9 +1,9 @@
-"""Calls in generated code that check when buffers are born and die: torch's own, without its faults.
+"""Checks in generated code that buffers are allocated and freed as scheduled; they replace torch's own checks.
 
-Inductor writes them for ``torch._inductor.config.test_configs.track_memory_lifecycle``; what they call there is
-torch/_inductor/runtime/debug_utils.py. The functions here take the same arguments and can stand in for those.
-The calls that one run of one function makes belong together: another thread, a graph inside a graph and a run
-after one that raised start afresh, since what is tracked hangs on the frame of the running function.
+Inductor generates the calls for ``torch._inductor.config.test_configs.track_memory_lifecycle``, and implements them in
+torch/_inductor/runtime/debug_utils.py. The functions here take the same arguments and can replace those. Unlike
+torch's, they keep each run of a function apart (in another thread, in a nested graph, after a run that raised), since
+the tracked storages are attached to the frame of the running function.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _skipped: set[str] = set()
 
 
 class CheckSink(Protocol):
-    """What is needed of a recorder."""
+    """The part of the recorder that is used here."""
 
     config: TraceConfig
 
@@ -62,27 +62,27 @@ _stand_ins = ExitStack()
 
 
 def attach(sink: CheckSink) -> None:
-    """What is found is written there too, and done as its settings say."""
+    """Write mismatches to the recorder `sink` too, and apply its settings."""
     global _sink
     _sink = sink
     forget()
 
 
 def forget() -> None:
-    """What was told before, which stands in another log: a recording that has ended, that of the parent process."""
+    """Forget the mismatches that were reported in another log: of an earlier recording or the parent process."""
     global _reports
     _reports = Reports()
     _skipped.clear()
 
 
 def stand_in() -> None:
-    """Wrappers that are loaded from now on call the functions here instead of torch's."""
+    """Make wrappers that are loaded from now on call the functions here instead of torch's."""
     _stand_ins.enter_context(debug_functions_replaced(STAND_INS))
     _stand_ins.enter_context(tracked_allocation_imported())
 
 
 def detach() -> None:
-    """The recorder is gone; wrappers that were loaded meanwhile go on calling the functions here."""
+    """Detach the recorder; wrappers that were loaded meanwhile still call the functions here."""
     global _sink
     _sink = None
     _stand_ins.close()
@@ -97,10 +97,10 @@ def tracked_empty_strided(
     name: str,
     pin_memory: bool = False,
 ) -> torch.Tensor:
-    """`torch.empty_strided` of `size` and `stride` (in elements), tracked as `name`.
+    """Return `torch.empty_strided` of `size` and `stride` (in elements), tracked as `name`.
 
-    `device` keeps its index, ``cuda:1``. Raises what `torch.empty_strided` raises.
-    torch/_inductor/runtime/debug_utils.py.
+    `device` keeps its index, as in ``cuda:1``. Raises what `torch.empty_strided` raises.
+    Source: torch/_inductor/runtime/debug_utils.py.
     """
     import torch
 
@@ -112,29 +112,29 @@ def tracked_empty_strided(
 def track_tensor(tensor: torch.Tensor, name: str) -> None:
     """Track the storage of `tensor` as `name`; a storage may have several names. Raises nothing.
 
-    Of a tensor without a storage (sparse) nothing is expected then. torch/_inductor/runtime/debug_utils.py.
+    A tensor without a storage (sparse) is not checked. Source: torch/_inductor/runtime/debug_utils.py.
     """
     _track(calling_frame(sys._getframe(1)), tensor, name)
 
 
 def check_memory_step(allocated: Sequence[str], freed: Sequence[str], is_final_step: bool = False) -> None:
-    """Compare what was allocated and what has died since the last check with the names of buffers that should.
+    """Compare the buffers that were allocated and freed since the last check with the names in `allocated` and `freed`.
 
-    What shares memory lives as long as the last of its names should; so a buffer that is reused, by the function's
-    source, is no mismatch. Nothing is expected of names that the function has and never tracked (inputs, items of
-    what an operator returned), of buffers of no bytes, and in the final step of what is returned or never deleted.
-    Where the source cannot be read, only unexpected deaths and allocations are told.
+    A storage should live as long as the last of its names; so a buffer that is reused in the function's source is no
+    mismatch. Not checked are names that the function has but never tracked (inputs, items of an operator's result),
+    empty buffers, and in the final step names that are returned or never deleted. If the source cannot be read, only
+    unexpected deaths and allocations are reported.
 
-    A mismatch is said once, with the bytes, the launch before it and who holds a storage that should be dead: to the
-    logger ``stepscope`` and in the recording that runs, which counts it each time. Where the recording has
-    ``lifetimes="assert"`` or torch's setting is ``assert``, LifetimeError is raised instead of telling the logger.
-    ``torch.ops._inductor_debug.check_memory_step`` comes here too. torch/_inductor/runtime/debug_utils.py.
+    A mismatch is reported once, with the bytes, the launch before it and the holders of a storage that should be dead:
+    to the logger ``stepscope`` and in the running recording, which counts repeats. If the recording has
+    ``lifetimes="assert"`` or torch's setting is ``assert``, LifetimeError is raised instead of logging.
+    ``torch.ops._inductor_debug.check_memory_step`` is checked too. Source: torch/_inductor/runtime/debug_utils.py.
     """
     _check(calling_frame(sys._getframe(1)), allocated, freed, is_final_step)
 
 
 def take_repeats() -> list[MemoryStepMismatch]:
-    """What the recording has not been told of yet: mismatches that were found again."""
+    """Return records of mismatches that were found again since the last call."""
     return _reports.take_repeats()
 
 
@@ -150,7 +150,7 @@ def _check(frame: FrameType | None, allocated: Sequence[str], freed: Sequence[st
 
 
 def _tell(found: list[StepMismatch], file: str, line: int, is_final_step: bool, raises: bool) -> None:
-    """Once; raises each time where it is to."""
+    """Report new mismatches; with `raises`, raise LifetimeError for all of `found`, new or not."""
     call = running_call()
     rows = call.rows if call is not None else []
     site = rows[len(rows) // 3 * 3 - 3] if len(rows) >= 3 else None
@@ -176,28 +176,26 @@ def _tell(found: list[StepMismatch], file: str, line: int, is_final_step: bool, 
 
 
 class _Tracked:
-    """A storage, and the names that it has."""
-
     __slots__ = ("first", "freed", "names", "reference", "storage_bytes")
 
     def __init__(self, storage: Any, name: str, died: list[_Tracked]) -> None:
         self.first = name
         self.storage_bytes: int = storage.nbytes()
         self.names: dict[str, bool] = {}
-        """In the order in which it got them; False: found in the source only."""
+        """Names in the order in which the storage got them; False if a name was found in the source only."""
         self.freed: set[str] = set()
-        """Names that should be dead by now."""
+        """Names that should have been freed."""
         self.reference = ref(storage, lambda _: died.append(self))
 
 
 class TrackedRun:
-    """What one run of a function has tracked. Hangs on its frame as what a debugger would be, and is none."""
+    """The storages that one run of a function has tracked, attached to its frame as `f_trace`."""
 
     def __init__(self) -> None:
         self._reset()
 
     def __call__(self, *_: object) -> TrackedRun:
-        """A debugger that comes later calls it for every line."""
+        """Ignore a trace event; Python calls this for every line once a debugger is active."""
         return self
 
     def _reset(self) -> None:
@@ -236,7 +234,7 @@ class TrackedRun:
         source: FunctionNames | None,
         line: int,
     ) -> list[StepMismatch]:
-        """The step that ends at `line`."""
+        """Return the mismatches of the step that ends at `line`."""
         if source is not None:
             self._adopt(source, line)
         for name in freed:
@@ -249,7 +247,7 @@ class TrackedRun:
         return found
 
     def _adopt(self, source: FunctionNames, line: int) -> None:
-        """Names that the statements since the last step have given to tracked storages."""
+        """Add the names that statements since the last step have given to tracked storages."""
         after = self._line if self._line < line else -1
         for _, name, base in source.aliases_between(after, line):
             tracked = self._by_name.get(base)
@@ -265,7 +263,7 @@ class TrackedRun:
         return found
 
     def _counted(self, tracked: _Tracked, source: FunctionNames | None) -> list[str]:
-        """Its names that something is expected of."""
+        """Return the names of a storage that are checked."""
         scheduled = source.scheduled if source is not None else frozenset()
         return [name for name, is_told in tracked.names.items() if is_told or name in scheduled]
 
@@ -322,7 +320,7 @@ def _track(frame: FrameType | None, tensor: torch.Tensor, name: str) -> None:
 
 
 def _steps_of(frame: FrameType) -> TrackedRun | None:
-    """What hangs on `frame`, which ends with it; None: a debugger has that place."""
+    """Return the tracked run attached to `frame`, created if needed, or None if a debugger uses `f_trace`."""
     steps = frame.f_trace
     if isinstance(steps, TrackedRun):
         return steps
@@ -341,7 +339,7 @@ def _skip(to: CheckSink, why: str) -> None:
 
 
 def _mode() -> str:
-    """``off``, ``log`` or ``assert``: the stricter of the recording's and torch's; ``log`` where neither says it."""
+    """Return ``off``, ``log`` or ``assert``: the stricter of the recording's and torch's; ``log`` if neither is set."""
     asked = {memory_checks()} | ({_sink.config.lifetimes} if _sink is not None else set())
     if "assert" in asked:
         return "assert"
@@ -349,8 +347,8 @@ def _mode() -> str:
 
 
 class _TorchsTracker:
-    """In place of torch's own, for those who hold functions of torch that use it: wrappers that were loaded before the
-    recording began, and the operator of the check where it was registered before."""
+    """Replaces torch's own tracker for callers that still use torch's functions: wrappers that were loaded, and the
+    operator of the check if it was registered, before the recording began."""
 
     def set_tensor(self, name: str, tensor: torch.Tensor) -> None:
         _track(calling_frame(sys._getframe(1)), tensor, name)
@@ -370,4 +368,4 @@ STAND_INS: dict[str, Callable[..., Any]] = {
     "tracked_empty_strided": tracked_empty_strided,
     "get_mem_tracker": lambda: _torchs_tracker,
 }
-"""For the functions of these names in torch/_inductor/runtime/debug_utils.py."""
+"""Replacements for the functions of torch/_inductor/runtime/debug_utils.py, by name."""

@@ -1,7 +1,7 @@
-"""Local variables of running functions, by the identity of what they hold, with nothing changed by the look.
+"""Finds the local variables of running functions by the identity of their values, without side effects.
 
-Up to Python 3.12 reading `f_locals` fills a dict that stays on the frame and keeps everything in it alive. It is
-emptied again at once; frames where somebody may rely on that dict (a debugger, `locals()`) are left out.
+Up to Python 3.12 reading `f_locals` fills a dict that stays on the frame and keeps the values alive. It is emptied
+again at once; frames in which other code may use that dict (a debugger, `locals()`) are left out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ MOST_NAMES = 100_000
 
 
 def locals_by_identity() -> tuple[dict[int, list[str]], set[int]]:
-    """``local variable h of train() at train.py:31`` by the `id` of what the variable holds, for all threads; and the
-    identities of running frames and of what the recorder's own functions hold."""
+    """Return ``local variable h of train() at train.py:31`` by the `id` of the variable's value, for all threads.
+
+    Also returns the `id` of every running frame, and of the values of the recorder's own variables.
+    """
     words: dict[int, list[str]] = {}
     ours: set[int] = set()
     frames = list(sys._current_frames().values())
@@ -29,7 +31,7 @@ def locals_by_identity() -> tuple[dict[int, list[str]], set[int]]:
             if frame.f_back is not None and len(ours) < MOST_NAMES:
                 frames.append(frame.f_back)
     finally:
-        del frame, frames  # this function's own frame is among them: a cycle, which would keep all locals alive
+        del frame, frames  # they include this function's own frame: a cycle that would keep all locals alive
     return words, ours
 
 
@@ -45,7 +47,7 @@ def _read(frame: FrameType, words: dict[int, list[str]], ours: set[int]) -> None
 
 
 def _held_by(frame: FrameType) -> dict[int, str]:
-    """Names of a function's local variables by the `id` of what they hold; empty: they cannot be looked at safely."""
+    """Return a frame's local variables by the `id` of their values; empty if they cannot be read safely."""
     code = frame.f_code
     if not code.co_flags & CO_OPTIMIZED:  # its f_locals is its namespace
         return {}
@@ -60,5 +62,5 @@ def _held_by(frame: FrameType) -> dict[int, str]:
 
 
 def _has_debugger(frame: FrameType) -> bool:
-    """What the recorder hangs on a frame (see `lifecycle_checks`) stands there for a debugger's."""
+    """Return whether a debugger traces `frame`; `lifecycle_checks` also sets `f_trace`."""
     return frame.f_trace is not None and not type(frame.f_trace).__module__.startswith("stepscope.")

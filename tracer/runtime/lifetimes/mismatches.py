@@ -10,11 +10,11 @@ from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch, Mi
 from stepscope.tracer.wrapper.expectations import Expectations, Expected, Unscheduled
 
 MOST_DESCRIBED = 8
-"""How many mismatches one message describes."""
+"""Maximum number of mismatches that one message describes."""
 
 
 class LifetimeError(RuntimeError):
-    """A storage did not live as expected, in a recording with ``lifetimes="assert"``."""
+    """Raised if a storage's lifetime has a mismatch in a recording with ``lifetimes="assert"``."""
 
 
 class StorageMismatch(NamedTuple):
@@ -28,17 +28,15 @@ class StorageMismatch(NamedTuple):
 
 
 class FoundMismatches(NamedTuple):
-    """The mismatches of a call."""
-
     mismatches: Sequence[StorageMismatch]
     holders: list[list[str]]
-    """For each mismatch, who holds the storage that should be dead."""
+    """Holders of the storage that should be dead, for each mismatch."""
 
 
 def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collection[str] = ()) -> list[StorageMismatch]:
-    """Return the storages of `layout` that did not live as expected; some storages have no expectation.
+    """Return the mismatches of the storages in `layout` that have expectations.
 
-    `owned` are the inputs whose memory nobody else held when the call began. Only the caller can free the others.
+    `owned` are the inputs whose memory had no other owner when the call began; the call cannot free the others.
     """
     return [
         *_allocations(layout, expectations.allocations),
@@ -94,7 +92,7 @@ def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | 
 def to_record(
     layout: LifetimeLayout, call: int, found: Sequence[StorageMismatch], holders: list[list[str]]
 ) -> LifetimeMismatch:
-    """Return the record of `found`; `call` is the first with this layout, and `holders` has an entry per mismatch."""
+    """Return the record of `found`; `call` is the first call with this layout; `holders` has an entry per mismatch."""
     return LifetimeMismatch(
         graph=layout.graph,
         layout=layout.layout,
@@ -111,7 +109,7 @@ def to_record(
 
 
 class Progress:
-    """Compares a call with its expectations while it runs; each look covers what has changed since the last one."""
+    """Compares a call with its expectations while it runs; each look covers the changes since the last one."""
 
     def __init__(self, expectations: Expectations) -> None:
         self._extra = expectations.allocations.extra
@@ -125,12 +123,12 @@ class Progress:
                 if position is not None:
                     self._due.setdefault(position, set()).add(entry.name)
         self._storages: dict[str, list[int]] = {}
-        """The numbers of the storages that are followed, by name."""
+        """Numbers of the storages that are followed, by name."""
         self._seen = self._dead = 0
         self._position = -1
 
     def look(self, layout: LifetimeLayout, position: int, owned: Collection[str]) -> list[StorageMismatch]:
-        """Return the new mismatches of a call that is at `position`, before a launch; `layout` is its layout so far."""
+        """Return the new mismatches of a call before the launch `position`; `layout` is its layout so far."""
         found = [
             entry for storage in range(self._seen, len(layout.name)) for entry in self._born(layout, storage, owned)
         ]
@@ -162,7 +160,7 @@ def describe_mismatches(
 ) -> str:
     """Describe `found` for the user of the program; `holders` has an entry per mismatch.
 
-    `launch` describes the launch with a number; `position` is where the call is, or None at its end.
+    `launch` describes a launch given its number; `position` is the call's current launch, or None at its end.
     """
     told = zip(found[:MOST_DESCRIBED], holders, strict=False)
     parts = [_describe(entry, launch, position) + describe_holders(held) for entry, held in told]

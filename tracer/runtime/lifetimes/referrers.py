@@ -1,4 +1,4 @@
-"""Words for Python objects that refer to something. Runs no code of the objects themselves."""
+"""Describes Python objects that refer to a value, without running any code of the objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_container(value: Any) -> bool:
 
 
 def module_dicts() -> dict[int, str]:
-    """Names of the modules by the `id` of their namespaces; of several names (`__mp_main__`) the first."""
+    """Return the names of modules by the `id` of their namespaces; of aliases (`__mp_main__`) the first."""
     return {
         id(module.__dict__): name
         for name, module in reversed(list(sys.modules.items()))
@@ -24,7 +24,7 @@ def module_dicts() -> dict[int, str]:
 
 
 def container_words(container: Any, member: Any) -> str:
-    """``list of 3``; for a dict with the key: ``value of 'h' in dict of 2``."""
+    """Describe a container, such as ``list of 3``, or with the key of `member`, ``value of 'h' in dict of 2``."""
     name, size = type(container).__name__, len(container)
     if not issubclass(type(container), dict):
         return f"{name} of {size}"
@@ -33,7 +33,7 @@ def container_words(container: Any, member: Any) -> str:
 
 
 def attribute_words(owner: Any, value: Any) -> str:
-    """``attribute cache of Net``; the type alone where no attribute of it is `value`."""
+    """Describe the attribute of `owner` that is `value`, such as ``attribute cache of Net``, or else only its type."""
     kind = type(owner)
     if issubclass(kind, (GeneratorType, CoroutineType)):
         return f"a local variable of the suspended {owner.__qualname__}()"
@@ -50,7 +50,7 @@ def attribute_words(owner: Any, value: Any) -> str:
 
 
 def own_dict(value: Any) -> Any:
-    """The dict of an object's attributes without asking the object's own code; None: it has none."""
+    """Return the dict of an object's attributes without running the object's code, or None if it has none."""
     if issubclass(type(value), type):
         return type.__dict__["__dict__"].__get__(value)
     try:
@@ -60,7 +60,7 @@ def own_dict(value: Any) -> Any:
 
 
 def is_dict_of(found: Any, owner: Any) -> bool:
-    """`found` is where `owner` keeps its attributes. A class shows its dict through a proxy only."""
+    """Return whether `found` is the dict of `owner`'s attributes; that of a class is only visible through a proxy."""
     own = own_dict(owner)
     if issubclass(type(owner), type) and type(found) is dict:
         return found.keys() == own.keys() and all(own[key] is value for key, value in found.items())

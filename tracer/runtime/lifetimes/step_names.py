@@ -1,7 +1,7 @@
-"""Which names of a function share memory, by its source: what `stepscope.check_memory_step` cannot see at run time.
+"""Reads from a function's source which names share memory, which `check_memory_step` cannot see at run time.
 
-Pure; reads the statements that torch/_inductor/codegen/wrapper.py writes (``buf1 = buf0; del buf0  # reuse``,
-``buf3 = buf1[0]``, ``reinterpret_tensor(buf0, ...)``) and their like in code written by hand.
+It parses the statements that torch/_inductor/codegen/wrapper.py generates (``buf1 = buf0; del buf0  # reuse``,
+``buf3 = buf1[0]``, ``reinterpret_tensor(buf0, ...)``) and similar ones in handwritten code.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class FunctionNames:
-    """What one function says of its names. Lines are those of the file."""
+    """The names of one function, with line numbers of the file."""
 
     bound: dict[str, int]
-    """The first line that binds each name, parameters too."""
+    """First line that binds each name, including parameters."""
     aliases: tuple[tuple[int, str, str], ...]
-    """(line, name, of which name), in the order of lines."""
+    """(line, name, name of the aliased value), in the order of lines."""
     deleted: frozenset[str]
     returned: frozenset[str]
     scheduled: frozenset[str]
-    """Names in the lists that its checks are given."""
+    """Names in the arguments of its checks."""
     elsewhere: frozenset[str]
-    """Names that other functions of the file bind."""
+    """Names that only other functions of the file bind."""
 
     made_of: dict[str, list[str]]
-    """Names by the name whose memory they are."""
+    """Aliases of each name."""
 
     def sharing(self, names: Iterable[str]) -> set[str]:
-        """`names`, and all that are made of their memory anywhere in the function."""
+        """Return `names` and all aliases of their memory in the function."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -53,12 +53,12 @@ class FunctionNames:
         return found
 
     def aliases_between(self, after: int, last: int) -> tuple[tuple[int, str, str], ...]:
-        """Those of the lines after `after`, up to `last`."""
+        """Return the aliases of the lines after `after`, up to and including `last`."""
         return self.aliases[bisect_right(self.aliases, (after + 1,)) : bisect_right(self.aliases, (last + 1,))]
 
 
 def names_at(filename: str, line: int) -> FunctionNames | None:
-    """Of the innermost function around `line`; None: there is no source to read."""
+    """Return the names of the innermost function around `line`, or None if the source cannot be read."""
     parsed = _parsed(filename)
     if parsed is None:
         return None
@@ -109,7 +109,7 @@ def _read(tree: ast.Module, scope: ast.AST) -> FunctionNames:
 
 
 def _inside(scope: ast.AST) -> Iterator[ast.AST]:
-    """Everything in a function but the insides of functions and classes in it."""
+    """Yield the nodes in a function, except those inside nested functions and classes."""
     waiting: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while waiting:
         node = waiting.pop()
@@ -125,7 +125,7 @@ def _aliases(node: ast.Assign) -> Iterator[tuple[int, str, str]]:
 
 
 def _base(value: ast.expr) -> str | None:
-    """The name whose memory `value` is."""
+    """Return the name whose memory `value` shares, or None."""
     if isinstance(value, ast.Name):
         return value.id
     if isinstance(value, ast.Subscript):
@@ -139,7 +139,7 @@ def _base(value: ast.expr) -> str | None:
 
 
 def _is_check(function: ast.expr) -> bool:
-    """Also as an operator: ``torch.ops._inductor_debug.check_memory_step.default``."""
+    """Return whether a call is a check, also as ``torch.ops._inductor_debug.check_memory_step.default``."""
     if isinstance(function, ast.Attribute) and function.attr == "default":
         function = function.value
     return _called(function) == CHECK

@@ -1,4 +1,4 @@
-"""What checks of memory steps have found: each mismatch is told once, and counted every time."""
+"""Keeps the mismatches of memory-step checks: each one is reported once, and its repeats are counted."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class StepMismatch(NamedTuple):
     storage_bytes: int | None
     reference: ref[Any] | None
     storage: str
-    """The first name of its memory."""
+    """First name of the storage."""
 
 
 class CheckedStep(NamedTuple):
-    """Where a check stands."""
+    """The place of a check in generated code."""
 
     graph: int | None
-    """None: in code that is no wrapper that is recorded."""
+    """Number of the graph; None if the code is not a recorded wrapper."""
     site: int | None
-    """The launch site that ran last before it; None: not known."""
+    """Last launch site before the check; None if it is unknown."""
     file: str
     line: int
     is_final_step: bool
@@ -44,7 +44,7 @@ class CheckedStep(NamedTuple):
 
 @dataclass
 class _Again:
-    """What was found again since it was told last."""
+    """A mismatch that was found again since it was reported."""
 
     place: CheckedStep
     call: int | None
@@ -53,17 +53,17 @@ class _Again:
 
 
 class Reports:
-    """What one recording has been told."""
+    """The mismatches that were reported to one recording."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._told: set[tuple[CheckedStep, MismatchKind, str]] = set()
         self._again: dict[tuple[CheckedStep, MismatchKind, str], _Again] = {}
         self.is_full = False
-        """Further mismatches are not told, being too many."""
+        """Whether new mismatches are ignored because there are too many."""
 
     def add(self, place: CheckedStep, call: int | None, found: Sequence[StepMismatch]) -> list[StepMismatch]:
-        """Those that are found for the first time; the others are counted."""
+        """Return the mismatches that are found for the first time, and count the others."""
         new = []
         with self._lock:
             for one in found:
@@ -78,7 +78,7 @@ class Reports:
         return new
 
     def take_repeats(self) -> list[MemoryStepMismatch]:
-        """What was found again since the last time."""
+        """Return records of the mismatches that were found again since the last call."""
         with self._lock:
             again, self._again = self._again, {}
         by_place: defaultdict[CheckedStep, list[_Again]] = defaultdict(list)
@@ -103,7 +103,7 @@ def to_record(
     holders: list[list[str]],
     times: list[int] | None = None,
 ) -> MemoryStepMismatch:
-    """`holders` and `times` stand beside `found`; without `times` each was found once."""
+    """Return the record of `found`; `holders` and `times` have an entry for each; without `times` all are 1."""
     return MemoryStepMismatch(
         graph=place.graph,
         call=call,
@@ -121,7 +121,7 @@ def to_record(
 
 
 def holders_of(found: Sequence[StepMismatch]) -> list[list[str]]:
-    """Who holds what should be dead, beside `found`."""
+    """Return the holders of the storages that should be dead, with an entry for each of `found`."""
     held = [one.reference() if one.reference is not None else None for one in found]
     searched = [storage for storage in held if storage is not None]
     words = iter(find_holders(searched)) if searched else iter(())
@@ -129,7 +129,7 @@ def holders_of(found: Sequence[StepMismatch]) -> list[list[str]]:
 
 
 def describe_mismatches(found: Sequence[StepMismatch], holders: Sequence[list[str]]) -> str:
-    """For the program's user."""
+    """Describe `found` for the user of the program; `holders` has an entry per mismatch."""
     parts = []
     for one, held in zip(found, holders, strict=True):
         size = f" ({one.storage_bytes:,} bytes)" if one.storage_bytes is not None else ""

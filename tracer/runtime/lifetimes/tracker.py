@@ -1,8 +1,8 @@
 """Follows storages: which ones a call uses, and when they die.
 
-A weak reference to torch's Python object stands for a storage, since the object lives as long as the memory does
-(c10/core/impl/PyObjectSlot.h); the callback of the reference reports the death. Calls that run alike have equal lists
-of events, so their layout is computed and written once.
+A storage is followed by a weak reference to torch's Python object for it, which lives as long as the memory
+(c10/core/impl/PyObjectSlot.h); the callback of the reference reports the death. Calls with equal lifetimes have equal
+lists of events, so their layout is computed and written once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from stepscope.tracer.wrapper.parsed import PointStorages
 
 STALE = 4096
 RECENT_STEPS = 2
-"""A storage of a call at most this many steps ago is named relative to the present call, so that a state which goes
-from step to step looks the same in each step."""
+"""Maximum age, in steps, of storages that are identified relative to the present call, so that state which is passed
+from step to step gives equal events in each step."""
 SPARSE = 16
-"""One of this many steps is followed by the tracker in Python, which is slower than the compiled one."""
+"""Interval of the steps that the tracker in Python follows, since it is slower than the compiled one."""
 
 
 class StorageHooks(Protocol):
-    """The hooks of a graph, as far as a tracker calls them."""
+    """The part of a graph's hooks that a tracker calls."""
 
     def see_storages(self, call: Any, point: int, values: Sequence[Any], /) -> None: ...
 
@@ -33,19 +33,19 @@ class Tracker:
     """The live storages that compiled calls of this process have used."""
 
     usual = SPARSE
-    """The default of `every`."""
+    """Default of `every`."""
 
     def __init__(
         self, running: Callable[[], FollowedCall | None], clock: Callable[[], int], every: int | None = None
     ) -> None:
-        """After its first calls, a graph is followed in the steps that `every` divides."""
+        """Create a tracker; after its first calls, a graph is followed in the steps that `every` divides."""
         self.is_on = True
         """Whether calls that begin now are followed. Deaths of storages of earlier calls are recorded anyway."""
         self._running, self._clock = running, clock
         self.follow_every(every)
         self.life: type[Life] = Life
         self._live: dict[int, tuple[Life, int, ref[Any], bool]] = {}
-        """The fields of a `LiveStorage`, by the `id` of its reference."""
+        """Fields of a `LiveStorage`, by the `id` of its reference."""
         self._by_address: dict[int, ref[Any]] = {}
         self._outside: list[tuple[int, int, int]] = []
         self._allocator: list[tuple[int, int, int, int]] = []
@@ -57,11 +57,11 @@ class Tracker:
     def observer(
         self, hooks: StorageHooks, points: Sequence[PointStorages]
     ) -> Callable[[FollowedCall, int, Sequence[Any]], None]:
-        """Return what generated code calls at the storage points of a graph."""
+        """Return the function that generated code calls at the storage points of a graph."""
         return hooks.see_storages
 
     def batch(self, calls: Sequence[FollowedCall]) -> Lifetimes | None:
-        """Return the layouts of `calls` and the deaths outside of calls since the last time; None if there are none."""
+        """Return the layouts of `calls` and the new deaths outside of calls, or None if there are none."""
         followed = [(call.number, call.layout) for call in calls if call.layout is not None]
         allocator = _taken(self._allocator)
         dead_call, dead_index, dead_ns = self._died_outside()
@@ -82,8 +82,7 @@ class Tracker:
         return [call for call, _, _ in outside], [index for _, index, _ in outside], [ns for _, _, ns in outside]
 
     def ask_allocator(self, call: FollowedCall, device: str | None) -> None:
-        """Note the allocated and reserved bytes that the allocator of a CUDA device reports (None: the current
-        device)."""
+        """Record the bytes that the allocator of a CUDA device has allocated and reserved; None is the current one."""
         import torch
 
         stats = torch.cuda.memory_stats_as_nested_dict(device)
@@ -91,7 +90,6 @@ class Tracker:
         self._allocator.append((call.number, (len(call.rows) + 2) // 3, allocated, reserved))
 
     def storages(self) -> list[LiveStorage]:
-        """Return all storages that are alive."""
         return [LiveStorage(*fields) for fields in list(self._live.values())]
 
     def alive(self, wanted: Collection[int], call: FollowedCall) -> dict[int, Any]:
@@ -100,7 +98,7 @@ class Tracker:
         return {one.index: storage for one in mine if (storage := one.reference()) is not None}
 
     def see(self, call: FollowedCall, number: int, point: PointStorages, values: Sequence[Any]) -> None:
-        """Note the storages of the tensors `values`, at the storage point `number` of the graph of `call`."""
+        """Record the storages of the tensors `values` at the storage point `number` of the graph of `call`."""
         life = call.life
         if life is None:
             return
@@ -135,7 +133,7 @@ class Tracker:
         found = self._by_address.get(address)
         if found is None or (storage := found()) is None or storage.data_ptr() != address:
             storage = value.untyped_storage()
-            if not address and storage.nbytes():  # a wrapper around other tensors, a fake one
+            if not address and storage.nbytes():  # a wrapper around other tensors, or a fake tensor
                 return None
             found = self._find(storage)
             if found is None:
@@ -145,7 +143,7 @@ class Tracker:
         return self._known(life, found, storage)
 
     def _remember(self, address: int, found: ref[Any]) -> None:
-        """Remember the address of a storage; a look at the storage shows whether it is gone or has moved."""
+        """Remember the address of a storage; users must check whether the storage is gone or has moved."""
         if len(self._by_address) > STALE + 2 * len(self._live):
             self._by_address.clear()
         self._by_address[address] = found
@@ -177,7 +175,7 @@ class Tracker:
             yield name, str(storage.device), entry
 
     def _on_death(self, found: ref[Any]) -> None:
-        """Note a death. Python calls this at once, on any thread and in any code; it raises nothing."""
+        """Record a death. Python calls this at once, in any thread and in any code; it raises nothing."""
         try:
             life, index, _, _ = self._live.pop(id(found))
             if life.rows is not None and life.child is None:
@@ -188,8 +186,7 @@ class Tracker:
             return
 
     def _death_elsewhere(self, owner: Life, index: int, key: int) -> None:
-        """Note the death of a storage that another call than the innermost one made; calls around it may know it
-        too."""
+        """Record the death of a storage that is not the innermost call's in each running call that knows it."""
         call = self._running()
         is_seen = False
         while call is not None:
@@ -200,14 +197,14 @@ class Tracker:
                     life.events.append((-1 - known, len(call.rows)))
                     is_seen = True
             call = call.parent
-        if not is_seen and owner.rows is not None:  # it runs on another thread
+        if not is_seen and owner.rows is not None:  # it runs in another thread
             owner.events.append((-1 - index, len(owner.rows)))
         elif not is_seen:
             self._outside.append((owner.call, index, self._clock()))
 
 
 def _taken(entries: list[Any]) -> list[Any]:
-    """Take the entries out of a list to which other threads may be adding."""
+    """Remove and return the entries of a list to which other threads may be adding."""
     taken = entries[:]
     del entries[: len(taken)]
     return taken

@@ -1,4 +1,4 @@
-"""What follows storages in a recording: one tracker at a time, and those before it, which tell of their deaths."""
+"""Manages the trackers of a recording: the current one, and earlier ones, which still report deaths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepscope.tracer.schema.records import Lifetimes, MemoryStepMismatch
 
 
 class LifetimeTrackers:
-    """The trackers of a recording. The caller of `batches` holds a lock."""
+    """The trackers of a recording. The caller of `batches` must have acquired a lock."""
 
     def __init__(self, config: TraceConfig, may_compile: bool = False) -> None:
         self._trackers: list[Tracker] = []
@@ -25,11 +25,11 @@ class LifetimeTrackers:
 
     @property
     def tracker(self) -> Tracker | None:
-        """What follows the storages of calls that begin now."""
+        """Tracker that follows the storages of calls that begin now; None if none does."""
         return self._trackers[-1] if self._trackers else None
 
     def configure(self, config: TraceConfig) -> None:
-        """Follow storages, or no more: what has followed them tells of their deaths all the same."""
+        """Apply the configuration; a tracker that is switched off still reports deaths."""
         self._every = 1 if config.lifetimes == "assert" else config.lifetimes_every
         is_on = config.lifetimes != "off"
         if is_on and not self._trackers:
@@ -40,12 +40,12 @@ class LifetimeTrackers:
             self.tracker.follow_every(self._every)
 
     def use_compiled(self) -> None:
-        """Inductor is there, which builds the compiled one; no storage that is alive goes from one to the other."""
+        """Switch to the compiled tracker, now that Inductor is imported to build it, unless any storage is followed."""
         self._may_compile = True
         self._compile()
 
     def batches(self, calls: Sequence[GraphCall]) -> Iterator[Lifetimes | MemoryStepMismatch]:
-        """What `calls` followed, what has died outside of calls and what checks found again since the last time."""
+        """Yield the layouts of `calls`, and since the last time the deaths outside of calls and repeated mismatches."""
         for tracker in reversed(self._trackers):
             if (found := tracker.batch(calls)) is not None:
                 yield found

@@ -1,7 +1,7 @@
-"""Statistics of tensors in one pass: what is read of a tensor, by whom, and the row that comes of it.
+"""Computes statistics of tensors in one pass over their elements.
 
-`parts` says what can be read of any argument; `reader_for` prepares a reader of tensors whose dtype, size and
-stride stay as they are; calling the reader reads them and gives a `StatsBlock`, whose rows may come later (CUDA).
+`parts` returns the tensors that can be read of an argument; `reader_for` creates a reader for tensors of fixed dtype,
+size and stride; calling the reader returns a `StatsBlock`, whose rows may arrive later (CUDA).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 ROW = np.dtype(
     [
         *((name, "i8") for name in COUNTS),
-        ("first_bad", "i8"),  # flat index in logical (row-major) order of the first NaN or infinity; -1: none
-        *((name, "f8") for name in RECORDED_NUMBERS),  # NaN where there are no finite elements; std: for fewer than two
-        ("exact_min", "i8"),  # of integers and bool; uint64 by its bits; else 0
+        ("first_bad", "i8"),  # flat index in logical (row-major) order of the first NaN or infinity, or -1
+        *((name, "f8") for name in RECORDED_NUMBERS),  # of finite elements; NaN if there are too few
+        ("exact_min", "i8"),  # of integers and bool; uint64 as int64 with the same bits; else 0
         ("exact_max", "i8"),
     ]
 )
-"""Statistics of one tensor: numpy's record dtype, native byte order; `Row` of cpu_kernel.cpp has the same fields."""
+"""Statistics of one tensor: a numpy record dtype in native byte order. `Row` of cpu_kernel.cpp has the same fields."""
 NOT_READ = np.array(
     [tuple(-1 if name == "first_bad" else np.nan if name in RECORDED_NUMBERS else 0 for name in ROW.names or ())], ROW
 )
@@ -36,32 +36,32 @@ NOT_READ = np.array(
 
 @dataclass(frozen=True)
 class Part:
-    """One strided tensor to be read of an argument, or why nothing can be."""
+    """One strided tensor to be read for an argument, or the reason why it cannot be read."""
 
     name: str | None
-    """``real``, ``imag``, ``values``, the attribute of a subclass's inner tensor; None: the argument itself."""
+    """``real``, ``imag``, ``values``, or the attribute of a subclass's inner tensor; None for the argument itself."""
     tensor: Tensor | None
-    """Dense and strided, on memory; None with `skipped`."""
+    """A dense strided tensor that has memory; None if `skipped` is set."""
     dtype: str
-    """``float32``, ``float8_e4m3fn``, ...: of the argument as the user knows it."""
+    """Dtype of the argument as the user sees it, such as ``float8_e4m3fn``."""
     numel: int
     skipped: str | None = None
 
 
 class StatsBlock(Protocol):
-    """Rows of one reading."""
+    """The rows of one reading."""
 
     def rows(self) -> npt.NDArray[Any] | None:
-        """One `ROW` per tensor in the reader's order; None while a device has not finished. Never waits."""
+        """Return one `ROW` per tensor in the reader's order, or None if a device has not finished. Never waits."""
 
     def wait(self) -> npt.NDArray[Any]:
-        """The rows, after waiting for the device."""
+        """Wait for the device and return the rows."""
 
 
 class Reader(Protocol):
-    """Reads tensors like those it was made for; the caller answers for dtype, size, stride and device."""
+    """Reads tensors like those it was created for; the caller guarantees the same dtype, size, stride and device."""
 
     looked_at: list[int]
-    """Elements that each row is over; fewer than numel: a strided sample."""
+    """Number of elements that each row covers; fewer than numel in a strided sample."""
 
     def __call__(self, tensors: Sequence[Tensor]) -> StatsBlock: ...

@@ -1,11 +1,11 @@
-"""Device memory that kernels add statistics to, and its way to the host: one copy per flush, and no waiting.
+"""Keeps device memory that kernels add statistics to, and copies it to the host: one copy per flush, without waiting.
 
-An arena is fixed memory of one device. Eager readings take its rows one after the other; `flush` starts one kernel
-that copies what was taken into pinned memory and clears it for the next readings. Readings in a CUDA graph have rows
-of their own, which the graph clears when it begins and fills anew with each replay; `snapshot` copies those.
+An arena is fixed memory of one device. Eager readings use its rows one after the other; `flush` starts one kernel
+that copies the used rows into pinned memory and clears them for the next readings. Readings in a CUDA graph have rows
+of their own, which the graph clears when it begins and fills at each replay; `snapshot` copies those.
 
-Streams: a flush waits on the device for the streams that were read on, the next reading on another stream for the
-flush. A program that captures a stream must be flushed before (`Replays`, `on_capture`).
+Streams: a flush waits on the device for all streams that were read on, and the next reading on another stream waits
+for the flush. The arena must be flushed before a stream is captured (`Replays`, `on_capture`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stepscope.tracer.runtime.stats.snapshots import (
 
 ROW_BYTES = 8 * ROW_WORDS
 EAGER_ROWS, GRAPH_ROWS = 1536, 5120
-"""936 KiB in all."""
+"""Numbers of rows for eager readings and for CUDA graphs, 936 KiB in total."""
 MOST_EXTENT = 256
 BUFFERS = 4
 NOT_SEEN = "its CUDA graph was not seen to begin"
@@ -43,13 +43,13 @@ _arenas_lock = threading.Lock()
 
 
 def watch_captures(current: Callable[[], Any] | None) -> None:
-    """Sets what says which CUDA graph is being captured (`Replays.current`); None: nothing does."""
+    """Set the function that returns the CUDA graph being captured (`Replays.current`); None removes it."""
     global _current_graph
     _current_graph = current or _no_graph
 
 
 def arena_of(device: int) -> Arena:
-    """The arena of a device. Made at the first call, which must not happen during a capture: raises RuntimeError."""
+    """Return the arena of a device, created at the first call. Raises RuntimeError if that is during a capture."""
     found = _arenas.get(device)
     if found is None:
         with _arenas_lock:
@@ -58,23 +58,22 @@ def arena_of(device: int) -> Arena:
 
 
 def forget_parent_process() -> None:
-    """In a forked child, where no CUDA memory of the parent can be used."""
+    """Forget the arenas in a forked child, which cannot use CUDA memory of its parent."""
     global _arenas_lock
     _arenas_lock = threading.Lock()
     _arenas.clear()
 
 
 def arenas() -> list[Arena]:
-    """The arenas that exist."""
     return list(_arenas.values())
 
 
 Launch = tuple[Launcher, int, int, tuple[Any, ...]]
-"""Kernel, programs, first row of the reading, arguments after the slots with the launcher's tail."""
+"""Kernel, number of programs, first row within the reading, and the arguments after the slots with the tail."""
 
 
 class Extent(NamedTuple):
-    """Successive rows of one graph."""
+    """Consecutive rows of one graph."""
 
     first: int
     rows: int
@@ -90,10 +89,10 @@ class Region:
 
 
 class Arena:
-    """See above. Its methods may be called on any thread, with the arena's device as the current one."""
+    """The arena of one device; its methods may be called in any thread in which this device is the current one."""
 
     def __init__(self, device: int) -> None:
-        """Takes the memory, compiles two kernels and waits for the device."""
+        """Allocate the memory, compile the kernels and wait for the device."""
         import torch
 
         self._is_capturing, self._raw_stream = capturing_of(), raw_stream_of()
@@ -125,7 +124,7 @@ class Arena:
     def read_one(
         self, launcher: Launcher, programs: int, rows: int, table: int, addresses: Sequence[int], rest: tuple[int, ...]
     ) -> ReadBlock:
-        """`read` with one launch, spelled out: this runs at each launch of a program. `rest` ends with the tail."""
+        """Do what `read` does for one launch, written out since it runs at each launch; `rest` ends with the tail."""
         stream = self._raw_stream(self.device)
         if self._is_capturing():
             return self._read_captured([(launcher, programs, 0, (table, *addresses, *rest))], rows, stream)
@@ -144,7 +143,7 @@ class Arena:
             return DeviceBlock(self._pending, first, rows)
 
     def read(self, launches: Sequence[Launch], rows: int) -> ReadBlock:
-        """Starts the kernels of one reading."""
+        """Start the kernels of one reading of `rows` rows, and return its block."""
         stream = self._raw_stream(self.device)
         if self._is_capturing():
             return self._read_captured(launches, rows, stream)
@@ -161,7 +160,7 @@ class Arena:
             return DeviceBlock(self._pending, first, rows)
 
     def flush(self) -> None:
-        """Sends what was read since the last flush to the host, on the current stream. Not during its capture."""
+        """Send the rows since the last flush to the host on the current stream, unless that is being captured."""
         if not self._used or self._is_capturing():
             return
         import torch
@@ -170,7 +169,7 @@ class Arena:
             self._flush(self._raw_stream(self.device))
 
     def snapshot(self, graph: Any) -> list[Snapshot] | None:
-        """Copies the rows of a CUDA graph, on the current stream: that of the replay. None: nothing was captured."""
+        """Copy the rows of a CUDA graph on the current stream, that of the replay; None if it has no readings."""
         region = self._regions.get(id(graph))
         if region is None or self._is_capturing():
             return None
@@ -185,14 +184,14 @@ class Arena:
             return found
 
     def forget(self, graph: Any) -> None:
-        """The rows of a graph that will not be replayed any more may be used by others."""
+        """Release the rows of a graph that will not be replayed any more."""
         self._release(id(graph))
 
     def give_back(self, buffer: Buffer) -> None:
         self._buffers.append(buffer)
 
     def _enter(self, stream: int) -> None:
-        """The first reading on a stream since the last flush waits for the clearing of the rows (on the device)."""
+        """Make the first reading on a stream since the last flush wait on the device until the rows are cleared."""
         self._stream = stream
         if stream in self._streams:
             return
@@ -213,7 +212,7 @@ class Arena:
         self._cleared_on, self._stream = stream, None
         self._streams.clear()
         self._send(snapshot, self._copy, stream, 0, rows)
-        # Now and not when another stream asks: by then this one may be under capture.
+        # Recorded now and not when another stream waits: by then this stream may be under capture.
         self._cleared.record(here)
 
     def _external(self, stream: int) -> Any:
@@ -238,7 +237,7 @@ class Arena:
         self._under_way.append(snapshot)
 
     def _buffer(self) -> Buffer:
-        """Pinned memory that nothing is on its way to."""
+        """Return pinned memory that no copy is writing to."""
         if not self._buffers:
             self._under_way = [snapshot for snapshot in self._under_way if not snapshot.has_come()]
         elif len(self._under_way) > 4 * BUFFERS:
@@ -278,7 +277,7 @@ class Arena:
         return region
 
     def _extend(self, region: Region, rows: int) -> Extent | None:
-        """More rows for a graph, the more the more it has; behind its last ones where these are free. The new rows."""
+        """Add rows to a region, more if it has many, after its last ones if possible; None if there is no room."""
         wanted = max(rows, min(max(32, sum(region.used)), MOST_EXTENT))
         last = region.extents[-1] if region.extents else Extent(-1, 0)
         room = EAGER_ROWS + GRAPH_ROWS - self._graph_rows
@@ -311,10 +310,10 @@ class Arena:
 
 
 def _allocate(device: int) -> Any:
-    """Zeros, ready on every stream.
+    """Allocate zeros that are ready on every stream, in a thread of its own.
 
-    On a thread of its own: around warm-up runs the pools of Inductor's CUDA graphs take what a thread or its stream
-    allocates, and Inductor then looks for the owner of each piece of memory in them.
+    Around warm-up runs the pools of Inductor's CUDA graphs serve what the running thread or its stream allocates, and
+    Inductor then checks the owner of each block in them.
     """
     found: list[Any] = []
 

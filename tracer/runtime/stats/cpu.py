@@ -1,4 +1,4 @@
-"""Statistics of tensors on the CPU: one call of compiled C++ per reading."""
+"""Computes statistics of tensors on the CPU with one call of compiled C++ per reading."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from stepscope.tracer.runtime.stats.layout import Layout, layout_of
 
 SOURCE = Path(__file__).with_name("cpu_kernel.cpp")
 BIG = 128 * 1024
-"""Elements from which a tensor is shared among OpenMP threads: below, waking them takes longer."""
+"""Minimum number of elements for OpenMP threads; for fewer, waking the threads takes longer."""
 KEEPS_GIL = 128 * 1024
-"""Bytes read in about 10 µs: giving the interpreter's lock away and taking it back could take longer."""
+"""Maximum bytes to read without releasing the GIL, about 10 µs; releasing it could take longer."""
 _building = threading.Lock()
 
 
 def forget_parent_process() -> None:
-    """In a forked child: a thread that compiled is not there."""
+    """Replace the lock in a forked child, where a thread that was compiling does not exist."""
     global _building
     _building = threading.Lock()
 
 
 class ToolchainError(RuntimeError):
-    """No C++ compiler that makes a library for this process."""
+    """Raised if the compiled library is not available."""
 
 
 class Kernel:
-    """The compiled library; see ``stepscope_stats`` at the end of cpu_kernel.cpp."""
+    """The compiled library with ``stepscope_stats``, which is at the end of cpu_kernel.cpp."""
 
     def __init__(self) -> None:
         path = str(build_library(SOURCE.read_text("utf-8")))
@@ -48,7 +48,7 @@ class Kernel:
 
 
 def kernel() -> Kernel:
-    """Compiled at the first call, seconds where no cache has it. Raises ToolchainError, at each call the same."""
+    """Return the library, compiled at the first call (seconds if not cached). Raises ToolchainError at each call."""
     with _building:
         found = _kernel_or_reason()
     if isinstance(found, str):
@@ -65,7 +65,7 @@ def _kernel_or_reason() -> Kernel | str:
 
 
 class _Reader(ctypes.Structure):
-    """`Reader` of cpu_kernel.cpp."""
+    """The struct `Reader` of cpu_kernel.cpp."""
 
     _fields_ = (
         ("descs", ctypes.POINTER(ctypes.c_int64)),
@@ -77,7 +77,7 @@ class _Reader(ctypes.Structure):
 
 
 class CpuBlock:
-    """Rows that are there already."""
+    """Rows that are available at once."""
 
     __slots__ = ("_buffer",)
 
@@ -92,10 +92,10 @@ class CpuBlock:
 
 
 class CpuReader:
-    """Reads tensors of fixed dtype, size and stride; any number of threads may call it at once.
+    """Reads tensors of fixed dtype, size and stride; several threads may call it at once.
 
-    A tensor whose memory has been freed since (``storage.resize_(0)``) gives a row of nothing: no counts, NaN.
-    Raises ToolchainError where the kernel cannot be compiled and KeyError for a dtype that cannot be read.
+    A tensor whose memory has been freed (``storage.resize_(0)``) gets a row without counts, and NaN.
+    Raises ToolchainError if the kernel cannot be compiled and KeyError for a dtype that cannot be read.
     """
 
     looked_at: list[int]
@@ -134,7 +134,7 @@ class CpuReader:
 
 
 def descriptor(code: int, table: int, at: Layout) -> list[int]:
-    """A tensor as the kernel reads it: the fields of `Field` in cpu_kernel.cpp, then the pairs."""
+    """Return a tensor's description for the kernel: the fields of `Field` in cpu_kernel.cpp, then the pairs."""
     is_ordered = at.weight == 1 and at.memory == at.logical
     fields = [code, at.count, at.step, at.weight, int(is_ordered), len(at.memory), len(at.logical), table]
     return [*fields, *(number for pair in (*at.memory, *at.logical) for number in pair)]

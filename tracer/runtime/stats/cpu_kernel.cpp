@@ -1,9 +1,9 @@
 // Statistics of strided tensors in one pass over memory. Compiled by tracer/inductor/stats_toolchain.py.
 //
-// A tensor is read in blocks that stay in the cache. The fast look at a block computes only what vector
-// instructions give at memory speed: minimum, maximum, sums around a pivot, and how many elements are zero or
-// subnormal. A block that is not finite gets the same look with a mask over what is not; one whose squares leave the
-// range or whose variance drowns in its mean an exact look. Moments of blocks are merged as in Chan, Golub, LeVeque 1983.
+// A tensor is read in blocks that stay in the cache. The fast look at a block computes only what vector instructions
+// can compute at memory speed: minimum, maximum, sums around a pivot, and the number of zero or subnormal elements. A
+// block with elements that are not finite gets the same look with a mask; a block whose squares overflow, or whose
+// variance is lost beside its mean, gets an exact look. Moments are merged as in Chan, Golub, LeVeque 1983.
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
@@ -11,12 +11,12 @@
 #include <limits>
 #include <type_traits>
 
-#define COLD __attribute__((noinline))  // instantiated often, run seldom: keeps compilation short
+#define COLD __attribute__((noinline))  // for functions with many instances that rarely run: keeps compilation short
 
 namespace {
 
 constexpr int64_t BLOCK = 4096;
-constexpr int64_t FLUSH = 2048;  // elements of a float block after which lanes go into doubles
+constexpr int64_t FLUSH = 2048;  // elements of a float block after which lanes are added to doubles
 constexpr int MOST_THREADS = 64, MOST_DIMS = 64;
 constexpr double INF = std::numeric_limits<double>::infinity(), NONE = std::numeric_limits<double>::quiet_NaN();
 
@@ -26,18 +26,18 @@ struct Row {
   int64_t exact_min, exact_max;
 };
 
-struct Table {  // what each of 256 bit patterns stands for
+struct Table {  // the meaning of each of 256 bit patterns
   double value[256];
   uint8_t flags[256];  // 1: subnormal, 2: near overflow
 };
 
-// The fields of a descriptor, then `dims` pairs (size, stride) in memory order, then `logical` pairs in row-major order.
+// The fields of a descriptor; `dims` pairs (size, stride) in memory order and `logical` ones in row-major order follow.
 enum Field { KIND, COUNT, STEP, WEIGHT, ORDERED, DIMS, LOGICAL, TABLE, FIELDS };
 enum Kind { F32, F64, BF16, F16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, BYTES, NIBBLES };
 
 struct Moments {
   double n = 0;
-  long double mean = 0, m2 = 0;  // long double: squares of float64 have no room in a double
+  long double mean = 0, m2 = 0;  // long double, since squares of float64 overflow a double
 
   COLD void merge(double n2, long double mean2, long double m2_2) {
     if (n2 == 0) return;
@@ -95,7 +95,7 @@ inline To bits_as(const From& from) {
   return to;
 }
 
-// ---- kinds of floating-point numbers: T: the memory type, ABS..NEAR: of its bits, A: what lanes add in -----------
+// ---- kinds of floating-point numbers: T is the type in memory, ABS..NEAR are bit patterns, A is the type of sums ---
 
 template <class Bits, class Lane, Bits abs, Bits inf, Bits tiny, Bits near>
 struct FloatKind {
@@ -149,8 +149,8 @@ struct Float16 : FloatKind<uint16_t, float, 0x7fff, 0x7c00, 0x0400, 29 << 10> {
     for (int i = 0; i < 4; i++) part[i] = __builtin_ia32_vcvtph2ps256(load<Vec<short, 8>>(p + 8 * i));
     std::memcpy(&a, part, 64), std::memcpy(&b, part + 2, 64);
 #else
-    // The exponent moves to its place in a float32, and a multiplication corrects the bias: 2 ** (127 - 15).
-    // Infinity and NaN become 65536 and more, so they are made infinite again by a last addition.
+    // The exponent is shifted to its place in a float32, and a multiplication by 2 ** (127 - 15) corrects the bias.
+    // Infinity and NaN become at least 65536 in magnitude; a final addition makes both infinite, and so not finite.
     const auto pairs = bits_as<Vec<int32_t, 16>>(raw);
     const auto widen = [](Vec<int32_t, 16> high) {
       const auto v = bits_as<Vec<A, 16>>((high >> 3) & (int32_t)0x8fffe000) * 0x1p112f;
@@ -177,7 +177,7 @@ inline double total(const V& v) {
   return sum;
 }
 
-// `n` is a multiple of two vectors and at most BLOCK.
+// Computes the fast look at `n` elements; `n` is a multiple of two vectors and at most BLOCK.
 template <class K>
 Fast fast_look(const typename K::T* p, int64_t n, typename K::A pivot) {
   using A = typename K::A;
@@ -209,7 +209,7 @@ Fast fast_look(const typename K::T* p, int64_t n, typename K::A pivot) {
   return out;
 }
 
-// The same of the finite elements, and how many are not.
+// The fast look at the finite elements, and the numbers of the other ones.
 struct Masked : Fast {
   int64_t bad = 0, nan = 0, positive = 0;
 };
@@ -256,8 +256,8 @@ COLD Masked masked_look(const typename K::T* p, int64_t n, typename K::A pivot) 
 
 // ---- the exact look -------------------------------------------------------------------------------------------
 
-// Moments of `n` > 0 finite numbers by two passes, scaled by a power of two where squares would leave the range.
-// `x` has room for a whole vector behind its end.
+// Computes moments of `n` > 0 finite numbers in two passes, scaled by a power of two if squares would overflow or
+// underflow. `x` has room for a vector after its end.
 COLD void exact_moments(double* x, int64_t n, Partial& part) {
   using V = Vec<double, 8>;
   const int64_t padded = (n + 7) & ~(int64_t)7;
@@ -270,9 +270,9 @@ COLD void exact_moments(double* x, int64_t n, Partial& part) {
   for (int i = 0; i < 8; i++) part.range(low[i], high[i]), low[0] = std::fmin(low[0], low[i]), high[0] = std::fmax(high[0], high[i]);
   const double largest = std::fmax(-low[0], high[0]);
   const int power = largest > 1e140 || (largest > 0 && largest < 1e-140) ? std::ilogb(largest) : 0;
-  // Two factors: 2 ** 1074 is no double.
+  // Two factors are needed, since 2 ** 1074 is not a double.
   const double factor = std::ldexp(1.0, -power / 2), factor2 = std::ldexp(1.0, -power - (-power / 2));
-  // The padding differs from the pivot by nothing.
+  // The padding is equal to the pivot and adds nothing.
   V sums{}, rests{}, squares{};
   const double pivot = x[0] * factor * factor2;
   for (int64_t i = 0; i < padded; i += 8) sums += load<V>(x + i) * factor * factor2 - pivot;
@@ -287,7 +287,7 @@ COLD void exact_moments(double* x, int64_t n, Partial& part) {
   part.moments.merge(n, ldexpl(mean + rest / n, power), ldexpl(std::fmax(0, total(squares) - rest * rest / n), 2 * power));
 }
 
-// Where one element is known to be bad.
+// Returns the index of the first NaN or infinity; there must be one.
 template <class K>
 int64_t first_bad(const typename K::T* p) {
   int64_t i = 0;
@@ -308,7 +308,7 @@ COLD void exact_look(const typename K::T* p, int64_t n, int64_t start, Partial& 
     nan += size > K::INFINITE;
     positive += p[i] == K::INFINITE;
   }
-  for (int64_t i = 0; i < n; i++) {  // no branch: finite and other elements may alternate at random
+  for (int64_t i = 0; i < n; i++) {  // without a branch, since other elements may occur at random
     finite[m] = K::value(p[i]);
     m += (typename K::T)(p[i] & K::ABS) < K::INFINITE;
   }
@@ -327,7 +327,7 @@ struct FloatBlocks {
   using A = typename K::A;
   static constexpr bool MAY_BE_BAD = true, SINGLE = sizeof(A) == 4;
   A pivot = 0;
-  bool was_bad = false;  // where one block is not finite the next is often not either
+  bool was_bad = false;  // the block after one that is not finite is often not finite either
 
   bool trusted(const Fast& f, double n) const {
     if (!(f.squares < INF) || !std::isfinite(f.sum)) return false;
@@ -336,7 +336,7 @@ struct FloatBlocks {
     return f.squares > n * (SINGLE ? 1e-30 : 1e-280) && m2 > f.squares * (SINGLE ? 1e-2 : 1e-6);
   }
 
-  // The moments of `finite` elements, and counts among all `n`.
+  // Adds the moments of `finite` elements, and the counts of all `n`.
   void take(const T* p, int64_t n, double finite, const Fast& f, Partial& part) const {
     part.range(f.min, f.max);
     part.moments.merge(finite, (long double)pivot + f.sum / finite, f.squares - f.sum * f.sum / finite);
@@ -371,7 +371,7 @@ struct FloatBlocks {
     return true;
   }
 
-  // The looks say whether they could tell.
+  // The looks return whether their result is exact enough.
   bool fast(const T* p, int64_t n, int64_t start, Partial& part) {
     const Fast f = fast_look<K>(p, n, pivot);
     if (!(f.squares < INF)) return masked(p, n, start, part);
@@ -418,7 +418,7 @@ struct IntegerBlocks {
     part.moments.merge(n, (IS_BOOL ? 0 : (long double)low) + sum / n, m2 > 0 ? m2 : 0);
   }
 
-  // Of the differences from the least: they fit the unsigned type, and their mean hides no variance.
+  // Sums the differences from the minimum, which fit the unsigned type and are exact enough for the variance.
   static void sums(const T* p, int64_t n, T low, T high, double& sum, double& squares) {
     if (sizeof(T) == 1 || (U)((U)high - (U)low) < 1024) {
       uint32_t s = 0, q = 0;
@@ -447,7 +447,7 @@ struct IntegerBlocks {
   void finish(Partial&) {}
 };
 
-// Types of 8 bits and fewer are counted by bit pattern: everything follows from 256 numbers.
+// Counts types of at most 8 bits by bit pattern; all statistics follow from 256 counts.
 template <bool IS_NIBBLES>
 struct PatternBlocks {
   using T = uint8_t;
@@ -461,7 +461,7 @@ struct PatternBlocks {
   }
 
   void operator()(const T* p, int64_t n, int64_t start, Partial& part) {
-    uint32_t count[4][256] = {};  // four, as neighbours are often alike and an increment waits for the one before
+    uint32_t count[4][256] = {};  // four, since neighbours are often equal and an increment waits for the previous one
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
       for (int j = 0; j < 4; j++) count[j][p[i + j]]++;
@@ -498,7 +498,7 @@ struct PatternBlocks {
   }
 };
 
-// A thread may flush subnormals (torch.set_flush_denormal); here they count.
+// Switches off the flushing of subnormals, which a thread may have set (torch.set_flush_denormal).
 struct Environment {
   std::fenv_t before;
   Environment() { std::fegetenv(&before), std::fesetenv(FE_DFL_ENV); }
@@ -522,7 +522,7 @@ struct Walk {
   }
 };
 
-// Elements start, start + step, ... of the walk, one after another.
+// Copies the elements start, start + step, ... of the walk to `out`.
 template <class T>
 COLD void gather(const T* base, const Walk& walk, int64_t start, int64_t n, int64_t step, T* out) {
   if (walk.dims <= 1 || step > 1) {
@@ -549,7 +549,7 @@ COLD void gather(const T* base, const Walk& walk, int64_t start, int64_t n, int6
   }
 }
 
-// Signed and unsigned integers are moved by the same code.
+// Casts to unsigned, so that signed and unsigned integers are copied by the same code.
 template <class T>
 auto words(T* p) {
   using Word = std::make_unsigned_t<std::remove_const_t<T>>;
@@ -570,7 +570,7 @@ void read_range(const typename Blocks::T* base, const Walk& walk, const int64_t*
   blocks.finish(part);
 }
 
-// Where memory order is not row-major order: the first bad element again, in row-major order.
+// Finds the first NaN or infinity in row-major order if the order in memory is another one.
 template <class Blocks>
 COLD int64_t first_in_rows(const typename Blocks::T* base, const int64_t* desc, Blocks blocks, int64_t count) {
   const Walk walk{desc[LOGICAL], desc + FIELDS + 2 * desc[DIMS]};
@@ -653,12 +653,12 @@ void dispatch(const int64_t* desc, const void* data, const Table* tables, int th
 
 }  // namespace
 
-struct Reader {  // what stays the same from one reading to the next
+struct Reader {  // the arguments that are the same in each reading
   const int64_t* descs;
-  const int64_t* starts;  // where in `descs` the descriptor of each tensor begins
+  const int64_t* starts;  // offset of each tensor's descriptor in `descs`
   int64_t tensors;
   const Table* tables;
-  int64_t big;  // elements from which a tensor is read by several threads
+  int64_t big;  // minimum elements of a tensor for several threads
 };
 
 extern "C" void stepscope_stats(const Reader* reader, const void* const* data, int threads, Row* rows) {

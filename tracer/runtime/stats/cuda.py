@@ -1,4 +1,4 @@
-"""Statistics of CUDA tensors: one launch for all tensors of a reading; the results come with the arena's next flush."""
+"""Computes statistics of CUDA tensors, up to 64 per launch; the results arrive with the arena's next flush."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["CudaReader", "arena_of", "arenas", "preload", "unreadable", "watch_captures"]
 
 SIZES = 1, 4, 16, 64
-"""How many tensors the kernels take."""
+"""Numbers of tensors that the kernels take."""
 PROGRAMS_PER_MULTIPROCESSOR = 4
-"""As many as run at a time."""
+"""Number of programs that run at the same time on a multiprocessor."""
 MOST_REGISTERS = 64
-"""Of a thread: four programs fit on a multiprocessor, and what is in flight then fills the bandwidth."""
+"""Maximum registers per thread, so that four programs fit on a multiprocessor and saturate the bandwidth."""
 NOT_LOADED = "its kernel was not loaded before the capture of a CUDA graph"
 FREED = "its memory has been freed"
 
@@ -36,13 +36,13 @@ class _Group(NamedTuple):
     has_views: bool
     programs: int
     table: list[int]
-    """`cuda_rows.view_table` of each of them; empty where all are contiguous."""
+    """`cuda_rows.view_table` of each tensor; empty if all are contiguous."""
     rest: tuple[int, ...]
-    """What the kernel takes after the addresses."""
+    """Arguments of the kernel after the addresses."""
 
 
 def unreadable(tensor: Tensor) -> str | None:
-    """Why `CudaReader` cannot read a tensor; None: it can."""
+    """Return why `CudaReader` cannot read a tensor, or None if it can."""
     if _name(tensor) not in cuda_rows.KINDS:
         return f"{_name(tensor)}: not read on CUDA"
     if cuda_rows.view_table(tensor.shape, tensor.stride()) is None:
@@ -51,10 +51,10 @@ def unreadable(tensor: Tensor) -> str | None:
 
 
 class CudaReader:
-    """Reads tensors of one device like those it was made for: same dtype, size and stride. Keeps no tensor."""
+    """Reads tensors of one device, with the same dtype, size and stride each time. Keeps no tensor."""
 
     def __init__(self, tensors: Sequence[Tensor], most_bytes: int | None = None) -> None:
-        """A tensor that `unreadable` names is not looked at. Raises ValueError for more tensors than an arena takes."""
+        """Create a reader; `unreadable` tensors are not read. Raises ValueError for more than `EAGER_ROWS` tensors."""
         if len(tensors) > EAGER_ROWS:
             raise ValueError(f"more than {EAGER_ROWS} tensors")
         import torch
@@ -72,11 +72,11 @@ class CudaReader:
             for first in range(0, len(tensors), SIZES[-1])
         ]
         self._only: tuple[Arena, Launcher, int, int, tuple[Any, ...]] | None = None
-        """What one launch on the only device takes."""
+        """Arguments of the launch if one launch on the only device is enough, else None."""
         self._load()
 
     def __call__(self, tensors: Sequence[Tensor]) -> ReadBlock:
-        """Starts the reading on the current stream."""
+        """Start the reading on the current stream."""
         only = self._only
         if only is None:
             return self._read(tensors)
@@ -87,7 +87,7 @@ class CudaReader:
         return arena.read_one(launcher, programs, len(addresses), table, addresses, rest)
 
     def _read(self, tensors: Sequence[Tensor]) -> ReadBlock:
-        """The same for more than one launch, for one of several devices, and before the kernels are there."""
+        """Read with more than one launch, on one of several devices, or before the kernels are loaded."""
         arena = self._arena or self._load()
         if arena is None:
             return SkippedBlock(len(self.looked_at), NOT_LOADED)
@@ -149,7 +149,7 @@ class CudaReader:
         )
 
     def _load(self) -> Arena | None:
-        """Compiles and loads what the launches need, unless a capture runs: then that would end it."""
+        """Compile and load the kernels; return None if they are not loaded during a capture, which that would end."""
         if self._is_capturing() and not self._is_loaded():
             return None
         arena = arena_of(self._device)
@@ -163,7 +163,7 @@ class CudaReader:
 
 
 def preload(device: int) -> None:
-    """Compile and load everything that a reading may need: during a capture that cannot be done."""
+    """Compile and load all kernels; they cannot be loaded during a capture."""
     arena_of(device)
     for takes in SIZES:
         for has_views in (False, True):

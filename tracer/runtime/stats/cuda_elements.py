@@ -1,4 +1,4 @@
-"""Triton functions that make numbers of the bits of elements, for `cuda_kernel`."""
+"""Triton functions that decode the bits of elements, for `cuda_kernel`."""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
 
@@ -20,7 +20,7 @@ MOST, LEAST = tl.constexpr(2**63 - 1), tl.constexpr(-(2**63))
 
 @triton.jit
 def raw(address, size_log, offset, mask):
-    """The bits of elements, as int64 with zeros above."""
+    """Return the bits of elements as int64, padded with zeros."""
     if size_log == 0:
         bits = tl.load(address.to(tl.pointer_type(tl.uint8)) + offset, mask=mask, other=0).to(tl.int64)
     elif size_log == 1:
@@ -52,7 +52,7 @@ def _float8(raw, kind):
 
 @triton.jit
 def value(bits, kind, size_log):
-    """The elements as float64, and int64 numbers in the same order."""
+    """Return the elements as float64, and int64 numbers that sort like them."""
     if kind >= FIRST_INTEGER:
         unused = (64 - (8 << size_log)).to(tl.int64)
         rank = tl.where(kind < FIRST_UNSIGNED, (bits << unused) >> unused, bits)
@@ -81,7 +81,7 @@ def order(x):
 
 @triton.jit
 def limits(kind):
-    """From where on a finite value is near overflow, and the smallest normal value (float64)."""
+    """Return the magnitude from which a value is near overflow, and the smallest normal value, as float64."""
     near = tl.where(kind == BF16, 126, tl.where(kind == E4M3, 7, tl.where(kind == E4M3Z, 6, 14)))
     near = tl.where(kind == E8M0, 126, near)
     near = tl.where((kind == F32) | (kind >= F64) & (kind < E4M3) | (kind >= FIRST_INTEGER), 1024, near)

@@ -1,6 +1,6 @@
-"""The Triton kernels that are launched: readings of up to 1, 4, 16 or 64 tensors. Each program reads a part of one.
+"""Triton kernels that read up to 1, 4, 16 or 64 tensors; each program reads a part of one tensor.
 
-Addresses, sizes and plans are arguments: what a launch must know of its tensors then needs no copy to the device.
+Addresses, sizes and plans are arguments, so that a launch needs no copy to the device.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
@@ -15,7 +15,7 @@ from stepscope.tracer.runtime.stats.cuda_kernel import read_part
 
 @triton.jit
 def _pick(program, new_address, new_numel, new_plan, new_index, address, numel, plan, index):
-    """The new tensor if this program is not one of those before its first one."""
+    """Return the new tensor if this program is not before the first program that reads it, else the other one."""
     is_new = program >= ((new_plan >> 9) & 0x7FFFFF)
     address = tl.where(is_new, new_address, address)
     return (

@@ -1,10 +1,10 @@
 """Triton functions that add statistics of tensors to rows of an arena (`read_part`); `cuda_entries` has the kernels.
 
-A tensor is cut into units of 8 KiB that start at a multiple of 16 bytes; a program reads a run of units, one more
-program (part 0) what stands before and after them. A run of float32, bfloat16 or float16 is first read by `_fast`;
-a run with NaN, infinity or a value near overflow, and everything else, by `_exact`.
+A tensor is cut into units of 8 KiB that start at a multiple of 16 bytes. Each program reads a run of units, and one
+more program (part 0) reads the elements before and after them. A run of float32, bfloat16 or float16 is first read by
+`_fast`; a run with NaN, infinity or a value near overflow, and every other dtype, is read by `_exact`.
 
-Sums are kept about a number near the mean, since squares of the values themselves would cancel.
+Sums are taken about a number near the mean, since sums of the values' own squares would cancel.
 
 Sources: NVIDIA, "Parallel Thread Execution ISA" (set, min, max, add, fence, globaltimer); for the three accumulators of
 squares of float64 J. L. Blue, "A portable Fortran program to find the Euclidean norm of a vector", ACM TOMS 4 (1978).
@@ -54,9 +54,9 @@ def _merge_sums(a0, b0, c0, a1, b1, c1):
 
 @triton.jit
 def _count(x, low, high, zeros, smalls, KIND: tl.constexpr, PACKED: tl.constexpr):
-    """Minimum, maximum, zeros, and values below the smallest normal one (zeros too), lane by lane.
+    """Update, per lane, the minimum, maximum, and numbers of zeros and of values (zeros too) below the smallest normal.
 
-    Packed counts are floating-point numbers of the same type, which are exact up to 256 (bfloat16).
+    Packed counts are floating-point numbers of the elements' type, which are exact up to 256 (bfloat16).
     """
     if PACKED and KIND == BF16:
         low, high, zeros, smalls = tl.inline_asm_elementwise(
@@ -94,7 +94,7 @@ def _count(x, low, high, zeros, smalls, KIND: tl.constexpr, PACKED: tl.constexpr
 
 @triton.jit
 def _fast(address, units, step, KIND: tl.constexpr, PACKED: tl.constexpr):
-    """Reads `units` units, every `step`-th one, from `address`, a multiple of 16."""
+    """Read `units` units, every `step`-th one, starting at `address`, a multiple of 16."""
     element: tl.constexpr = tl.float32 if KIND == F32 else (tl.bfloat16 if KIND == BF16 else tl.float16)
     LANES: tl.constexpr = 1024 if KIND == F32 else 2048
     counter: tl.constexpr = element if PACKED else tl.float32
@@ -127,7 +127,7 @@ def _fast(address, units, step, KIND: tl.constexpr, PACKED: tl.constexpr):
         (s, q, low.to(tl.float32), high.to(tl.float32), zeros.to(tl.float32), smalls.to(tl.float32)), 0, _merge_fast
     )
     near: tl.constexpr = INFINITY if KIND == F32 else (2.0**126 if KIND == BF16 else 2.0**14)
-    # A range this narrow about the mean has squares that float32 cannot hold.
+    # Squares of differences in a narrower range underflow in float32.
     wide_enough = (high_ == low_) | (high_ - low_ > 1e-14)
     plain = (tl.abs(s_) < INFINITY) & (q_ < INFINITY) & (high_ < near) & (-low_ < near) & wide_enough
     return plain, middle, s_, q_, low_, high_, zeros_, smalls_
@@ -135,7 +135,7 @@ def _fast(address, units, step, KIND: tl.constexpr, PACKED: tl.constexpr):
 
 @triton.jit
 def _places(index, table):
-    """Offset in memory and flat logical index of the elements `index` of a view (`cuda_rows.view_table`)."""
+    """Return the offsets in memory and flat logical indices of the elements `index` of a view (`view_table`)."""
     rest = index
     offset = tl.zeros_like(index)
     logical = tl.zeros_like(index)
@@ -154,7 +154,7 @@ def _exact(
     address, plan, table, amount, head, gap, first_unit, step, unit_log, zero_point, VIEWS: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Reads `amount` elements: of part 0 (`first_unit` below 0) or from a unit on; float64 sums about `zero_point`."""
+    """Read `amount` elements, of part 0 if `first_unit` is negative, with float64 sums about `zero_point`."""
     kind = (plan & 31).to(tl.int32)
     size_log = ((plan >> 5) & 3).to(tl.int32)
     form = ((plan >> 7) & 3).to(tl.int32)
@@ -222,7 +222,7 @@ def _exact(
 
 @triton.jit
 def _widened(counts):
-    """Three counts of a lane as three counts of a program."""
+    """Return the three packed counts of a lane with the wider fields of a program's counts."""
     field: tl.constexpr = (1 << LANE_BITS) - 1
     wide = counts.to(tl.int64)
     middle = ((wide >> LANE_BITS) & field) << COUNT_BITS
@@ -239,7 +239,7 @@ def _add_count(row, word, counts, FIELD: tl.constexpr):
 def read_part(
     slots, table, address, numel, plan, index, program, VIEWS: tl.constexpr, PACKED: tl.constexpr
 ):  # fmt: skip
-    """One program's part of one tensor. `cuda_rows` says what a row and a plan consist of."""
+    """Read one program's part of one tensor; `cuda_rows` defines rows and plans."""
     begin = _now()
     kind = (plan & 31).to(tl.int32)
     size_log = (plan >> 5) & 3
@@ -317,7 +317,7 @@ def _add_row(
     if amount > 0:
         tl.atomic_add(sums, s, sem="relaxed")
         tl.atomic_add(sums + 1, q, sem="relaxed")
-        # Zero is what a row begins with: so the greatest of complements stands for the least.
+        # Rows begin as zeros, so the minimum is the complement of the maximum of complements.
         tl.atomic_max(orders + 12, (high ^ LEAST).to(tl.uint64), sem="relaxed")
         tl.atomic_max(orders + 13, (low ^ MOST).to(tl.uint64), sem="relaxed")
     if kind == F64:

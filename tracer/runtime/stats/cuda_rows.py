@@ -1,18 +1,18 @@
-"""What the CUDA kernels and the host agree on: kinds of elements, plans, views, and rows of partial results.
+"""Data formats shared by the CUDA kernels and the host: kinds of elements, plans, views, rows of partial results.
 
-A row is 18 words of 64 bits. All are 0 before the kernel adds to them, so that no value needs another beginning:
+A row is 18 words of 64 bits. All words are defined so that 0 is their initial value:
 
 ====  ======================================================================================================
-word  what
+word  contents
 ====  ======================================================================================================
-0, 1  float64: sums of d and of d * d, d: finite element minus the zero point
-2, 3  float64: the same of d * 2**-600, where d is too large for 0 and 1 (float64 only)
-4     float64: sum of (d * 2**600)**2, where d is too small for 1 (float64 only)
-5     float64: the zero point, the first element of the tensor in memory, or 0 where that is not finite
+0, 1  float64: sums of d and of d * d, where d is a finite element minus the zero point
+2, 3  float64: the same sums of d * 2**-600, for d too large for words 0 and 1 (float64 only)
+4     float64: sum of (d * 2**600)**2, for d too small for word 1 (float64 only)
+5     float64: the zero point, the first element of the tensor in memory, or 0 if that is not finite
 6-11  counts in the order of `COUNTS`: NaN, +infinity, -infinity, zero, near overflow, subnormal
-12    greatest element as an unsigned order; 13: the complement of the order of the least one
+12    maximum as an unsigned rank; 13: the complement of the rank of the minimum
 14    2**63 - 1 minus the flat index of the first NaN or infinity
-15    elements looked at, times 256, plus the kind
+15    number of elements read, times 256, plus the kind
 16    2**63 - 1 minus the time (ns) at which the first program began; 17: the time at which the last one ended
 ====  ======================================================================================================
 """
@@ -38,17 +38,18 @@ KINDS = {
     "int8": (16, 1), "int16": (17, 2), "int32": (18, 4), "int64": (19, 8),
     "uint8": (20, 1), "uint16": (21, 2), "uint32": (22, 4), "uint64": (U64, 8), "bool": (BOOL, 1),
 }  # fmt: skip
-"""Number and bytes of each dtype that can be read."""
+"""Kind and size in bytes of each dtype that can be read."""
 
 ROW_WORDS = 18
 COUNT_WORDS = (6, 7, 8, 9, 10, 11)
 UNIT_LOG = 13
 UNIT = 1 << UNIT_LOG
-"""Bytes of a unit."""
+"""Size of a unit in bytes."""
 COUNT_BITS = 21
-"""Of each of three counts in one word; a program counts less than 2 ** 21 elements."""
+"""Bits of each of three counts in one word; a program counts fewer than 2 ** 21 elements."""
 MOST_UNITS = 62
-"""Of a program. Two elements of a unit share a count in bfloat16, which is exact up to 256; 1 in 512 one up to 1023."""
+"""Maximum units of a program, so that a lane's counts do not overflow: `_fast` counts 2 elements of a unit in bfloat16,
+which is exact up to 256, and `_exact` counts up to 16 in 10 bits."""
 MOST_PROGRAMS = 1 << 22
 DIMENSIONS = 5
 LINEAR, PERMUTED, STRIDED = range(3)
@@ -60,34 +61,34 @@ _TOP = 2**63 - 1
 
 
 def plan(kind: int, size: int, form: int, first: int, per: int, step: int) -> int:
-    """What the kernel must know of a tensor besides address and numel, in 63 bits.
+    """Pack what the kernel must know of a tensor besides address and numel into 63 bits.
 
-    `first`: the first program that reads it, `per`: units of a program, `step`: every how manieth unit is read.
+    `first` is the first program that reads it, `per` the units of a program, `step` the stride between units.
     """
     return kind | (size.bit_length() - 1) << 5 | form << 7 | first << 9 | per << 32 | step << 48
 
 
 def programs(numel: int, size: int, step: int, at_once: int) -> tuple[int, int]:
-    """How many programs read a tensor, and how many units each, if the device runs `at_once` programs at a time.
+    """Return the number of programs for a tensor and their units, if the device runs `at_once` programs at a time.
 
-    They come in full rounds: a round that a few programs need takes as long as one that needs all.
+    Programs fill whole rounds, since a round of few programs takes as long as a full one.
     """
     units = sampled_units(numel, size, step) if step > 1 else numel * size // UNIT
     if not units:
         return (1, 1) if numel else (0, 1)
-    at_once = max(1, at_once - 1)  # one more reads what stands before and after the units
+    at_once = max(1, at_once - 1)  # one more reads the elements before and after the units
     rounds = math.ceil(units / (at_once * MOST_UNITS))
     per = math.ceil(units / (at_once * rounds))
     return math.ceil(units / per) + 1, per
 
 
 def sampled_units(numel: int, size: int, step: int) -> int:
-    """The last unit may be cut off by the beginning at a multiple of 16 bytes: it is never in a sample."""
+    """Return the number of units in a sample; the last unit, which alignment may cut off, is never in it."""
     return (numel * size // UNIT - 1) // step
 
 
 def sample_step(numel: int, size: int, most_bytes: int | None) -> int:
-    """1: every unit is read. Raises nothing; a tensor of fewer than 3 units is read whole."""
+    """Return the stride between units; 1 if all are read, as of tensors with fewer than 3 units."""
     units = numel * size // UNIT
     most = MOST_PROGRAMS * MOST_UNITS if not most_bytes else max(1, most_bytes // UNIT)
     if units <= most or units < 3:
@@ -96,10 +97,10 @@ def sample_step(numel: int, size: int, most_bytes: int | None) -> int:
 
 
 def view_table(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, list[int]] | None:
-    """How the elements of a view lie in memory: the form, and (size, stride, row-major stride) of each dimension.
+    """Return the form of a view, and (size, stride, row-major stride) of each dimension, as one list.
 
-    Dimensions go from the largest stride to the smallest and are joined where they can be; the table is filled up in
-    front with dimensions of size 1. None: more dimensions are left than the kernel takes.
+    Dimensions are sorted by decreasing stride and merged if possible; the table is padded in front with dimensions of
+    size 1. Returns None if more dimensions are left than the kernel takes.
     """
     logical, weight = [], 1
     for size in reversed(shape):
@@ -128,13 +129,13 @@ def view_table(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, list[i
 
 
 def finish(words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """`ROW`s of rows of partial results: int64, shape (n, ROW_WORDS). What no kernel wrote gives NaN."""
+    """Compute `ROW`s from partial results (int64, shape (n, ROW_WORDS)); rows that no kernel wrote get NaN."""
     rows = np.zeros(len(words), ROW)
     for name, word in zip(COUNTS, COUNT_WORDS, strict=True):
         rows[name] = words[:, word]
     kind, n = words[:, 15] & 255, words[:, 15] >> 8
     rows["first_bad"] = -1
-    if (words[:, 6] | words[:, 7] | words[:, 8]).any():  # seldom, and this runs while the program waits
+    if (words[:, 6] | words[:, 7] | words[:, 8]).any():  # rare, and the program waits for this code
         bad = rows["nan"] + rows["positive_infinity"] + rows["negative_infinity"]
         rows["first_bad"] = np.where(bad > 0, _TOP - words[:, 14], -1)
         n -= bad
@@ -177,14 +178,14 @@ def _moments(
             variance = np.maximum(squares - total * (total / count), 0) / (count - 1)
             mean[wide] = part[:, 5] + total / count
             std[wide] = np.sqrt(variance)
-    # Rounding must not show in what is known: a constant tensor, a mean outside of the range.
-    low, high = rows["min"], rows["max"]  # NaN where there are no elements, and so is the mean then
+    # Rounding must not give a constant tensor a deviation, or move the mean out of the range.
+    low, high = rows["min"], rows["max"]  # NaN if there are no elements, and then the mean is NaN too
     std[low == high] = 0
     std[few] = np.nan
     rows["mean"], rows["std"] = np.clip(mean, low, high), std
 
 
 def times(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Begin and end (ns of the device's clock) of each row: shape (n, 2); 0, 0 where no program ran."""
+    """Return begin and end (ns of the device's clock) of each row, shape (n, 2); 0, 0 if no program ran."""
     ran = words[:, 17] != 0
     return np.stack([np.where(ran, _TOP - words[:, 16], 0), words[:, 17]], axis=1)

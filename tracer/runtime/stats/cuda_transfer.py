@@ -22,7 +22,7 @@ def clear(slots: tl.int64, words: tl.int64, COPY_WORDS: tl.constexpr):
 def copy(
     slots: tl.int64, host: tl.int64, words: tl.int64, mark: tl.int64, CLEAR: tl.constexpr, COPY_WORDS: tl.constexpr
 ):
-    """Copies slots to pinned memory after `FLAG_WORDS` flags; each program sets its flag when its words are there."""
+    """Copy rows to pinned memory, after `FLAG_WORDS` flags; each program sets its flag when its words are copied."""
     program = tl.program_id(0)
     place = program * COPY_WORDS + tl.arange(0, COPY_WORDS)
     source = slots.to(tl.pointer_type(tl.int64)) + place

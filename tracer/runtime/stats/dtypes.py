@@ -1,4 +1,4 @@
-"""Which dtypes can be read, and what their bits stand for.
+"""Lists the dtypes that can be read, and the meaning of their bits.
 
 Float8 formats: Micikevicius et al. 2022 (e4m3fn, e5m2); Noune et al. 2022 (the fnuz kinds); OCP Microscaling formats
 1.0 (e8m0, e2m1). Torch: torch/headeronly/util/Float8_*.h, Float4_e2m1fn_x2.h.
@@ -20,21 +20,21 @@ Family = Literal["float", "integer", "pattern"]
 
 @dataclass(frozen=True)
 class DtypeKind:
-    """How elements of a dtype are read."""
+    """Describes how elements of a dtype are read."""
 
     code: int
-    """The kernel's number for it: `Kind` of cpu_kernel.cpp."""
+    """Number of the dtype in the kernel: `Kind` of cpu_kernel.cpp."""
     family: Family
     bits: int
-    """Of one value."""
+    """Bits of one value."""
     values: int = 1
-    """Per element: two where torch packs two in a byte."""
+    """Values per element; 2 if torch packs two into a byte."""
     mantissa: int = 0
     """Stored bits of a float's mantissa."""
     table: int = -1
-    """Index into `tables()`."""
+    """Index into `tables()`; -1 if there is none."""
     near: float = math.inf
-    """Magnitude from which a finite value lies in the top two binades."""
+    """Magnitude from which a finite value is in the top two binades."""
 
 
 NAMES: dict[str, DtypeKind] = {
@@ -61,21 +61,21 @@ NAMES: dict[str, DtypeKind] = {
 KINDS: dict[torch.dtype, DtypeKind] = {
     getattr(torch, name): kind for name, kind in NAMES.items() if hasattr(torch, name)
 }
-"""Complex and quantised dtypes are not here: `parts` takes them to pieces."""
+"""Dtypes that can be read, without complex and quantised ones, which `parts` decomposes."""
 
 TABLE = np.dtype([("value", "f8", 256), ("flags", "u1", 256)])
-"""Per bit pattern: its value; flags 1: subnormal, 2: near overflow."""
+"""Value and flags (`SUBNORMAL`, `NEAR_OVERFLOW`) of each bit pattern."""
 SUBNORMAL, NEAR_OVERFLOW = 1, 2
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """``float32`` of ``torch.float32``."""
+    """Return the name of a dtype, such as ``float32``."""
     return str(dtype).removeprefix("torch.")
 
 
 @cache
 def tables() -> npt.NDArray[np.void]:
-    """One `TABLE` record per pattern dtype, at its `Kind.table`."""
+    """Return one `TABLE` record per dtype of the family "pattern", at the index `DtypeKind.table`."""
     formats = [(4, 3, 7), (5, 2, 15), (4, 3, 8), (5, 2, 16), (8, 0, 127), (2, 1, 1)]
     out = np.zeros(len(formats), TABLE)
     by_table = {kind.table: (name, kind) for name, kind in NAMES.items() if kind.family == "pattern"}
@@ -92,7 +92,7 @@ def tables() -> npt.NDArray[np.void]:
 
 
 def _decode(code: int, exponent: int, mantissa: int, bias: int) -> float:
-    """Value of a code of sign, exponent and mantissa, where none is special."""
+    """Return the value of a code of sign, exponent and mantissa, without special values."""
     power = (code >> mantissa) & ((1 << exponent) - 1)
     fraction = code & ((1 << mantissa) - 1)
     size = math.ldexp(fraction + (1 << mantissa if power else 0), max(power, 1) - bias - mantissa)

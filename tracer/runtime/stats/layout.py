@@ -1,4 +1,4 @@
-"""How a strided tensor is walked: dimensions put together, memory order, and what a sample takes."""
+"""Plans the walk over a strided tensor: merged dimensions, the order in memory, and the elements of a sample."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 Pairs = list[tuple[int, int]]
-"""(size, stride) in elements, outermost first; sizes of 1 are left out."""
+"""(size, stride) of each dimension in elements, outermost first, without dimensions of size 1."""
 
 
 @dataclass(frozen=True)
@@ -16,15 +16,15 @@ class Layout:
     """The walk over one tensor."""
 
     memory: Pairs
-    """Each element of memory once, in memory order where strides allow it; of a sample: the same as `logical`."""
+    """Walk that visits each element in memory once, in memory order if possible; equal to `logical` for a sample."""
     logical: Pairs
-    """Row-major order, repeated elements and all."""
+    """Walk in row-major order, including repeated elements."""
     count: int
-    """Elements that the walk over `memory` reads."""
+    """Number of elements that the walk over `memory` reads."""
     step: int
-    """A sample: distance in row-major order of one element read to the next; else 1."""
+    """Distance in row-major order between elements of a sample; else 1."""
     weight: int
-    """How often each element of memory is in the tensor: expanded dimensions have stride 0."""
+    """Number of times that each element in memory occurs in the tensor; expanded dimensions have stride 0."""
 
 
 def layout_of(tensor: Tensor, most_bytes: int) -> Layout:
@@ -44,7 +44,7 @@ def layout_of(tensor: Tensor, most_bytes: int) -> Layout:
 
 
 def collapse(pairs: Iterable[tuple[int, int]]) -> Pairs:
-    """Neighbours that one stride walks are one dimension."""
+    """Merge neighbouring dimensions that one stride can walk."""
     out: Pairs = []
     for size, stride in pairs:
         if out and out[-1][1] == size * stride:

@@ -1,4 +1,4 @@
-"""What can be read of an argument: dense strided tensors on memory, each with a name, or why there are none."""
+"""Decomposes an argument into dense strided tensors that can be read, or says why it cannot be read."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from stepscope.tracer.runtime.stats.dtypes import KINDS, name_of
 
 PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 MOST_DEPTH = 8
-"""Of subclasses within subclasses."""
+"""Maximum nesting of subclasses."""
 
 
 def parts(value: object) -> list[Part]:
-    """The parts of one argument; none where it is no tensor. Never raises, and no mode or subclass sees it."""
+    """Return the parts of an argument; empty if it is not a tensor. Never raises; hidden from modes and subclasses."""
     if not isinstance(value, Tensor):
         return []
     try:
@@ -38,7 +38,7 @@ def parts(value: object) -> list[Part]:
 
 
 def _plain(value: Tensor) -> Part | None:
-    """The part of a tensor that lies in memory just as its dtype says."""
+    """Return the only part of a tensor whose memory has the values of its dtype; None for other tensors."""
     kind = KINDS.get(value.dtype)
     if kind is None or value.layout is not torch.strided or value.is_meta:
         return None
@@ -61,21 +61,21 @@ def _parts(value: Tensor, name: str | None, depth: int) -> list[Part]:
         return _renamed(value.values(), name, "values", dtype)
     if value.layout is not torch.strided:
         is_coo = value.layout is torch.sparse_coo
-        # `values()` wants a coalesced tensor; what is stored is what can be read.
+        # `values()` needs a coalesced tensor, so the stored values are read.
         return _renamed(stored_values(value) if is_coo else value.values(), name, "values", dtype)
     if value.is_quantized:
         return _renamed(value.int_repr(), name, "int_repr", dtype)
     plain = value if type(value) in PLAIN else value.as_subclass(Tensor)
     if plain.is_complex():
         plain = plain.detach()
-        # torch.real and torch.imag look through a conjugation that has not been carried out.
+        # torch.real and torch.imag resolve a lazy conjugation.
         both = ("real", torch.real(plain)), ("imag", torch.imag(plain))
         return [part for at, tensor in both for part in _renamed(tensor, name, at, dtype)]
     return _renamed(plain, name, None, dtype)
 
 
 def _renamed(tensor: Tensor, outer: str | None, name: str | None, dtype: str) -> list[Part]:
-    """A dense strided tensor as a part called ``outer.name``, of the argument's `dtype`."""
+    """Return a dense strided tensor as the part ``outer.name`` of an argument with `dtype`."""
     full = ".".join(filter(None, (outer, name))) or None
     kind = KINDS.get(tensor.dtype)
     if kind is None:
@@ -87,7 +87,7 @@ def _renamed(tensor: Tensor, outer: str | None, name: str | None, dtype: str) ->
 
 
 def _inner(value: Any, name: str | None, dtype: str, depth: int) -> list[Part]:
-    """The inner tensors of a wrapper subclass (torch.utils._python_dispatch, `__tensor_flatten__`)."""
+    """Return the parts of a wrapper subclass's inner tensors (torch.utils._python_dispatch, `__tensor_flatten__`)."""
     if depth >= MOST_DEPTH:
         return [Part(name, None, dtype, _try_numel(value), "subclasses are nested too deeply")]
     found: list[Part] = []

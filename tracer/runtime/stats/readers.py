@@ -1,4 +1,4 @@
-"""Which reader reads which tensors."""
+"""Selects the reader for tensors of each device."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from stepscope.tracer.runtime.stats.torch_ops import TorchReader
 
 
 def reader_for(tensors: Sequence[Tensor], most_bytes: int) -> Reader:
-    """A reader of tensors like these, of any devices; above `most_bytes` a tensor is sampled.
+    """Return a reader of tensors like `tensors`, on any devices; tensors above `most_bytes` are sampled.
 
-    Raises KeyError for a dtype that cannot be read: `parts` gives no such tensor.
+    Raises KeyError for a dtype that cannot be read; `parts` returns no such tensor.
     """
     with without_torch_function():
         devices = [tensor.device for tensor in tensors]
@@ -34,7 +34,7 @@ def reader_for(tensors: Sequence[Tensor], most_bytes: int) -> Reader:
 
 
 def why_not_compiled() -> str | None:
-    """Why tensors on the CPU are read by torch's operations, or None; compiles at the first call."""
+    """Return why tensors on the CPU are read by torch's operations, or None; compiles at the first call."""
     try:
         kernel()
     except ToolchainError as error:
@@ -51,18 +51,18 @@ def _reader(device: str, tensors: Sequence[Tensor], most_bytes: int) -> Reader:
         try:
             return CpuReader(tensors, most_bytes)
         except ToolchainError:
-            pass  # `why_not_compiled` says it
+            pass  # `why_not_compiled` returns the reason
     return TorchReader(tensors, most_bytes)
 
 
 @dataclass(frozen=True)
 class MixedBlock:
-    """Rows of several blocks, each with the places of its rows."""
+    """Rows of several blocks, each with the positions of its rows."""
 
     blocks: list[tuple[StatsBlock, list[int]]]
     n: int
     in_order: list[StatsBlock] | None
-    """The blocks, where their rows follow one another."""
+    """The blocks if their rows are consecutive, else None."""
 
     def rows(self) -> npt.NDArray[Any] | None:
         out = np.zeros(self.n, ROW)
@@ -81,8 +81,6 @@ class MixedBlock:
 
 
 class MixedReader:
-    """Reads tensors of several devices."""
-
     looked_at: list[int]
 
     def __init__(self, readers: list[tuple[Reader, list[int]]], n: int) -> None:

@@ -1,7 +1,7 @@
-"""What an arena has sent to the host: pinned memory, snapshots of rows, and blocks of single readings in them.
+"""Receives what an arena sends to the host: pinned memory, snapshots of rows, and blocks of single readings in them.
 
-The host learns from flags in the pinned memory that a copy has come. Asking an event would be no help: during a
-capture on any thread CUDA forbids it, and the capture would fail.
+Flags in the pinned memory show the host that a copy has arrived. Events cannot be queried: CUDA forbids it during a
+capture in any thread, and the capture would fail.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ WAIT_S = 300.0
 
 
 class Owner(Protocol):
-    """What a snapshot needs of its arena."""
+    """The part of an arena that a snapshot needs."""
 
     def flush(self) -> None: ...
     def give_back(self, buffer: Buffer) -> None: ...
 
 
 class Buffer:
-    """Pinned memory: flags, then words."""
+    """Pinned memory that contains flags, then words."""
 
     def __init__(self, rows: int) -> None:
         import torch
@@ -43,7 +43,7 @@ class Buffer:
 
 
 class Tables:
-    """Tables of views in pinned memory, which the device reads where it is. They stay: graphs may refer to them."""
+    """Tables of views in pinned memory, which the device reads directly; never freed, as graphs may refer to them."""
 
     def __init__(self) -> None:
         self._pages: list[Any] = []
@@ -53,11 +53,11 @@ class Tables:
         self._new_page(TABLE_WORDS)
 
     def has_room(self, words: int) -> bool:
-        """Without allocating."""
+        """Return whether `words` fit without an allocation."""
         return bool(self._used + words <= self._pages[-1].numel())
 
     def address(self, numbers: Sequence[int]) -> int:
-        """Where these numbers are. Allocates where there is no room, which must not be during a capture."""
+        """Return the address of the numbers; not during a capture unless they are known or `has_room`."""
         key = tuple(numbers)
         with self._lock:
             if key not in self._known:
@@ -81,7 +81,7 @@ class Tables:
 
 
 class Snapshot:
-    """Rows that are being filled, are on their way to the host, or have come. Threads may share it."""
+    """Rows that are being filled, are being copied to the host, or have arrived. Threads may share it."""
 
     def __init__(self, arena: Owner) -> None:
         self._arena = arena
@@ -106,7 +106,7 @@ class Snapshot:
         return self._found is not None
 
     def has_come(self) -> bool:
-        """Never waits for the device. Gives the pinned memory back as soon as the words are there."""
+        """Return whether the rows have arrived, without waiting; then release the pinned memory."""
         if self._found is not None:
             return True
         buffer = self._buffer
@@ -121,7 +121,7 @@ class Snapshot:
         return True
 
     def rows(self) -> npt.NDArray[Any] | None:
-        """All its rows: `ROW`s; None while they have not come."""
+        """Return all rows as `ROW`s, or None if they have not arrived."""
         if not self.has_come():
             return None
         if self._rows is None and self._found is not None:
@@ -129,20 +129,20 @@ class Snapshot:
         return self._rows
 
     def times(self) -> npt.NDArray[np.int64] | None:
-        """Begin and end of the reading of each row by the device's clock (ns), or None: see `DeviceBlock.times`."""
+        """Return the times of all rows as `DeviceBlock.times` does."""
         if self._times is None and self.has_come() and self._found is not None:
             self._times = cuda_rows.times(self._found)
         return self._times
 
     def wait(self) -> npt.NDArray[Any]:
-        """The rows. Raises TimeoutError as `wait_to_come` does."""
+        """Wait for the rows and return them. Raises TimeoutError as `wait_to_come` does."""
         self.wait_to_come()
         rows = self.rows()
         assert rows is not None
         return rows
 
     def wait_to_come(self) -> None:
-        """Flushes if need be. Raises TimeoutError when the device does not answer for `WAIT_S`."""
+        """Wait for the rows; flush first if necessary. Raises TimeoutError after `WAIT_S`."""
         if not self.is_sent():
             self._arena.flush()
         end, pause = time.monotonic() + WAIT_S, 2e-5
@@ -154,7 +154,7 @@ class Snapshot:
 
 
 class DeviceBlock:
-    """Rows of one reading in a snapshot."""
+    """The rows of one reading in a snapshot."""
 
     __slots__ = "_end", "_first", "_snapshot"
     skipped: str | None = None
@@ -170,16 +170,16 @@ class DeviceBlock:
         return self._snapshot.wait()[self._first : self._end]
 
     def times(self) -> npt.NDArray[np.int64] | None:
-        """Begin and end of the reading of each tensor by the device's clock, ns: shape (n, 2); None like `rows`.
+        """Return begin and end of the reading of each tensor by the device's clock in ns, shape (n, 2), or None.
 
-        0, 0 where nothing was there to read.
+        Both are 0 for a tensor without elements.
         """
         found = self._snapshot.times()
         return None if found is None else found[self._first : self._end]
 
 
 def runs(blocks: Iterable[StatsBlock]) -> list[StatsBlock]:
-    """The same rows in fewer blocks: those that follow one another in a snapshot are put together."""
+    """Merge blocks whose rows are consecutive in a snapshot."""
     found: list[StatsBlock] = []
     last: DeviceBlock | None = None
     for block in _single(blocks):
@@ -204,9 +204,9 @@ def _single(blocks: Iterable[StatsBlock]) -> Iterator[StatsBlock]:
 
 
 def finish_together(blocks: Iterable[StatsBlock], wait: bool) -> None:
-    """Makes the rows of the snapshots of these blocks: of those that have come, or with `wait` of all.
+    """Compute the rows of the blocks' snapshots that have arrived, or with `wait` of all.
 
-    All at once: the arithmetic of a thousand rows takes hardly longer than that of one. Raises as `Snapshot.wait`.
+    One computation for a thousand rows takes hardly longer than for one. Raises TimeoutError as `Snapshot.wait` does.
     """
     snapshots = dict.fromkeys(block._snapshot for block in blocks if type(block) is DeviceBlock)
     if wait:
@@ -222,12 +222,12 @@ def finish_together(blocks: Iterable[StatsBlock], wait: bool) -> None:
 
 
 def joined(blocks: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """One array of `ROW`s. As bytes: numpy compares record dtypes field by field for each array that it joins."""
+    """Concatenate arrays of `ROW`s as bytes; numpy would compare the record dtypes field by field for each array."""
     return np.frombuffer(b"".join(cast("Sequence[bytes]", blocks)), ROW)
 
 
 class SkippedBlock:
-    """A reading that did not take place: its rows hold NaN and no counts, and `skipped` says why."""
+    """A reading that did not take place, for the reason in `skipped`; its rows have NaN and no counts."""
 
     __slots__ = "_count", "skipped"
 
@@ -242,7 +242,7 @@ class SkippedBlock:
 
 
 class CapturedBlock:
-    """A reading that is part of a CUDA graph: each snapshot of the graph has a block of it."""
+    """A reading that is part of a CUDA graph; each snapshot of the graph has a block for it."""
 
     __slots__ = "_count", "_extent", "_first", "graph"
     skipped: str | None = None
@@ -252,15 +252,15 @@ class CapturedBlock:
         self._extent, self._first, self._count = extent, first, rows
 
     def of(self, snapshots: Sequence[Snapshot]) -> DeviceBlock:
-        """This reading in what `Arena.snapshot` gave. Raises IndexError when it is of another graph."""
+        """Return this reading's rows in `Arena.snapshot`'s result. Raises IndexError if that is another graph's."""
         return DeviceBlock(snapshots[self._extent], self._first, self._count)
 
     def rows(self) -> npt.NDArray[Any] | None:
-        """None: see `of`."""
+        """Return None; `of` returns the rows."""
         return None
 
     def wait(self) -> npt.NDArray[Any]:
-        """An array of no rows: see `of`."""
+        """Return an empty array; `of` returns the rows."""
         return np.empty(0, ROW)
 
 

@@ -1,6 +1,6 @@
-"""Statistics by torch's own operations: for machines without a compiler, and devices without a reader of their own.
+"""Computes statistics with torch's own operations, on machines without a compiler and devices without a reader.
 
-Exact as the compiled reader is, some ten times slower. What lies on another device is copied to the CPU first.
+It is as exact as the compiled reader and about ten times slower. Tensors of other devices are copied to the CPU.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from stepscope.tracer.runtime.stats.dtypes import KINDS, NEAR_OVERFLOW, SUBNORMA
 from stepscope.tracer.runtime.stats.layout import Layout, layout_of
 
 CHUNK = 1 << 20
-"""Elements taken at once: copies of them in float64 stay small."""
+"""Number of elements per step, so that copies in float64 stay small."""
 SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 
 class DoneBlock:
-    """Rows that are there already."""
-
     def __init__(self, rows: npt.NDArray[Any]) -> None:
         self._rows = rows
 
@@ -79,7 +77,7 @@ def _read(tensor: Tensor, kind: DtypeKind, at: Layout, row: Any) -> None:
 
 
 def _flat(tensor: Tensor, at: Layout) -> Tensor:
-    """The elements in row-major order, or those of the sample; packed and 8-bit floats as their bytes."""
+    """Return the elements, or those of the sample, in row-major order; packed and 8-bit floats as bytes."""
     if KINDS[tensor.dtype].family == "pattern":
         tensor = tensor.view(torch.uint8)
     if at.step == 1:
@@ -96,7 +94,7 @@ def _flat(tensor: Tensor, at: Layout) -> Tensor:
 class Moments:
     """Count, mean and sum of squared differences, merged as in Chan, Golub, LeVeque 1983.
 
-    Kept in units of a power of two, so that squares of any float64 have room.
+    Values are scaled by a power of two, so that squares of any float64 are finite.
     """
 
     def __init__(self) -> None:
@@ -104,7 +102,7 @@ class Moments:
         self.low, self.high = math.inf, -math.inf
 
     def add(self, x: Tensor) -> None:
-        """Finite float64 numbers."""
+        """Add finite float64 numbers."""
         if not x.numel():
             return
         low, high = x.min().item(), x.max().item()
@@ -131,7 +129,7 @@ class Moments:
         self.n, self.power = total, top
 
     def answer(self) -> tuple[float, float, float, float]:
-        """Minimum, maximum, mean, standard deviation: NaN where there is none."""
+        """Return minimum, maximum, mean and standard deviation; NaN if there is none."""
         if not self.n:
             return math.nan, math.nan, math.nan, math.nan
         mean = min(max(_ldexp(self.mean, self.power), self.low), self.high)
@@ -171,7 +169,7 @@ def _integers(x: Tensor, kind: DtypeKind, is_first: bool, row: Any, moments: Mom
         x = x.view(torch.uint8).ne(0).to(torch.uint8)
     row["zero"] += int((x.view(SIGNED[kind.bits]) == 0).sum())
     if x.dtype is torch.uint64:
-        # Unsigned comparison: the sign bit turned over keeps the order.
+        # Flipping the sign bit makes signed comparison give the unsigned order.
         ordered = x.view(torch.int64) ^ torch.iinfo(torch.int64).min
         low, high = int(ordered.min()) + 2**63, int(ordered.max()) + 2**63
         rest = (x.view(torch.int64) - (low - 2**64 if low >= 2**63 else low)).numpy().view(np.uint64)

@@ -1,4 +1,4 @@
-"""Value rows of calls that have ended -> batches of columns."""
+"""Collects the value rows of calls that have ended, and encodes them as batches of columns."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RowArray = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 MOST_ROWS = 65_536
 MOST_LAYOUTS = 4096
-"""That are known: sizes that vary from call to call make ever new ones."""
+"""Maximum number of layouts remembered; sizes that vary from call to call give new layouts."""
 FLOAT32_INTEGERS = 2.0**24
 FLOAT32_NORMAL = 2.0**-126
 _INTEGERS = ("int", "uint", "bool", "quint", "qint")
 
 
 class PendingValues:
-    """Collects the readings of calls. The caller holds a lock."""
+    """Collects the readings of calls. The caller must have acquired a lock."""
 
     def __init__(self) -> None:
         self._calls: deque[GraphCall] = deque()
@@ -39,7 +39,7 @@ class PendingValues:
         self._calls.append(call)
 
     def now(self, call: GraphCall) -> Iterator[ValueLayout | Values]:
-        """Records of what a call that still runs has read since the last time."""
+        """Yield records of the readings of a running call since the last time."""
         if call.readings:
             number, kind, new = self._layout(call)
             if new is not None:
@@ -53,13 +53,13 @@ class PendingValues:
             yield record
 
     def again(self) -> None:
-        """In a forked child: what was not written is the parent's, and a new log needs every layout anew."""
+        """Start again in a forked child: the parent writes the pending rows, and the new log needs every layout."""
         self._calls.clear()
         self._layouts.clear()
 
     def take(self, wait: bool) -> Iterator[ValueLayout | Values | DeviceTimes]:
-        """Records of the calls whose rows are there, oldest first; with `wait` of all of them."""
-        # Between the first and the last reading of a call there are seldom others' snapshots.
+        """Yield records of the calls whose rows have arrived, oldest first; with `wait`, of all calls."""
+        # Other snapshots than those of a call's first and last reading are rare.
         finish_together((call.readings[n][1] for call in self._calls for n in (0, -1)), wait)
         while self._calls:
             calls, layouts, blocks, kinds, size = [], [], [], [], 0
@@ -113,14 +113,14 @@ def _add_times(times: DeviceTimes, call: GraphCall) -> None:
 
 
 def _kind(dtype: str) -> int:
-    """0: float32 holds its values; 1: integers; 2: float64; 3: unsigned integers of 64 bits."""
+    """Return 1 for integers, 2 for float64, 3 for uint64, and 0 for dtypes whose values float32 can represent."""
     if dtype == "uint64":
         return 3
     return 1 if dtype.startswith(_INTEGERS) else 2 if dtype in ("float64", "complex128") else 0
 
 
 def _add_elements(elements: Elements, call: GraphCall, first: int) -> None:
-    """`first`: the row of the batch at which those of the call begin."""
+    """Add the elements of `call`; `first` is the batch's row at which the rows of the call begin."""
     for prepared, block in call.readings:
         for row, numbers in elements_of(block):
             elements.row.append(first + row)
@@ -131,7 +131,7 @@ def _add_elements(elements: Elements, call: GraphCall, first: int) -> None:
 def encode(
     calls: list[int], layouts: list[int], rows: RowArray, kinds: npt.NDArray[np.int8], elements: Elements | None = None
 ) -> Values:
-    """The batch of `rows` (`ROW`, in the order of the calls' layouts)."""
+    """Return the batch of `rows` (dtype `ROW`, in the order of the calls' layouts)."""
     with np.errstate(all="ignore"):
         low, high = rows["min"].astype(np.float32), rows["max"].astype(np.float32)
         columns: dict[str, Any] = {
@@ -151,7 +151,7 @@ def encode(
 
 
 def _floats(values: npt.NDArray[Any]) -> list[float | None]:
-    """orjson writes numpy's arrays itself: float32 in as few digits as tell it, NaN as null."""
+    """Return `values`; orjson writes numpy arrays itself, float32 with the fewest digits and NaN as null."""
     return cast("list[float | None]", values)
 
 
@@ -161,7 +161,7 @@ def _sparse(column: npt.NDArray[np.int64], absent: int = 0) -> Sparse:
 
 
 def _exact(rows: RowArray, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Exact:
-    """Where float32 does not hold the extremes."""
+    """Return the exact minima and maxima of the rows whose extremes float32 cannot represent."""
     some = np.flatnonzero(kinds)
     least, most = rows["min"][some], rows["max"][some]
     large = np.maximum(np.abs(least), np.abs(most)) >= FLOAT32_INTEGERS
@@ -178,7 +178,7 @@ def _exact(rows: RowArray, kinds: npt.NDArray[np.int8], low: npt.NDArray[Any], h
 
 
 def short(values: Floats) -> npt.NDArray[Any]:
-    """`values` as float32, which is quick to make and to print; all of them rounded where it has no range for one."""
+    """Return `values` as float32, which is quick to print, or all rounded to 5 digits if one is out of its range."""
     found = values.astype(np.float32)
     if ((np.abs(found) < FLOAT32_NORMAL) & (values != 0)).any() or (np.isinf(found) & np.isfinite(values)).any():
         return rounded(values, 5)
@@ -186,7 +186,7 @@ def short(values: Floats) -> npt.NDArray[Any]:
 
 
 def rounded(values: Floats, digits: int) -> Floats:
-    """`values` with so many significant digits, as numbers that print with no more."""
+    """Return `values` rounded to `digits` significant digits."""
     scale = np.power(10.0, digits - 1 - np.floor(np.log10(np.abs(values))))
     result: Floats = np.round(values * scale) / scale
     return np.where(np.isfinite(result), result, values)

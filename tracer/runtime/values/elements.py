@@ -1,4 +1,4 @@
-"""Elements of small tensors: their bytes are taken where statistics are read, and are made numbers when written."""
+"""Reads all elements of small tensors: copies their bytes with the statistics, and decodes them when written."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from stepscope.tracer.runtime.stats import Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.dtypes import KINDS
 
 Element = float | int | bool | str
-"""A text where JSON has no number: ``nan``, ``inf``, ``-inf``."""
+"""One element; a string for the numbers that JSON does not have: ``nan``, ``inf``, ``-inf``."""
 
 
 class _Form(NamedTuple):
-    """One tensor as it lies in memory."""
+    """The layout of one tensor in memory."""
 
     row: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In bytes."""
+    """Strides in bytes."""
     itemsize: int
     span: int
-    """Bytes from its first element to behind its last."""
+    """Bytes from the first element to the end of the last."""
     dtype: torch.dtype
     device: torch.device
 
 
 class ElementReader:
-    """Reads statistics by `reader`, and takes all elements of tensors of which there are `most` at the most."""
+    """Reads statistics with `reader`, and copies all elements of tensors with at most `most` elements."""
 
     def __init__(self, reader: Reader, parts: Sequence[Part], most: int) -> None:
         self.looked_at = reader.looked_at
@@ -52,7 +52,7 @@ class ElementReader:
 
     def __call__(self, tensors: Sequence[Tensor]) -> StatsBlock:
         if not self._forms or (self._devices and torch.cuda.is_current_stream_capturing()):
-            return self._reader(tensors)  # what a graph writes at each replay cannot be told apart
+            return self._reader(tensors)  # replays would overwrite each other's elements
         taken: list[tuple[_Form, Callable[[], bytes]]] = []
         with without_torch_function():
             for form in self._forms:
@@ -68,14 +68,14 @@ class ElementReader:
 
 
 class WithElements:
-    """A block and the elements that were taken beside it."""
+    """A block with the elements that were copied at the same time."""
 
     def __init__(
         self, block: StatsBlock, taken: Sequence[tuple[_Form, Callable[[], bytes]]], events: Sequence[Any] = ()
     ) -> None:
-        """`events` come when the devices have copied what was taken."""
+        """Create the block; `events` are done when the devices have copied the elements."""
         self.in_order = [block]
-        """The rows of this are those of that."""
+        """The blocks whose rows this block has."""
         self._block, self._taken, self._events = block, taken, events
 
     def rows(self) -> npt.NDArray[Any] | None:
@@ -85,7 +85,7 @@ class WithElements:
         return self._block.wait()
 
     def elements(self) -> Iterator[tuple[int, list[Element]]]:
-        """(row, elements in row-major order), once the rows are there: the device works through a stream in order."""
+        """Yield (row, elements in row-major order); call it when the rows have arrived, so that it hardly waits."""
         for event in self._events:
             event.synchronize()
         for form, data in self._taken:
@@ -93,7 +93,7 @@ class WithElements:
 
 
 def elements_of(block: StatsBlock) -> Iterator[tuple[int, list[Element]]]:
-    """What was taken beside the rows of a block."""
+    """Yield the elements that were copied with a block as (row, elements in row-major order)."""
     told: Callable[[], Iterator[tuple[int, list[Element]]]] | None = getattr(block, "elements", None)
     return told() if told is not None else iter(())
 
@@ -106,7 +106,7 @@ def _form(row: int, tensor: Tensor) -> _Form:
 
 
 def _in_memory(form: _Form, tensor: Tensor) -> Callable[[], bytes] | None:
-    """None: its memory has been freed."""
+    """Copy the elements of a tensor on the CPU; return a function for the bytes, or None if its memory was freed."""
     address = tensor.data_ptr()
     if not address:
         return None
@@ -116,7 +116,7 @@ def _in_memory(form: _Form, tensor: Tensor) -> Callable[[], bytes] | None:
 
 
 def _on_device(form: _Form, tensor: Tensor) -> Callable[[], bytes]:
-    """Nothing waits for the device."""
+    """Start copying the elements to the host without waiting; return a function for the bytes."""
     with plain_torch(), torch.inference_mode(False):
         host = torch.empty(form.shape, dtype=form.dtype, device="cpu", pin_memory=True)
         host.copy_(tensor.detach(), non_blocking=True)
@@ -125,7 +125,7 @@ def _on_device(form: _Form, tensor: Tensor) -> Callable[[], bytes]:
 
 
 def _numbers(data: bytes, dtype: torch.dtype) -> list[Element]:
-    """Each floating-point number in as few digits as tell it from others of its dtype, or of float32."""
+    """Return the elements; floats with the fewest digits that identify them in their dtype, or else in float32."""
     name = str(dtype).removeprefix("torch.")
     if name in np.sctypeDict:
         array = np.frombuffer(data, name)

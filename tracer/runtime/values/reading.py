@@ -1,4 +1,4 @@
-"""Reads tensors at the points of a wrapper that a plan names, and lays out the value rows of a call."""
+"""Reads tensors at the points of a wrapper that a plan selects, and defines the layout of a call's value rows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from stepscope.tracer.runtime.values.save import TensorSaver
 
 MOST_FORMS = 256
-"""How many forms of the tensors of one point are kept prepared."""
+"""Maximum number of forms of one point's tensors for which readers are kept."""
 
 
 class ValueSink(Protocol):
-    """The part of the recorder that reading needs."""
+    """The part of the recorder that is used here."""
 
     running: dict[int, GraphCall]
-    """The calls that go into the log and are not handed on yet, by number."""
+    """Calls that are recorded and not yet passed on, by number."""
 
     def failed(self, where: str, error: BaseException) -> None: ...
     def values_now(self, call: GraphCall) -> None: ...
@@ -42,21 +42,21 @@ class ValueSink(Protocol):
 
 @dataclass(frozen=True)
 class SaveTarget:
-    """Where tensors are saved, and who records the outcome."""
+    """The saver of tensors, and the recorder of the outcome."""
 
     saver: TensorSaver
     sink: ValueSink
 
 
 class PreparedReading:
-    """The readers of one point for tensors of one form. It keeps no tensor alive."""
+    """The readers of one point for tensors of one form. Keeps no tensor alive."""
 
     def __init__(
         self, planned: Sequence[PlannedRead], values: Sequence[Any], most_bytes: int | None, elements: int = 0
     ) -> None:
-        """`elements` is the largest size of a tensor whose elements are all kept."""
+        """Prepare readers for `values`; of tensors with at most `elements` elements, all are recorded."""
         found = [(p, item, part) for p, value in zip(planned, values, strict=True) for item, part in _parts(value)]
-        # Stable. What cannot be read comes last; what is read by one reader stands together.
+        # The sort is stable: unreadable parts come last, and parts of one reader are consecutive.
         found.sort(key=lambda one: (one[2].tensor is None, one[2].tensor is not None and not one[2].tensor.is_cuda))
         tensors = [part.tensor for _, _, part in found if part.tensor is not None]
         reader = reader_for(tensors, sys.maxsize if most_bytes is None else most_bytes)
@@ -81,8 +81,8 @@ class PreparedReading:
             if not planned[n].is_fixed and not planned[n].is_checked
             for member in (_at(values, n, item),)
         ]
-        # The state of a random generator is on the host, and on the device while a CUDA graph is captured. It holds
-        # integers; where a tensor of floats is, the program itself has made sure of.
+        # The state of a random generator, which has integers, is on the host, but on the device during a capture of a
+        # CUDA graph. The device of float tensors is fixed by the program's guards.
         self._on_device = [
             (n, item, bool(_at(values, n, item).is_cuda))
             for n, item in (members if self.is_plain else ())
@@ -90,10 +90,10 @@ class PreparedReading:
         ]
         self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
         self.is_sure = self.is_plain and not (self._on_device or self._checks or self._counts)
-        """Nothing about the tensors can vary from call to call."""
+        """Whether nothing about the tensors can vary from call to call."""
 
     def fits(self, values: Sequence[Any]) -> bool:
-        """Return whether `values` have the form that this object was prepared for."""
+        """Return whether `values` have the form that the readers were prepared for."""
         if not self.is_plain or any(len(values[n]) != count for n, count in self._counts):
             return False
         for n, item, is_cuda in self._on_device:
@@ -111,7 +111,7 @@ class PreparedReading:
 
 
 class _Parts:
-    """Reads arguments that are no plain tensors, part by part."""
+    """Reads arguments that are not plain tensors, part by part."""
 
     def __init__(self, reader: Reader, unread: int) -> None:
         self._reader, self._unread = reader, unread
@@ -123,7 +123,7 @@ class _Parts:
 
 @dataclass(frozen=True, eq=False)
 class _WithUnread:
-    """A block that is followed by rows of what could not be read."""
+    """A block followed by empty rows for the parts that could not be read."""
 
     block: StatsBlock
     unread: int
@@ -157,7 +157,7 @@ class PlanPoint:
         return self.last
 
     def save_all(self, save: SaveTarget, call: GraphCall, values: Sequence[Any]) -> None:
-        if call.number not in save.sink.running:  # another thread has ended the recording, which has told of the call
+        if call.number not in save.sink.running:  # another thread has ended the recording, which has written the call
             return
         launch = len(call.rows) // 3 - (self.planned[0].moment == "after")
         for planned, value in zip(self.planned, values, strict=True):
@@ -178,7 +178,7 @@ class PlanPoint:
                     )  # fmt: skip
 
     def _prepare(self, values: Sequence[Any]) -> PreparedReading:
-        """Return the readers for `values`. What is no plain tensor is taken apart at each call."""
+        """Return the readers for `values`; those for arguments that are not plain tensors are prepared at each call."""
         form = tuple(_form(value) for value in values)
         known = self._forms.get(form)
         if known is not None and known.is_plain:
@@ -192,9 +192,9 @@ class PlanPoint:
 
 
 def writes_at_once(config: TraceConfig) -> bool:
-    """Return whether each reading is written before the next launch, which costs some 0.4 ms a reading.
+    """Return whether each reading is written before the next launch, which takes about 0.4 ms per reading.
 
-    This is so for chosen kernels while launches wait for their device, as in the search for a crash.
+    This is done for selected kernels while launches wait for their device, as in the search for a crash.
     """
     return bool(config.kernels) and is_blocking()
 
@@ -208,12 +208,11 @@ class ReadPlan:
         self.config = config
         self._places: list[PlanPoint | None] = list(places)
         self._quick: list[PreparedReading | None] = [None] * len(places)
-        """The readers of the points at which nothing can vary from call to call."""
+        """Readers of the points at which nothing can vary from call to call."""
         self._sink = sink
 
     def read(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
-        """Read the tensors at a point; called from generated code. Never raises; a point that fails is not read
-        again."""
+        """Read the tensors at a point, for generated code. Never raises; a point that fails is not read again."""
         started = perf_counter_ns()
         try:
             quick = self._quick[place]
@@ -234,16 +233,16 @@ class ReadPlan:
         call.stats_ns += perf_counter_ns() - started
 
     def read_captured(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
-        """Do what `read` does, in a call that is captured into a CUDA graph."""
+        """Do what `read` does in a call that is being captured into a CUDA graph."""
         readings = len(call.readings)
         self.read(call, place, values)
         if len(call.readings) > readings:
             call.read_at.append(len(call.rows) // 3)
 
     def read_at_once(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
-        """Read, and write before the next launch, so that a crash leaves the values of the call that dies.
+        """Read, and write the values before the next launch, so that a crash does not lose those of the running call.
 
-        Launches in loops are not read so, since only the rows of one record distinguish the turns of a loop.
+        Launches in loops are excluded, since only the rows of one record distinguish the iterations of a loop.
         """
         self.read(call, place, values)
         started = perf_counter_ns()
@@ -254,7 +253,7 @@ class ReadPlan:
         call.stats_ns += perf_counter_ns() - started
 
     def wants(self, planned: PlannedRead) -> bool:
-        """Return whether the filters select an argument that an earlier plan had read."""
+        """Return whether the filters select an argument that an earlier plan has read."""
         return self.config.wants_kernel(planned.kernel) and self.config.wants_argument(*planned.names)
 
 
@@ -298,7 +297,7 @@ def _form(value: Any) -> Any:
 
 
 def layout(number: int, graph: int, readings: Sequence[RowGroup], first: int = 0) -> ValueLayout:
-    """Return the layout of a call with these readings; `first` of its rows are written already."""
+    """Return the layout of a call with these readings; its first `first` rows are already written."""
     rows = [row for prepared in readings for row in prepared.rows]
     planned = [row.planned for row in rows]
     return ValueLayout(

@@ -1,4 +1,4 @@
-"""What the value rows of a reading are about."""
+"""Describes the value rows of a reading."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepscope.tracer.runtime.stats import StatsBlock
 from stepscope.tracer.schema.records import Moment
 
 numbers = count()
-"""Numbers of groups of rows, each of which is used once."""
+"""Numbers of row groups; each is used once."""
 
 
 class PlannedRead(NamedTuple):
@@ -22,16 +22,14 @@ class PlannedRead(NamedTuple):
     kernel: str
     name: str
     is_fixed: bool
-    """Nothing about the argument can vary from call to call."""
+    """Whether nothing about the argument can vary from call to call."""
     is_checked: bool = False
-    """The size and stride of the argument cannot vary from call to call."""
+    """Whether size and stride of the argument cannot vary from call to call."""
     names: tuple[str, ...] = ()
-    """The names by which a filter of arguments may select it."""
+    """Names by which a filter of arguments may select it."""
 
 
 class ReadRow(NamedTuple):
-    """What one value row is about."""
-
     planned: PlannedRead
     item: int | None
     part: str | None
@@ -42,15 +40,15 @@ class ReadRow(NamedTuple):
 
 
 class RowGroup(Protocol):
-    """What the rows of one block are about."""
+    """The descriptions of the rows of one block."""
 
     number: int
-    """Equal for equal rows."""
+    """Number that is equal for groups with equal rows."""
     rows: list[ReadRow]
 
 
 Reading = tuple[RowGroup, StatsBlock]
-"""What was read at one point of a wrapper in one call."""
+"""The reading at one point of a wrapper in one call."""
 
 
 class JoinedRows:

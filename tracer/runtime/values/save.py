@@ -1,4 +1,4 @@
-"""Tensors as .pt files beside the log, within a quota. Reading a tensor of a device waits for the device."""
+"""Saves tensors as .pt files beside the log, within a quota. Saving a tensor of a device waits for the device."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ class Saved:
     """A file that was written."""
 
     file: str
-    """Relative to the folder of the log, with ``/``."""
+    """Path relative to the folder of the log, with ``/``."""
     sha256: str
-    """Of the file."""
+    """Digest of the file."""
     tensor_bytes: int
-    """Of the tensor's elements; of the file for a tensor that is not strided."""
+    """Bytes of the tensor's elements, or of the file if the tensor is not strided."""
     dtype: str
     size: list[int]
 
 
 class _NotSaved(Exception):
-    """Why a tensor is not saved."""
+    """Raised with the reason why a tensor is not saved."""
 
 
 def tensors_folder(log: Path) -> Path:
-    """Where the tensors of a log lie: ``<name of the log without its ending>_tensors`` beside it."""
+    """Return the folder for the tensors of a log: ``<name of the log without its suffix>_tensors`` beside it."""
     return log.with_name(f"{log.stem}_tensors")
 
 
 class TensorSaver:
-    """Writes tensors to files that `torch.load(weights_only=True)` reads. Safe to call from any thread.
+    """Writes tensors to files that `torch.load(weights_only=True)` reads; thread-safe.
 
-    `save` never raises. The quota counts the bytes of the files; what does not fit is left out, what fits is still
-    saved. After an OSError (a full disk, a removed folder) it saves no more.
+    `save` never raises. The quota limits the bytes of the files; tensors that do not fit are left out, and smaller
+    ones are still saved. After an OSError (a full disk, a removed folder) nothing more is saved.
     """
 
     def __init__(self, folder: Path, quota_bytes: int) -> None:
@@ -60,11 +60,11 @@ class TensorSaver:
         self.after_fork(folder)
 
     def after_fork(self, folder: Path) -> None:
-        """Begin anew in `folder`, with the whole quota: a forked child has a log of its own."""
+        """Start again in `folder` with the full quota: a forked child has a log of its own."""
         self.folder = folder
         self.used_bytes = 0
         self.not_saved: Counter[str] = Counter()
-        """How often each reason was met."""
+        """Number of tensors that were not saved, by reason."""
         self._lock = threading.RLock()
         self._made = False
         self._failure: str | None = None
@@ -73,13 +73,13 @@ class TensorSaver:
     def save(
         self, tensor: Tensor, *, step: int, launch: int, kernel: str, argument: str, item: int | None, moment: str
     ) -> Saved | str:
-        """Write `tensor`. A text says why it was not."""
+        """Write `tensor`; return the reason as a string if it was not saved."""
         try:
             with without_modes():
                 self._check(tensor)
                 host = _on_host(tensor)
                 stem = file_stem(step, launch, kernel, argument, item, moment)
-                with self._lock:  # not while the device is waited for: another thread may have to feed it first
+                with self._lock:  # not while waiting for the device: another thread may have to launch first
                     return self._write(host, stem)
         except _NotSaved as reason:
             return self._said(str(reason))
@@ -94,7 +94,7 @@ class TensorSaver:
         return reason
 
     def _check(self, tensor: Tensor) -> None:
-        """What can be said before anything is copied."""
+        """Raise _NotSaved if it is clear before copying that `tensor` cannot be saved."""
         import torch
 
         if self._failure is not None:
@@ -124,13 +124,13 @@ class TensorSaver:
             raise _NotSaved(self._failure) from None
         self.used_bytes += sink.written
         tensor_bytes = host.numel() * host.element_size() if _is_plain(host) else sink.written
-        # Of a ragged tensor a length can be a symbol.
+        # A length of a ragged tensor can be a symbol.
         size = [length if isinstance(length, int) else -1 for length in host.size()]
         file_name = f"{self.folder.name}/{name}"
         return Saved(file_name, sink.sha256.hexdigest(), tensor_bytes, str(host.dtype).removeprefix("torch."), size)
 
     def _new_file(self, stem: str) -> tuple[str, BinaryIO]:
-        """A file that was not there. A launch has one number for all rounds of a loop, so names can come again."""
+        """Create a new file; names can repeat, since a launch in a loop has one number for all iterations."""
         if not self._made:
             self._make_folder()
         while True:
@@ -151,7 +151,7 @@ class TensorSaver:
 
 
 def file_stem(step: int, launch: int, kernel: str, argument: str, item: int | None, moment: str) -> str:
-    """Name of a file without its number and ending, of letters that every file system takes."""
+    """Return the name of a file without number and suffix, in characters that every file system allows."""
     part = "" if item is None else f"_item{item}"
     kernel, argument = _safe(kernel, LONGEST_KERNEL), _safe(argument, LONGEST_ARGUMENT)
     return f"step{step:04d}_launch{launch:04d}_{kernel}_{argument}{part}_{_safe(moment, 16)}"
@@ -165,7 +165,7 @@ def _safe(text: str, longest: int) -> str:
 
 
 class _Sink:
-    """What torch.save writes to. It raises nothing while torch's C++ code writes: that could end the process."""
+    """File object for torch.save. It raises nothing while torch's C++ code writes, which could end the process."""
 
     def __init__(self, file: BinaryIO, most_bytes: int, no_room: _NotSaved) -> None:
         self.file = file
@@ -184,10 +184,9 @@ class _Sink:
         return count
 
     def flush(self) -> None:
-        """torch.save asks for it."""
+        """Do nothing; torch.save calls it."""
 
     def finish(self) -> None:
-        """Raise what went wrong."""
         if self._error is not None:
             raise self._error
 
@@ -200,7 +199,7 @@ class _Sink:
 
 
 def _fill(host: Tensor, path: Path, sink: _Sink) -> None:
-    """Write the file; nothing of it stays when that fails."""
+    """Write the file, or delete it if that fails."""
     import torch
 
     done = False
@@ -218,7 +217,7 @@ def _fill(host: Tensor, path: Path, sink: _Sink) -> None:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Strided, and with no dispatch of its own: a Parameter is plain, and a subclass with a torch function only."""
+    """Return whether a tensor is strided and has no dispatch of its own, as a subclass with only a torch function."""
     import torch
 
     return tensor.layout is torch.strided and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
@@ -235,7 +234,7 @@ def _check_memory(tensor: Tensor) -> None:
 
 
 def _on_host(tensor: Tensor) -> Tensor:
-    """A copy that owns just the elements; blocks until the device has computed them."""
+    """Return a copy on the host with only the tensor's elements; waits for the device."""
     if tensor.device.type == "meta" or _is_fake(tensor):
         raise _NotSaved("a meta or fake tensor holds no values")
     copy = tensor.detach().to("cpu", copy=True)
@@ -264,13 +263,13 @@ def _check_loads(path: Path) -> None:
 
 
 class Saving:
-    """The saver of a recording, made when it is first wanted."""
+    """The saver of a recording, created when it is first needed."""
 
     def __init__(self, folder: Callable[[], Path], quota_bytes: int) -> None:
-        """`folder`: where the tensors of this process go."""
+        """Keep the settings; `folder` returns the folder for the tensors of this process."""
         self._folder, self._quota_bytes = folder, quota_bytes
         self._saver: TensorSaver | None = None
-        self._lock = threading.RLock()  # not the recorder's: who asks may hold another that the recorder waits for
+        self._lock = threading.RLock()  # not the recorder's: a caller may have one that the recorder waits for
         self._said: set[str] = set()
 
     def saver(self) -> TensorSaver:
@@ -285,7 +284,7 @@ class Saving:
             self._saver.quota_bytes = quota_bytes
 
     def is_new(self, why: str) -> bool:
-        """The first time that something is not saved for this reason."""
+        """Return whether this is the first time that a tensor is not saved for this reason."""
         is_new = why not in self._said
         self._said.add(why)
         return is_new

@@ -1,4 +1,4 @@
-"""Every look into a compile cache: what was found, what was not, why, and what differs from a key before."""
+"""Queries compile-cache lookups: hits, misses, bypass reasons, and how a missed key differs from earlier keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 _LOOK_BACK = 40
-"""Lookups before a miss among which the nearest key is looked for."""
+"""Number of lookups before a miss that are searched for the nearest key."""
 _MOST_DIFFERENCES = 12
 _LONGEST_VALUE = 300
 _MATCH = "($log IS NULL OR log = $log) AND ($cache IS NULL OR cache = $cache) AND ($state IS NULL OR state = $state)"
@@ -35,12 +35,12 @@ _BEFORE = f"""
     WHERE p.place < q.place AND p.place >= q.place - {_LOOK_BACK}
 """
 Components = Mapping[str, tuple[str, str]]
-"""name -> (hash, value)"""
+"""(hash, value) of each component of a key, by name."""
 
 
 @dataclass(frozen=True)
 class KeyDifference:
-    """A component of a key that is another than in the key before; None: the key has no such component."""
+    """A component that differs between two keys; `before` or `now` is None if that key lacks the component."""
 
     name: str
     before: str | None
@@ -49,14 +49,14 @@ class KeyDifference:
 
 @dataclass(frozen=True)
 class NearestKey:
-    """The lookup before a miss whose key has the most components in common."""
+    """The earlier lookup whose key has the most components in common with the key of a miss."""
 
     record: int
     compile_id: str | None
     same: int
     different: int
     differences: list[KeyDifference]
-    """The first of them; none: the same key was looked up before."""
+    """First differences, at most 12; empty if the same key was looked up before."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class CacheLookup:
     reason: str | None
     time_saved_ns: int | None
     components: int | None
-    """That the artifact lists; None: it lists none."""
+    """Number of components that the artifact lists; None if it lists none."""
     frame: str | None
     nearest: NearestKey | None = None
 
@@ -98,7 +98,7 @@ class Caches:
     totals: list[CacheTotals]
     bypasses: list[BypassReason]
     counters: dict[str, int]
-    """Sums of the hit and miss counts that compilation metrics hold; also of the remote caches."""
+    """Sums of the hit and miss counts in compilation metrics, including those of remote caches."""
     rows: list[CacheLookup]
     total: int
     offset: int
@@ -113,7 +113,7 @@ def caches(
     offset: int = 0,
     limit: int = 50,
 ) -> Caches:
-    """A page of the lookups that match, in the order of the log, and sums over all of them."""
+    """Return a page of the matching lookups in log order, with totals that only `log` restricts."""
     match = {"log": log, "cache": cache, "state": state}
     rows = sql.rows(trace, _ROWS, {**match, "limit": limit, "offset": offset})
     lookups = [CacheLookup(*row) for row in rows]
@@ -187,7 +187,7 @@ def _difference(record: int, compile_id: str | None, before: Components, now: Co
 
 
 def _components(payload: bytes) -> dict[str, tuple[str, str]]:
-    """``[hash] name: value`` for each component of a key."""
+    """Return the components of a key, which the payload lists as ``[hash] name: value``."""
     try:
         value: Any = loads(payload)
     except ValueError:

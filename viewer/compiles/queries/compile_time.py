@@ -1,4 +1,4 @@
-"""Compile-time spans of a whole run: a window of them at the detail that a screen can show, and sums by name."""
+"""Queries compile-time spans: a time window at the resolution of a screen, and totals by name."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _MARKS = f"""
 
 @dataclass(frozen=True)
 class FlameLane:
-    """Rows of one thread of one log."""
+    """The rows of one thread of one log."""
 
     log: int
     thread: int
     depth: int
-    """Of the deepest span."""
+    """Depth of the deepest span."""
     rank: int | None
     path: str
     events: int
@@ -62,23 +62,23 @@ class FlameLane:
 
 @dataclass(frozen=True)
 class FlameColumns:
-    """Spans as parallel columns; those that share a pixel are one, with a `count` over 1 and the longest one's name."""
+    """Spans as parallel columns; spans within one pixel are merged into one with `count` > 1 and the longest's name."""
 
     lane: list[int] = field(default_factory=list)
     depth: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
     """Index into `names`."""
     compile: list[int] = field(default_factory=list)
-    """Index into `compiles`; -1: outside of compiles."""
+    """Index into `compiles`; -1 for a span outside of compiles."""
     start_ns: list[int] = field(default_factory=list)
-    """From the first event on, as all times here: gaps are as long as they are shown."""
+    """Nanoseconds since the first event, like all times here, with long gaps shortened as on the chart."""
     duration_ns: list[int] = field(default_factory=list)
     count: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class FlameMark:
-    """An instant event, or the begin of a span whose end is not in the log."""
+    """An instant event, or the start of a span whose end is not in the log."""
 
     lane: int
     depth: int
@@ -91,10 +91,10 @@ class FlameMark:
 
 @dataclass(frozen=True)
 class Flame:
-    """A window of the chart."""
+    """A time window of the flame chart."""
 
     end_ns: int
-    """Of all: the chart begins at 0."""
+    """End of the whole chart, which starts at 0."""
     window_start_ns: int
     window_end_ns: int
     lanes: list[FlameLane]
@@ -103,7 +103,7 @@ class Flame:
     spans: FlameColumns
     marks: list[FlameMark]
     binned: bool
-    """A narrower window would show more."""
+    """Whether spans were merged, so that a narrower window would show more."""
     gaps: list[Gap]
 
 
@@ -122,8 +122,7 @@ class SpanTotal:
 def flame(
     trace: Trace, log: int | None = None, start_ns: int | None = None, end_ns: int | None = None, width: int = 1600
 ) -> Flame | None:
-    """The window from `start_ns` to `end_ns`, counted from the first event, for `width` pixels; None: there are no
-    events."""
+    """Return the window from `start_ns` to `end_ns` after the first event for `width` pixels; None without events."""
     clock = trace.once(folded_clock, log, most=MOST_CLOCKS)
     if clock is None:
         return None
@@ -171,7 +170,7 @@ def _columns(
 
 
 def span_totals(trace: Trace, log: int | None = None, sort: str = "self") -> list[SpanTotal]:
-    """Sums by name over all spans. A span within one of its own name counts in the total of both."""
+    """Sum spans by name; the total counts a span twice if it is nested in a span of the same name."""
     found = sql.rows(
         trace,
         "SELECT name, count(*), sum(duration_ns)::BIGINT, sum(self_ns)::BIGINT, max(duration_ns),"

@@ -1,4 +1,4 @@
-"""Compiles: the list, and one compile with its stack, metrics, graphs, records and spans."""
+"""Queries the list of compiles, and one compile with its stack, metrics, graphs, records and spans."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _COMPILES = """
 
 
 def list_compiles(trace: Trace) -> list[CompileRow]:
-    """All compiles in the order in which they began."""
+    """Return all compiles, by log and start time."""
     return [CompileRow(*row) for row in sql.rows(trace, _COMPILES.format(these="true"))]
 
 
 def output_codes(trace: Trace, rows: Sequence[CompileRow]) -> list[int]:
-    """For each of `rows`: how many wrappers of Inductor the log holds."""
+    """Return the number of Inductor wrappers in the log for each of `rows`."""
     found = sql.rows(
         trace,
         "SELECT log, compile_id, count(*) FROM records WHERE event = 'inductor_output_code'"
@@ -50,7 +50,7 @@ def output_codes(trace: Trace, rows: Sequence[CompileRow]) -> list[int]:
 
 
 def compile_detail(trace: Trace, log: int, compile_id: str) -> CompileDetail | None:
-    """One compile of one log; None when there is none."""
+    """Return one compile of one log, or None if there is none."""
     row = sql.row(trace, _COMPILES.format(these="log = $1 AND compile_id = $2"), [log, compile_id])
     if row is None:
         return None
@@ -67,7 +67,7 @@ def compile_detail(trace: Trace, log: int, compile_id: str) -> CompileDetail | N
 
 
 def neighbours(trace: Trace, row: CompileRow) -> list[tuple[str, str | None] | None]:
-    """Compile id and function of the compiles that began before and after one, in its log; None where there is none."""
+    """Return (compile id, function) of the compiles started before and after `row` in its log, or None."""
     found = sql.row(
         trace,
         "SELECT * EXCLUDE compile_id FROM (SELECT compile_id, lag(compile_id) OVER began, lag(function) OVER began,"
@@ -80,7 +80,7 @@ def neighbours(trace: Trace, row: CompileRow) -> list[tuple[str, str | None] | N
 
 
 def _metrics(trace: Trace, records: list[int]) -> dict[str, Any] | None:
-    """Metrics of the last forward compile; those of a backward compile under `backward`."""
+    """Return the metrics of the last forward compile, with those of the last backward compile under `backward`."""
     merged: dict[str, Any] = {}
     for record in records:
         header = header_json(trace.header(record))
@@ -93,7 +93,7 @@ def _metrics(trace: Trace, records: list[int]) -> dict[str, Any] | None:
 
 
 def _unpacked(value: Any) -> Any:
-    """Settings stand in the metrics as JSON within a text."""
+    """Parse a value that is JSON within a string, as settings are in the metrics."""
     if isinstance(value, str) and value.startswith("{"):
         try:
             return loads(value.encode())

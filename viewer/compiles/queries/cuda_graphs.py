@@ -1,4 +1,4 @@
-"""CUDA graphs: what was not captured and why, and what was recorded more than once."""
+"""Queries CUDA graphs: the compiles that skipped them and why, and the compiles that were captured repeatedly."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ class SkippedCompile:
 
 @dataclass(frozen=True)
 class CudaGraphSkip:
-    """One reason, for one node and line."""
+    """One reason why CUDA graphs were skipped, at one line of the program."""
 
     reason: str
     node: str | None
-    """The first node that cannot be captured: an operator, or an input on the CPU."""
+    """Operator or CPU input that prevents the capture; None if the reason names none."""
     source: SourceLine | None
     text: str
     compiles: list[SkippedCompile]
-    """The first of them."""
+    """First compiles with this reason, at most 12."""
     count: int
 
 
 @dataclass(frozen=True)
 class CudaGraphRecordings:
-    """Captures of one compile: more than one means that it was recorded again."""
+    """The CUDA graph captures of one compile; more than one means that it was captured again."""
 
     log: int
     compile_id: str | None
@@ -73,15 +73,15 @@ class CudaGraphs:
     skips: list[CudaGraphSkip]
     recordings: list[CudaGraphRecordings]
     metrics: int
-    """Records of compilation metrics."""
+    """Number of records of compilation metrics."""
     asked_for: int | None
-    """How many of these say that the setting was on; None: none says anything."""
+    """Number of these records with `triton.cudagraphs` enabled; None if none contains the setting."""
     says_skips: int
-    """How many have the field for the reason of a skip."""
+    """Number of these records that have the field for the skip reason."""
     cudagraphify_ns: int | None
-    """Time that metrics say was spent on capturing."""
+    """Capture time from the metrics."""
     cannot_say: list[str]
-    """What a log of this kind cannot show."""
+    """Sentences about what this log cannot show."""
 
 
 def cuda_graphs(trace: Trace) -> CudaGraphs:
@@ -155,7 +155,7 @@ def _skips(rows: list[sql.Row]) -> list[CudaGraphSkip]:
 
 
 def _parsed(text: str) -> tuple[str, str | None, SourceLine | None]:
-    """What comes before the stack, the node it names, and the innermost line of the stack."""
+    """Return the reason before the stack, the node it names, and the innermost line of the stack."""
     parts = _FOUND_FROM.split(text, maxsplit=1)
     reason = parts[0].strip()
     node = next((found["node"] for found in (pattern.search(reason) for pattern in _NODES) if found), None)

@@ -1,4 +1,4 @@
-"""What one compile decided: symbols of shapes and their specialisations, cache lookups, guards that failed later."""
+"""Queries details of one compile: shape symbols and specialisations, cache lookups, and failed guards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHAPES = {
     "guard_on_data_dependent_error": ("data-dependent", "expr", "", ""),
     "propagate_real_tensors": ("real value", "expr", "result", ""),
 }
-"""Event -> what it is, and the fields that hold its subject, its value and the range of values."""
+"""Kind of each event, and the names of its fields for subject, value and value range."""
 _FAILED = re.compile(r"((?:r\d+:)?!?\d+(?:/\d+)+): (.*)", re.DOTALL)
 _COMMENT = re.compile(r"\s{2,}# ")
 _OF_TENSOR = re.compile(r"tensor '(.+?)' ")
@@ -34,13 +34,13 @@ _OF_TENSOR = re.compile(r"tensor '(.+?)' ")
 
 @dataclass(frozen=True)
 class ShapeFact:
-    """Something about the symbolic shapes of a compile."""
+    """A symbol, specialisation or guard of a compile's symbolic shapes."""
 
     kind: str
     subject: str
-    """A symbol, or the expression of a guard."""
+    """Symbol, or expression of a guard."""
     source: str
-    """What of the program it stands for: ``L['x'].size()[0]``."""
+    """Expression that the symbol represents, such as ``L['x'].size()[0]``."""
     value: str
     value_range: str
     reason: str
@@ -62,18 +62,18 @@ class CompileLookup:
 
 @dataclass(frozen=True)
 class GuardFailure:
-    """A guard of one compile that did not hold at a later call, which was then compiled anew."""
+    """A guard that failed at a later call and caused a recompile."""
 
     of: str
-    """Compile id whose guard it is."""
+    """Compile id that the guard belongs to."""
     by: str
-    """Compile id that was made because of it."""
+    """Compile id of the recompile that the failure caused."""
     code: str
     text: str
-    """All that PyTorch said."""
+    """PyTorch's full description of the failure."""
 
     def is_at(self, guard: str) -> bool:
-        """Whether `guard`, the code of a leaf of the tree, is the one that failed."""
+        """Return whether `guard`, the code of a leaf of the guard tree, is the one that failed."""
         if self.code == guard:
             return True
         tensor = _OF_TENSOR.match(self.code)
@@ -82,8 +82,7 @@ class GuardFailure:
 
 
 def shape_facts(trace: Trace, rows: Sequence[RecordRow]) -> tuple[list[ShapeFact], int]:
-    """Symbols, specialisations and shape guards among the records of a compile, at most `MOST_SHAPES`, and how many
-    there are."""
+    """Return at most `MOST_SHAPES` symbols, specialisations and shape guards of `rows`, and their total number."""
     wanted = [row for row in rows if row.event in _SHAPES]
     shown = wanted[:MOST_SHAPES]
     headers = trace.headers([row.record for row in shown])
@@ -95,7 +94,7 @@ def shape_facts(trace: Trace, rows: Sequence[RecordRow]) -> tuple[list[ShapeFact
 
 
 def _frames(value: dict[str, Any]) -> list[dict[str, Any]]:
-    """The stack of the program, else all of it, outermost first."""
+    """Return the frames of the user stack, else of the full stack, outermost first."""
     stack = value.get("user_stack") or value.get("stack")
     return [frame for frame in (stack if isinstance(stack, list) else ()) if isinstance(frame, dict)]
 
@@ -122,7 +121,7 @@ def _frame(frame: dict[str, Any], names: Mapping[int, str]) -> UserFrame:
 
 
 def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CompileLookup]:
-    """In the order of the log."""
+    """Return the cache lookups of one compile, in log order."""
     found = sql.rows(
         trace,
         "SELECT record, cache, state, detail, key, reason, time_saved_ns, components FROM cache_lookups"
@@ -133,7 +132,7 @@ def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CompileLookup
 
 
 def failed_guards(trace: Trace, detail: CompileDetail) -> list[GuardFailure]:
-    """Guards of this compile that failed later, and those of earlier ones whose failure led to this compile."""
+    """Return the guards of this compile that failed later, and those of earlier compiles whose failure caused it."""
     here = detail.row.compile_id
     found = sql.rows(
         trace,
@@ -147,7 +146,7 @@ def failed_guards(trace: Trace, detail: CompileDetail) -> list[GuardFailure]:
 
 
 def _failures(compile_id: str, text: str) -> Iterator[GuardFailure]:
-    """Each reason begins with the compile id whose guard failed; lines that do not are part of the one before."""
+    """Split `text` into reasons, each of which starts with a compile id and continues on lines without one."""
     parts: list[str] = []
     for line in text.split("\n"):
         if _FAILED.fullmatch(line) or not parts:

@@ -1,4 +1,4 @@
-"""What draft export reports: why a program was not soundly exported, with where every expression came from."""
+"""Queries draft export: why the export of a program is not sound, and where each expression came from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {
     "mismatched_fake_kernel": "mismatched fake kernel",
     "guard_added": "guard added",
 }
-"""Event -> kind of failure."""
+"""Kind of failure of each event."""
 _MADE = "expression_created"
 _MOST_NODES = 60
 _DEEPEST = 12
@@ -34,7 +34,7 @@ _EVENTS = """
 
 
 class _Failed(NamedTuple):
-    """What failed, as often as it did."""
+    """A distinct failure and how often it occurred."""
 
     log: int
     event: str
@@ -48,7 +48,7 @@ class _Failed(NamedTuple):
 
 
 class _Expression(NamedTuple):
-    """An expression or symbol when it was made; `node` is the number of its object in PyTorch."""
+    """The creation of an expression or symbol; `node` is PyTorch's id of the object."""
 
     log: int
     node: int
@@ -69,7 +69,7 @@ class _Symbol(NamedTuple):
 
 @dataclass(frozen=True)
 class ExpressionNode:
-    """An expression over symbols, and what it was made of."""
+    """An expression over symbols, and its arguments."""
 
     text: str
     method: str | None
@@ -84,16 +84,16 @@ class ExportFailure:
     record: int
     kind: str
     subject: str | None
-    """An expression, or an operator."""
+    """Expression or operator that failed."""
     result: str | None
-    """What it was taken to be, from the example's values."""
+    """Value that was assumed for it, from the example inputs."""
     reason: str | None
     occurrences: int
     stack: list[SourceLine]
-    """Of the program, outermost first."""
+    """Program frames, outermost first."""
     locals: dict[str, str]
     symbols: dict[str, str]
-    """Symbol -> where it comes from."""
+    """Source of each symbol."""
     tree: ExpressionNode | None
 
 
@@ -116,7 +116,7 @@ class UnbackedSymbol:
 @dataclass(frozen=True)
 class DraftExport:
     counts: dict[str, int]
-    """Kind of failure -> distinct ones."""
+    """Number of distinct failures of each kind."""
     rows: list[ExportFailure]
     unbacked: list[UnbackedSymbol]
     programs: list[ExportedProgram]
@@ -126,11 +126,11 @@ class DraftExport:
 
 
 def draft_export(trace: Trace, kind: str | None = None, offset: int = 0, limit: int = 40) -> DraftExport:
-    """A page of the distinct failures: errors, then guards, in the order in which they were met."""
+    """Return a page of the distinct failures in log order, errors before guards."""
     found = [
         row
         for row in sql.records(_Failed, trace, _EVENTS, {"events": list(KINDS), "log": None})
-        # A guard that asserts at run time is the other side of an error above it.
+        # A guard that asserts at run time repeats an error that another record reports.
         if not (row.event == "guard_added" and row.reason == "runtime_assert")
     ]
     found = sorted(_without_echoes(found), key=lambda row: row.event == "guard_added")
@@ -146,8 +146,7 @@ def draft_export(trace: Trace, kind: str | None = None, offset: int = 0, limit: 
 
 
 def _without_echoes(found: list[_Failed]) -> list[_Failed]:
-    """Without records that tell less of what another tells too: an error is written once with and once without its
-    provenance."""
+    """Drop the errors without provenance that also have a record with provenance."""
     told = {(row.log, row.subject, row.result) for row in found if row.event == "propagate_real_tensors_provenance"}
     return [
         row for row in found if row.event != "propagate_real_tensors" or (row.log, row.subject, row.result) not in told
@@ -177,7 +176,7 @@ def _frames(stack: str | None) -> list[SourceLine]:
 
 
 def _own(frames: list[SourceLine]) -> list[SourceLine]:
-    """Those of the program, where there are any: what PyTorch does below them leads nobody to a line to change."""
+    """Return the program's frames without those of PyTorch, or all frames if every one is PyTorch's."""
     return [frame for frame in frames if not any(part in frame.file for part in _TORCH)] or frames
 
 
@@ -199,7 +198,7 @@ def _text(item: Any) -> str:
 
 
 class _Trees:
-    """Expressions of a log by the number of the object that PyTorch gives; a number comes again for another object."""
+    """Expressions by log and PyTorch's object id; PyTorch may reuse an id for a later object."""
 
     def __init__(self, trace: Trace, logs: Iterable[int]) -> None:
         self.trace = trace

@@ -1,4 +1,4 @@
-"""What happened to compiles: recompiles, graph breaks, failures, bypassed caches."""
+"""Queries the events of compiles: recompiles, graph breaks, failures and bypassed caches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 
 
 class CompileEvent(NamedTuple):
-    """Something that happened to one compile."""
+    """An event of one compile."""
 
     kind: str
-    """recompile, recompile_limit, graph_break, compile_failure or cache_bypass."""
+    """``recompile``, ``recompile_limit``, ``graph_break``, ``compile_failure`` or ``cache_bypass``."""
     log: int
     rank: int | None
     compile_id: str
@@ -34,23 +34,23 @@ class CompileEvent(NamedTuple):
     code: str | None
     frame_file: str | None
     stack: str | None
-    """Of the compile, as JSON, outermost first; None: the compiled function is the program's own."""
+    """Stack of the compile as JSON, outermost first; None if the compiled function belongs to the program."""
 
     @property
     def source(self) -> SourceLine | None:
-        """The line of the user's program that it is about, else the compiled function."""
+        """Return the program line that the event concerns, else the compiled function; None if neither is known."""
         if not self.file or self.line is None:
             return None
         return SourceLine(self.file, self.line, self.function or "", self.code or "")
 
     @property
     def frame_id(self) -> str:
-        """``3`` of ``3/1``: the frame that is compiled anew for each of its compile ids."""
+        """Return the frame's id, ``3`` for the compile id ``3/1``; recompiles of a frame share it."""
         return self.compile_id.rsplit("/", 1)[0]
 
     @property
     def name(self) -> str:
-        """The compiled function; of one of PyTorch or of a library also the line of the program that called it."""
+        """Return the compiled function's name, with the calling program line if it is PyTorch's or a library's."""
         if self.compile_id.endswith(NO_ID) and self.frame is None:
             return "a graph without a compile id"
         caller = next((frame for frame in reversed(sql.json_value(self.stack) or []) if _is_own(frame["file"])), None)
@@ -59,7 +59,7 @@ class CompileEvent(NamedTuple):
 
 
 def list_compile_events(trace: Trace) -> list[CompileEvent]:
-    """Events of all compiles, in order of time."""
+    """Return the events of all compiles, ordered by time."""
     found = sql.rows(
         trace,
         "SELECT e.kind, e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
@@ -74,12 +74,12 @@ def list_compile_events(trace: Trace) -> list[CompileEvent]:
 
 
 def _is_own(file: str) -> bool:
-    """Of the program, neither of PyTorch nor of an installed library."""
+    """Return whether the file belongs to the program rather than to PyTorch or an installed library."""
     return not is_of_torch(file) and _INSTALLED.search(file) is None
 
 
 def last_compiles(trace: Trace) -> dict[int, str]:
-    """log -> its last compile, for logs without calls after that compile began."""
+    """Return the last compile of each log that has no calls after that compile started."""
     found = sql.rows(
         trace,
         "SELECT c.log, max_by(c.compile_id, coalesce(c.start_unix_ns, 1)) FROM compiles c JOIN logs l ON l.log = c.log"

@@ -1,4 +1,4 @@
-"""A clock on which long stretches of nothing are short, so that what is hours apart fits one axis."""
+"""A clock that shortens long gaps between events, so that events hours apart fit on one axis."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _GAPS = """
 
 @dataclass(frozen=True)
 class Gap:
-    """A stretch without any event that is longer than it is shown."""
+    """A period without events that is shown shorter than it was."""
 
     at_ns: int
-    """Where it is shown."""
+    """Position on the shortened axis."""
     shown_ns: int
     length_ns: int
 
@@ -40,10 +40,10 @@ class FoldedClock:
     end_ns: int
     gaps: list[Gap]
     starts_ns: list[int]
-    """Where each gap begins, not folded."""
+    """Start of each gap since the first event, in real time."""
 
     def fold(self, unix_ns: int) -> int:
-        """A time as it is shown, in ns from the first event on."""
+        """Return the position of a Unix time on the axis, in ns since the first event."""
         at = unix_ns - self.origin_unix_ns
         number = bisect_right(self.starts_ns, at) - 1
         if number < 0:
@@ -52,7 +52,7 @@ class FoldedClock:
         return gap.at_ns + max(min(inside, gap.shown_ns), inside - gap.length_ns + gap.shown_ns)
 
     def unfold(self, shown_ns: int) -> int:
-        """The Unix time of a place that is shown."""
+        """Return the Unix time of a position on the axis."""
         number = bisect_right(self.gaps, shown_ns, key=lambda gap: gap.at_ns) - 1
         if number < 0:
             return self.origin_unix_ns + shown_ns
@@ -62,7 +62,7 @@ class FoldedClock:
 
 
 def folded_clock(trace: Trace, log: int | None = None) -> FoldedClock | None:
-    """Folds gaps of a second or more that are twice as long as all the rest; None: there are no events."""
+    """Shorten the gaps that last at least a second and twice the time outside gaps; return None without events."""
     found = sql.rows(trace, _GAPS, {"log": log, "shortest": _SHORTEST_GAP_NS})[0]
     if found[0] is None:
         return None

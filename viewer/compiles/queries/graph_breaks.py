@@ -1,4 +1,4 @@
-"""Graph breaks of a whole run by their cause: where, how often, and what each cost."""
+"""Queries the graph breaks of a run by cause: their places, number and cost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BEFORE_RESTART = """
 
 @dataclass(frozen=True)
 class BreakCompile:
-    """One break: the compile it ended a graph of, and the record that says so."""
+    """One graph break: the compile in which it happened, and the record that reports it."""
 
     log: int
     compile_id: str
@@ -57,29 +57,29 @@ class BreakCompile:
 class BreakPlace:
     source: SourceLine | None
     stack: list[SourceLine]
-    """The program's frames at the first break, outermost first; as far as the record names them."""
+    """Program frames at the first break, outermost first; empty if the record has none."""
     breaks: int
     frames: list[str]
     compiles: list[BreakCompile]
-    """The first of them."""
+    """First compiles that broke here, at most 12."""
     resume_functions: int
-    """Compiles of what Python went on with after the break."""
+    """Number of compiles of the resume functions after the break."""
     resume_ns: int | None
 
 
 @dataclass(frozen=True)
 class BreakCost:
-    """What the compiles that broke there lost, and what was compiled because of it."""
+    """The cost of one cause: restarts, compile time, and the compiles of resume functions."""
 
     restarts: int
     before_restart_ns: int | None
-    """Of compile time, thrown away at restarts for any reason."""
+    """Compile time discarded by restarts for any reason."""
     compile_ns: int | None
-    """Of the compiles that broke, all of it."""
+    """Total compile time of the compiles that broke."""
     resume_functions: int
     resume_ns: int | None
     fallbacks: int
-    """Compiles after which the whole function ran in Python."""
+    """Number of compiles that fell back to running the whole function in Python."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class BreakCause:
 @dataclass(frozen=True)
 class GraphBreaks:
     causes: list[BreakCause]
-    """The most frequent first."""
+    """Causes, most frequent first."""
     total_causes: int
     total_breaks: int
     total_compiles: int
@@ -140,7 +140,7 @@ Resumes = dict[tuple[int, str | None, str, int], tuple[int, int | None]]
 
 
 def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> GraphBreaks:
-    """A page of the causes."""
+    """Return a page of the causes, most frequent first."""
     match = {"log": log}
     found = sql.records(_Cause, trace, _CAUSES, {**match, "limit": limit, "offset": offset})
     totals = sql.rows(
@@ -193,7 +193,7 @@ def _first(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def _resumes(trace: Trace) -> Resumes:
-    """(log, file, function, line) of a break -> compiles of the functions that go on after it, and their time."""
+    """Return the number and time of the compiles of resume functions, by (log, file, function, line) of the break."""
     rows = sql.rows(
         trace,
         "SELECT log, file, function, count(*), sum(duration_ns)::BIGINT FROM compiles"

@@ -1,4 +1,4 @@
-"""Reads one failed guard: what it looked at, which value it was made for, which one came."""
+"""Parses PyTorch's text of failed guards into the source, the expected value and the actual value."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _LOCAL = re.compile(r"^[LG]\['([^']+)'\]")
 
 @dataclass(frozen=True)
 class FailedGuard:
-    """One line of why a frame was compiled again."""
+    """One failed guard of the reason for a recompile."""
 
     against: str | None
-    """The compile whose guard failed."""
+    """Compile whose guard failed; None if the text does not name it."""
     guard: str
-    """As PyTorch writes it, without the comment behind."""
+    """Guard as PyTorch writes it, without the trailing comment."""
     source: str
-    """What was looked at: ``x.size()[0]``, ``self.step``; guards of the same source belong together."""
+    """Expression that was checked, such as ``x.size()[0]`` or ``self.step``; guards are grouped by it."""
     expected: str | None
     actual: str | None
     code: str | None
-    """The line of the program that the guard came from."""
+    """Program line that the guard came from."""
     hint: str | None
 
 
 def failed_guards(text: str) -> list[FailedGuard]:
-    """All of a recompile, that of the compile tried first coming first."""
+    """Return all failed guards of a recompile, in the order in which PyTorch tried the earlier compiles."""
     found: list[FailedGuard] = []
     for line in text.split("\n"):
         match = _FAILED.match(line)
@@ -42,7 +42,7 @@ def failed_guards(text: str) -> list[FailedGuard]:
 
 
 def same_source(symbol_source: str) -> str:
-    """A symbol's source as guards name it: ``L['x'].size()[0]`` is ``x.size()[0]``."""
+    """Return a symbol's source as guards name it: ``x.size()[0]`` for ``L['x'].size()[0]``."""
     return _LOCAL.sub(r"\1", symbol_source)
 
 

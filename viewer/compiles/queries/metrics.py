@@ -1,4 +1,4 @@
-"""Compilation metrics of all compiles as a table: any of their fields as columns, sorted by any of them."""
+"""Queries the compilation metrics of all compiles as a table whose columns and order can be chosen."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NOT_ADDED = frozenset(
         "num_graph_breaks",
     ]
 )
-"""Stamps, numbers of lines, and counts that already go over several compiles."""
+"""Metrics without a meaningful sum: timestamps, line numbers, and counts that already cover several compiles."""
 _UNITS = (
     ("_time_us", 1e3),
     ("_us", 1e3),
@@ -73,9 +73,9 @@ class MetricColumn:
     group: Group
     unit: Unit
     scale: float
-    """Numbers times this are in the unit."""
+    """Factor that converts the logged numbers to `unit`."""
     added: bool
-    """A sum of it over compiles says something."""
+    """Whether its sum over compiles is meaningful."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class MetricRow:
     frame: str | None
     kind: str
     numbers: dict[str, float | None]
-    """Column -> its number in its unit."""
+    """Number in each column, in the column's unit."""
     texts: dict[str, str]
 
 
@@ -94,10 +94,10 @@ class MetricRow:
 class CompileMetrics:
     columns: list[MetricColumn]
     available: list[MetricColumn]
-    """Every field that some record has a value of."""
+    """Every field for which some record has a value."""
     rows: list[MetricRow]
     totals: dict[str, float]
-    """Column -> sum over all rows that match, not only those shown."""
+    """Sum of each column over all rows that match, not only those shown."""
     highest: dict[str, float]
     total: int
     sort: str
@@ -117,7 +117,7 @@ def compile_metrics(
     offset: int = 0,
     limit: int = 100,
 ) -> CompileMetrics:
-    """A page of the records of metrics. Unknown columns are left out; an unknown `sort` is the order of the log."""
+    """Return a page of the metrics; unknown columns are ignored, and an unknown `sort` means log order."""
     available = available_columns(trace)
     by_name = {column.name: column for column in available}
     shown = [by_name[name] for name in dict.fromkeys(columns) if name in by_name] or _default(by_name)

@@ -1,4 +1,4 @@
-"""Provenance of one compile: which lines of its pre-grad graph, post-grad graph and generated code belong together."""
+"""Relates the lines of a compile's pre-grad graph, post-grad graph and generated code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepscope.viewer.store.trace import Trace
 
 PANES = ("pre", "post", "code")
 LONGEST_PANE = 600_000
-"""Characters; what stands further down is not shown, and not linked."""
+"""Maximum number of characters that a pane shows."""
 _POST_GRAD = ("inductor_post_grad_graph", "after_post_grad_graph", "before_post_grad_graph")
 
 
@@ -31,20 +31,20 @@ class Pane:
     text: str | None
     truncated: bool
     missing: str | None
-    """Why there is no text."""
+    """Sentence that says why there is no text; None if there is one."""
     note: str | None
-    """What is to be known of its text."""
+    """Remark about the text; None if there is nothing to say."""
 
 
 @dataclass(frozen=True)
 class KernelPlace:
-    """A kernel as the generated code launches it."""
+    """A kernel launch in the generated code."""
 
     kernel: str
-    """With its handle."""
+    """Kernel's name with its debug handle."""
     line: int
     graph: int | None
-    """Where its launches are shown; None: they were not recorded."""
+    """Graph that shows the recorded launches; None if they were not recorded."""
     site: int | None
     local_site: int | None
     launches: int | None
@@ -53,20 +53,20 @@ class KernelPlace:
 
 @dataclass(frozen=True)
 class LineGroup:
-    """Lines that belong together."""
+    """Related lines of the three panes."""
 
     pre: list[int]
     post: list[int]
     code: list[int]
     kernels: list[int]
-    """Places in the list of kernels."""
+    """Indices into the list of kernels."""
 
 
 @dataclass(frozen=True)
 class LineMap:
     groups: list[LineGroup]
     pre: dict[int, int]
-    """Line -> its group."""
+    """Index of each line's group, keyed by line."""
     post: dict[int, int]
     code: dict[int, int]
 
@@ -77,13 +77,13 @@ class ProvenancePanes:
     kernels: list[KernelPlace]
     map: LineMap
     code_to_post: str
-    """How these two were matched, in words."""
+    """Description of how code and post-grad graph were matched."""
     post_to_pre: str
 
 
 @dataclass
 class _Facts:
-    """All that is known of a unit's lines."""
+    """The lines and node mappings of one Inductor graph."""
 
     pre: GraphText
     post: GraphText
@@ -96,7 +96,7 @@ class _Facts:
 
 
 def provenance_panes(trace: Trace, detail: CompileDetail, unit: InductorGraph) -> ProvenancePanes:
-    """The three texts of one run of Inductor, and the map between their lines."""
+    """Return the three texts of one Inductor graph and the map between their lines."""
     records = {"pre": unit.pre_grad, "post": _first(unit, _POST_GRAD), "code": _first(unit, CODE)}
     panes = [_pane(trace, name, records[name], unit) for name in PANES]
     sites = _sites(trace, records["code"])
@@ -172,7 +172,7 @@ class _LaunchSite(NamedTuple):
 
 
 def _sites(trace: Trace, code: RecordRow | None) -> list[_LaunchSite]:
-    """Launch sites of the graph that this code is."""
+    """Return the launch sites of the graph with this output code, by line."""
     if code is None:
         return []
     return sql.records(
@@ -199,7 +199,7 @@ def _place(
 def _shown_sources(
     trace: Trace, detail: CompileDetail, unit: InductorGraph, sources: Mapping[str, list[SourceLine]]
 ) -> Mapping[str, list[SourceLine]]:
-    """Of a record that came from a cache, each line where Dynamo's graph of this compile has it, else marked."""
+    """Replace sources that came from a cache by the current lines of Dynamo's graph, or mark them as outdated."""
     row = unit.records.get("inductor_provenance_tracking_kernel_stack_traces")
     if row is None or not is_from_cache(row.source):
         return sources
@@ -216,7 +216,7 @@ def _todays(line: SourceLine, todays: Collection[SourceLine]) -> SourceLine:
 
 
 def _from_sites(trace: Trace, facts: _Facts, kernels: Sequence[KernelPlace]) -> None:
-    """Nodes that stepscope's own record names for each launch."""
+    """Fill in the nodes that stepscope recorded for each launch."""
     wanted = {place.site: place.kernel for place in kernels if place.site is not None}
     if not wanted:
         return
@@ -228,7 +228,7 @@ def _from_sites(trace: Trace, facts: _Facts, kernels: Sequence[KernelPlace]) -> 
 
 
 def _say_how(facts: _Facts, panes: Sequence[Pane]) -> None:
-    """Where no record names nodes, the line of the program joins what came from it; said as what it is."""
+    """Describe how the panes were matched, including matches by program line where no record names nodes."""
     pre, post, code = panes
     sources = facts.post.source_of
     facts.code_to_post_by = _words(
@@ -247,7 +247,7 @@ def _words(nodes: str, missing: str | None, has_lines: bool) -> str:
 
 
 class _Groups:
-    """Groups of lines, each kept once."""
+    """The distinct groups of lines, numbered."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -304,8 +304,8 @@ def _post_lines(facts: _Facts, kernel: str) -> list[int]:
 
 
 def _pre_of_post(facts: _Facts) -> dict[int, list[int]]:
-    """By nodes; a node that no record names goes by its line of the program."""
-    by_place: defaultdict[SourceLine, list[int]] = defaultdict(list)  # with its text: a cached one may have moved
+    """Return the pre-grad lines of each post-grad line, matched by node, else by the program line they came from."""
+    by_place: defaultdict[SourceLine, list[int]] = defaultdict(list)  # includes the text, as cached lines may move
     for number, line in facts.pre.source_of.items():
         by_place[line].append(number)
     found = {number: by_place[line] for number, line in facts.post.source_of.items() if line in by_place}
@@ -317,7 +317,7 @@ def _pre_of_post(facts: _Facts) -> dict[int, list[int]]:
 
 
 def _code_of_kernel(code: CodeText, kernel: str, first: int, last: int) -> list[int]:
-    """Its launch, and its definition where the code holds one."""
+    """Return the lines of the kernel's launch, and of its definition if the code contains one."""
     found = [*range(first, last + 1)]
     definition = code.definitions.get(lines.base_name(kernel))
     return [*range(definition[0], definition[1] + 1), *found] if definition else found

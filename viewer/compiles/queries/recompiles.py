@@ -1,4 +1,4 @@
-"""Recompiles of a run by frame: the guards that failed, the values they saw, what became dynamic, what gave up."""
+"""Queries the recompiles of a run by frame: failed guards, their values, dynamic dimensions, and limits reached."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ _SYMBOLS = _OF_FRAMES.format(table="symbols", columns="t.compile_id, t.symbol, t
 
 @dataclass(frozen=True)
 class GuardHistory:
-    """What one thing that guards look at was, compile after compile."""
+    """The values of one guarded expression in successive compiles."""
 
     source: str
     values: list[tuple[str, str]]
-    """(compile id, the value it was made for), in order."""
+    """(compile id, value it was compiled for), in the order of compiles."""
     failures: int
     dynamic_since: str | None
-    """The first compile with a symbol for it."""
+    """First compile with a symbol for the expression."""
     is_dynamic: bool | None
-    """None: this log has no records of symbols."""
+    """None if the log has no records of symbols."""
     code: str | None
     hint: str | None
 
@@ -66,9 +66,9 @@ class Recompile:
     record: int
     guards: list[FailedGuard]
     made_dynamic: list[str]
-    """Sources that this compile has a symbol for and the one before had none."""
+    """Sources for which this compile has a symbol and no earlier compile of the frame had one."""
     came: str | None
-    """The value that the guard compared with, as far as this or a later reason names it."""
+    """Value that the first guard saw, if this or a later reason names it."""
     duration_ns: int | None
     status: str
 
@@ -79,7 +79,7 @@ class FellBack:
     record: int
     text: str
     raised: bool
-    """The call got an error, as with `fullgraph=True`."""
+    """Whether the call raised an error, as with `fullgraph=True`."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ class RecompiledFrame:
     name: str
     source: SourceLine | None
     recompiles: int
-    """Without those that the limit refused."""
+    """Number of recompiles, without those refused by the limit."""
     recompile_ns: int | None
     first_ns: int | None
-    """The compile before all of them."""
+    """Duration of the frame's first compile."""
     fell_back: FellBack | None
     refused: int
-    """Compiles that the limit refused."""
+    """Number of compiles refused by the limit."""
     guards: list[GuardHistory]
     rows: list[Recompile]
 
@@ -107,7 +107,7 @@ class Recompiles:
     total_recompiles: int
     total_ns: int | None
     fell_back: int
-    """Frames."""
+    """Number of frames that reached the limit."""
     offset: int
     limit: int
 
@@ -155,7 +155,7 @@ class _Frame:
 
 
 def recompiles(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> Recompiles:
-    """A page of the frames, that with the most recompiles first."""
+    """Return a page of the frames, the one with the most recompiles first."""
     found = sql.records(_Listed, trace, _FRAMES, {"log": log, "limit": limit, "offset": offset})
     (totals,) = sql.records(_Totals, trace, _TOTALS, {"log": log})
     has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
@@ -231,7 +231,7 @@ def _fell_back(event: _Event, compiles: dict[str, _Compile]) -> FellBack:
 
 
 def _histories(rows: list[Recompile], order: list[str], frame: _Frame, has_symbols: bool) -> list[GuardHistory]:
-    """Each compile's value of a source: what its own guard expects, or what came when it was made."""
+    """Return the value of each source per compile: what its guard expects, or what the recompiling call passed."""
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
     examples: dict[str, FailedGuard] = {}
     failures: defaultdict[str, int] = defaultdict(int)

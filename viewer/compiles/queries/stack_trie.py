@@ -1,4 +1,4 @@
-"""Where compiles were called from: their stacks as one tree whose common beginnings are shown once."""
+"""Builds a tree of the stacks from which compiles were called, merging their common outer frames."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 CompileKey = tuple[int, str]
-"""Log and compile id."""
+"""(log, compile id)"""
 MOST_CHIPS = 24
 DEEPEST = 32
-"""Levels that a page nests; what branches further down stands on the last of them."""
+"""Maximum nesting on a page; deeper branches are placed on this level."""
 
 
 @dataclass(frozen=True)
 class TrieNode:
-    """Frames that follow each other without a branch, and what was compiled at the last of them."""
+    """Consecutive frames without a branch, and the compiles at the last of them."""
 
     depth: int
     frames: list[SourceLine]
-    """Outermost first."""
+    """Frames, outermost first."""
     compiles: list[CompileRow]
-    """In the order in which they began, at most `MOST_CHIPS`."""
+    """Compiles at the last frame in the order in which they started, at most `MOST_CHIPS`."""
     more: int
-    """Compiles at the last frame that `compiles` leaves out."""
+    """Number of compiles at the last frame that `compiles` leaves out."""
     below: int
-    """Compiles at this node and under it."""
+    """Number of compiles at this node and below it."""
 
 
 @dataclass(frozen=True)
 class StackTrie:
     nodes: list[TrieNode]
-    """Each node before what is under it."""
+    """Nodes in pre-order."""
     unknown: list[CompileRow]
-    """Compiles whose stack the log does not hold, at most `MOST_CHIPS`."""
+    """Compiles without a stack in the log, at most `MOST_CHIPS`."""
     unknown_more: int
     stacks: int
-    """Distinct stacks; a page shows those from `offset` on, at most `limit`."""
+    """Number of distinct stacks; a page shows at most `limit`, starting at `offset`."""
     offset: int
     limit: int
 
@@ -54,7 +54,7 @@ class _Branch:
 
 
 def stack_trie(trace: Trace, compiles: Sequence[CompileRow], offset: int = 0, limit: int = 200) -> StackTrie:
-    """The tree of `compiles`, of `limit` distinct stacks from `offset` on. Stacks that are alike are read once."""
+    """Return the tree of at most `limit` distinct stacks of `compiles`, starting at `offset`."""
     rows = {(row.log, row.compile_id): row for row in compiles}
     unknown: list[CompileRow] = []
     stacks: list[tuple[str, list[CompileRow]]] = []
@@ -95,7 +95,7 @@ def _insert(root: _Branch, frames: Iterable[SourceLine], members: list[CompileRo
 
 
 def _flatten(root: _Branch, nodes: list[TrieNode]) -> None:
-    """Without recursion: a stack may be deeper than Python's own."""
+    """Append the nodes below `root` in pre-order, without recursion because stacks may exceed Python's limit."""
     waiting = [(branch, 0) for branch in reversed(root.under.values())]
     while waiting:
         branch, depth = waiting.pop()

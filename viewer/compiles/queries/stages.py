@@ -1,4 +1,4 @@
-"""One compile, attempt by attempt: which records belong to which attempt, and the graphs at every stage."""
+"""Divides the records of one compile into attempts, Inductor graphs and compile stages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TITLES = {
     "post_grad": "Post-grad",
     "code": "Output code",
 }
-"""Stages in the order in which a compile goes through them."""
+"""Titles of the stages, in the order in which a compile passes through them."""
 _OPENS_RUN = frozenset(name for name, kind in KINDS.items() if kind.inductor_run == "begins")
 CODE = tuple(name for name, kind in KINDS.items() if kind.inductor_run == "code")
 _OF_RUN = frozenset(name for name, kind in KINDS.items() if kind.inductor_run)
-"""Records of one run of Inductor, which compiles a forward, a backward or an inference graph."""
+"""Kinds of records that Inductor logs for one forward, backward or inference graph."""
 _FROM_CACHE = ("codecache.py", "aot_autograd_result.py")
-"""Modules of PyTorch that log again what a cache holds."""
+"""Modules of PyTorch that log the contents of a cache again."""
 LINES_OF_THE_COMPILE = (
     "It came from a compile cache: the lines of the program in it are those that the graph was compiled from. Where"
     " they are now, and what has changed, is said beside the kernels."
@@ -36,23 +36,23 @@ LINES_OF_THE_COMPILE = (
 
 
 def is_from_cache(source: str) -> bool:
-    """`source`: the line of PyTorch that wrote a record."""
+    """Return whether `source`, the line of PyTorch that wrote a record, is in a cache's module."""
     return source.split(":")[0].endswith(_FROM_CACHE)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """Dynamo begins anew after some graph breaks: each time is an attempt."""
+    """An attempt at a compile; Dynamo restarts after some graph breaks."""
 
     number: int
-    """In the order of the log."""
+    """Index in log order, counted from 0."""
     attempt: int
-    """As PyTorch counts, from 0."""
+    """PyTorch's number of the attempt, counted from 0."""
     first_record: int
     records: int
     time_unix_ns: int | None
     reason: str | None = None
-    """Why it was given up and the next begun."""
+    """Why Dynamo abandoned this attempt and started the next; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class Stage:
     title: str
     graphs: list[StageGraph]
     missing: str | None
-    """Why there is none; None when there are some."""
+    """Why the stage has no graph; None if it has one."""
 
 
 @dataclass
 class InductorGraph:
-    """What one run of Inductor logged: kind of record -> the record."""
+    """One graph that Inductor compiled, with its records keyed by kind."""
 
     attempt: int
     phase: str = ""
@@ -93,7 +93,7 @@ def kind_of(row: RecordRow) -> str:
 
 
 def attempts_of(trace: Trace, detail: CompileDetail) -> tuple[list[Attempt], dict[int, int]]:
-    """The attempts of a compile, and the attempt that each record belongs to, by record."""
+    """Return the attempts of a compile, and the attempt of each record, keyed by record."""
     attempts: list[Attempt] = []
     of_record: dict[int, int] = {}
     for row in detail.records:
@@ -127,7 +127,7 @@ def _with_reasons(
 def units_of(
     rows: Iterable[RecordRow], graphs: Sequence[GraphRow], of_record: Mapping[int, int]
 ) -> list[InductorGraph]:
-    """The runs of Inductor among the records of a compile, each with its phase."""
+    """Group the records of a compile into the graphs that Inductor compiled, each with its phase."""
     known = {graph.output_code: graph for graph in graphs}
     units: list[InductorGraph] = []
     pre_grad: tuple[int, RecordRow] | None = None
@@ -151,7 +151,7 @@ def units_of(
 
 
 def _name_phases(units: Sequence[InductorGraph], kinds: set[str]) -> None:
-    """A unit whose code does not say its phase: a backward graph comes after its forward graph."""
+    """Set the missing phases from the kinds of records; a backward graph follows its forward graph."""
     for before, unit in zip([None, *units], units, strict=False):
         if unit.phase:
             continue
@@ -164,7 +164,7 @@ def _name_phases(units: Sequence[InductorGraph], kinds: set[str]) -> None:
 def stages_of(
     detail: CompileDetail, units: Sequence[InductorGraph], of_record: Mapping[int, int], attempt: int | None = None
 ) -> list[Stage]:
-    """All stages, with the graphs of one attempt or of all; a stage without any says why."""
+    """Return all stages with the graphs of one attempt, or of all; a stage without graphs says why."""
     unit_of = {row.record: unit for unit in units for row in unit.records.values()}
     found: dict[str, list[StageGraph]] = {name: [] for name in TITLES}
     for row in detail.records:
@@ -183,7 +183,7 @@ def stages_of(
 
 
 def _told_apart(graphs: list[StageGraph]) -> list[StageGraph]:
-    """Graphs of one attempt and one label get numbers."""
+    """Number the graphs that share an attempt and a label."""
     total = Counter((graph.attempt, graph.label) for graph in graphs)
     seen: Counter[tuple[int, str]] = Counter()
     out = []
@@ -195,7 +195,7 @@ def _told_apart(graphs: list[StageGraph]) -> list[StageGraph]:
 
 
 def _missing(name: str, detail: CompileDetail, rows: Sequence[RecordRow], found: Mapping[str, list[StageGraph]]) -> str:
-    """Why a stage has no graph, from what the log says of this compile."""
+    """Return a sentence that explains why a stage of this compile has no graph."""
     row, kinds = detail.row, {kind_of(record) for record in rows}
     if row.failure and not any(found[later] for later in list(TITLES)[list(TITLES).index(name) :]):
         return f"The compile failed before this stage was logged: {row.failure}"

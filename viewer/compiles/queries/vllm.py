@@ -1,4 +1,4 @@
-"""What vLLM writes of its piecewise compilation: settings, ranges of sizes, submodules, and its passes."""
+"""Queries vLLM's records of its piecewise compilation: settings, size ranges, submodules and passes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Told(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """How much belongs to the compile of a submodule that begins at `record`."""
+    """The numbers of artifacts and passes in the compile of a submodule that starts at `record`."""
 
     record: int
     artifacts: int
@@ -75,7 +75,7 @@ class VllmArtifact:
 
 @dataclass(frozen=True)
 class VllmSubmodule:
-    """One submodule that is compiled for one range of sizes."""
+    """A submodule compiled for one range of sizes."""
 
     record: int
     name: str
@@ -96,17 +96,17 @@ class VllmRange:
 
 @dataclass(frozen=True)
 class VllmCall:
-    """One compiled model, or part of one: what follows a record of its settings."""
+    """A compiled model, or part of one: the records that follow a record of its settings."""
 
     log: int
     record: int
     compile_id: str | None
     settings: dict[str, Any]
     outcome: str | None
-    """What vLLM says of it, e.g. that it came from a cache."""
+    """Event type that vLLM logged for it, for example that it came from a cache."""
     split_graph: int | None
     graphs: list[VllmArtifact]
-    """Of the submodules before they were compiled."""
+    """Graphs of the submodules before they were compiled."""
     patterns: list[VllmArtifact]
     ranges: list[VllmRange]
 
@@ -117,13 +117,13 @@ class VllmPass:
     index: int
     name: str
     before: int | None
-    """The record that it is compared with; None: there is none."""
+    """Record of the graph before the pass; None if there is none."""
     changed: bool | None
 
 
 @dataclass(frozen=True)
 class VllmChosen:
-    """The submodule that is looked at."""
+    """The selected submodule."""
 
     log: int
     submodule: VllmSubmodule
@@ -141,8 +141,7 @@ class Vllm:
 
 
 def vllm(trace: Trace, start: int | None = None, pass_record: int | None = None) -> Vllm | None:
-    """All calls; of the submodule whose compile begins at record `start`, else of the first, what it holds. None: vLLM
-    wrote nothing here."""
+    """Return all calls and the submodule that starts at record `start`, else the first; None without vLLM records."""
     rows = sql.records(_Told, trace, _RECORDS)
     if not rows:
         return None
@@ -169,7 +168,7 @@ def _object(payload: bytes) -> dict[str, Any]:
 
 
 def _calls(rows: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapping[int, _Count]) -> list[VllmCall]:
-    """Records of a log up to the next settings, or what is said of these before, belong together."""
+    """Split the records into calls; a record of settings, or an event about the next settings, starts a new one."""
     groups: list[list[_Told]] = []
     has_settings = False
     for row in rows:

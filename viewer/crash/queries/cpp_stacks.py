@@ -1,4 +1,4 @@
-"""Where in C++ an exception was raised, as PyTorch says it with TORCH_SHOW_CPP_STACKTRACES=1."""
+"""Parses where in C++ an exception was raised, which PyTorch prints with TORCH_SHOW_CPP_STACKTRACES=1."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _INTERPRETER = re.compile(r"_?Py[A-Z_]|cfunction_|method_vectorcall|run_eval|__l
 
 @dataclass(frozen=True)
 class CppRaise:
-    """Of one exception."""
+    """The place in C++ that raised an exception."""
 
     function: str
     file: str
     line: int
     frames: list[str]
-    """The innermost first, up to the interpreter that called them."""
+    """Frames, innermost first, up to the interpreter."""
 
     @property
     def text(self) -> str:
@@ -29,7 +29,7 @@ class CppRaise:
 
 
 def cpp_raise(text: str | None) -> CppRaise | None:
-    """The last one that a text tells of: of an exception, or of what was printed to standard error."""
+    """Return the last place in the text of an exception or of standard error, or None."""
     found = list(_RAISED.finditer(text or ""))
     if not found or text is None:
         return None

@@ -1,4 +1,4 @@
-"""Where a process stood at last: by its log, or by what its launch ring names."""
+"""Queries the last known position of a process, from its log or its launch ring."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BEFORE = """
 
 @dataclass(frozen=True)
 class LastSeen:
-    """Of the last step the launch that did not return, else the last one; or a launch that was named."""
+    """The launch of the last step that did not return, else its last launch, or a given launch."""
 
     time_unix_ns: int | None
     launches: int
@@ -44,36 +44,36 @@ class LastSeen:
     graph: int | None
     site: int | None = None
     ordinal: int | None = None
-    """Position in its step, from 1."""
+    """Position of the launch in its step, counted from 1."""
     of: int | None = None
-    """How many launches of the step were seen."""
+    """Number of recorded launches of the step."""
     step_ended: bool = False
 
     @property
     def text(self) -> str:
-        """``launch 61 (4th of 29 in step 2)``."""
+        """Return a text such as ``launch 61 (4th of 29 in step 2)``."""
         return launch_text(self.launch, self.ordinal, self.of, self.step)
 
 
 @dataclass(frozen=True)
 class Before:
-    """A launch that the same thread made earlier."""
+    """An earlier launch by the same thread."""
 
     launch: int
     step: int
     kernel: str | None
     returned: bool
     ordinal: int
-    """Position in its step, from 1."""
+    """Position of the launch in its step, counted from 1."""
 
 
 def last_seen(trace: Trace, log: int, launch: int | None = None) -> LastSeen:
-    """What the log tells last, or of `launch`."""
+    """Return the last known position in a log, or that of `launch`."""
     time_unix_ns, step, launches = sql.row(trace, _COUNTS, [log]) or (None, None, 0)
     row = sql.row(trace, _LAUNCH, [log, launch]) or (step, None, None, None, None)
     return LastSeen(time_unix_ns, launches, *row)
 
 
 def ran_before(trace: Trace, log: int, launch: int, most: int, but: int | None) -> list[Before]:
-    """What the thread of `launch` launched up to it, without `but`; the last one first."""
+    """Return at most `most` launches of the thread of `launch` up to it, except `but`, latest first."""
     return [Before(*row) for row in sql.rows(trace, _BEFORE, [log, launch, most, -1 if but is None else but])]

@@ -1,4 +1,4 @@
-"""How processes ended: what waited for them saw, the exceptions that ended them, what their launch rings say."""
+"""Queries how processes ended: exit codes and signals, uncaught exceptions, and launch rings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHELL_SIGNALS = 128
 
 @dataclass(frozen=True)
 class ProcessEndRow:
-    """How a command ended. A log that one of its child processes wrote has it too, with another pid than its own."""
+    """The end of a command, also for the logs of its child processes, whose own pid differs from `pid`."""
 
     log: int
     pid: int
@@ -45,10 +45,10 @@ class ProcessEndRow:
     signal: int | None
     timed_out: bool
     duration_ns: int | None
-    """None: nobody waited for it, and only its launch ring says by which signal it was asked to leave."""
+    """None if no process waited for it and only its launch ring has the signal that asked it to exit."""
     error_tail: str | None
     run: int | None
-    """Of --crash, from 1."""
+    """Number of the run of --crash, counted from 1."""
     purpose: str | None
     environment: dict[str, str]
     level: str | None
@@ -58,7 +58,7 @@ class ProcessEndRow:
 
     @property
     def signal_name(self) -> str | None:
-        """``SIGSEGV``, also where a shell says it by its exit code."""
+        """Return the name of the signal, such as ``SIGSEGV``, including one that a shell reports as its exit code."""
         number = self.signal
         if number is None and self.exit_code is not None and self.exit_code > _SHELL_SIGNALS:
             number = self.exit_code - _SHELL_SIGNALS
@@ -70,7 +70,7 @@ class ProcessEndRow:
 
 @dataclass(frozen=True)
 class ExceptionRow:
-    """An exception that nothing caught."""
+    """An uncaught exception."""
 
     log: int
     time_unix_ns: int | None
@@ -80,19 +80,19 @@ class ExceptionRow:
 
     @property
     def title(self) -> str:
-        """The type and what was said, in one line."""
+        """Return the type and the message in one line."""
         said = headline(self.text)
         return f"{self.type}: {said}" if said else self.type
 
     @property
     def device_error(self) -> str | None:
-        """What a device reported, by whatever statement came next: it says nothing about where."""
+        """Return the error that a device reported, which a later and unrelated statement may have raised."""
         return device_error(self.text)
 
 
 @dataclass(frozen=True)
 class RingLaunch:
-    """A launch that the ring names; ids are those of the index."""
+    """A launch in a launch ring, with the ids of the index."""
 
     role: str
     thread: int | None
@@ -107,16 +107,16 @@ class RingLaunch:
     stream: int | None
     start_ns: int | None
     ordinal: int | None
-    """Position in its step, from 1."""
+    """Position of the launch in its step, counted from 1."""
 
 
 def process_ends(trace: Trace) -> dict[int, ProcessEndRow]:
-    """By log."""
+    """Return the ends of processes by log."""
     return {end.log: _decoded(end) for end in sql.records(ProcessEndRow, trace, _ENDS)}
 
 
 def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
-    """By log."""
+    """Return the uncaught exceptions by log."""
     found = sql.rows(trace, "SELECT log, time_unix_ns, type, text, frames FROM uncaught_exceptions ORDER BY log")
     return {
         log: ExceptionRow(log, at, kind, text, [SourceLine(**frame) for frame in sql.json_value(frames)])
@@ -125,28 +125,28 @@ def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
 
 
 def ring_launches(trace: Trace, log: int) -> list[RingLaunch]:
-    """What the ring beside a log says; empty without one."""
+    """Return the launches in the ring of a log; empty if it has none."""
     return [RingLaunch(*row) for row in sql.rows(trace, _RING, [log])]
 
 
 def within_a_launch(trace: Trace) -> set[int]:
-    """Logs whose rings know of a launch that has not returned."""
+    """Return the logs whose rings contain a launch that did not return."""
     found = sql.rows(trace, "SELECT DISTINCT log FROM ring_launches WHERE role = 'in_flight' AND NOT returned")
     return {log for (log,) in found}
 
 
 def device_errors(trace: Trace) -> dict[int, str]:
-    """By log: the error in which a device was when the recording ended."""
+    """Return the error state of a device at the end of the recording, by log."""
     return dict(sql.rows(trace, "SELECT log, text FROM device_errors"))
 
 
 def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None:
-    """Of what a process died: equal texts are one symptom. None: not known, or it did not die."""
+    """Return the symptom of a process's death, or None if it is unknown or the process did not die."""
     if end is not None and end.timed_out:
         return None
     if error is None and end is not None and end.duration_ns is None:
         return None
-    if error is not None:  # a signal that comes behind it is of the shutdown: what a device holds cannot be freed
+    if error is not None:  # a later signal belongs to the shutdown, in which memory of the device cannot be freed
         return _seen_by_tool(end, one_symptom(error.type, error.text))
     if end is not None and end.signal_name is not None:
         return end.signal_name
@@ -155,20 +155,20 @@ def symptom(end: ProcessEndRow | None, error: ExceptionRow | None) -> str | None
 
 
 def _seen_by_tool(end: ProcessEndRow | None, known: str) -> str:
-    """compute-sanitizer stops an illegal access in its own way, so that the device reports another error."""
+    """Return an illegal access that compute-sanitizer found, which makes the device report another error."""
     found = end is not None and any(one.text.startswith("Invalid") for one in end.tool_errors)
     return _ILLEGAL_ACCESS if found and device_error(known) else known
 
 
 def raised(errors: str) -> tuple[str, str] | None:
-    """Type and text of the exception of the last traceback on standard error; None: there is none."""
+    """Return the type and text of the exception in the last traceback on standard error, or None."""
     tracebacks = list(_TRACEBACK.finditer(_ESCAPES.sub("", errors.replace("\r\n", "\n"))))
     found = _RAISED.match(tracebacks[-1][1]) if tracebacks else None
     return (found[1], found[2] or "") if found else None
 
 
 def one_symptom(kind: str, text: str) -> str:
-    """The exception without what differs from run to run; a device's error by its own name, whoever came to say it."""
+    """Return the exception without what differs between runs; a device's error keeps only its own name."""
     error = device_error(text)
     if error is not None:
         return error
@@ -177,7 +177,7 @@ def one_symptom(kind: str, text: str) -> str:
 
 
 def headline(text: str) -> str:
-    """The first line of an exception's text; where a call of generated C++ code failed, what the call raised."""
+    """Return the first line of an exception's text, or the error inside a failed call of generated C++ code."""
     first, _, rest = text.strip().partition("\n")
     call, failed, _ = first.partition(FAILED_CALL)
     raised_in = _CALLED.match(call)
@@ -193,7 +193,7 @@ def device_error(text: str) -> str | None:
 
 
 def _decoded(end: ProcessEndRow) -> ProcessEndRow:
-    """An end whose columns of JSON, which the index holds as texts, are values."""
+    """Return the end with its JSON columns decoded."""
     stored: Any = end
     return replace(
         end,

@@ -1,4 +1,4 @@
-"""What a Chrome trace shows of a log, as streams of rows: nothing here is as long as the log in memory."""
+"""Queries the rows of a Chrome trace, streamed so that memory does not grow with the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIRST_UNIX = f"""
         SELECT log, start_unix_ns AS ns FROM spans UNION ALL SELECT log, time_unix_ns FROM ({_EVENTS})
     ) GROUP BY log
 """
-# HUGEINT: times of a broken log may be so large that their sums are no BIGINT.
+# HUGEINT is needed because sums of times in a damaged log may exceed BIGINT.
 _STEPS = """
     WITH seen AS (
         SELECT step, max(ns) AS last_ns FROM (
@@ -44,8 +44,8 @@ _SPANS = """
     SELECT thread, name, compile_id, start_unix_ns, duration_ns FROM spans WHERE log = $1
     ORDER BY thread, start_unix_ns, depth, duration_ns DESC, name, compile_id
 """
-# What has no times is left out. All launches of a replayed CUDA graph carry the times of the whole replay: on a host
-# thread its call says them once.
+# Rows without times are left out. All launches of a replayed CUDA graph have the times of the replay, which its call
+# already shows on the host thread.
 _HOST = """
     SELECT * EXCLUDE (depth) FROM (
         SELECT c.thread, c.start_ns, nullif(greatest(c.duration_ns, -1), -1) AS duration_ns, c.call, NULL AS launch,
@@ -79,11 +79,11 @@ class ExportedClock(NamedTuple):
     pid: int | None
     path: str
     offset_ns: int
-    """What to add to monotonic times for unix ns."""
+    """Difference to add to monotonic times for Unix times in ns."""
     is_known: bool
-    """False: the log does not say; its first moment is put at the time of its first record."""
+    """False if the log lacks its clock, so that its first event is placed at the time of its first record."""
     first_unix_ns: int | None
-    """Of anything that is shown of it."""
+    """Unix time of the first event of the log in the export."""
 
 
 class StepSpan(NamedTuple):
@@ -91,7 +91,7 @@ class StepSpan(NamedTuple):
     kind: str | None
     start_ns: int
     end_ns: int
-    """Of a step that never ended the last thing seen in it."""
+    """End of the step, or of the last event in a step without an end."""
     has_end: bool
 
 
@@ -114,12 +114,12 @@ class CompileInstant(NamedTuple):
 
 
 class HostSpan(NamedTuple):
-    """A graph call, or a launch of one."""
+    """A graph call or one of its launches."""
 
     thread: int
     start_ns: int
     duration_ns: int | None
-    """None: it did not return."""
+    """None if it did not return."""
     call: int
     launch: int | None
     site: int | None
@@ -143,11 +143,11 @@ class SiteName(NamedTuple):
     kernel: str
     kind: str
     source: str | None
-    """``/src/model.py:12``, the innermost line of model source."""
+    """Innermost model line, such as ``/src/model.py:12``."""
 
 
 def log_clocks(trace: Trace) -> list[ExportedClock]:
-    """Each log with its place in time."""
+    """Return the clock of each log."""
     monotonic: dict[int, int] = dict(sql.rows(trace, _FIRST_MONOTONIC))
     unix: dict[int, int] = dict(sql.rows(trace, _FIRST_UNIX))
     found = sql.rows(
@@ -165,7 +165,7 @@ def log_clocks(trace: Trace) -> list[ExportedClock]:
 
 
 def threads(trace: Trace, log: int) -> dict[str, list[int]]:
-    """`steps` (of thread 0), `spans`, `calls`, `device` -> the threads that have such rows."""
+    """Return the threads that have `steps` (as thread 0), `spans`, `calls` and `device` rows."""
     return {what: [thread for (thread,) in sql.rows(trace, query, [log])] for what, query in _THREADS.items()}
 
 
@@ -178,13 +178,13 @@ def compile_spans(trace: Trace, log: int) -> Iterator[ExportedCompileSpan]:
 
 
 def compile_instants(trace: Trace, log: int) -> Iterator[CompileInstant]:
-    """What happened to compiles, where the log's time of day can be placed."""
+    """Yield the events of compiles, if the UTC offset of the log's times is known."""
     query = f"SELECT * EXCLUDE (log) FROM ({_EVENTS}) WHERE log = $1 ORDER BY record, kind"
     yield from (CompileInstant(*row) for row in _stream(trace, query, log))
 
 
 def host_spans(trace: Trace, log: int) -> Iterator[HostSpan]:
-    """Calls and launches by thread and start; what encloses comes before what it holds."""
+    """Yield calls and launches by thread and start, with enclosing spans before the nested ones."""
     for row in _stream(trace, _HOST, log):
         thread, start_ns, duration_ns, call, launch, site, step, graph, compile_id, phase, function, state, count = row
         label = None
@@ -199,7 +199,7 @@ def device_spans(trace: Trace, log: int) -> Iterator[DeviceSpan]:
 
 
 def live_bytes(trace: Trace, log: int) -> Iterator[tuple[str, int, int]]:
-    """(device, monotonic ns, bytes)."""
+    """Yield (device, monotonic ns, bytes)."""
     yield from ((device, ns, size) for device, ns, size in _stream(trace, _LIVE, log))
 
 

@@ -1,4 +1,4 @@
-"""Tables of the index for other programs: as files, and the storages with where they come from."""
+"""Queries the tables of the index for export, and a table of all storages with their origins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 STORAGES = "storages"
-"""Not a table of the index: there calls that run alike share a layout."""
+"""Name of the table with one row per storage and call, which the index stores as shared layouts."""
 _STORAGES = """
     SELECT m.log, m.call, s.storage, m.step, l.graph, l.function, s.name, s.kind, s.storage_bytes,
            coalesce(s.device, 'unknown') AS device,
@@ -61,20 +61,20 @@ class StorageRow(NamedTuple):
 
 
 def tables(trace: Trace) -> list[str]:
-    """What can be exported, by name."""
+    """Return the names of the tables that can be exported."""
     found = sql.rows(trace, "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'trace'")
     return sorted([*(name for (name,) in found), STORAGES])
 
 
 def storages_columns(trace: Trace) -> list[tuple[str, str]]:
-    """(name, type) of the columns of `STORAGES`."""
+    """Return (name, type) of the columns of `STORAGES`."""
     return [(name, kind) for name, kind, *_ in sql.rows(trace, f"DESCRIBE {_ORDERED}")]
 
 
 def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parquet"]) -> int:
-    """Write a table of `tables` to a file; returns how many rows. Raises OSError where it cannot be written.
+    """Write a table of `tables` to a file and return the number of rows; raise OSError if it cannot be written.
 
-    The connection of the trace can write no file, so another one reads the index.
+    The connection of the trace is not allowed to write files, so another connection reads the index.
     """
     query = _ORDERED if table == STORAGES else f'SELECT * FROM "{table}"'
     with trace.unlocked() as connection:
@@ -86,7 +86,7 @@ def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parqu
 
 
 def table_file(trace: Trace, table: str, form: Literal["csv", "parquet"]) -> tuple[IO[bytes], int]:
-    """Like `write_table`, to a file that goes away when it is closed, for what can only be written in order."""
+    """Write a table to a temporary file and return it with the number of rows, for outputs that cannot seek."""
     with tempfile.TemporaryDirectory(prefix="stepscope-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "table")
         count = write_table(trace, table, path, form)
@@ -94,7 +94,7 @@ def table_file(trace: Trace, table: str, form: Literal["csv", "parquet"]) -> tup
 
 
 def payload_size(trace: Trace, record: int) -> tuple[int | None, int | None]:
-    """(bytes of the payload of `record` in the log, the last record there is); None where there is none."""
+    """Return the size of the payload of `record` in bytes and the last record of the trace, or None for each."""
     return (
         sql.number(trace, "SELECT payload_bytes FROM records WHERE record = ?", [record]),
         sql.number(trace, "SELECT max(record) FROM records"),
@@ -102,20 +102,20 @@ def payload_size(trace: Trace, record: int) -> tuple[int | None, int | None]:
 
 
 def storages(trace: Trace) -> Iterator[StorageRow]:
-    """Every storage, in the order of birth within its log."""
+    """Yield every storage, in order of birth within its log."""
     cursor = trace.cursor().execute(_ORDERED)
     while rows := cursor.fetchmany(10_000):
         yield from (StorageRow(*row) for row in rows)
 
 
 def clocks(trace: Trace) -> dict[int, int]:
-    """log -> what to add to its monotonic times for unix ns; 0 where it is not known."""
+    """Return the difference between Unix and monotonic time in ns for each log; 0 if unknown."""
     found = sql.rows(trace, "SELECT log, coalesce(unix_ns - monotonic_ns, 0) FROM logs")
     return dict(found)
 
 
 def stacks(trace: Trace) -> dict[int, str]:
-    """site -> JSON list of its stacks of model source."""
+    """Return the model stacks of each site as a JSON list."""
     return dict(sql.rows(trace, "SELECT site, stacks FROM sites"))
 
 

@@ -18,7 +18,7 @@ SUMMARY = "A compile could not use a cache"
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per set of reasons over the run."""
+    """Return one finding per set of reasons over the run."""
     compiles = grouped(evidence.compile_events("cache_bypass"), lambda event: (event.log, event.compile_id))
     return [_finding(same) for same in grouped(compiles, lambda events: frozenset(event.cause for event in events))]
 

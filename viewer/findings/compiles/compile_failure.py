@@ -25,7 +25,7 @@ SUMMARY = "A compile failed"
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per frame and cause, over all logs in which it is the same."""
+    """Return one finding per frame and cause, over all logs in which it is the same."""
     recorded = {run.log for run in evidence.runs if run.format_version is not None}
     events = [
         event

@@ -1,4 +1,4 @@
-"""What became of a program after one of its compiles failed."""
+"""Finds out whether a program survived the failure of one of its compiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHORTEST, _LONGEST = 8, 200
 
 
 class Fates:
-    """Reads what all failed compiles need once."""
+    """Returns the fates after failed compiles, for which it reads the common data once."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._runs = {run.log: run for run in evidence.runs}
@@ -24,8 +24,8 @@ class Fates:
         self._uncaught = uncaught_exceptions(evidence.trace)
 
     def of(self, event: CompileEvent) -> Fate:
-        """It died by the error, or with it as the last of its log; it went on if a launch or a compile came after it,
-        or an end without that error, as when the program catches it; else nothing is known."""
+        """Return "died" if the program ended by the error or its log ends with it, "went on" if a launch, a compile or
+        an end without that error followed, else "unknown"."""
         run, error = self._runs[event.log], self._uncaught.get(event.log)
         is_last = self._last.get(event.log) == event.compile_id
         if error is not None and _is_same(event, error.text):
@@ -38,7 +38,7 @@ class Fates:
 
 
 def _is_same(event: CompileEvent, text: str) -> bool:
-    """The program ended by the error that ended the compile: one text holds the first line of the other."""
+    """Return whether the error that ended the program ended the compile: one contains the other's first line."""
     told = [one.strip().partition("\n")[0][:_LONGEST] for one in (text, event.text)]
     ours, theirs = " ".join(f"{event.cause} {event.text}".split()), " ".join(text.split())
     return any(

@@ -18,7 +18,7 @@ _HARMLESS = "guard added"
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per kind of failure."""
+    """Return one finding per kind of failure."""
     counts = draft_export(evidence.trace, limit=0).counts
     return [_finding(evidence, kind, count) for kind, count in counts.items()]
 

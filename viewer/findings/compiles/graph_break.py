@@ -31,11 +31,11 @@ SUMMARY = "Graph break"
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per cause and line of source."""
+    """Return one finding per cause and line of source."""
     events = evidence.compile_events("graph_break")
     held = None
     if events and has_lifetimes(evidence.trace):
-        from stepscope.viewer.memory.queries.graph_breaks import held_across_breaks  # takes time to import
+        from stepscope.viewer.memory.queries.graph_breaks import held_across_breaks  # the import takes time
 
         held = held_across_breaks(evidence.trace)
     return [_finding(group, held) for group in grouped(events, _cause)]

@@ -25,11 +25,11 @@ from stepscope.viewer.text.formats import plural
 SUMMARY = "A frame was compiled again"
 
 _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
-"""PyTorch asks for reports of its own bugs: it is not stepscope that asks."""
+"""Request for reports of PyTorch's own bugs, which titles omit."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per frame, over all logs in which it is the same."""
+    """Return one finding per frame, over all logs in which it is the same."""
     refused = {(event.log, event.compile_id) for event in evidence.compile_events("recompile_limit")}
     events = [event for event in evidence.compile_events("recompile") if (event.log, event.compile_id) not in refused]
     frames = grouped(events, lambda event: (event.log, event.frame_id))
@@ -58,6 +58,6 @@ def _finding(group: list[CompileEvent], logs: int) -> Timed:
 
 
 def _told(reasons: list[str]) -> str:
-    """The last reason, and that it was not the only one."""
+    """Return the last reason and the number of other reasons."""
     others = len(set(reasons)) - 1
     return reasons[-1] + (f", and {plural(others, 'other reason')}" if others else "")

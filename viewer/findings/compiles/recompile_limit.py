@@ -28,7 +28,7 @@ _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per frame, over all logs in which it is the same."""
+    """Return one finding per frame, over all logs in which it is the same."""
     reasons = {(event.log, event.compile_id): event.cause for event in evidence.compile_events("recompile")}
     frames = grouped(evidence.compile_events("recompile_limit"), lambda event: (event.log, event.frame_id))
     if not frames:

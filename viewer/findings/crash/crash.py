@@ -32,7 +32,7 @@ MOST_IN_FLIGHT = 24
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per process that died; one for all runs of --crash that died of the same."""
+    """Return one finding per process that died, and one for all runs of --crash with the same cause."""
     all_deaths = deaths(evidence.trace)
     died = [death for death in all_deaths if death.kind != "exception"]
     compiling = {
@@ -44,7 +44,7 @@ def find(evidence: Evidence) -> list[Timed]:
 def _finding(
     trace: Trace, group: Sequence[Death], all_deaths: Sequence[Death], compiling: Mapping[int, CompileEvent]
 ) -> Timed:
-    """`compiling`: of each log the compile within which it ends."""
+    """Return the finding of deaths with one cause. `compiling` has the compile during which each log ends."""
     found = [suspects.suspect(trace, death.blamed) if death.blamed is not None else None for death in group]
     death, known = max(zip(group, found, strict=True), key=lambda pair: _knows(*pair))
     at = death.at
@@ -74,7 +74,7 @@ def _finding(
 
 
 def _knows(death: Death, known: Suspect | None) -> tuple[int, ...]:
-    """The run that names a launch, exactly, with what its arguments held then or earlier; of several the first."""
+    """Return a sort key that is largest for the run with the most detail, of equal ones the first."""
     held = [one.values_seen.in_call for one in known.arguments if one.values_seen is not None] if known else []
     return known is not None, -max(len(death.on_device), 1), sum(held), len(held), -death.run.log
 
@@ -88,7 +88,7 @@ def _severity(death: Death) -> Severity:
 
 
 def title_of(death: Death) -> str:
-    """How it died and where, in a sentence."""
+    """Return a sentence about how and where the process died."""
     at, pid = death.at, death.run.pid
     if death.kind == "no_end" and death.end is None and not death.ring:
         where = "" if at.step is None else f" in step {at.step}"
@@ -168,13 +168,13 @@ def _ring_facts(row: RingLaunch) -> dict[str, Any]:
 
 
 def _tool_errors(group: Sequence[Death]) -> list[str]:
-    """What compute-sanitizer found in the run under it."""
+    """Return what compute-sanitizer found in the runs."""
     errors = [error for death in group if death.end is not None for error in death.end.tool_errors]
     return [f"{error.title}: {' '.join(error.details)}" for error in errors]
 
 
 def _runs(group: Sequence[Death]) -> dict[str, Any]:
-    """The other runs of --crash that died of the same."""
+    """Return the runs of --crash that died of the same cause."""
     if len(group) < 2:
         return {}
     return {

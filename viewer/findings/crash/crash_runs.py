@@ -1,4 +1,4 @@
-"""The runs of `stepscope run --crash`, and whether the symptom appeared in each."""
+"""Describes the runs of `stepscope run --crash`, and whether the symptom appeared in each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_LINES, MOST_LETTERS = 12, 240
 
 
 def crash_runs(trace: Trace) -> list[CrashRunRow]:
-    """In order; empty for a trace that was recorded without --crash."""
+    """Return the runs in order; none if the trace was recorded without --crash."""
     ends: defaultdict[int, list[ProcessEndRow]] = defaultdict(list)
     for end in process_ends(trace).values():
         if end.run is not None:
@@ -76,7 +76,7 @@ def _ended(end: ProcessEndRow, known: str | None) -> str:
 
 
 def _survived(end: ProcessEndRow, known: str | None, first: CrashRunRow | None, was_asked: bool) -> bool | None:
-    """A run that was asked to stop might have shown the symptom later."""
+    """Return whether the symptom appeared, None if unknown: a run that was stopped might have shown it later."""
     if first is None or end.timed_out or first.symptom is None or (was_asked and known != first.symptom):
         return None
     return known == first.symptom

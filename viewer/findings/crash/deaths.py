@@ -1,5 +1,4 @@
-"""How and where each recorded process died, according to the process that waited for it, its own log and its launch
-ring."""
+"""Finds out how and where each recorded process died: from its parent, its log and its launch ring."""
 
 from __future__ import annotations
 
@@ -27,65 +26,65 @@ _LOST_OTHERS = re.compile(
     r"Dist(?:Backend|Network|Store)?Error|NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset|refused)|Broken pipe"
     r"|timed? ?out",
 )
-"""Errors by which a process tells that another one has gone."""
+"""Errors of a process that has lost another one."""
 
 
 @dataclass(frozen=True)
 class Death:
-    """One process that died."""
+    """A process that died."""
 
     kind: Kind
-    """``no_end``: it could not end its log; ``device``: a device reported an error; ``launch``: an exception left a
-    launch; ``exception``: one came from elsewhere; ``after_end``: a signal came when the recording had ended."""
+    """``no_end`` without an end record; ``device`` after an error of a device; ``launch`` by an exception in a launch;
+    ``exception`` by another one; ``after_end`` by a signal after the end of the recording."""
     run: RunRow
     end: ProcessEndRow | None
-    """None: nobody who waited for it wrote it down."""
+    """None if no parent recorded it."""
     error: ExceptionRow | None
     device_error: str | None
     at: LastSeen
     ring: Sequence[RingLaunch]
-    """Empty: there is none."""
+    """Rows of the launch ring; empty without one."""
 
     @property
     def on_device(self) -> list[RingLaunch]:
-        """Submitted, and not known to be finished by the device."""
+        """Launches that were submitted and are not known to be finished by the device."""
         return [row for row in self.ring if row.role == "in_flight" and row.device is not None]
 
     @property
     def blamed(self) -> int | None:
-        """The launch at which it died; None: all that it had launched had returned, and a device had no more to do."""
+        """Launch at which it died; None if all launches had returned and no device had work left."""
         return None if self.at.returned and not self.on_device else self.at.launch
 
     @property
     def last_finished(self) -> list[RingLaunch]:
-        """By each stream."""
+        """Last finished launch of each stream."""
         return [row for row in self.ring if row.role == "last_finished"]
 
     @property
     def threads(self) -> list[RingLaunch]:
-        """What each thread launched last."""
+        """Last launch of each thread."""
         return [row for row in self.ring if row.role == "last_started"]
 
     @property
     def symptom(self) -> str | None:
-        """Of what it died; equal texts are one symptom. None: not known."""
+        """Cause of the death, None if unknown. Equal texts are one symptom."""
         return process_ends.symptom(self.end, self.error) or self.device_error
 
     @property
     def cpp_raise(self) -> CppRaise | None:
-        """Where in C++ what it died of was raised; None: nobody said."""
+        """Position in C++ at which the error was raised; None if unknown."""
         told = [self.error.text if self.error else None, self.end.error_tail if self.end else None]
         return next((found for text in told if (found := cpp_raise(text)) is not None), None)
 
     @property
     def was_asked(self) -> bool:
-        """Somebody wanted it to end, and nothing else is known that it died of."""
+        """Whether a signal asked it to stop and no other cause of its death is known."""
         asked = self.end is not None and self.end.signal_name in _ASKING
         return asked and not (self.end and self.end.timed_out) and self.error is None and self.device_error is None
 
     @property
     def how(self) -> str:
-        """``died of SIGSEGV``."""
+        """Description such as ``died of SIGSEGV``."""
         if self.end is None:
             return "died"
         if self.end.timed_out:
@@ -98,7 +97,7 @@ class Death:
 
 
 def deaths(trace: Trace) -> list[Death]:
-    """In the order of the logs. A process that was asked to stop, by Ctrl-C, did not die if it ended its log."""
+    """Return the deaths in the order of the logs. A process that ended its log after Ctrl-C did not die."""
     return trace.once(_deaths)
 
 
@@ -126,7 +125,7 @@ def _deaths(trace: Trace) -> list[Death]:
 
 
 def _joined(found: Sequence[Death], printed: Collection[object]) -> list[Death]:
-    """Of a process with a log of what it printed beside its own: told once, by the log that has its launches."""
+    """Join the deaths of a process with a second log of its output; the log with its launches counts."""
     joined: dict[object, Death] = {}
     for death in found:
         process: object = (death.run.pid, death.run.crash_run)
@@ -145,15 +144,15 @@ def _launched(death: Death) -> tuple[bool, int]:
 
 
 def _raised(death: Death) -> bool:
-    """An exception left a launch that was printed: the process lived on to tell of it."""
+    """Return whether an exception ended a process whose output was recorded, in a launch."""
     was_killed = death.end is not None and death.end.signal_name is not None
     told = death.error is not None and death.blamed is not None
     return death.kind == "no_end" and is_printed(death.run) and told and not was_killed
 
 
 def failed_beside(death: Death, all_deaths: Sequence[Death]) -> Death | None:
-    """The rank that failed beside one that ended without a word, or was asked to stop: a launcher ends the others
-    then. None: no other one of the same parent has failed, or it failed because it had lost another one."""
+    """Return the rank whose failure explains that this one ended silently or was asked to stop, because launchers end
+    all other ranks. None if no process of the same parent failed, or it only failed because it lost another."""
     if (death.run.world_size or 1) < 2 or death.error is not None or death.device_error is not None:
         return None
     if death.end is not None and not death.was_asked:
@@ -168,19 +167,19 @@ def failed_beside(death: Death, all_deaths: Sequence[Death]) -> Death | None:
 
 
 def same(death: Death) -> object:
-    """Equal for runs of --crash that died of the same; each other death stands alone."""
+    """Return a key that is equal for runs of --crash with the same cause, and unique for each other death."""
     run = death.end.run if death.end else None
     return (death.symptom, death.run.rank) if run is not None and death.symptom is not None else death.run.log
 
 
 def cpp_facts(group: Sequence[Death]) -> dict[str, Any]:
-    """Where in C++ it was raised, by whichever run said so; for programs."""
+    """Return the position in C++ at which the error was raised, from any run, for programs."""
     found = next((raised for death in group if (raised := death.cpp_raise) is not None), None)
     return {"cpp_raised": found.text if found else None, "cpp_stack": found.frames if found else []}
 
 
 def _before_recording(trace: Trace, run: RunRow, end: ProcessEndRow) -> list[Death]:
-    """It ended by an exception, as standard error tells, or because it wanted to."""
+    """Return the death of a process that raised an exception before its recording began, as standard error shows."""
     told = process_ends.raised(end.error_tail) if end.exit_code and end.error_tail else None
     error = ExceptionRow(run.log, None, *told, []) if told else None
     if error is None or error.type in _ASKED_FOR:
@@ -217,8 +216,8 @@ def _death(
 
 
 def _named(ring: Sequence[RingLaunch], on_device: bool) -> int | None:
-    """The launch that the ring points at; None: it has none to name. A device works through a stream in order: the
-    first that is not known to be finished is the one that it was at."""
+    """Return the launch that the ring names as the place of death, or None. A device works through a stream in order,
+    so it was at the first launch that is not known to be finished."""
     if on_device:
         submitted = [
             row.launch for row in ring if row.role == "in_flight" and row.device is not None and row.launch is not None
@@ -231,7 +230,7 @@ def _named(ring: Sequence[RingLaunch], on_device: bool) -> int | None:
 
 
 def _left_a_launch(trace: Trace, log: int, error: ExceptionRow) -> bool:
-    """The last launch did not return, and the exception came through the wrapper that made it."""
+    """Return whether the last launch did not return and the exception passed through its wrapper."""
     at = last_seen(trace, log)
     graph = graph_row(trace, at.graph) if at.graph is not None and at.returned is False else None
     files = {PurePath(frame.file).stem for frame in error.frames}

@@ -14,7 +14,7 @@ SUMMARY = "An exception that nothing caught ended the program"
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per process; one for all runs of --crash that ended by the same."""
+    """Return one finding per process, and one for all runs of --crash with the same cause."""
     died = [death for death in deaths(evidence.trace) if death.kind == "exception"]
     return [(group[0].at.time_unix_ns or 0, _finding(group)) for group in grouped(died, same)]
 

@@ -1,4 +1,4 @@
-"""What the death of a process says about single launches: for their panels."""
+"""Describes the role of single launches in the death of a process, for their panels."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Part = Literal["died", "in_flight", "last_finished"]
 
 @dataclass(frozen=True)
 class LaunchDeath:
-    """What a launch has to do with the death of its process."""
+    """Role of a launch in the death of its process."""
 
     part: Part
-    """The launch that the finding names; another one that the device had not finished; the last that it had."""
+    """``died``: the launch of the finding; ``in_flight``: another unfinished one; else the last finished one."""
     title: str
-    """Of the finding."""
+    """Title of the finding."""
     sentences: list[str]
-    """About what it reads and writes, with addresses and storages; of ``died`` only."""
+    """Sentences about what it reads and writes, with addresses and storages; only for ``died``."""
 
 
 def launch_deaths(trace: Trace) -> dict[int, LaunchDeath]:
-    """Launches of the trace that a death says something about."""
+    """Return the launches of the trace that have a role in a death."""
     return trace.once(_find)
 
 

@@ -1,4 +1,4 @@
-"""The recorded processes that ended without an end record."""
+"""Finds the recorded processes that ended without an end record."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from stepscope.viewer.overview.rows import RunRow
 
 _START_SLACK_S = 5
 _WORKER = "multiprocessing"
-"""In the command line of a process that `multiprocessing` spawned."""
+"""Part of the command line of a process that `multiprocessing` spawned."""
 _OWN_NAME = re.compile(r"stepscope_trace_rank_\d+_\d+_[0-9a-f]+\.log")
 
 
 def unfinished(runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow]) -> list[RunRow]:
-    """Those without an end record whose processes do not run here: who waited for one knows, else the machine."""
+    """Return the runs without an end record whose process has ended, as its parent or else this machine knows."""
     return [run for run in runs if run.complete is False and (own_end(run, ends) or not is_running(run))]
 
 
 def recorded_nothing(run: RunRow) -> bool:
-    """Who waited for the process wrote its log, with no more than how it ended."""
+    """Return whether the parent of the process wrote its log, which only says how the process ended."""
     return run.level is not None and run.torch is None and run.python is None
 
 
 def is_printed(run: RunRow) -> bool:
-    """Its log was made of what a process printed, which may have a log of its own beside it."""
+    """Return whether the log has the output of a process, which may have a log of its own too."""
     return run.level is not None and run.torch is None and run.python is not None
 
 
 def may_have_left(
     run: RunRow, runs: Sequence[RunRow], ends: Mapping[int, ProcessEndRow], within_a_launch: Collection[int]
 ) -> bool:
-    """It left without an error; of a worker of a process that ended well, between launches, nothing tells from a death
-    that its parent has ended it, as pools do."""
+    """Return whether the process may have ended without an error. For workers, this includes those that ended between
+    launches while their parent ended well: pools end their workers."""
     end = own_end(run, ends)
     if end is not None:
         return end.exit_code == 0 and not end.timed_out
@@ -48,17 +48,17 @@ def may_have_left(
 
 
 def own_end(run: RunRow, ends: Mapping[int, ProcessEndRow]) -> ProcessEndRow | None:
-    """How the process of a log itself ended, not the command that started it. A tool that the command ran under leaves
-    as the program did."""
+    """Return how the process of a log ended, None if only the end of the command that started it is known. A tool
+    around the command ends as the program does."""
     end = ends.get(run.log)
     return end if end is not None and (end.pid == run.pid or (end.tool and not run.forked)) else None
 
 
 def is_running(run: RunRow) -> bool:
-    """The process that wrote a log still runs on this machine. A younger process of the same id is another one, and so
-    is an older one that does not have the log open: on this machine, say, of a log that a container left."""
+    """Return whether the process that wrote a log still runs on this machine. A younger process with the same id is
+    another one, and so is one that does not have the log open, such as when a container wrote the log."""
     pid, began_unix_ns = run.parent_pid if is_printed(run) else run.pid, run.start_unix_ns
-    if not run.pid or pid is None or pid <= 0 or os.name != "posix":  # text that somebody sent is of no process
+    if not run.pid or pid is None or pid <= 0 or os.name != "posix":  # the text may come from another machine
         return False
     try:
         os.kill(pid, 0)
@@ -73,9 +73,8 @@ def is_running(run: RunRow) -> bool:
 
 
 def _has_open(pid: int, log: str) -> bool | None:
-    """A process has a log of this name open, or the ring beside it; None: nobody can tell, as of a log that was given
-    another name. A process that is gone, and waits for its parent to ask how it ended, has nothing open, and neither
-    has one of the system's own."""
+    """Return whether a process has a log of this name, or the ring beside it, open. None if that is unknown, such as
+    for a renamed log. A zombie and a kernel thread have nothing open."""
     name = _OWN_NAME.match(os.path.basename(log))
     try:
         if not Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -83,7 +82,7 @@ def _has_open(pid: int, log: str) -> bool | None:
         if name is None:
             return None
         return any(os.path.basename(target).startswith(name[0]) for target in _open_files(pid))
-    except PermissionError:  # somebody else's
+    except PermissionError:  # it belongs to another user
         with suppress(OSError):
             return None if os.stat(log).st_uid == os.stat(f"/proc/{pid}").st_uid else False
     except OSError:
@@ -92,14 +91,14 @@ def _has_open(pid: int, log: str) -> bool | None:
 
 
 def _open_files(pid: int) -> Iterator[str]:
-    """Raises OSError where the system does not say."""
+    """Yield the open files of a process. Raises OSError if the system does not list them."""
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
+        with suppress(FileNotFoundError):  # it was closed meanwhile
             yield os.readlink(link)
 
 
 def _started_unix_s(pid: int) -> float | None:
-    """When a process began; None where the system does not say (only Linux does)."""
+    """Return the start of a process in unix seconds, or None if the system does not say (only Linux does)."""
     try:
         ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
         boot_s = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)

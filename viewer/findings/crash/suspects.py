@@ -1,5 +1,4 @@
-"""The launch at which a process died: its arguments, the launches that made them, and the addresses that its kernel
-accesses."""
+"""Describes the launch at which a process died: its arguments, their producers, and the addresses of its accesses."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ MOST_UNKNOWN = 3
 
 @dataclass(frozen=True)
 class Producer:
-    """The launch that wrote an argument last."""
+    """The last launch that wrote an argument."""
 
     launch: int
     ordinal: int | None
@@ -41,12 +40,12 @@ class Producer:
 
 @dataclass(frozen=True)
 class Seen:
-    """When something was read, by the launch that is told of."""
+    """When something was read, relative to the launch."""
 
     in_call: bool
-    """In its call."""
+    """Whether it was read in the call of the launch."""
     step: int | None
-    """Another than that of the launch."""
+    """Number of the step if it is not that of the launch."""
 
     @property
     def text(self) -> str:
@@ -57,20 +56,20 @@ class Seen:
 
 @dataclass(frozen=True)
 class SuspectArgument:
-    """One argument of the launch; of a list each tensor."""
+    """An argument of the launch, or one tensor of a list."""
 
     row: ArgumentRow
     tensor: dict[str, Any] | None
-    """None: it was never seen at run time, or is no tensor."""
+    """None if it was never seen at run time or is not a tensor."""
     producer: Producer | None
     values: str | None
-    """What it held when it was last read."""
+    """Description of its values when they were last read."""
     values_seen: Seen | None
-    """When that was."""
+    """When its values were read."""
     elements: list[Element] | None
-    """All of them then; None: they were not kept, or it is no single tensor."""
+    """All elements then; None if they were not kept or there is not exactly one tensor."""
     tensor_seen: Seen | None
-    """When its address, offset and storage were seen; dtype, size and stride are those of the launch."""
+    """When its address, offset and storage were seen. Its dtype, size and stride are those of the launch."""
 
     @property
     def name(self) -> str:
@@ -79,27 +78,27 @@ class SuspectArgument:
 
     @property
     def needs_bytes(self) -> int | None:
-        """From the begin of the storage to its last element."""
+        """Bytes from the begin of the storage to the end of its last element."""
         return extent_bytes(self.tensor) if self.tensor else None
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A launch."""
+    """A launch at which a process may have died."""
 
     detail: LaunchDetail
     arguments: list[SuspectArgument]
     reaches: list[Reach]
-    """Empty: the log does not hold the kernel's source, or Inductor did not write it."""
+    """Empty if the log lacks the kernel's source or Inductor did not write it."""
 
     @property
     def producers(self) -> list[Producer]:
-        """Of its inputs, each once."""
+        """Producers of its inputs, each once."""
         return list(dict.fromkeys(one.producer for one in self.arguments if one.producer is not None))
 
 
 def suspect(trace: Trace, launch: int) -> Suspect | None:
-    """What is known of `launch`."""
+    """Return what is known of `launch`, or None if it does not exist."""
     detail = launch_detail(trace, launch)
     if detail is None:
         return None
@@ -139,7 +138,7 @@ def _seen(detail: LaunchDetail, tensor: dict[str, Any]) -> Seen:
 
 
 def _whole_numbers(values: Sequence[ValueRow]) -> tuple[int, int] | None:
-    """Smallest and largest element of a tensor of whole numbers, all of which were looked at."""
+    """Return the minimum and the maximum of a tensor of integers, or None if not all elements were read."""
     value = values[0] if len(values) == 1 else None
     if value is None or value.looked_at != value.numel or not isinstance(value.min, int):
         return None
@@ -168,7 +167,7 @@ def _reaches(trace: Trace, detail: LaunchDetail, held: Mapping[str, tuple[int, i
 
 
 def _size(trace: Trace, detail: LaunchDetail, code: str, expression: ast.expr) -> int | None:
-    """What an expression over sizes was in the call of a launch."""
+    """Return the value of an expression over sizes in the call of a launch, or None."""
     site = detail.site
     if isinstance(expression, ast.Constant):
         return expression.value if isinstance(expression.value, int) else None
@@ -184,7 +183,7 @@ def _size(trace: Trace, detail: LaunchDetail, code: str, expression: ast.expr) -
 
 
 def argument_sentences(found: Suspect, *, written: bool) -> list[str]:
-    """A sentence for each argument that the launch reads, or, `written`, for each that it writes."""
+    """Return a sentence for each argument that the launch reads, or that it writes if `written` is true."""
     roles = ("out", "inout") if written else ("in", "inout")
     lines = [_sentence(one, written) for one in found.arguments if one.row.role in roles]
     rest = len(lines) - MOST_ARGUMENTS
@@ -192,7 +191,7 @@ def argument_sentences(found: Suspect, *, written: bool) -> list[str]:
 
 
 def _sentence(one: SuspectArgument, written: bool) -> str:
-    """``buf3 float32 [8, 4] stride [4, 1] in 128 B at 0x7f…, written by launch 12 (mm): finite, largest 3``."""
+    """Return ``buf3 float32 [8, 4] stride [4, 1] in 128 B at 0x7f…, written by launch 12 (mm): finite, largest 3``."""
     tensor = one.tensor
     if tensor is None:
         return f"{one.name}: {one.row.unseen or 'not seen at run time'}"
@@ -220,7 +219,7 @@ def _origin(one: SuspectArgument) -> str:
 
 
 def scalar_sentences(found: Suspect) -> list[str]:
-    """``ks0 = 16 (int64_t, s77)`` for each argument that is no tensor."""
+    """Return text like ``ks0 = 16 (int64_t, s77)`` for each argument that is not a tensor."""
     rows = found.detail.site.scalars
     rest = len(rows) - MOST_ARGUMENTS
     return [_scalar(row) for row in rows[:MOST_ARGUMENTS]] + ([f"and {rest:,} more"] if rest > 0 else [])
@@ -235,12 +234,12 @@ def _scalar(row: ScalarRow) -> str:
 
 
 def scalar_facts(found: Suspect) -> list[dict[str, Any]]:
-    """The arguments that are no tensors, for programs. `value` as Python writes it."""
+    """Return the arguments that are not tensors, for programs; `value` is as Python prints it."""
     return [asdict(row) for row in found.detail.site.scalars]
 
 
 def reach_sentence(found: Suspect) -> str | None:
-    """Whether the kernel's source leaves the storages; None: there is nothing to say about it."""
+    """Return whether the kernel's source accesses memory outside of the storages; None if nothing is known."""
     leaving = [one for one in found.reaches if one.leaves]
     if leaving:
         return "by its source it " + "; ".join(_leaving(one) for one in leaving)
@@ -271,7 +270,7 @@ def _unknown(one: Reach) -> str:
 
 
 def argument_facts(found: Suspect) -> list[dict[str, Any]]:
-    """The arguments, for programs. Bytes; addresses as text."""
+    """Return the arguments for programs: sizes in bytes, addresses as text."""
     return [
         {
             "argument": one.row.name, "role": one.row.role, "buffer": one.row.buffer, "parameter": one.row.parameter,
@@ -296,7 +295,7 @@ def _tensor_facts(tensor: dict[str, Any]) -> dict[str, Any]:
 
 
 def reach_facts(found: Suspect) -> list[dict[str, Any]]:
-    """How far the kernel reaches, in elements from where each argument begins, for programs."""
+    """Return the range that the kernel accesses, in elements from the begin of each argument, for programs."""
     return [
         {
             "parameter": one.parameter, "buffer": one.name, "does": one.does, "first": one.first, "last": one.last,

@@ -19,7 +19,7 @@ _LAST = 2**63
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per thing and reason over the run; they have no time and come last."""
+    """Return one finding per subject and reason over the run. They have no time and are last."""
     printed = {run.pid for run in evidence.runs if is_printed(run)}
     seen = {run.log for run in evidence.runs if run.pid in printed}
     rows = [

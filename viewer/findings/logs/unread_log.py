@@ -15,7 +15,7 @@ _FIRST = 0
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """They stand before the other warnings, which are about less than a log."""
+    """Return findings that precede all other warnings, because these concern less than a log."""
     runs = {run.log: run for run in evidence.runs}
     return [(_FIRST, _finding(runs[log], reason, text)) for log, reason, text in evidence.unread_logs]
 

@@ -20,7 +20,7 @@ LEAST_SHARE, LEAST_BYTES = 0.25, 1 << 20
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per graph, at the call with the highest measured peak."""
+    """Return one finding per graph, at the call with the highest measured peak."""
     gaps = estimate_gaps(evidence.trace, LEAST_SHARE, LEAST_BYTES)
     return [_finding(evidence.trace, gap) for gap in gaps]
 

@@ -33,7 +33,7 @@ TITLE_IS_MEASURED = True
 
 _LAST = 2**62
 LEAST_BYTES, WARNED_BYTES, MUCH_BYTES, WARNED_SHARE = 4 << 10, 64 << 10, 1 << 20, 0.01
-"""Per step, by all that the same holders keep."""
+"""Bytes per step of all buffers with the same holders, and the share of the peak."""
 _COLLECTED = {
     True: "; a garbage collection frees it: a cycle of references holds it",
     False: "; a garbage collection does not free it",
@@ -42,7 +42,7 @@ _COLLECTED = {
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per leak, most bytes per step first."""
+    """Return one finding per leak, most bytes per step first."""
     ranks = {run.log: run.rank for run in evidence.runs}
     leaks = [rows for rows in grouped(growth(evidence.trace) or (), _leak) if _per_step(rows) >= LEAST_BYTES]
     leaks.sort(key=lambda rows: -_per_step(rows))
@@ -72,7 +72,7 @@ def _severity(bytes_per_step: int, peak_bytes: int) -> Severity:
 
 
 def _names(trace: Trace, rows: Sequence[GrowthRow]) -> str:
-    """``buf2, buf0 of 0/0 forward``; of several graphs each with its own."""
+    """Return names like ``buf2, buf0 of 0/0 forward``; with several graphs each buffer has its own."""
     labels = {row.graph: label_of(trace, row.graph) for row in rows}
     if len(labels) == 1:
         return f"{names_text([row.buffer for row in rows])} of {labels[rows[0].graph]}"

@@ -40,7 +40,7 @@ TITLE_IS_MEASURED = True
 Row: TypeAlias = LifetimeMismatchRow | CheckMismatchRow
 T = TypeVar("T")
 Leak: TypeAlias = list[list[T]]
-"""Of each buffer what was found of it."""
+"""The mismatches of each buffer."""
 
 _TEXTS = {
     "missing_death": "was not freed",
@@ -57,7 +57,7 @@ _TOLD = {
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per leak, whether lifetimes that were followed show it, a check, or both."""
+    """Return one finding per leak, whether measured lifetimes, a check, or both show it."""
     trace, found = evidence.trace, []
     checks = {_key(group[0]): group for group in grouped(check_mismatches(trace), _key)}
     for leak in grouped(grouped(lifetime_mismatches(trace), _key), _leak):
@@ -175,7 +175,7 @@ def _what(rows: Sequence[Row]) -> str:
 
 
 def _places(rows: Sequence[LifetimeMismatchRow]) -> str:
-    """What was expected and what came, as far as it is the same for all."""
+    """Return the expected and the actual position, as far as they are the same for all rows."""
     both = ({_expected(row) for row in rows}, {_actual(row) for row in rows})
     return ", ".join(texts.pop() for texts in both if len(texts) == 1) or "each at another place"
 

@@ -18,7 +18,7 @@ TITLE_IS_MEASURED = True
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per pass of a graph, those that the budget explains apart."""
+    """Return one finding per pass of a graph, separate ones for what the budget explains."""
     groups = grouped(
         recompute_mismatches(evidence.trace),
         lambda row: (row.log, row.compile_id, row.graph, row.subgraph, row.pass_name, row.is_explained),
@@ -71,7 +71,7 @@ def _where(trace: Trace, row: RecomputeRow) -> str:
 
 
 def _moving(row: RecomputeRow) -> str:
-    """``moving op14 (aten.mm) past op13``."""
+    """Return text like ``moving op14 (aten.mm) past op13``."""
     operators = {node.name: node.operators for node in row.swapped}
     named = [name + _in_brackets(operators.get(name, [])) for name in (row.candidate, *row.group)]
     past = f" past {names_text(named[1:])}" if row.group else ""
@@ -79,7 +79,7 @@ def _moving(row: RecomputeRow) -> str:
 
 
 def _differing(reasons: list[str]) -> str:
-    """``peak and candidate differ``."""
+    """Return text like ``peak and candidate differ``."""
     names = " and ".join(part for part in (", ".join(reasons[:-1]), *reasons[-1:]) if part)
     return f"{names or 'figures'} {'differs' if len(reasons) == 1 else 'differ'}"
 
@@ -89,7 +89,7 @@ def _in_brackets(operators: list[str]) -> str:
 
 
 def _peak(row: RecomputeRow) -> str:
-    """``peak 131.1 kB (+16.4 kB) at op14, 13 of 16``; places are counted from 0, as everywhere."""
+    """Return text like ``peak 131.1 kB (+16.4 kB) at op14, 13 of 16``, with positions from 0."""
     change = row.peak_after_bytes - row.peak_before_bytes
     place = f" at {row.peak_snode}, {row.peak_snodes[0]} of {row.snodes}" if row.peak_snodes else ""
     sign = "-" if change < 0 else "+"

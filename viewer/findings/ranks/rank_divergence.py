@@ -26,7 +26,7 @@ _HANGS = ("order", "size", "group")
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per aspect in which ranks differ."""
+    """Return one finding per aspect in which ranks differ."""
     if len(evidence.runs) < 2:
         return []
     starts = {run.log: run.start_unix_ns or 0 for run in evidence.runs}

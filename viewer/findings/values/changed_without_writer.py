@@ -20,7 +20,7 @@ MOST_FINDINGS = 10
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per buffer of a graph: its first change."""
+    """Return one finding per buffer of a graph, at its first change."""
     if not has_values(evidence.trace):
         return []
     first: dict[tuple[int, str], ChangedValue] = {}

@@ -1,4 +1,4 @@
-"""Descriptions of values: the content of a row, and what a launch read and wrote."""
+"""Describes values: the content of a row, and what a launch read and wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RISKY = {
     "acos": ("acos",),
     "asin": ("asin",),
 }
-"""Operators in the names of kernels, and how they are written in model source."""
+"""Operators in the names of kernels, and their forms in the source of models."""
 _TERMS = {name: STATISTICS[name].label.replace("−", "-") for name in NONFINITE}
 
 
@@ -47,19 +47,19 @@ def _badness(row: ValueRow) -> int:
 
 
 def label(argument: FlowArgument) -> str:
-    """The name of an argument; of an expression the buffer that it looks at."""
+    """Return the name of an argument, or the buffer if the name is an expression."""
     return argument.name if argument.name.isidentifier() else argument.buffer
 
 
 def what(rows: Sequence[ValueRow]) -> str:
-    """``NaN``, ``+inf``, ``-inf``, ``+inf and -inf``."""
+    """Return ``NaN``, ``+inf``, ``-inf``, ``+inf and -inf`` or ``finite``."""
     if any(row.nan for row in rows):
         return "NaN"
     return " and ".join(term for name, term in _TERMS.items() if any(getattr(row, name) for row in rows)) or "finite"
 
 
 def number(value: float | int | None) -> str:
-    """At most six digits, whole numbers whole."""
+    """Return a number with at most six digits, integers without a fraction."""
     if value is None:
         return "unknown"
     if float(value).is_integer() and abs(value) < 10**7:
@@ -72,7 +72,7 @@ def limit_of(dtype: str) -> float | None:
 
 
 def describe(name: str, row: ValueRow) -> str:
-    """``buf17 NaN 4,992 of 8,192, first at [0, 0, 3, 17]``; ``buf16 finite, largest 65,504 (float16 limit 65,504)``."""
+    """Return ``buf17 NaN 4,992 of 8,192, first at [0, 0, 3, 17]`` or ``buf16 finite, largest 65,504 (…)``."""
     return f"{_named(name, row)} {_content(row)}"
 
 
@@ -108,7 +108,7 @@ def _largest(row: ValueRow, before: str = ", largest ") -> str:
 
 
 def read(arguments: Sequence[FlowArgument]) -> list[str]:
-    """What a launch read, one line per input, those that are not finite first."""
+    """Return a line per input of a launch, those that are not finite first."""
     lines = []
     for argument in sorted(arguments, key=lambda one: min(map(_badness, one.before), default=2)):
         if argument.before:
@@ -122,14 +122,14 @@ def read(arguments: Sequence[FlowArgument]) -> list[str]:
 
 
 def written(arguments: Sequence[FlowArgument]) -> list[str]:
-    """What a launch wrote, those that are not finite first."""
+    """Return a line per output of a launch, those that are not finite first."""
     rows = [(label(argument), row) for argument in arguments for row in argument.after]
     rows.sort(key=lambda pair: _badness(pair[1]))
     return _some([describe(name, row) for name, row in rows])
 
 
 def elements(arguments: Sequence[FlowArgument], *, written: bool) -> list[dict[str, Any]]:
-    """All elements of those tensors that were kept whole, of what a launch read or wrote; for programs."""
+    """Return the elements of those tensors of which all were kept, read or written by a launch, for programs."""
     held = [(label(one), row) for one in arguments for row in (one.after if written else one.before)]
     held.sort(key=lambda pair: _badness(pair[1]))
     found = [elements_of(name, row, written=written) for name, row in held if row.elements is not None]
@@ -147,7 +147,7 @@ def _some(lines: list[str]) -> list[str]:
 
 
 def is_certain(arguments: Sequence[FlowArgument]) -> bool:
-    """Every input was read, and whole."""
+    """Return whether all elements of every input were read."""
     return all(
         (argument.before and all(row.nan is not None and row.looked_at == row.numel for row in argument.before))
         or (argument.held == "uninitialised" and argument.role != "in")
@@ -156,12 +156,12 @@ def is_certain(arguments: Sequence[FlowArgument]) -> bool:
 
 
 def operators(site: SiteRow) -> list[str]:
-    """What a launch computes, by its operators, else by its FX nodes."""
+    """Return the operators of a launch, else its FX nodes, else its source nodes."""
     return list(dict.fromkeys(site.aten or site.fx_nodes or site.source_nodes))
 
 
 def inside(site: SiteRow) -> str | None:
-    """What cannot be seen of a fused kernel; None for a kernel of one operator."""
+    """Return a sentence about the invisible operators in a fused kernel, or None for a kernel with one operator."""
     names = operators(site)
     if site.kind not in _FUSED or len(names) < 2:
         return None
@@ -171,22 +171,22 @@ def inside(site: SiteRow) -> str | None:
 
 
 def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
-    """The line of model source that a launch computes; of several the one with what most often makes NaN.
+    """Return the line of the model that a launch computes, of several the one most likely to make NaN.
 
-    With `infinite`: or an infinity, which softmax never does.
+    With `infinite`, a line that may make infinities counts instead, which softmax never does.
     """
     lines = [stack[-1] for stack in site.stacks if stack]
     return max(lines, key=lambda line: _risk(line.code, site.kernel, infinite), default=None)
 
 
 def lines(site: SiteRow) -> list[str]:
-    """Every line of model source that a fused kernel computes, without repeats."""
+    """Return all lines of the model that a fused kernel computes, each once."""
     found = [stack[-1] for stack in site.stacks if stack]
     return list(dict.fromkeys(line.place for line in found))
 
 
 def _risk(code: str, kernel: str, infinite: bool) -> int:
-    """How many operators of the kernel that can make NaN or infinities stand in a line."""
+    """Return the number of the kernel's operators in a line that can make NaN or infinities."""
     code = code.partition("#")[0]
     risky = {name: signs for name, signs in _RISKY.items() if not (infinite and name == "softmax")}
     return sum(name in kernel and any(sign in code for sign in signs) for name, signs in risky.items())

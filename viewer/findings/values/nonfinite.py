@@ -35,7 +35,7 @@ SUMMARY = "NaN or an infinity appeared"
 TITLE_IS_MEASURED = True
 
 MOST_FINDINGS = 5
-"""Of one log."""
+"""Maximum number of findings per log."""
 _MOST_EVENTS = 100
 _MOST_FOLLOWED = 30
 _MOST_LINKS = 12
@@ -44,10 +44,10 @@ _INTENDED = ("log", "div", "reciprocal", "rsqrt")
 
 @dataclass
 class Case:
-    """One origin with everything that it explains."""
+    """An origin with all that it explains."""
 
     hop: Hop
-    """The launch that made it, that first used what came in, or at which it was first seen."""
+    """Launch that made it, that first read it as an input, or at which it was first seen."""
     how: How
     is_nan: bool
     grown_from: Origin | None = None
@@ -55,11 +55,11 @@ class Case:
     steps: int = 1
     leaves: bool = False
     explains: list[int] = field(default_factory=list)
-    """Launches, elsewhere, to which it was followed."""
+    """Other launches that it reached."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per origin, at most a handful of each log."""
+    """Return one finding per origin, up to the maximum per log."""
     trace = evidence.trace
     if not has_values(trace):
         return []
@@ -76,13 +76,13 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 class _Cases:
-    """Origins by what tells one from another."""
+    """Origins by the key that distinguishes them."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.cases: dict[Any, Case] = {}
         self._infinities: set[int] = set()
-        """Launch sites whose infinity a NaN grew from."""
+        """Launch sites whose infinity caused a NaN."""
 
     def by_log(self) -> dict[int, list[Case]]:
         logs: dict[int, list[Case]] = {}
@@ -91,7 +91,7 @@ class _Cases:
         return logs
 
     def follow(self, made: list[Event], came_in: list[Event]) -> None:
-        """NaN, in order of time."""
+        """Add the cases of NaN in order of time."""
         events = sorted(
             [(event.value, True, event) for event in made] + [(event.value, False, event) for event in came_in]
         )
@@ -121,7 +121,7 @@ class _Cases:
             known.explains.append(event.launch)
 
     def _explains(self, event: Event, first: Hop, is_one: Callable[[ValueRow], bool]) -> bool:
-        """An earlier case of the log does: nothing tells where it was in between, e.g. in an optimizer."""
+        """Add the event to an earlier case of the log, if there is one: it may have been in an optimizer in between."""
         earlier = self._of_log(event.log)
         if not earlier:
             return False
@@ -148,7 +148,7 @@ class _Cases:
         return self.tracer.flows.leaves(flow.call, is_one)
 
     def infinities(self, made: list[Event]) -> None:
-        """Infinities that no NaN grew from."""
+        """Add the cases of infinities that caused no NaN."""
         for event in made:
             key = (event.log, "only infinity", event.site)
             row = value_row(self.tracer.trace, event.value)
@@ -234,7 +234,7 @@ def _title(tracer: Tracer, case: Case, place: str, graph: str) -> str:
 
 
 def _severity(tracer: Tracer, case: Case) -> Any:
-    """Some infinities may be meant: log(0), a division by 0, a mask that was not read."""
+    """Return the severity; some infinities may be intended: log(0), a division by 0, a mask that was not read."""
     if not case.leaves:
         return "warning"
     if case.is_nan:
@@ -246,7 +246,7 @@ def _severity(tracer: Tracer, case: Case) -> Any:
 
 
 def _given(name: str) -> str:
-    """What the name of a graph's input says about it."""
+    """Return the role of a graph's input that its name shows."""
     if name.startswith("tangents"):
         return "the gradient"
     return "argument (a parameter or an input)" if name.startswith("primals") else "argument"
@@ -268,7 +268,7 @@ def _grown(tracer: Tracer, case: Case) -> str:
 
 
 def _elements(hop: Hop) -> list[dict[str, Any]]:
-    """Of small tensors that the finding speaks of, where they are in the log."""
+    """Return the elements of small tensors in the finding, where the log has them."""
     if hop.row.moment == "after":
         read = text.elements(hop.flow.inputs, written=False)
     else:
@@ -278,7 +278,7 @@ def _elements(hop: Hop) -> list[dict[str, Any]]:
 
 
 def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
-    """From the origin to the NaN: each launch that wrote it, or handed it on."""
+    """Return each launch from the origin to the NaN that wrote it or passed it on."""
     hops = [*(case.grown_from.hops if case.grown_from else []), case.hop]
     if len(hops) > _MOST_LINKS:
         hops = [*hops[: _MOST_LINKS // 2], *hops[-_MOST_LINKS // 2 :]]

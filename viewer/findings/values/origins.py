@@ -1,4 +1,4 @@
-"""Traces a NaN or an infinity back to the launch that made it, or to the input through which it came."""
+"""Traces a NaN or an infinity back to the launch that made it, or to the input through which it came in."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MINUS_INFINITY = re.compile(r"-\s*(?:std::numeric_limits<[^<>]*>::infinity\(\)|
 
 @dataclass(frozen=True)
 class Hop:
-    """One launch on the way."""
+    """A launch on the path of a value."""
 
     flow: Flow
     argument: FlowArgument
     row: ValueRow
-    """What was written, or what came in."""
+    """Row of the value that was written or came in."""
 
 
 How = Literal["made", "came in", "not known"]
@@ -43,11 +43,11 @@ How = Literal["made", "came in", "not known"]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where something bad began; `hops` from there on."""
+    """Origin of a value; `hops` begin there."""
 
     hops: list[Hop]
     how: How
-    """``not known``: it was first seen here, and something that it may have come from was not read."""
+    """``not known`` if it was first seen here but may come from something that was not read."""
 
     @property
     def is_made(self) -> bool:
@@ -59,7 +59,7 @@ class Origin:
 
 
 class Tracer:
-    """Follows rows of one trace."""
+    """Follows the rows of one trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -73,7 +73,7 @@ class Tracer:
         return self._sites[site]
 
     def origin(self, row: ValueRow, is_one: Is) -> Origin:
-        """Where what makes `is_one` true of `row` began."""
+        """Return the origin of the value in `row` that fulfils `is_one`."""
         hops: list[Hop] = []
         seen: set[int] = set()
         while True:
@@ -91,17 +91,17 @@ class Tracer:
         return "came in" if first.argument.held == "input" else "not known"
 
     def unread(self, flow: Flow) -> list[str]:
-        """Tensors that a launch may have read a NaN or an infinity from, and that were not read, or not whole."""
+        """Return the tensors through which a launch may have read a NaN or an infinity and that were not fully read."""
         site = self.site(flow.site)
         exact = {one.argument for one in site.arguments if one.tensors and not any(map(_may_be_bad, one.tensors))}
         names = [label(one) for one in flow.inputs if one.argument not in exact and not is_certain([one])]
-        if operands_left_out(self.trace, site.graph) is not None:  # what a launch only writes is a conclusion there
+        if operands_left_out(self.trace, site.graph) is not None:  # there, roles of arguments are only inferred
             names += [label(one) for one in flow.arguments if one.role == "out" and one.held != "uninitialised"]
         left_out = self.left_out(site)
         return [*names, *([left_out] if left_out else [])]
 
     def left_out(self, site: SiteRow) -> str | None:
-        """Tensors that a launch may read and that the record does not name."""
+        """Return the tensors that a launch may read and that its record does not name, or None."""
         if site.graph not in self._left_out:
             what = operands_left_out(self.trace, site.graph)
             self._left_out[site.graph] = what, sites_that_name_all(self.trace, site.graph) if what else set()
@@ -114,7 +114,7 @@ class Tracer:
         return found or FlowArgument(row.argument, f"argument {row.argument}", "inout", "", "", None, [], [], [])
 
     def _before(self, flow: Flow, row: ValueRow, is_one: Is) -> ValueRow | None:
-        """The row that `row` was carried on from."""
+        """Return the row from which the value of `row` came, or None."""
         if row.moment == "before":
             source = [one for one in self._argument(flow, row).source if is_one(one)]
             return source[0] if source else same_before(self.trace, row.value)
@@ -126,17 +126,16 @@ class Tracer:
         return next((one for one in bad_inputs(flow, is_one)), None)
 
     def grown_from(self, flow: Flow) -> Origin | None:
-        """The infinity that a launch without NaN among its inputs read: rather one that was made than a mask."""
+        """Return the infinity that a launch without NaN inputs read, preferably one that was made and is no mask."""
         found = [self.origin(row, is_infinite) for row in bad_inputs(flow, is_infinite)[:_MOST_INPUTS]]
         return min(found, key=lambda one: (self.is_mask(one), not one.is_made), default=None)
 
     def is_mask(self, origin: Origin) -> bool:
-        """An infinity that was put there on purpose, or handed in."""
+        """Return whether an infinity is intended or came in from outside."""
         return origin.how == "came in" or self.makes_masks(origin.first.flow.site, origin.first.row)
 
     def makes_masks(self, site: int, written: ValueRow) -> bool:
-        """A launch computes operators that write -inf on purpose, and `written` holds no other infinity; or it leaves
-        memory as it is."""
+        """Return whether a launch writes -inf intentionally and no other infinity, or leaves memory unchanged."""
         row = self.site(site)
         names = [*row.aten, *row.source_nodes, *row.fx_nodes, row.operator or "", row.kernel]
         if any(_LEAVES_MEMORY.search(name) for name in names):
@@ -147,7 +146,7 @@ class Tracer:
         return source is None or bool(_MINUS_INFINITY.search(source))
 
     def _kernel_source(self, site: SiteRow) -> str | None:
-        """Of a kernel that Inductor made, from the wrapper; None where the log does not hold it."""
+        """Return the source of a kernel that Inductor wrote, or None if the log does not have it."""
         graph = graph_row(self.trace, site.graph)
         code = wrapper_code(self.trace, graph) if graph else None
         begin = re.search(rf"^{re.escape(site.kernel)} = async_compile\..*?'''", code or "", re.MULTILINE | re.DOTALL)
@@ -157,13 +156,13 @@ class Tracer:
 
 
 def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:
-    """Rows of inputs for which `is_one` holds, the earliest version first."""
+    """Return the rows of inputs that fulfil `is_one`, the earliest version first."""
     found = [row for argument in flow.inputs for row in argument.before if is_one(row)]
     return sorted(found, key=lambda row: row.value)
 
 
 def _may_be_bad(tensor: Mapping[str, Any]) -> bool:
-    """Integers hold no NaN and no infinity."""
+    """Return whether the dtype has NaN and infinities."""
     return str(tensor["dtype"]).startswith(("float", "bfloat", "complex"))
 
 

@@ -1,4 +1,4 @@
-"""Whether two views of the same memory share bytes."""
+"""Decides whether two views of the same memory share bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_ELEMENTS = 1 << 20
 
 
 def do_overlap(a: View, b: View) -> bool:
-    """Exact for tensors of up to a million elements; what was never seen at run time overlaps."""
+    """Return whether two views overlap, exactly up to a million elements; true if one was never seen at run time."""
     spans = []
     for view in (a, b):
         if view.dtype is None or view.size is None or view.stride is None or view.offset is None:

@@ -39,7 +39,7 @@ class _Verdict:
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per kernel of a graph."""
+    """Return one finding per kernel of a graph."""
     kernels = _Kernels(evidence.trace)
     verdicts = [found for pairs in shared_memory(evidence.trace) if (found := _judge(pairs, kernels))]
     groups = grouped(verdicts, lambda verdict: (verdict.pair.graph, verdict.pair.kernel))
@@ -55,7 +55,7 @@ class _Kernels:
         self._kernels: dict[tuple[int, str], Accesses | None] = {}
 
     def accesses(self, graph: int, kernel: str, kind: str) -> Accesses | None:
-        """None when the log does not hold the kernel's source."""
+        """Return the accesses of a kernel, or None if the log does not have its source."""
         if graph not in self._codes:
             row = graph_row(self.trace, graph)
             self._codes[graph] = wrapper_code(self.trace, row) if row is not None else None
@@ -69,7 +69,7 @@ class _Kernels:
 
 
 def _judge(pairs: list[SharedMemory], kernels: _Kernels) -> _Verdict | None:
-    """The worst of the pairs of one launch site."""
+    """Return the worst verdict on the pairs of one launch site."""
     found = [verdict for pair in pairs if (verdict := _judge_pair(pair, kernels))]
     return min(found, key=lambda verdict: verdict.severity != "critical", default=None)
 
@@ -109,7 +109,7 @@ def _meets(read: ElementAccess, write: ElementAccess, pair: SharedMemory, shift:
 
 
 def _shift(pair: SharedMemory) -> int | None:
-    """How many elements behind the argument that is written the one that is read begins; None: not known."""
+    """Return by how many elements the argument that is read begins after the one that is written; None if unknown."""
     a, b = pair.read, pair.written
     if a.argument == b.argument or (a.offset is None and b.offset is None):
         return 0

@@ -16,7 +16,7 @@ TITLE_IS_MEASURED = True
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """One finding per buffer of a graph."""
+    """Return one finding per buffer of a graph."""
     found = [read for read in uninitialised_reads(evidence.trace) if not read.is_empty]
     return [
         _finding(evidence.trace, group) for group in grouped(found, lambda read: (read.graph, read.buffer or read.name))

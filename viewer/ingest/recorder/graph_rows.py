@@ -1,4 +1,4 @@
-"""The rows of graphs: their launch sites, arguments, scalars and memory statements, and the tensors of their calls."""
+"""Adds the rows of graphs: launch sites, arguments, scalars, memory statements, and the tensors of calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOST = "its graph record is missing or broken"
 
 
 class GraphRows:
-    """Adds the rows of one log's graphs; knows the ids in the index of graphs and sites."""
+    """Adds the rows of one log's graphs, and maps graphs and sites to their ids in the index."""
 
     def __init__(self, log: int, rows: IndexRows, damage: Damage) -> None:
         self.log, self.rows, self.damage = log, rows, damage
@@ -38,8 +38,8 @@ class GraphRows:
         self._site_ids: dict[tuple[int, int], int] = {}
 
     def add(self, codes: Collection[OutputCode], callers: Mapping[str, UserFrame], is_ours: bool) -> None:
-        """Add a row for each graph, and for each generated wrapper of `codes` that was not loaded; `callers`: the lines
-        that called what each compile id compiled; `is_ours`: stepscope wrote the log."""
+        """Add a row for each graph, and for each generated wrapper of `codes` that was not loaded. `callers` are the
+        lines that called each compiled function, by compile id; `is_ours` says that stepscope wrote the log."""
         code_of = {code.wrapper_key: code for code in codes}
         for graph in self.graphs.values():
             code = code_of.get(graph.wrapper_key)
@@ -53,11 +53,11 @@ class GraphRows:
                 self._add_code(code, "the recorder did not see this wrapper being loaded")
 
     def known_graph(self, number: int | None) -> int | None:
-        """Id in the index of a graph that has a row."""
+        """Return the id of a graph in the index, or None if it has no row."""
         return None if number is None else self._graph_ids.get(number)
 
     def known_site(self, number: int, site: int) -> int | None:
-        """Id in the index of a site that has a row."""
+        """Return the id of a site in the index, or None if it has no row."""
         return self._site_ids.get((number, site))
 
     def function(self, number: int, function: int) -> str:
@@ -69,7 +69,7 @@ class GraphRows:
         return graph.phase if graph else None
 
     def graph_id(self, number: int) -> int:
-        """Id in the index; a graph whose record is lost gets a row that says so."""
+        """Return the id of a graph in the index. If its record is missing, a row is added that says so."""
         if number not in self._graph_ids:
             self.damage.add("unknown_graph", f"graph {number}: {_LOST}")
             self._graph_ids[number] = graph_id = self.rows.new_id("graphs")
@@ -79,7 +79,7 @@ class GraphRows:
         return self._graph_ids[number]
 
     def site_id(self, number: int, site: int) -> int:
-        """Id in the index of site `site` of graph `number`; made up when the graph's record is lost."""
+        """Return the id of a site in the index. If the record of its graph is missing, a row is added for it."""
         key = number, site
         if key not in self._site_ids:
             graph_id = self.graph_id(number)
@@ -178,7 +178,7 @@ class GraphRows:
             )
 
     def _add_argument(self, number: int, site_id: int, position: int, argument: Argument) -> None:
-        """Add an argument, with where the value that it held stands; the graph may lack that site."""
+        """Add an argument. The source of its value is NULL if the graph lacks that site."""
         version = argument.version
         version_site = None if version is None else self._site_ids.get((number, version.site))
         known = version if version_site is not None else None
@@ -199,7 +199,7 @@ class GraphRows:
         )
 
     def _add_code(self, code: OutputCode, not_recorded: str | None) -> None:
-        """A graph of which only the generated code is known."""
+        """Add a graph of which only the generated code is known."""
         phase = (code.aot_id or "").partition("_")[2]
         self.rows.add(
             "graphs",
@@ -253,5 +253,5 @@ class GraphRows:
 
 
 def _left_out(graph: Graph) -> str | None:
-    """Of graphs whose record does not say it: those that were made from printed text."""
+    """Return what the records of graphs parsed from printed text leave out without saying so, else None."""
     return PRINTER_LEAVES_OUT if graph.wrapper_key.startswith(PRINTED_KEY) else None

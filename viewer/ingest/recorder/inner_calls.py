@@ -1,4 +1,4 @@
-"""The memory that calls inside another call (subgraphs, partitions) allocate, at the launches of the outer call."""
+"""Computes the memory that calls inside another call, such as subgraphs and partitions, allocate at its launches."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ _MOST_DEPTH = 64
 
 
 class Made(NamedTuple):
-    """Storages that calls made. Calls are positions among those that were followed."""
+    """Storages that calls allocated. A call is a position among the measured calls."""
 
     call: Ints
     size: Ints
     born_ns: Ints
     died_ns: Ints
-    """`NEVER`: not seen to die."""
+    """`NEVER` if the storage was not seen to die."""
 
 
 class Known(NamedTuple):
-    """Storages that calls count as returned to them, and that calls inside them made."""
+    """Storages that inner calls allocated and that their outer call counts as returned to it."""
 
     call: Ints
     size: Ints
     born: Ints
-    """Positions."""
+    """Position in the outer call."""
     dead: Ints
-    """`NEVER`: not in the call."""
+    """Position in the outer call; `NEVER` if it does not die there."""
 
 
 class InnerBytes(NamedTuple):
-    """For launches behind which other calls ran: the most that these had made and that was alive at once."""
+    """Maximum live bytes that inner calls had allocated, for launches that inner calls follow."""
 
     call: Ints
     position: Ints
     storage_bytes: Ints
-    """Beyond what the call counts as returned to it there."""
+    """Bytes in addition to those that the outer call counts as returned to it there."""
     ns: Ints
-    """When it was reached."""
+    """Time of the maximum."""
 
     def of(self, call: int) -> tuple[Ints, Ints]:
-        """Positions of a call, and the bytes there."""
+        """Return the positions in a call, and the bytes at each."""
         part = slice(*np.searchsorted(self.call, [call, call + 1]))
         return self.position[part], self.storage_bytes[part]
 
 
 def inner_bytes(at: Ints, places: LaunchPlaces, made: Made, known: Known) -> InnerBytes:
-    """In the order of calls and positions. `at`: position in the log of each call that was followed."""
+    """Return the bytes in the order of calls and positions. `at` has the position in the log of each measured call."""
     outer, storage = _around(_parents(at, places), made.call)
     begin, end = places.call_start_ns[at[outer]], places.call_end_ns[at[outer]]
     born, died = made.born_ns[storage], made.died_ns[storage]
@@ -63,25 +63,25 @@ def inner_bytes(at: Ints, places: LaunchPlaces, made: Made, known: Known) -> Inn
     ns = np.concatenate([born, died, mark_ns])
     change = np.concatenate([size, -size, nothing])
     is_mark = np.arange(len(call)) >= 2 * len(outer)
-    order = np.lexsort((change, is_mark, ns, call))  # at one moment what dies goes first: its memory is taken
+    order = np.lexsort((change, is_mark, ns, call))  # deaths come first at equal times: their memory is reused
     call, ns, change, is_mark = call[order], ns[order], change[order], is_mark[order]
     place = call, np.maximum(_since(call, is_mark.astype(np.int64)) - 1, 0)
     return _highest(*place, _since(call, change), ns, known)
 
 
 def _parents(at: Ints, places: LaunchPlaces) -> Ints:
-    """For each followed call the nearest one around it that was followed, -1 without one."""
+    """Return the nearest measured call around each measured call, or -1."""
     followed = np.full(len(places.call_id), -1, dtype=np.int64)
     followed[at] = np.arange(len(at))
     above = places.parent[at]
     for _ in range(_MOST_DEPTH):
         above = np.where((above >= 0) & (followed[above] < 0), places.parent[above], above)
     found = np.where(above >= 0, followed[above], -1)
-    return np.where(found < np.arange(len(at)), found, -1)  # what runs inside a call has begun after it
+    return np.where(found < np.arange(len(at)), found, -1)  # inner calls begin after their outer call
 
 
 def _around(parent: Ints, call: Ints) -> tuple[Ints, Ints]:
-    """(call, storage) for every call around the one that made a storage."""
+    """Return (call, storage) for every call around the one that allocated the storage."""
     storage, above = np.arange(len(call)), parent[call]
     outers, storages = [above[:0]], [storage[:0]]
     for _ in range(_MOST_DEPTH):
@@ -94,7 +94,7 @@ def _around(parent: Ints, call: Ints) -> tuple[Ints, Ints]:
 
 
 def _launches(calls: Ints, at: Ints, places: LaunchPlaces) -> tuple[Ints, Ints]:
-    """Call and start of all launches of `calls`."""
+    """Return the call and start of all launches of `calls`."""
     count = places.count[at[calls]]
     call = np.repeat(calls, count)
     launch = np.repeat(places.first[at[calls]] - (np.cumsum(count) - count), count) + np.arange(len(call))
@@ -102,14 +102,14 @@ def _launches(calls: Ints, at: Ints, places: LaunchPlaces) -> tuple[Ints, Ints]:
 
 
 def _since(call: Ints, change: Ints) -> Ints:
-    """Running sums of `change` that begin anew with each call."""
+    """Return the cumulative sums of `change`, starting anew with each call."""
     total = np.cumsum(change)
     first = np.flatnonzero(np.diff(call, prepend=-1))
     return total - np.repeat((total - change)[first], np.diff(np.append(first, len(call))))
 
 
 def _highest(call: Ints, position: Ints, live: Ints, ns: Ints, known: Known) -> InnerBytes:
-    """The highest moment of each position."""
+    """Return the maximum at each position."""
     order = np.lexsort((-live, position, call))
     call, position, live, ns = call[order], position[order], live[order], ns[order]
     first = np.flatnonzero((np.diff(call, prepend=-1) != 0) | (np.diff(position, prepend=-1) != 0))
@@ -120,7 +120,7 @@ def _highest(call: Ints, position: Ints, live: Ints, ns: Ints, known: Known) -> 
 
 
 def _counted(call: Ints, position: Ints, known: Known) -> Ints:
-    """Bytes that the calls themselves count at these positions of what calls inside them made."""
+    """Return the bytes allocated by inner calls that the outer calls count themselves at these positions."""
     width = max(int(position.max(initial=0)), int(known.born.max(initial=0))) + 2
     dead = np.minimum(known.dead, width - 1)
 

@@ -19,24 +19,24 @@ class EndedStep(NamedTuple):
     by: str | None
     start_ns: int
     end_ns: int | None
-    """None: it was not seen to end."""
+    """None if the end was not recorded."""
     who: str | None = None
     """Class names of the optimizers that ended it."""
     compile_ns: int | None = None
-    """That the compiles took which it has triggered; None: not known."""
+    """Duration of the compiles that it triggered; None if unknown."""
     compiling_ns: int = 0
-    """Of the time from its start to its end."""
+    """Time between its start and its end in which any compile ran."""
 
     @property
     def duration_ns(self) -> int | None:
-        """Without compiles. Where its end alone was seen, of a step that called nothing, nobody knows it."""
+        """Duration without compiles; None if the end is unknown or is all that is known of the step."""
         if self.end_ns is None or self.end_ns == self.start_ns:
             return None
         return min(max(self.end_ns - self.start_ns - self.compiling_ns, INT64[0]), INT64[-1])
 
 
 class LoggedMark(NamedTuple):
-    """One row of `StepMarks`."""
+    """A row of `StepMarks`."""
 
     what: str
     who: int
@@ -46,7 +46,7 @@ class LoggedMark(NamedTuple):
 
 
 def step_marks(batch: StepMarks) -> list[LoggedMark]:
-    """Raises BadPayload when its columns are not of one length."""
+    """Return the marks of a batch. Raises BadPayload if its columns differ in length."""
     columns = (batch.what, batch.who, batch.name, batch.thread, batch.ns)
     if any(len(column) != len(batch.ns) for column in columns):
         raise BadPayload("StepMarks has columns of unequal length")
@@ -54,7 +54,7 @@ def step_marks(batch: StepMarks) -> list[LoggedMark]:
 
 
 def ended_steps(batch: Steps) -> dict[int, EndedStep]:
-    """The steps of a batch by number. Raises BadPayload when its columns are not of one length."""
+    """Return the steps of a batch by number. Raises BadPayload if its columns differ in length."""
     ends = [end_ns if end_ns >= 0 else None for end_ns in batch.end_ns]
     columns = (batch.kind, batch.by, batch.start_ns, ends)
     if any(len(column) != len(batch.step) for column in columns):
@@ -67,7 +67,7 @@ def function_name(functions: Sequence[str], index: int) -> str:
 
 
 class LaunchBatches:
-    """Collects the batches of one log."""
+    """The batches of one log, joined."""
 
     def __init__(self) -> None:
         self.calls = {name: array("q") for name in CALL_COLUMNS}
@@ -76,7 +76,7 @@ class LaunchBatches:
         self.launches = {name: array("q") for name in LAUNCH_COLUMNS}
 
     def add(self, batch: Launches) -> None:
-        """Take in a batch. Raises BadPayload when its columns do not fit together."""
+        """Append a batch. Raises BadPayload if its columns are inconsistent."""
         calls, count, rows = batch.calls, len(batch.calls.call), len(batch.site)
         if any(len(getattr(calls, name)) != count for name in (*CALL_COLUMNS, "parent", "state")):
             raise BadPayload("Launches.calls has columns of unequal length")

@@ -22,27 +22,27 @@ UNTIMED = "printed"
 
 @dataclass(frozen=True)
 class LaunchPlaces:
-    """Where launches are: the calls of a log by position, and its launches in the order in which they were sent."""
+    """The calls of a log by position, and its launches in the order of their submission."""
 
     position: dict[int, int]
     """Number of a call in the log -> its position."""
     graph: Ints
-    """Of each call, as the log numbers graphs."""
+    """Graph of each call, as numbered in the log."""
     first: Ints
-    """The first launch of each call."""
+    """First launch of each call."""
     count: Ints
-    """How many launches each call has."""
+    """Number of launches of each call."""
     call_id: Ints
     call_step: Ints
     call_start_ns: Ints
     call_end_ns: Ints
     has_ended: Flags
-    """Of each call; what was read before a launch of a call that has not ended may be all there is of the launch."""
+    """Whether each call ended. If not, its launches may have only the values that were read before them."""
     parent: Ints
-    """Position of the call that each one runs inside, -1 without one."""
+    """Position of the call around each call, or -1."""
     launch_start_ns: Ints
     launch_owner: Ints
-    """Position of its call."""
+    """Position of the call of each launch."""
     launch_local_site: Ints
     launch_id: Ints
     launch_call: Ints
@@ -51,14 +51,14 @@ class LaunchPlaces:
 
     @cached_property
     def _by_site(self) -> tuple[Ints, Ints, int]:
-        """Keys of call and site in order, the launch of each, and what the site is multiplied with."""
+        """Return the sorted keys of call and site, the launch of each, and the factor of the call in the keys."""
         sites = int(self.launch_local_site.max(initial=0)) + 1
         key = self.launch_owner * sites + self.launch_local_site
         order = np.argsort(key, kind="stable")
         return key[order], order, sites
 
     def launches(self, call: Ints, site: Ints, occurrence: Ints) -> Ints:
-        """The launch of each call (a position), local site and occurrence; -1 where there is none."""
+        """Return the launch for each call (a position), local site and occurrence, or -1."""
         keys, order, sites = self._by_site
         if not len(keys):
             return np.full(len(call), -1, dtype=np.int64)
@@ -79,9 +79,9 @@ def add_launches(
     site_id: Callable[[int, int], int],
     times: Sequence[DeviceTimes] = (),
 ) -> tuple[LaunchPlaces | None, int]:
-    """Add calls and launches of one log, each sorted by step and start, and its steps.
+    """Add the steps of one log, and its calls and launches sorted by step and start.
 
-    Returns where they are, and how many of the `times` on the device belong to no launch.
+    Returns their positions, and the number of device `times` that belong to no launch.
     """
     calls = {name: _ints(column) for name, column in batches.calls.items()}
     count = len(calls["call"])
@@ -168,7 +168,7 @@ def _add_launches(
 
 
 def _device_times(places: LaunchPlaces, times: Sequence[DeviceTimes]) -> tuple[Ints, int]:
-    """Time on the device of each launch, -1 where it was not measured, and how many times are of no launch."""
+    """Return the device time of each launch, -1 if it was not measured, and the number of times without a launch."""
     device = np.full(len(places.launch_id), -1, dtype=np.int64)
     lost = 0
     for batch in times:
@@ -181,14 +181,14 @@ def _device_times(places: LaunchPlaces, times: Sequence[DeviceTimes]) -> tuple[I
 
 
 def _parent_positions(call: Ints, parents: Sequence[int | None]) -> Ints:
-    """For each call the position of its parent, -1 without one."""
+    """Return the position of the parent of each call, or -1."""
     position = {number: i for i, number in enumerate(call.tolist())}
     found = [-1 if parent is None else position.get(parent, -1) for parent in parents]
     return np.array(found, dtype=np.int64)
 
 
 def _add_steps(rows: IndexRows, log: int, steps: Mapping[int, EndedStep], calls: dict[str, Ints]) -> None:
-    """Steps that have ended, and those that are known by their calls alone: they start with the first one."""
+    """Add the steps that ended, and those known only by their calls, which start with the first one."""
     numbers, where, per_step = np.unique(calls["step"], return_inverse=True, return_counts=True)
     launches = np.bincount(where, weights=calls["launches"], minlength=len(numbers)).astype(np.int64)
     first = np.full(len(numbers), np.iinfo(np.int64).max)
@@ -237,7 +237,7 @@ def _map_pairs(left: Ints, right: Ints, to: Callable[[int, int], int]) -> Ints:
 
 
 def _depths(parent: Ints) -> Ints:
-    """How many calls each call lies in."""
+    """Return the number of calls around each call."""
     depth = np.zeros(len(parent), dtype=np.int64)
     above = parent
     for _ in range(_DEEPEST):

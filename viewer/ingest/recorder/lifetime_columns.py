@@ -1,4 +1,4 @@
-"""Follows each storage from the call that used it first to its death, whichever call saw that."""
+"""Follows each storage from the first call that used it to its death, which any call may have recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_JUMPS = 32
 
 
 def add_lifetimes(batches: MemoryBatches, rows: IndexRows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
-    """Add layouts, calls, storages and curves of one log, and what was found wrong with lifetimes."""
+    """Add the layouts, calls, storages, curves and lifetime mismatches of one log."""
     layouts = layouts_of(batches)
     calls = measured_calls(batches, layouts, places)
     followed = _Followed(batches, layouts, calls, places, ids) if places is not None and len(calls.at) else None
@@ -59,15 +59,15 @@ def add_lifetimes(batches: MemoryBatches, rows: IndexRows, log: int, places: Lau
 
 class _Deaths(NamedTuple):
     storage: Ints
-    """That died, as the call that met it first knows it."""
+    """Storage that died, as numbered by the first call that used it."""
     ns: Ints
     call: Ints
-    """Among the calls that were followed, `UNKNOWN` outside of them."""
+    """Position among the measured calls; `UNKNOWN` if it died outside of them."""
     position: Ints
 
 
 class _Followed:
-    """All storages of all calls end to end; those that several calls met lead to the first of these."""
+    """The storages of all measured calls; one that several calls use refers to the storage of the first call."""
 
     def __init__(
         self, batches: MemoryBatches, layouts: JoinedLayouts, calls: MeasuredCalls, places: LaunchPlaces, ids: Ids
@@ -86,7 +86,7 @@ class _Followed:
         self.deaths = deaths._replace(ns=np.maximum(deaths.ns, self.born_ns[deaths.storage]))
 
     def inner(self) -> InnerBytes:
-        """What calls inside others made."""
+        """Return the memory that inner calls allocated."""
         if not (self.places.parent[self.calls.at] >= 0).any():
             return InnerBytes(*np.empty((4, 0), dtype=np.int64))
         size, is_made = self.layouts.ints["storage_bytes"][self.row], ~self.layouts.is_input[self.row]
@@ -94,13 +94,13 @@ class _Followed:
         died[self.deaths.storage] = self.deaths.ns
         of = self.first[is_made[self.first]]
         made = Made(self.call[of], size[of], self.born_ns[of], died[of])
-        # Met by a call that is earlier and yet not the first: one inside it made the storage.
+        # If an earlier call than the first one uses the storage, an inner call of it allocated the storage.
         known = np.flatnonzero(is_made & (self.call < self.call[self.root]))
         born, dead = self.layouts.ints["born"][self.row[known]], self.layouts.deaths(NEVER)[self.row[known]]
         return inner_bytes(self.calls.at, self.places, made, Known(self.call[known], size[known], born, dead))
 
     def _roots(self, count: int) -> Ints:
-        """For each storage the one that it is to the call that met it first."""
+        """Return for each storage that of the first call that used it."""
         ints = self.layouts.ints
         parent = np.arange(count)
         met = np.flatnonzero(ints["met_as"][self.row] != UNKNOWN)
@@ -122,13 +122,13 @@ class _Followed:
         return np.where(parent[parent] == parent, parent, np.arange(count))
 
     def find(self, local: Ints, index: Ints) -> Ints:
-        """The storage `index` of a call by its number in the log, as the first call knows it; -1: there is none."""
+        """Return the storage of the first call for storage `index` of call `local`, a number in the log, or -1."""
         call = self.calls.find(local)
         known = (call >= 0) & (index >= 0) & (index < self.length[call])
         return np.where(known, self.root[np.where(known, self.offset[call] + index, 0)], -1)
 
     def add(self, rows: IndexRows, log: int, layout_ids: Ints) -> tuple[int, int]:
-        """Returns how many storages there are, and how many births and deaths of them are known."""
+        """Add all rows. Returns the number of storages, and of their known births and deaths."""
         self._add_calls(rows, log, layout_ids)
         first, deaths = self.first, self.deaths
         row, born = self.row[first], self.born_ns[first]
@@ -156,7 +156,7 @@ class _Followed:
         rows.add_columns("measured_calls", columns)
 
     def _time(self, call: Ints, position: Ints, at_begin: Flags | None = None) -> Ints:
-        """When the launch at `position` of a call began; behind the last launch, when the call ended."""
+        """Return the start of the launch at `position` of a call, or the end of the call after its last launch."""
         places, at = self.places, self.calls.at[call]
         inside = position < places.count[at]
         ns = places.call_end_ns[at]
@@ -167,7 +167,7 @@ class _Followed:
         return ns if at_begin is None else np.where(at_begin, places.call_start_ns[at], ns)
 
     def _deaths(self) -> _Deaths:
-        """The first death of each storage."""
+        """Return the first death of each storage."""
         layouts, calls = self.layouts, self.calls
         length = layouts.dead_length[calls.layout]
         call = np.repeat(np.arange(len(length)), length)
@@ -204,7 +204,7 @@ class _Followed:
         return _Deaths(*(column[chosen] for column in deaths))
 
     def _is_around(self, outer: Ints, inner: Ints) -> Flags:
-        """Whether the calls `outer` run the calls `inner`, directly or not: both then tell of one death."""
+        """Return whether the calls `outer` run the calls `inner`, also indirectly: both then record the same death."""
         found = np.zeros(len(outer), dtype=bool)
         at = np.where(outer == UNKNOWN, UNKNOWN, self.calls.at[np.maximum(outer, 0)])
         above = np.where(inner == UNKNOWN, -1, self.calls.at[np.maximum(inner, 0)])
@@ -218,7 +218,7 @@ class _Followed:
     def _add_survivors(
         self, rows: IndexRows, log: int, layout_ids: Ints, first: Ints, born: Ints, died: Ints, deaths: _Deaths
     ) -> None:
-        """What was alive after the call that met it first."""
+        """Add the storages that were alive after the first call that used them."""
         ns, by, position = (np.full(len(first), UNKNOWN, dtype=np.int64) for _ in range(3))
         ns[died], by[died], position[died] = deaths.ns, deaths.call, deaths.position
         late = np.flatnonzero(by != self.call[first])
@@ -240,7 +240,7 @@ class _Followed:
         rows.add_columns("survivors", columns)
 
     def _meetings(self) -> tuple[Ints, Flags]:
-        """Of each storage: the last step in which a call met it, and whether a backward call did."""
+        """Return the last step in which a call used each storage, and whether a backward call did."""
         step = self.places.call_step[self.calls.at]
         graphs = np.unique(self.layouts.graph)
         of_backward = graphs[[self._ids.phase(graph) == "backward" for graph in graphs.tolist()]]

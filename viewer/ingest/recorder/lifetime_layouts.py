@@ -1,5 +1,4 @@
-"""The lifetime layouts of a log joined end to end, the calls that were measured, and the peak of one call of each
-layout."""
+"""Joins the lifetime layouts of a log, finds the measured calls, and computes the peak of one call per layout."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _NO_DEVICE = "unknown"
 
 @dataclass(frozen=True)
 class JoinedLayouts:
-    """All layouts of a log end to end: columns of storages, and of deaths. `UNKNOWN` stands for None."""
+    """All layouts of a log, concatenated: columns of storages and of deaths. `UNKNOWN` represents None."""
 
     chosen: list[LifetimeLayout]
     number: dict[int, int]
@@ -29,17 +28,17 @@ class JoinedLayouts:
     graph: Ints
     length: Ints
     start: Ints
-    """The first storage of each layout."""
+    """First storage of each layout."""
     dead_length: Ints
     dead_start: Ints
     ints: dict[str, Ints]
     is_input: Flags
     device: Ints
-    """Index into `devices`; the last one where a call before this one has said."""
+    """Index into `devices`; the last one if an earlier call has recorded the device."""
     devices: list[str]
 
     def deaths(self, never: int) -> Ints:
-        """Position at which each storage dies in its layout, for the first time."""
+        """Return the position at which each storage first dies in its layout."""
         dead = np.full(int(self.length.sum()), never, dtype=np.int64)
         at = np.repeat(self.start, self.dead_length) + self.ints["dead"]
         dead[at[::-1]] = self.ints["dead_at"][::-1]
@@ -81,16 +80,15 @@ def _flat(columns: Sequence[Sequence[int | None]]) -> Ints:
 
 @dataclass(frozen=True)
 class MeasuredCalls:
-    """Calls whose storages were followed, in the order of their numbers in the log."""
+    """Calls with recorded lifetimes, in the order of their numbers in the log."""
 
     local: Ints
     at: Ints
     """Position among the calls of the log."""
     layout: Ints
-    """Position of the layout."""
 
     def find(self, local: Ints) -> Ints:
-        """Position of each call here, -1 for one that was not followed."""
+        """Return the position of each call among these, or -1."""
         if not len(self.local):
             return np.full(len(local), -1, dtype=np.int64)
         found = np.minimum(np.searchsorted(self.local, local), len(self.local) - 1)
@@ -98,7 +96,7 @@ class MeasuredCalls:
 
 
 def measured_calls(batches: MemoryBatches, layouts: JoinedLayouts, places: LaunchPlaces | None) -> MeasuredCalls:
-    """Calls that are in the log and have a layout of their own graph, each once; all others are counted."""
+    """Return calls of the log with a layout of their own graph, each once. All others are counted as damage."""
     local, number = (np.array(batches.calls[name], dtype=np.int64) for name in ("call", "layout"))
     position = {} if places is None else places.position
     at = np.array([position.get(call, -1) for call in local.tolist()], dtype=np.int64)
@@ -144,7 +142,7 @@ def add_layouts(
     ids: Ids,
     inner: InnerBytes | None,
 ) -> Ints:
-    """Add layouts and their storages; returns the id of each layout."""
+    """Add layouts and their storages. Returns the id of each layout."""
     count = len(layouts.chosen)
     first_id = rows.new_id("layouts", count)
     owned = _owned(batches, layouts, ids)
@@ -187,7 +185,7 @@ def add_layouts(
 
 
 def _owned(batches: MemoryBatches, layouts: JoinedLayouts, ids: Ids) -> Flags:
-    """Storages that belong to the measured series: made by the call, or inputs that the schedule may free."""
+    """Return the storages of the measured series: allocated by the call, or inputs that the schedule may free."""
     owned = ~layouts.is_input
     for i, layout in enumerate(layouts.chosen):
         memory = batches.schedule_of(layout.graph, ids.function(layout.graph, layout.function))
@@ -201,7 +199,7 @@ def _owned(batches: MemoryBatches, layouts: JoinedLayouts, ids: Ids) -> Flags:
 
 
 def _peak(layouts: JoinedLayouts, layout: int, owned: Flags, launches: int, inside: tuple[Ints, Ints] | None) -> _Peak:
-    """The highest point at a launch, or behind the last one; `inside`: what calls behind launches add at positions."""
+    """Return the maximum at launches or after the last. `inside` has the bytes that inner calls add at positions."""
     part = layouts.storages(layout)
     size, born = layouts.ints["storage_bytes"][part], np.minimum(layouts.ints["born"][part], launches)
     deaths = slice(layouts.dead_start[layout], layouts.dead_start[layout] + layouts.dead_length[layout])
@@ -245,5 +243,5 @@ def _objects(values: Sequence[object]) -> Column:
 
 
 def masked(column: Ints) -> Column:
-    """With what is unknown as NULL."""
+    """Return the column with `UNKNOWN` masked, which becomes NULL."""
     return np.ma.array(column, mask=column == UNKNOWN)

@@ -18,15 +18,15 @@ class Storages:
     born_ns: Ints
     size: Ints
     made: Flags
-    """By a compiled call; the others came in from outside."""
+    """Whether a compiled call allocated it."""
     died_ns: Ints
-    """Beside `died`."""
+    """Times of the deaths in `died`."""
     died: Ints
-    """Which storages died."""
+    """Storages that died."""
 
 
 def add_curve(rows: IndexRows, log: int, device: str, storages: Storages) -> None:
-    """Add the curve of a device: a row for each moment at which something is born or dies, and the levels above."""
+    """Add the curve of a device: a row for each time of a birth or death, and the coarser levels."""
     if not len(storages.born_ns):
         return
     ns, live, made = _moments(storages)
@@ -53,7 +53,7 @@ def add_curve(rows: IndexRows, log: int, device: str, storages: Storages) -> Non
 
 
 def _moments(storages: Storages) -> tuple[Ints, Ints, Ints]:
-    """Moments in order, and live and made bytes after everything that happened in each."""
+    """Return the times in order, and the live and the allocated bytes after all events of each time."""
     ns = np.concatenate([storages.born_ns, storages.died_ns])
     change = np.concatenate([storages.size, -storages.size[storages.died]])
     made = np.concatenate([storages.made, storages.made[storages.died]])

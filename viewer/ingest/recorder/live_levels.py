@@ -1,4 +1,4 @@
 """Levels of detail of a curve."""
 
 PER_LEVEL = 64
-"""So many rows of a level are one of the next."""
+"""Number of rows of a level that form one row of the next coarser level."""

@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 
 MOST_BYTES = 1 << 46
-"""More than any machine has; sums of such numbers fit 64 bits."""
+"""Maximum plausible size; sums of such sizes fit 64 bits."""
 MOST_TIMES = 1 << 40
-"""More often than a check can find anything."""
+"""Maximum plausible number of times that a check found the same mismatch."""
 MemoryRecord = SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | MemoryStepMismatch | Growth
 
 
 @dataclass(frozen=True)
 class Ids:
-    """Numbers of the log -> ids of the index."""
+    """Maps numbers of the log to ids and names of the index."""
 
     graph: Callable[[int], int]
     known_site: Callable[[int, int], int | None]
-    """None for a site that the graph does not have."""
+    """Returns None for a site that the graph does not have."""
     function: Callable[[int, int], str]
     phase: Callable[[int], str | None]
 
 
 class MemoryBatches:
-    """Takes in records in the order of the log; `add_rows` and `lifetime_columns` turn them into rows."""
+    """Collects records in the order of the log; `add_rows` and `lifetime_columns` turn them into rows."""
 
     def __init__(self, damage: Damage) -> None:
         self.damage = damage
@@ -64,7 +64,7 @@ class MemoryBatches:
         self.saw_lifetimes = False
 
     def take(self, value: MemoryRecord, place: RecordPlace) -> None:
-        """Raises BadPayload for a record that does not fit together."""
+        """Add a record. Raises BadPayload if it is inconsistent."""
         match value:
             case SchedulerMemory():
                 _check_schedule(value)
@@ -86,7 +86,7 @@ class MemoryBatches:
         self.saw_lifetimes |= isinstance(value, LifetimeLayout | Lifetimes)
 
     def take_recompute(self, value: RecomputeMismatch, record: LogRecord) -> None:
-        """Its figures stay in the log; its compile id is one of this log. Raises BadPayload when it does not fit."""
+        """Add a mismatch; its compile id is that of the log. Raises BadPayload if it is inconsistent."""
         check_recompute(value)
         self.recomputes.append((record, value))
 
@@ -108,7 +108,7 @@ class MemoryBatches:
                 column.extend(getattr(source, name))
 
     def schedule_of(self, graph: int, function: str) -> SchedulerMemory | None:
-        """Of a subgraph that is its function; everything else belongs to the graph itself."""
+        """Return the schedule of the subgraph with that function, else of the graph."""
         return self.schedules.get((graph, function)) or self.schedules.get((graph, None))
 
     def add_rows(self, rows: IndexRows, log: int, places: LaunchPlaces | None, ids: Ids) -> None:
@@ -203,7 +203,7 @@ def _bytes_of(buffers: ScheduledBuffers) -> dict[str, list[int]]:
 
 
 def check_layout(layout: LifetimeLayout) -> None:
-    """Raises BadPayload when its columns do not fit together."""
+    """Raise BadPayload if the columns are inconsistent."""
     _check_columns(layout, "name", without=("layout", "graph", "function", "dead", "dead_at"))
     if len(layout.dead) != len(layout.dead_at):
         raise BadPayload("LifetimeLayout has columns of unequal length")
@@ -215,7 +215,7 @@ def check_layout(layout: LifetimeLayout) -> None:
 
 
 def check_step_mismatch(value: MemoryStepMismatch) -> None:
-    """Raises BadPayload when its columns do not fit together; older logs lack the last ones."""
+    """Raise BadPayload if the columns are inconsistent. Older logs lack the last ones."""
     newer = [name for name in ("storage", "times") if not getattr(value, name)]
     _check_columns(value, "kind", without=("graph", "call", "file", "line", "is_final_step", "site", *newer))
     if any(not 0 < times <= MOST_TIMES for times in value.times):
@@ -223,7 +223,7 @@ def check_step_mismatch(value: MemoryStepMismatch) -> None:
 
 
 def check_recompute(value: RecomputeMismatch) -> None:
-    """Raises BadPayload when its columns do not fit together."""
+    """Raise BadPayload if the columns are inconsistent."""
     names = [f.name for f in fields(value) if f.name.startswith(("carried_", "recomputed_", "before_"))]
     for name in names:
         known = {len(value.snode)} if "_after_" in name else {0, len(value.snode)}

@@ -1,6 +1,6 @@
-"""The launch ring beside a log: the calls and steps that are not in the log yet, and where the process stopped.
+"""Adds what only the launch ring beside a log has: the last calls and steps, and where the process stopped.
 
-Only a local log has a ring. Its name follows from the path of the log, never from the content of the log.
+Only a local log has a ring. Its name derives from the path of the log, never from the content of the log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
 
 HUNG_NS = 10_000_000_000
-"""A launch that is in flight for so long when somebody ends the process is what it was ended for."""
+"""A launch in flight for at least this long when the process is ended was the reason to end it."""
 
 
 class RingRows:
-    """What the ring of one log adds to the log's own rows."""
+    """The rows that the ring of one log adds to those of the log."""
 
     def __init__(self, data: bytes | None, damage: Damage) -> None:
         self.ring: Ring | None = None
@@ -47,12 +47,12 @@ class RingRows:
 
     @property
     def has_ended(self) -> bool:
-        """The recorder was left as it should be, though the log may not say so."""
+        """Whether the recorder ended normally, even if the log does not say so."""
         return self.ring is not None and self.ring.has_ended
 
     @property
     def left_between_calls(self) -> bool:
-        """A signal asked the process to leave, and every call that it had begun had ended."""
+        """Whether a signal asked the process to exit and all its calls had ended."""
         return (
             self.ring is not None
             and self.ring.asked_by is not None
@@ -60,14 +60,14 @@ class RingRows:
         )
 
     def asked_by(self) -> int | None:
-        """The signal that asked the process to leave; None: there was none, or a launch had hung when it came."""
+        """Return the signal that asked the process to exit, or None if there was none or a launch hung when it came."""
         if self.ring is None or self.ring.asked_by is None:
             return None
         began_ns = self._in_flight_since_ns
         return self.ring.asked_by if began_ns is None or self.ring.asked_ns - began_ns < HUNG_NS else None
 
     def not_recorded(self) -> list[tuple[str, str]]:
-        """(what, why)."""
+        """Return (what, why) for all that is missing in the log."""
         found = []
         if self.ring is not None and self.ring.write_errno is not None:
             found.append(("the rest of the run", f"the log could not be written: {os.strerror(self.ring.write_errno)}"))
@@ -76,13 +76,13 @@ class RingRows:
         return found
 
     def add_calls(self, batches: LaunchBatches, steps: dict[int, EndedStep], marks: list[LoggedMark]) -> None:
-        """Calls, steps and marks that the log does not hold join those that it does."""
+        """Add calls, steps and marks that are missing in the log."""
         if self.ring is None:
             return
         known = set(batches.calls["call"])
         missing: dict[int, RingCall] = {}
         for call in self.ring.calls:
-            # While a call is written in another form both stand there; the one that has ended is whole.
+            # While a call is rewritten, the ring has it twice; the one that has ended is complete.
             if call.call not in known and (call.call not in missing or call.end_ns is not None):
                 missing[call.call] = call
         if missing:
@@ -104,7 +104,7 @@ class RingRows:
         places: LaunchPlaces | None,
         graph_id: Callable[[int], int],
     ) -> None:
-        """Where each thread and each stream of a device stood."""
+        """Add the position of each thread and of each stream of a device."""
         if self.ring is not None and places is not None and len(places.launch_id):
             from stepscope.viewer.ingest.recorder.ring_launches import add_ring_launches
 
@@ -112,7 +112,7 @@ class RingRows:
 
 
 def _can_be(part: RingCall | RingStep | RingMark | RingStream) -> bool:
-    """Whether all of its numbers can be."""
+    """Return whether all numbers are in their bounds."""
     for field in fields(part):
         value, bounds = getattr(part, field.name), bounds_of(field.name)
         numbers = [value] if isinstance(value, int) else value if isinstance(value, Sequence) else []
@@ -142,5 +142,5 @@ def _batch(calls: list[RingCall]) -> Launches:
 
 
 def _until(call: RingCall) -> int:
-    """The end of a call, or the last that is known of it."""
+    """Return the end of a call, or the last known time in it."""
     return call.end_ns if call.end_ns is not None else max([call.start_ns, *call.starts_ns, *call.ends_ns])

@@ -10,7 +10,7 @@ from stepscope.tracer.schema.ring_format import BLOCKS_AT, ring_path, used_bytes
 
 
 def ring_beside(log: Path) -> bytes | None:
-    """What is in use of the ring of `log`; None where there is none, or it cannot be read."""
+    """Return the used bytes of the ring of `log`, or None if there is none or it cannot be read."""
     path = ring_path(log)
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):

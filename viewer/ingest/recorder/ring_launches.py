@@ -1,4 +1,4 @@
-"""Finds the launches that were in flight, from the ring and the launches of a log."""
+"""Finds the launches that were in flight, using the ring and the launches of a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepscope.viewer.ingest.rows import IndexRows
 
 Ints = npt.NDArray[np.int64]
 MOST_IN_FLIGHT = 4096
-"""Of a stream; the first ones."""
+"""Maximum number of launches in flight per stream; the first ones are kept."""
 _NOT_RETURNED = -1
 _REPLAYED = "replayed", UNFINISHED
 
@@ -22,15 +22,15 @@ _REPLAYED = "replayed", UNFINISHED
 def add_ring_launches(
     ring: Ring, rows: IndexRows, log: int, batches: LaunchBatches, places: LaunchPlaces, graph_id: Callable[[int], int]
 ) -> int | None:
-    """Add the rows of one log: of each thread the launch that began last, of each stream what had finished and what
-    had not. Returns when the first of those that were in flight began; None: none was."""
+    """Add the last launch of each thread, and the finished and unfinished launches of each stream of one log. Returns
+    the start of the first launch in flight, or None if there was none."""
     launches = _Launches(ring, rows, log, batches, places, graph_id)
     in_flight = launches.add()
     return min((int(places.launch_start_ns[launch]) for launch in in_flight), default=None)
 
 
 class _Launches:
-    """The launches of a log, by their position in the order in which they were sent."""
+    """The launches of a log, by their position in the order of submission."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class _Launches:
         self.returned = self.ends_ns != _NOT_RETURNED
         outer = [site["site"] for site in rows.tables["sites"] if site["kind"] == "subgraph"]
         self.is_kernel = ~np.isin(places.launch_site, outer)
-        """Not a call of another function of the wrapper, whose launches stand for themselves."""
+        """Whether a launch is not a call of another function of the wrapper, whose launches are listed separately."""
         self.number: Sequence[int] = batches.calls["call"]
         self.thread = np.frombuffer(batches.calls["thread"], dtype=np.int64)
         self.position = np.arange(len(places.launch_id)) - places.first[places.launch_owner]
         self.states = batches.states
         self.runs = np.array([state == UNFINISHED for state in batches.states])
         self.of_call = {call.call: call for call in ring.calls}
-        """Of the calls that the ring still knows."""
+        """Calls that are still in the ring, by number."""
         replays = [(call.graph, call.graph_slot, call) for call in ring.calls if call.graph_slot is not None]
         self.finished_in = {slot: call.finished_in_graph for _, slot, call in replays}
         self.slots = {graph: {slot for one, slot, _ in replays if one == graph} for graph, _, _ in replays}
-        """Of each graph."""
+        """Slots of each graph."""
         self.stream = self._streams()
 
     def _streams(self) -> Ints:
-        """The stream of each call, -1: not known. Calls whose block is used again ran as others of their graph."""
+        """Return the stream of each call, or -1. Calls no longer in the ring ran on the stream of their graph."""
         usual = {call.graph: call.stream for call in self.ring.calls if call.stream is not None}
         found = [usual.get(graph, -1) for graph in self.places.graph.tolist()]
         for number, call in self.of_call.items():
@@ -71,7 +71,7 @@ class _Launches:
         return np.array(found, dtype=np.int64)
 
     def add(self) -> set[int]:
-        """The launches in flight."""
+        """Add all rows and return the launches in flight."""
         in_flight: set[int] = set()
         for index, stream in enumerate(self.ring.streams):
             in_flight |= self._add_stream(index, stream)
@@ -86,7 +86,7 @@ class _Launches:
         return in_flight
 
     def _add_stream(self, index: int, stream: RingStream) -> set[int]:
-        """The launches of a stream that are not known to be finished."""
+        """Add the rows of a stream and return its launches that are not known to be finished."""
         captured = np.array([state == "captured" for state in self.states])
         calls = (self.stream == index) & ~captured
         launches = np.flatnonzero(calls[self.places.launch_owner] & self.is_kernel)
@@ -96,11 +96,11 @@ class _Launches:
             return set()
         begun = int(np.searchsorted(self.places.launch_start_ns[launches], sent_ns, side="right"))
         is_finished = np.arange(len(launches)) < self._finished_in_graphs(launches, begun)
-        # What another thread had begun may stand behind the mark, if it had not returned.
+        # A launch of another thread that had not returned may be after the mark.
         sent_by = self.thread[self.places.launch_owner[launches[:begun]]]
         is_finished[:begun] &= (sent_by == thread) | self._returned_by(launches[:begun], sent_ns)
         in_flight, finished = launches[~is_finished], launches[is_finished]
-        if self.ring.is_blocking:  # of each thread the first
+        if self.ring.is_blocking:  # only the first of each thread
             _, firsts = np.unique(self.thread[self.places.launch_owner[in_flight]], return_index=True)
             in_flight = in_flight[np.sort(firsts)]
         if len(finished):
@@ -110,7 +110,7 @@ class _Launches:
         return set(in_flight.tolist())
 
     def _sent(self, stream: RingStream) -> tuple[int | None, int | None]:
-        """When the last mark that was reached was sent, and by which thread. No time: nobody knows; 0: none was."""
+        """Return when and by which thread the last reached mark was submitted: 0 without a mark, None if unknown."""
         if stream.call is None or stream.position is None:
             return 0, None
         call = self.places.position.get(stream.call)
@@ -118,27 +118,27 @@ class _Launches:
             return None, None
         thread = int(self.thread[call])
         if stream.position >= self.places.count[call]:
-            return int(self.places.call_end_ns[call]), thread  # after all that calls inside of it have submitted
+            return int(self.places.call_end_ns[call]), thread  # after all launches of its inner calls
         if not stream.position:
             return int(self.places.call_start_ns[call]), thread
         last = int(self.places.first[call]) + stream.position - 1
         return max(int(self.ends_ns[last]), int(self.places.launch_start_ns[last])), thread
 
     def _returned_by(self, launches: Ints, time_ns: int) -> npt.NDArray[np.bool_]:
-        """What raised has returned with its call."""
+        """Return which launches had returned at `time_ns`; one that raised returned with its call."""
         owners = self.places.launch_owner[launches]
         ended = ~self.runs[owners] & (self.places.call_end_ns[owners] <= time_ns)
         returned: npt.NDArray[np.bool_] = self.returned[launches] & (self.ends_ns[launches] <= time_ns)
         return ended | returned
 
     def _finished_in_graphs(self, launches: Ints, finished: int) -> int:
-        """How many were finished, as the marks inside of CUDA graphs say. They are those of the replay that began last
-        on the device, which is the first of its kind that is not known to be finished."""
+        """Return the number of finished launches by the marks inside CUDA graphs. These belong to the replay that began
+        last on the device, the first of its kind that is not known to be finished."""
         owners, positions = self.places.launch_owner[launches], self.position[launches]
         ends = np.append(np.flatnonzero(np.diff(owners)) + 1, len(owners))
         seen: set[int] = set()
         at = finished
-        while at < len(launches):  # those of a replay have one start, and follow one another
+        while at < len(launches):  # launches of a replay are adjacent and have the same start
             end = int(ends[np.searchsorted(ends, at, side="right")])
             slots = self._slots_of(int(owners[at]))
             marked = self.finished_in.get(min(slots)) if len(slots) == 1 and not slots & seen else None
@@ -149,7 +149,7 @@ class _Launches:
         return finished
 
     def _slots_of(self, owner: int) -> set[int]:
-        """Where the marks of a replay are; empty: it is none. Of one whose block is used again those of its graph."""
+        """Return the slots with the marks of a replay, those of its graph if the ring has overwritten it; else none."""
         call = self.of_call.get(self.number[owner])
         if call is not None:
             return {call.graph_slot} if call.state in _REPLAYED and call.graph_slot is not None else set()

@@ -14,7 +14,7 @@ from stepscope.viewer.ingest.sources import OWN_LOGS
 
 
 class NewerFormat(StepscopeError):
-    """A log of a newer format than this stepscope reads."""
+    """Raised for a log of a newer format than this version of stepscope reads."""
 
     def __init__(self, path: Path, version: int) -> None:
         self.path, self.version = path, version
@@ -24,40 +24,40 @@ class NewerFormat(StepscopeError):
         super().__init__(f"{path}: {self.reason}.")
 
     def __reduce__(self) -> tuple[type[NewerFormat], tuple[Path, int]]:
-        """A worker hands it on to another process."""
+        """Support pickling: workers pass the error to another process."""
         return NewerFormat, (self.path, self.version)
 
 
 class RunFacts:
-    """The first run record of a log that can be read, as far as it can be."""
+    """The readable parts of the first readable run record of a log."""
 
     def __init__(self, path: Path) -> None:
         self.is_ours = path.name.startswith(OWN_LOGS)
-        """stepscope wrote the log, whatever became of its run record."""
+        """Whether stepscope wrote the log, even if the run record is damaged."""
         self.said: Mapping[str, Any] = {}
         """Fields of the record."""
         self.is_whole = False
-        """All of them can be read."""
+        """Whether all fields could be read."""
         self._path = path
         self._ended: tuple[int, int] | None = None
 
     def begin(self, payload: Any) -> None:
-        """Take what can be read of a run record. Raises NewerFormat."""
+        """Read a run record as far as possible. Raises NewerFormat."""
         version = whole_number(payload.get("format_version")) if isinstance(payload, dict) else None
         if version is not None and version > FORMAT_VERSION:
             raise NewerFormat(self._path, version)
         self.said = self.said or legible(Run, payload)
 
     def take(self, run: Run, payload: Mapping[str, Any]) -> None:
-        """It is whole; `payload` may hold more."""
+        """Set all fields from a complete record; `payload` may have more."""
         if not self.is_whole:
             self.said, self.is_whole = {**payload, **vars(run)}, True
 
     def end(self, monotonic_ns: int, unix_ns: int | None) -> None:
-        """The clocks at the end of the run."""
+        """Set the clocks at the end of the run."""
         self._ended = (monotonic_ns, unix_ns) if unix_ns is not None else None
 
     def clocks(self) -> tuple[int, int] | None:
-        """Monotonic and unix ns of one moment: the begin, else the end; None: the log says neither."""
+        """Return monotonic and unix ns of one moment, at the begin or else at the end of the run; None if unknown."""
         monotonic_ns, unix_ns = self.said.get("monotonic_ns"), self.said.get("unix_ns")
         return self._ended if monotonic_ns is None or unix_ns is None else (monotonic_ns, unix_ns)

@@ -1,5 +1,4 @@
-"""Reads stepscope's own records of one log into graphs, launch sites, tensors and steps, and into what was not
-recorded."""
+"""Reads stepscope's own records of one log into graphs, launch sites, tensors, steps, and what was not recorded."""
 
 from __future__ import annotations
 
@@ -70,21 +69,21 @@ if TYPE_CHECKING:
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
 _OF_A_RUNNING_PROCESS = (Graph, Launches, Steps, StepMarks, Overhead)
-"""Behind an `End` they show that it was none: the process was to become another program, and could not."""
+"""Records that invalidate an earlier `End`: the process tried to become another program and failed."""
 
 
 class RuntimeRecords:
-    """Reads our records of one log; `finish` turns them into rows once all of them are known."""
+    """Reads stepscope's records of one log; `finish` turns them into rows."""
 
     def __init__(
         self, log: int, path: Path, rows: IndexRows, damage: Damage, ids: LogCompileIds, ring: bytes | None = None
     ) -> None:
-        """`ring`: what stands in the launch ring beside the log."""
+        """`ring` has the bytes of the launch ring beside the log."""
         self.log, self.path, self.rows, self.damage, self.ids = log, path, rows, damage, ids
         self.ring = RingRows(ring, damage)
         self.run = RunFacts(path)
         self._records: list[tuple[int, int | None, str | None]] = []
-        """(record, the graph that it is about, the compile that its header names) of those of one graph or compile."""
+        """(record, its graph, the compile id in its header) of each record about a graph or compile."""
         self.end: End | None = None
         self.overhead: Overhead | None = None
         self.process_ends: list[ProcessEnd] = []
@@ -100,9 +99,9 @@ class RuntimeRecords:
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
 
     def read(self, record: LogRecord) -> None:
-        """Take in one `stepscope_*` artifact; kinds that are not known yet are left alone.
+        """Read one `stepscope_*` artifact; unknown kinds are ignored.
 
-        Raises NewerFormat for a log of one; a payload of the wrong form is counted.
+        Raises NewerFormat if the log has a newer format; an invalid payload is counted as damage.
         """
         self.run.is_ours = True
         name = record.name or ""
@@ -131,8 +130,8 @@ class RuntimeRecords:
             self._records.append((record.record, graph, compile_id))
 
     def compiles_of_records(self, known: Collection[str]) -> dict[int, str]:
-        """Record -> the one of the `known` compiles that it is about. A graph says it better than a header: PyTorch may
-        have begun to count anew before the record was written."""
+        """Return the compile, one of `known`, of each record. Its graph is more reliable than its header: PyTorch may
+        have begun a new count of ids before the record was written."""
         found = {}
         for record, number, named in self._records:
             graph = self.graph_rows.graphs.get(number) if number is not None else None
@@ -193,8 +192,8 @@ class RuntimeRecords:
     def finish(
         self, codes: list[OutputCode], callers: Mapping[str, UserFrame], compiles: Iterable[Compiling] = ()
     ) -> None:
-        """Add all rows; `codes` are the generated wrappers that the log holds, `callers` the lines that called what
-        each compile id compiled, `compiles` when it compiled, in unix ns."""
+        """Add all rows. `codes` are the generated wrappers in the log, `callers` the lines that called each compiled
+        function, by compile id, and `compiles` the periods of compiling in unix ns."""
         contained = self.damage.contained
         self.graph_rows.add(codes, callers, self.run.is_ours)
         for place, tensors in enumerate(self.tensors):
@@ -220,7 +219,7 @@ class RuntimeRecords:
             )
 
     def _add_runs(self, compiles: Iterable[Compiling]) -> None:
-        """What ran: calls, launches, their values, the memory of the calls."""
+        """Add calls, launches, their values, and the memory of calls."""
         contained = self.damage.contained
         if self.run.is_ours:
             with contained("calls of the launch ring"):
@@ -310,7 +309,7 @@ class RuntimeRecords:
         )
 
     def _add_process_ends(self) -> None:
-        """As whoever waited for the process saw it; else as a signal that asked it to leave wrote it into the ring."""
+        """Add the end of the process as its parent saw it, else the signal in the ring that asked it to exit."""
         for end in self.process_ends:
             self._add_process_end(end)
         asked_by = None if self.end or self.process_ends else self.ring.asked_by()

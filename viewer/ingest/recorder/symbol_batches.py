@@ -1,5 +1,4 @@
-"""Collects the values of graph symbols in the calls of one log: from records of the log, and from the launch ring for
-calls that had not ended."""
+"""Collects the values of graph symbols in calls: from the log, or from the launch ring if the call did not end."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ class SymbolBatches:
         self._ids: dict[tuple[object, ...], int] = {}
 
     def take(self, batch: CallSymbols) -> None:
-        """Raises BadPayload for a record that does not fit together."""
+        """Add a record. Raises BadPayload if it is inconsistent."""
         if len(batch.call) != len(batch.assigned):
             raise BadPayload("CallSymbols has columns of unequal length")
         if any(not 0 <= number < len(batch.assignments) for number in batch.assigned):
@@ -34,7 +33,7 @@ class SymbolBatches:
         self._batches.append(batch)
 
     def take_ring(self, found: Sequence[RingSymbols]) -> None:
-        """Of calls that the log itself does not tell of."""
+        """Add values from the ring for calls without values in the log."""
         known = {call for batch in self._batches for call in batch.call}
         new = {one.call: one for one in found if one.call not in known}
         if new:
@@ -44,8 +43,8 @@ class SymbolBatches:
     def finish(
         self, rows: IndexRows, log: int, places: LaunchPlaces | None, symbols: Mapping[int, Sequence[str]]
     ) -> int:
-        """Add the rows. Returns how many calls are told of that are not in the log. `symbols`: names of each graph's,
-        as the log numbers graphs."""
+        """Add the rows. Returns the number of calls that are not in the log. `symbols` are the names of the symbols of
+        each graph, as numbered in the log."""
         lost = 0
         for batch in self._batches:
             for call, number in zip(batch.call, batch.assigned, strict=True):
@@ -77,7 +76,7 @@ class SymbolBatches:
 
 
 def _text(value: object) -> str | None:
-    """As Python writes it."""
+    """Return the value as Python prints it, or None if it is not a number."""
     if isinstance(value, (bool, int, float)):
         return repr(value)
     return value if isinstance(value, str) and value in _NO_NUMBERS else None

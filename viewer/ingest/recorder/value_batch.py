@@ -23,7 +23,7 @@ _LONGEST_EXACT = 48
 
 @dataclass(frozen=True)
 class ValueColumns:
-    """One record of values. Unknown is NaN among floats, -1 in `first_bad`, and `UNCOUNTED` in counts."""
+    """A record of values. Unknown values are NaN among floats, -1 in `first_bad`, and `UNCOUNTED` in counts."""
 
     place: RecordPlace
     call: Ints
@@ -32,9 +32,9 @@ class ValueColumns:
     ints: dict[str, Ints]
     exact: tuple[Ints, list[str | None], list[str | None]]
     at_least: Ints | None
-    """Rows that have so many NaN and infinities at least; None: everything was counted."""
+    """Rows whose counts of NaN and infinity are only minimums; None if all counts are complete."""
     elements: tuple[Ints, list[list[Any]]]
-    """Rows whose elements were kept, and these."""
+    """Rows whose elements were kept, and these elements."""
 
     @property
     def rows(self) -> int:
@@ -42,7 +42,7 @@ class ValueColumns:
 
 
 def batch_of(values: Values, place: RecordPlace, damage: Damage) -> ValueColumns:
-    """Raises BadPayload when the columns do not fit together; single values that cannot be are counted."""
+    """Return the columns of a record, impossible values counted. Raises BadPayload if they are inconsistent."""
     count = len(values.min)
     floats = {name: _floats(getattr(values, name), count, f"Values.{name}") for name in RECORDED_NUMBERS}
     if len(values.call) != len(values.layout) or any(len(column) != count for column in floats.values()):
@@ -102,7 +102,7 @@ def _positions(rows: list[int], count: int, path: str) -> Ints:
 
 
 def _texts(values: list[Any]) -> list[str | None]:
-    """Exact numbers as texts; what is no number is unknown."""
+    """Return exact numbers as text, None for what is not a number."""
     return [
         text if type(value) in (int, float, str) and len(text := str(value)) <= _LONGEST_EXACT and _is_number(text)
         else None

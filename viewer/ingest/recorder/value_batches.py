@@ -1,6 +1,6 @@
 """Collects the statistics of one log: layouts, batches of values, device times and saved tensors.
 
-numpy is imported at the first values only, because a log without them does not need it.
+numpy is imported only with the first values, because a log without them does not need it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.value_batch import ValueColumns
 
 _NUMBERS = "layout", "graph", "first"
-"""Fields of a layout that are no columns."""
+"""Fields of a layout that are not columns."""
 
 
 class ValueRecords:
-    """Takes in records in the order of the log; `finish` gives each row its launch."""
+    """Collects records in the order of the log."""
 
     def __init__(self, damage: Damage) -> None:
         self.damage = damage
@@ -31,7 +31,7 @@ class ValueRecords:
         self.saved: list[tuple[SavedTensor, RecordPlace]] = []
 
     def take(self, value: DeviceTimes | ValueLayout | Values | SavedTensor, place: RecordPlace) -> None:
-        """Raises BadPayload for a record that does not fit together."""
+        """Add a record. Raises BadPayload if it is inconsistent."""
         match value:
             case DeviceTimes():
                 self.add_device_times(value)
@@ -43,7 +43,7 @@ class ValueRecords:
                 self.add_saved(value, place)
 
     def add_layout(self, layout: ValueLayout, place: RecordPlace) -> None:
-        """Raises BadPayload when its columns are not of one length."""
+        """Add a layout. Raises BadPayload if its columns differ in length."""
         count = len(layout.site)
         if any(len(getattr(layout, f.name)) != count for f in fields(layout) if f.name not in _NUMBERS):
             raise BadPayload("ValueLayout has columns of unequal length")
@@ -57,7 +57,7 @@ class ValueRecords:
             )
 
     def add(self, values: Values, place: RecordPlace) -> None:
-        """Raises BadPayload when its columns do not fit together."""
+        """Add values. Raises BadPayload if their columns are inconsistent."""
         from stepscope.viewer.ingest.recorder.value_batch import batch_of
 
         for layout in sorted(set(values.layout) - self.layouts.keys()):
@@ -66,13 +66,13 @@ class ValueRecords:
         self.batches.append(batch_of(values, place, self.damage))
 
     def add_device_times(self, times: DeviceTimes) -> None:
-        """Raises BadPayload when its columns are not of one length."""
+        """Add device times. Raises BadPayload if the columns differ in length."""
         if not len(times.call) == len(times.launch) == len(times.duration_ns):
             raise BadPayload("DeviceTimes has columns of unequal length")
         self.device_times.append(times)
 
     def add_saved(self, saved: SavedTensor, place: RecordPlace) -> None:
-        """Raises BadPayload for a file that is not below the folder of the log."""
+        """Add a saved tensor. Raises BadPayload if its file is not below the folder of the log."""
         if not saved.file or any(not _is_below(kind(saved.file)) for kind in (PurePosixPath, PureWindowsPath)):
             raise BadPayload("SavedTensor.file is not below the folder of the log")
         self.saved.append((saved, place))

@@ -1,4 +1,4 @@
-"""Converts batches of values to columns, each row with its launch."""
+"""Converts batches of values to columns and finds the launch of each row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NONE = np.array([None], dtype=object)
 
 
 class _Layouts:
-    """All layouts of a log end to end, and which launch of its site within a call each row belongs to."""
+    """All layouts of a log, concatenated, and which launch of its site within a call each row belongs to."""
 
     def __init__(self, layouts: dict[int, ValueLayout], inputs: Mapping[int, list[str]]) -> None:
         chosen = list(layouts.values())
@@ -54,7 +54,7 @@ def _objects(values: list[str | None]) -> Column:
 
 
 def _input_names(layout: ValueLayout, names: list[str]) -> list[str | None]:
-    """Of each row that is about an input of the call the name."""
+    """Return the name of the input of the call for each row about one, None for the others."""
     return [
         None if site != OF_THE_CALL else names[position] if 0 <= position < len(names) else f"input {position}"
         for site, position in zip(layout.site, layout.argument, strict=True)
@@ -62,7 +62,7 @@ def _input_names(layout: ValueLayout, names: list[str]) -> list[str | None]:
 
 
 def _occurrences(layout: ValueLayout) -> Ints:
-    """For each row how many rows about the same thing stand before it: a launch in a loop runs several times."""
+    """Return the number of earlier rows about the same value: a launch in a loop runs several times."""
     seen: dict[tuple[Any, ...], int] = {}
     result = np.empty(len(layout.site), dtype=np.int64)
     keys = zip(layout.site, layout.argument, layout.moment, layout.item, layout.part, strict=True)
@@ -76,7 +76,7 @@ def add_values(
 ) -> None:
     """Add the rows of all batches in the order of their launches.
 
-    `inputs`: of each graph, the names of those that no launch site names.
+    `inputs` has the names of the inputs of each graph that no launch site names.
     """
     layouts = _Layouts(batches.layouts, inputs)
     seen: dict[int, int] = {}
@@ -100,13 +100,13 @@ def add_values(
 def _placed(
     batch: ValueColumns, layouts: _Layouts, places: LaunchPlaces | None, seen: dict[int, int], damage: Damage
 ) -> dict[str, Column] | None:
-    """The rows of a batch, with those of no known launch left out."""
+    """Return the rows of a batch without those of unknown launches."""
 
     def problem(reason: str, text: str) -> None:
         damage.add(reason, text, batch.place.line, batch.place.byte)
 
     number = np.array([layouts.number.get(layout, -1) for layout in batch.layout.tolist()], dtype=np.int64)
-    if (number < 0).any():  # counted when the batch was read; without the lengths its rows cannot be told apart
+    if (number < 0).any():  # counted when the batch was read; its rows cannot be assigned without the lengths
         return None
     length = layouts.length[number]
     if int(length.sum()) != batch.rows:
@@ -136,7 +136,7 @@ def _placed(
 
 
 def _launches(places: LaunchPlaces, call: Ints, site: Ints, occurrence: Ints) -> Ints:
-    """The launch of each row, -1 where there is none; of an input of a call the first one of the call."""
+    """Return the launch of each row, or -1; for an input of a call it is the first launch of the call."""
     launch = places.launches(call, site, occurrence)
     is_input = (site == OF_THE_CALL) & (call >= 0)
     if is_input.any():
@@ -153,9 +153,9 @@ def _calls(
     seen: dict[int, int],
     problem: Callable[[str, str], None],
 ) -> tuple[Ints, Flags]:
-    """Position of each call of the batch, -1 for one that is not known, and which calls are to be used.
+    """Return the position of each call of the batch, or -1 if it is unknown, and which calls are valid.
 
-    `seen`: how many rows of each call have been met.
+    `seen` has the number of rows read per call.
     """
     use = np.ones(len(number), dtype=bool)
     position = np.full(len(number), UNKNOWN, dtype=np.int64)
@@ -214,7 +214,7 @@ def _columns(
 
 
 def _elements(batch: ValueColumns, numel: Ints) -> Column:
-    """As JSON; a list that is not as long as its tensor, or holds what is no element, is unknown."""
+    """Return the elements as JSON, or None if their number differs from that of the tensor or one is invalid."""
     found = np.full(batch.rows, None, dtype=object)
     for row, numbers in zip(*batch.elements, strict=True):
         if len(numbers) == numel[row] and all(map(_is_element, numbers)):
@@ -227,7 +227,7 @@ def _is_element(value: Any) -> bool:
 
 
 def _finished(columns: dict[str, Column]) -> dict[str, Column]:
-    """The columns of the index: unknown masked, norm and largest magnitude added."""
+    """Return the columns of the index: unknown values masked, norm and largest magnitude added."""
     no_statistics = np.not_equal(columns["skipped"], _NONE).astype(bool)
     finite = columns["looked_at"] - sum(columns[name] for name in NONFINITE)
     found = dict(columns)
@@ -290,6 +290,6 @@ def add_saved(
 
 
 def _had_not_begun(tensor: SavedTensor, places: LaunchPlaces) -> bool:
-    """The launch of a tensor that is not in the log may not have begun when its call was cut short."""
+    """Return whether the launch, which is not in the log, may not have begun when its call was cut short."""
     position = places.position.get(tensor.call)
     return tensor.moment == "before" and position is not None and not places.has_ended[position]

@@ -1,7 +1,7 @@
-"""Assigns the calls of a log to steps, once the whole log is known.
+"""Assigns the calls of a log to steps once all its records are read.
 
 The recorder numbers steps while the program runs and cannot know yet what will end the first ones. It therefore records
-everything that may end a step, and its own step numbers are a guess that is replaced here.
+everything that may end a step, and its step numbers are guesses that this module replaces.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ def find_steps(
     has_ended: bool,
     feeds: bool,
 ) -> dict[int, EndedStep]:
-    """The steps by number; the calls of `batches` get their numbers. A step begins with the compile that it triggers.
+    """Return the steps by number, and set the step numbers of the calls. A step begins with the compile that it
+    triggers.
 
-    `has_ended`: the log is whole. `feeds`: the process loads data for another one, whose iterations are the steps.
+    `has_ended` says that the log is complete, and `feeds` that the process only loads data: its calls are then one
+    step.
     """
     calls = _outermost(batches, graphs)
     ordered = sorted(marks, key=lambda mark: mark.ns)
@@ -81,7 +83,7 @@ def _find(calls: Sequence[_Call], marks: Sequence[LoggedMark]) -> list[FoundStep
 
 
 def _by_user(outers: Sequence[OuterCall], ends: Sequence[int]) -> list[FoundStep]:
-    """From mark to mark. What comes before the first and after the last one may be no step at all."""
+    """Return the steps between the user's marks. Calls before the first and after the last mark may be in no step."""
     groups: list[list[OuterCall]] = [[] for _ in range(len(ends) + 1)]
     for outer in outers:
         groups[bisect_right(ends, outer.start_ns)].append(outer)
@@ -96,7 +98,7 @@ def _by_user(outers: Sequence[OuterCall], ends: Sequence[int]) -> list[FoundStep
 
 
 def _outermost(batches: LaunchBatches, graphs: Mapping[int, Graph]) -> list[_Call]:
-    """Calls that no other one has made, in the order in which they began."""
+    """Return the calls that are not inside another one, in the order of their start."""
     columns, numbers = batches.calls, set(batches.calls["call"])
     found = []
     for at, parent in enumerate(batches.parents):
@@ -115,7 +117,7 @@ def _outermost(batches: LaunchBatches, graphs: Mapping[int, Graph]) -> list[_Cal
 
 
 def _threads(calls: Sequence[_Call], marks: Sequence[LoggedMark]) -> list[tuple[list[_Call], list[LoggedMark]]]:
-    """Each thread runs a loop of its own, except where one alone has optimizers: the others help it."""
+    """Return calls and marks per thread, or in one group if only one has optimizers, which the others then assist."""
     of_marks: defaultdict[int, list[LoggedMark]] = defaultdict(list)
     for mark in marks:
         of_marks[mark.thread].append(mark)
@@ -124,7 +126,7 @@ def _threads(calls: Sequence[_Call], marks: Sequence[LoggedMark]) -> list[tuple[
     of_calls: defaultdict[int, list[_Call]] = defaultdict(list)
     called_by: dict[object, int] = {}
     for call in calls:
-        if call.phase == "backward":  # on a device's own thread of autograd
+        if call.phase == "backward":  # autograd runs it on a thread per device
             of_calls[called_by.get(call.function, call.thread)].append(call)
         else:
             called_by[call.function] = call.thread
@@ -133,7 +135,7 @@ def _threads(calls: Sequence[_Call], marks: Sequence[LoggedMark]) -> list[tuple[
 
 
 def _scopes(marks: Iterable[LoggedMark]) -> dict[int, list[tuple[int, int | None]]]:
-    """Begin and end of each outermost call of `generate`, by thread; None: it never ended."""
+    """Return begin and end of each outermost call of `generate` by thread; the end is None if it never ended."""
     found: defaultdict[int, list[tuple[int, int | None]]] = defaultdict(list)
     for mark in marks:
         of = found[mark.thread]
@@ -152,7 +154,7 @@ def _unit(call: _Call) -> OuterCall:
 def _units(
     calls: Sequence[_Call], scopes: Mapping[int, Sequence[tuple[int, int | None]]]
 ) -> tuple[list[OuterCall], list[Mark]]:
-    """Units in order, and where backward passes have ended."""
+    """Return the outermost calls in order, and the ends of backward passes."""
     outers: list[OuterCall] = []
     ends: list[Mark] = []
     waiting: list[_Call] = []
@@ -163,7 +165,7 @@ def _units(
         place = bisect_right(of_thread, call.start_ns, key=lambda one: one[0]) - 1
         scope = of_thread[place] if place >= 0 else None
         is_backward = call.phase == "backward" and bool(outers)
-        if call.is_captured:  # nothing ran: its replay counts
+        if call.is_captured:  # it ran nothing; its replay counts
             waiting.append(call)
             continue
         if is_backward:
@@ -198,7 +200,7 @@ def _join(outer: OuterCall, call: _Call) -> None:
 
 
 def _number(batches: LaunchBatches, found: Sequence[FoundStep]) -> None:
-    """A call has the step of the outermost one that it runs inside."""
+    """Set the step number of each call to that of the outermost call around it."""
     step_of: dict[int, int] = {}
     calls, steps = batches.calls["call"], batches.calls["step"]
     for number, step in enumerate(found):

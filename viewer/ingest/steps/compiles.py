@@ -13,17 +13,17 @@ from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBat
 
 
 class Compiling(NamedTuple):
-    """A time in which the process compiled."""
+    """A period in which the process compiled."""
 
     start_ns: int
     end_ns: int
     compile_id: str | None
-    """Of the outermost compile."""
+    """Id of the outermost compile."""
 
 
 def on_clock_of(clocks: tuple[int, int] | None, spans: Iterable[Compiling]) -> list[Compiling]:
-    """Spans in unix ns -> times on the clock of the calls, one behind the other; none where the log does not say how
-    the `clocks`, monotonic and unix, go together."""
+    """Convert spans in unix ns to the monotonic clock of the calls, with overlapping ones merged. Return none if the
+    log does not have `clocks`, simultaneous times of the monotonic and the unix clock."""
     if clocks is None:
         return []
     since = clocks[0] - clocks[1]
@@ -41,7 +41,7 @@ def on_clock_of(clocks: tuple[int, int] | None, spans: Iterable[Compiling]) -> l
 def book(
     compiles: Sequence[Compiling], batches: LaunchBatches, graphs: Mapping[int, Graph]
 ) -> dict[int, list[Compiling]]:
-    """By step. A compile belongs to the next call of what was compiled, else to the next call, else to the last."""
+    """Return compiles by step: that of the compiled function's next call, else of the next call, else of the last."""
     calls = batches.calls
     starts = sorted(zip(calls["start_ns"], calls["step"], calls["graph"], strict=True))
     of_compile: defaultdict[str | None, list[tuple[int, int]]] = defaultdict(list)
@@ -66,8 +66,8 @@ def _first(calls: Sequence[tuple[int, int]], since_ns: int) -> Sequence[tuple[in
 def with_compiles(
     steps: Mapping[int, EndedStep], compiles: Sequence[Compiling], booked: Mapping[int, Sequence[Compiling]]
 ) -> dict[int, EndedStep]:
-    """Each step with what its compiles took, and how much of its own time any compile took. A step that lies whole in
-    a compile which it has not triggered ran on another thread, and lost nothing to it."""
+    """Return the steps with the time of their own compiles, and the part of each step in which any compile ran. A step
+    that lies within a compile that it did not trigger ran on another thread and lost no time to it."""
     starts = [one.start_ns for one in compiles]
     found = {}
     for number, step in steps.items():

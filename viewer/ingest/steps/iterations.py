@@ -1,11 +1,11 @@
-"""Calls and marks of one thread -> iterations of the program.
+"""Splits the calls of one thread into iterations of the program.
 
-Marks end iterations (`step_rounds` says which of them do). Between two of them stands what an iteration usually calls,
-learned from what most of them have called: what runs before the first call of the usual ones is not a part of it, as
-an evaluation between two epochs; what runs after the optimizer and was not there before the first one belongs to the
-iteration that the optimizer has ended, as a metric does. A loop beside the training loop that runs backward and has no
-optimizer, as one that looks for the gradients of its inputs, has the iterations that it would have alone. Where nothing
-marks an end, an iteration ends where a function is called again that was called in it already.
+Some marks end iterations (`optimizer_cycles` finds these). What an iteration usually calls is learned from most of
+them. Calls before the first usual one are not a part of the iteration, such as an evaluation between two epochs. Calls
+after the optimizer that did not precede its first step belong to the iteration that it ended, such as a metric. A loop
+beside the training loop that runs backward and has no optimizer, such as one that computes the gradients of its inputs,
+has the iterations that it would have alone. Without marks, an iteration ends before a function is called that it has
+already called.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ from stepscope.viewer.ingest.steps.optimizer_cycles import ends_of_rounds
 from stepscope.viewer.ingest.steps.outermost_calls import By, FoundStep, Key, Mark, OuterCall, runs_of
 
 MOST_UPDATES = 4096
-"""Of one rollout."""
+"""Maximum number of updates that follow one rollout."""
 _SEARCHES = "LBFGS"
 """An optimizer that calls the model several times in each of its steps."""
 
 
 @dataclass
 class Segment:
-    """What ran up to the mark that ends an iteration, since the one before."""
+    """The calls from one end of an iteration to the next."""
 
     outers: list[OuterCall]
     marks: list[Mark]
-    """Those of the optimizers that have stepped in it; the last one ends it. None: it is the rest."""
+    """Steps of optimizers in the segment, of which the last ends it; empty after the last mark of the thread."""
 
 
 def split(outers: Sequence[OuterCall], marks: Sequence[Mark], backwards: Sequence[Mark]) -> Iterator[FoundStep]:
-    """The iterations of one thread, in order: `marks` of its optimizers, and of the ends of its backward passes."""
+    """Yield the iterations of one thread in order, given steps of optimizers and ends of backward passes."""
     yield from _iterations(outers, marks, "optimizer", backwards)
 
 
 def split_by_backward(outers: Sequence[OuterCall], ends: Sequence[Mark]) -> Iterator[FoundStep]:
-    """The iterations of a loop without an optimizer. What follows its backward pass, as an update by hand, is a part of
-    the iteration."""
+    """Yield the iterations of a loop without an optimizer; usual calls after the backward pass belong to them."""
     if not ends:
         yield from split_calls(outers)
         return
@@ -50,7 +49,7 @@ def split_by_backward(outers: Sequence[OuterCall], ends: Sequence[Mark]) -> Iter
 
 
 def split_calls(outers: Sequence[OuterCall]) -> Iterator[FoundStep]:
-    """Iterations of calls alone."""
+    """Yield the iterations of a loop without marks."""
     for group in _rounds_of_calls(outers) or _until_called_again(outers):
         yield FoundStep(list(group), "generate" if any(outer.generates for outer in group) else "call")
 
@@ -67,7 +66,7 @@ def _segments(outers: Sequence[OuterCall], marks: Sequence[Mark]) -> Iterator[Se
 
 
 def _only_round_joined(segments: list[Segment]) -> list[Segment]:
-    """Of a program that was stopped in its second iteration each optimizer has stepped once."""
+    """Join all segments if each optimizer has stepped only once: the program was stopped in its second iteration."""
     whole, rest = segments[:-1], segments[-1]
     stepped = [mark for segment in whole for mark in segment.marks]
     forms = [[outer.key for outer in segment.outers] for segment in whole]
@@ -82,10 +81,10 @@ def _joined(segments: Sequence[Segment]) -> Segment:
 
 
 def _rollouts_joined(segments: list[Segment]) -> list[Segment]:
-    """Where each round begins with a rollout and goes on with several updates, the round is the iteration.
+    """Join each rollout with the updates that follow it to one iteration.
 
-    An evaluation between epochs looks much the same; but a rollout comes before the first update too, and has more
-    calls than updates follow it.
+    An evaluation between epochs looks much the same, but a rollout precedes the first update too, and has more calls
+    than updates follow it.
     """
     whole, rest = segments[:-1], segments[-1]
     rollouts = [_leading_inference(segment.outers) for segment in whole]
@@ -106,18 +105,16 @@ def _leading_inference(outers: Sequence[OuterCall]) -> int:
 
 @dataclass(frozen=True)
 class _Usual:
-    """What an iteration calls."""
-
     before: frozenset[Key]
-    """Up to its end."""
+    """Keys of its calls up to its end."""
     after: frozenset[Key]
-    """After the optimizer."""
+    """Keys of its calls after the step of the optimizer."""
     leader: Key | None
-    """What it calls first."""
+    """Key of its first call."""
     leaders: int | None
-    """How often it calls that; None: now so, now so."""
+    """Number of calls with the key `leader`; None if it varies."""
     marks: int = 0
-    """How often optimizers step in it."""
+    """Number of steps of optimizers."""
 
     def begins(self, outer: OuterCall) -> bool:
         return outer.trains or outer.key in self.before
@@ -167,8 +164,8 @@ def _iterations(
 def _with_loops_beside(
     outers: Sequence[OuterCall], usual: _Usual, backwards: Sequence[Mark], has_ended: bool
 ) -> tuple[list[FoundStep], Sequence[OuterCall], list[FoundStep]]:
-    """What is of the training loop, between the iterations of loops without an optimizer. A function that is called
-    once before it is no loop; neither is one behind which nothing usual follows before the optimizer."""
+    """Return the calls of the training loop between the iterations of loops without an optimizer. One call before it is
+    no loop, nor are calls that no usual call follows before the optimizer."""
     if not backwards:
         return [], outers, []
     foreign = [at for at, outer in enumerate(outers) if outer.trains and outer.key not in usual.before]
@@ -187,7 +184,7 @@ def _of_a_loop(outers: Sequence[OuterCall], backwards: Sequence[Mark]) -> list[F
 
 
 def _given_to(before: FoundStep, outers: Sequence[OuterCall], usual: _Usual) -> Sequence[OuterCall]:
-    """What an iteration calls after its optimizer is given to it."""
+    """Move the calls that usually follow the optimizer to the iteration `before`; return the others."""
     count = next((at for at, outer in enumerate(outers) if outer.key not in usual.after), len(outers))
     before.outers += outers[:count]
     return outers[count:]
@@ -196,7 +193,7 @@ def _given_to(before: FoundStep, outers: Sequence[OuterCall], usual: _Usual) -> 
 def _own(
     outers: Sequence[OuterCall], marks: Sequence[Mark], usual: _Usual, by: By, since_ns: int | None
 ) -> Iterator[FoundStep]:
-    """An iteration; several where an optimizer did not step in some of them, as a gradient scaler has it."""
+    """Yield one iteration, or several if the optimizer skipped steps, as a gradient scaler makes it do."""
     starts = [at for at, outer in enumerate(outers) if outer.key == usual.leader]
     each = usual.leaders
     if each and len(marks) <= usual.marks and len(starts) > each and len(starts) % each == 0 and starts[0] == 0:
@@ -212,10 +209,10 @@ def _own(
 
 
 def _rounds_of_calls(outers: Sequence[OuterCall]) -> list[Sequence[OuterCall]] | None:
-    """Rounds that begin with the same function and are alike; None: there are none.
+    """Return rounds of calls that are alike and begin with the same function, or None if there are none.
 
-    Blocks that are compiled one by one run several times in a row; so does the decoding of a text, for which another
-    function has prepared: that one alone begins a round, and rounds may differ in length.
+    Blocks that are compiled separately run several times in a row. So does the decoding of a text after the function
+    that prepares it, which alone begins a round; such rounds may differ in length.
     """
     forms = runs_of(outers)
     if len(forms) < 4 or any(outer.generates for outer in outers):

@@ -1,8 +1,8 @@
-"""Which steps of optimizers end an iteration: several optimizers that take turns belong together.
+"""Finds the steps of optimizers that end an iteration: optimizers that take turns share one.
 
-`ends_of_rounds` learns the cycle from the order in which they step: a discriminator and a generator, an actor and its
-critic, five steps of a critic for each of its generator. An optimizer that follows only now and then what another
-does in each iteration ends no iteration of its own.
+`ends_of_rounds` learns the cycle from their order: a discriminator and a generator, an actor and its critic, or five
+steps of a critic for each of its generator. An optimizer that only now and then follows another, which steps in each
+iteration, ends no iteration.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 MOST_ODD = 0.2
-"""Of the rounds so many may look otherwise: an optimizer was skipped after an overflow."""
+"""Maximum share of rounds that differ because an optimizer was skipped after an overflow."""
 
 
 def ends_of_rounds(marks: Sequence[Hashable]) -> list[int]:
-    """Positions in `marks`, the optimizers in the order in which they stepped, of those that end an iteration."""
+    """Return the positions in `marks`, the optimizers in order of their steps, that end an iteration."""
     return [first + at for first, last in _programs(marks) for at in _ends(marks[first:last])]
 
 
 def _programs(marks: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Optimizers that never take turns are of programs that ran one after the other."""
+    """Yield the bounds of programs that ran one after the other: their optimizers never take turns."""
     last = {who: at for at, who in enumerate(marks)}
     first = reach = 0
     for at, who in enumerate(marks):
@@ -43,13 +43,13 @@ def _ends(marks: Sequence[Hashable]) -> list[int]:
 
 
 def _is_last_of_each_round(marks: Sequence[Hashable], who: Hashable, optimizers: int) -> bool:
-    """Rounds that end with `who` look alike, from the first one on."""
+    """Return whether rounds that end with `who` look alike, including the first one."""
     rounds: list[list[Hashable]] = [[]]
     for one in marks:
         rounds[-1].append(one)
         if one == who:
             rounds.append([])
-    rounds.pop()  # the rest, which has not ended
+    rounds.pop()  # the last round has not ended
     if len(rounds) < 2:
         return False
     forms = Counter(tuple(_without_repeats(one)) for one in rounds)
@@ -57,7 +57,7 @@ def _is_last_of_each_round(marks: Sequence[Hashable], who: Hashable, optimizers:
     if len(set(usual)) < optimizers or times < (1 - MOST_ODD) * len(rounds):
         return False
     lengths = Counter(map(len, rounds))
-    # It begins amid what later looks like a round: not this one ends an iteration, it comes in every n-th of them.
+    # A shorter first round shows that this optimizer steps in every n-th iteration and ends none.
     return len(rounds) < 3 or len(rounds[0]) >= lengths.most_common(1)[0][0]
 
 
@@ -66,7 +66,7 @@ def _without_repeats(marks: Sequence[Hashable]) -> list[Hashable]:
 
 
 def _ends_by_leader(marks: Sequence[Hashable], counts: Counter[Hashable]) -> list[int]:
-    """An iteration ends before the optimizer that steps most often, and before one that steps several times."""
+    """Return ends of iterations: before the most frequent optimizer, and before one that steps several times."""
     most = max(counts.values())
     leader = next(who for who in marks if counts[who] == most)
     ends = []

@@ -1,4 +1,4 @@
-"""The parts of steps: the outermost calls of a thread, and the marks between them that end an iteration."""
+"""The parts of steps: the outermost calls of a thread, and the marks that end an iteration."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from typing import Literal
 
 By = Literal["user", "optimizer", "call", "generate"]
 Key = tuple[object, bool]
-"""The function that was called, and whether it was called to be trained."""
+"""The function of a call, and whether the call is for training."""
 
 
 @dataclass(slots=True)
 class OuterCall:
-    """A call of a compiled function with the backward calls that follow it; or a whole call of `generate`."""
+    """A call of a compiled function with the backward calls that follow it, or a complete call of `generate`."""
 
     key: Key
     start_ns: int
     end_ns: int
     calls: list[int] = field(default_factory=list)
-    """Positions of the calls in the log."""
+    """Positions in the log of the calls that it contains."""
     trains: bool = False
     generates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that may end a step: an optimizer has stepped, or a backward pass has ended where none is seen."""
+    """An event that may end a step: a step of an optimizer, or the end of a backward pass if there is no optimizer."""
 
     who: object
     ns: int
     name: str | None = None
-    """Class of the optimizer; None: it is not one, or not known."""
+    """Class name of the optimizer; None if it is unknown or the mark is a backward pass."""
 
 
 @dataclass(slots=True)
 class FoundStep:
-    """A step that was found."""
+    """A step of the program."""
 
     outers: list[OuterCall]
     by: By
     end_ns: int | None = None
-    """When it was seen to end; None: where the next one begins."""
+    """Recorded end; None if the step ends where the next one begins."""
     start_ns: int | None = None
-    """None: with its first call; without one, nobody knows."""
+    """Recorded begin; None if it begins with its first call."""
     who: str | None = None
     """Class names of the optimizers that ended it."""
     trains: bool = False
     compiles_from_ns: int | None = None
-    """When the compile began that its first call has triggered; None: it has triggered none."""
+    """Begin of the compile that its first call triggered; None if there was none."""
 
     @property
     def kind(self) -> Literal["train", "inference"]:
@@ -65,12 +65,12 @@ class FoundStep:
 
     @property
     def last_ns(self) -> int:
-        """The last that is known of it."""
+        """Last recorded time of the step."""
         return max([self.end_ns or 0, self.first_ns, *(outer.end_ns for outer in self.outers)])
 
 
 def runs_of(outers: Sequence[OuterCall]) -> list[tuple[Key, int]]:
-    """Keys with neighbours that are alike joined, and how many of each there are."""
+    """Return the keys of the calls without repetitions, each with the number of its calls in a row."""
     found: list[tuple[Key, int]] = []
     for outer in outers:
         if found and found[-1][0] == outer.key:

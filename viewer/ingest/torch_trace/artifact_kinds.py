@@ -1,5 +1,4 @@
-"""The table of artifacts that PyTorch 2.6 to 2.13, in part 2.15, and vLLM log: title, view, stage and compile of
-each."""
+"""The artifacts that PyTorch 2.6 to 2.13, in part 2.15, and vLLM log, each with title, view, stage and compile."""
 
 from __future__ import annotations
 

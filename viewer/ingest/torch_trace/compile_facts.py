@@ -33,7 +33,7 @@ ResolveFile = Callable[[object], str]
 
 
 def cache_of(name: str) -> tuple[str, str] | None:
-    """The cache and what happened to it, of an artifact's name; None where it is about no cache."""
+    """Return the cache that an artifact's name is about and the result of its lookup; None if it is about no cache."""
     found = _LOOKUP.match(name)
     if found is not None:
         return _CACHES.get(found[1], found[1]), found[2]
@@ -42,12 +42,12 @@ def cache_of(name: str) -> tuple[str, str] | None:
 
 
 class CompilationRows:
-    """Takes them from one log."""
+    """Reads these records of one log."""
 
     def __init__(self, log: int, rows: IndexRows) -> None:
         self.log, self.rows = log, rows
         self._exports: list[tuple[int, str, dict[str, Any]]] = []
-        """(record, event, value)."""
+        """(record, event, value) of each."""
         self._readers: Mapping[str, Callable[[LogRecord, dict[str, Any]], None]] = {
             **dict.fromkeys(METRICS_EVENTS, self._metrics),
             **dict.fromkeys(_EXPORTS, self._export),
@@ -60,7 +60,7 @@ class CompilationRows:
             reader(record, record.value)
 
     def finish(self, file_name: ResolveFile) -> None:
-        """Add the rows that name files: `file_name` knows the string tables."""
+        """Add the rows with file names, which `file_name` looks up in the string tables."""
         for record, event, value in self._exports:
             subject, result, reason, node = _EXPORTS[event]
             self.rows.add(
@@ -76,7 +76,7 @@ class CompilationRows:
             )
 
     def look_up(self, record: LogRecord, payload: Any) -> None:
-        """`payload` is that of an artifact about a cache, or None where it could not be read."""
+        """Add a row for an artifact about a cache. `payload` is None if it could not be read."""
         found = cache_of(record.name or "")
         if found is None:
             return
@@ -130,7 +130,7 @@ class CompilationRows:
         )
 
     def _export(self, record: LogRecord, value: dict[str, Any]) -> None:
-        if value.get("user_stack"):  # the framework's own is most of the record
+        if value.get("user_stack"):  # torch's own stack is most of the record
             value = {name: item for name, item in value.items() if name != "stack"}
         self._exports.append((record.record, record.event, value))
 
@@ -146,7 +146,7 @@ _EXPORTS: Mapping[str, tuple[str, str, str, str]] = {
     "create_unbacked_symbol": ("symbol", "vr", "", "node_id"),
     "exported_program": ("", "", "", ""),
 }
-"""Event -> fields that hold its subject, result, reason and node."""
+"""Event -> names of the fields with its subject, result, reason and node."""
 
 
 def _number_and_text(name: str, item: Any) -> tuple[float | None, str | None]:

@@ -14,7 +14,7 @@ from stepscope.viewer.ingest.torch_trace.torch_text import Cause, UserFrame, fai
 _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
 _LIMIT_KIND = re.compile(r"(?:Recompile|Cache)Limit(?:Hit|Exceeded)$")
 _LIMIT_RAISES = "FailOn"
-"""Begins the name of what is raised at the limit with `fullgraph=True`."""
+"""Prefix of exceptions that are raised at the limit with `fullgraph=True`."""
 _CACHE_ORDER = ("bypass", "miss", "hit")
 
 _KEPT = frozenset(
@@ -37,18 +37,18 @@ Frame = tuple[str, str, int | None]
 
 @dataclass(slots=True)
 class Compile:
-    """One compile id of a log; several attempts are one row."""
+    """A compile id of a log with all its attempts."""
 
     log: int
     compile_id: str
     first_time_ns: int | None
     first_record: int
     stack: list[RawFrame] = field(default_factory=list)
-    """Outermost first."""
+    """Frames, outermost first."""
     last_attempt: int = 0
     started: bool = False
     metrics: dict[str, Any] = field(default_factory=dict)
-    """`_KEPT` of them."""
+    """Metrics named in `_KEPT`."""
     metrics_records: list[int] = field(default_factory=list)
     metrics_duration_ns: int | None = None
     span_start_ns: int | None = None
@@ -56,15 +56,15 @@ class Compile:
     graph_cache: set[str] = field(default_factory=set)
     autograd_cache: set[str] = field(default_factory=set)
     events: list[tuple[str, int, Cause]] = field(default_factory=list)
-    """(kind, record, cause)."""
+    """(kind, record, cause) of each."""
     error: Cause | None = None
     error_record: int = -1
     restart_reasons: list[str] = field(default_factory=list)
     has_raised: bool = False
     raised: list[Cause] = field(default_factory=list)
-    """Of compiles without an id, as the recorder saw them; the metrics of some will say so too."""
+    """Exceptions that the recorder saw in compiles without an id and that no metrics have repeated yet."""
     in_flight: str | None = None
-    """The innermost span that is open where the log ends."""
+    """Innermost span that is open at the end of the log."""
 
     def start(self, stack: list[RawFrame]) -> None:
         self.started = True
@@ -74,7 +74,7 @@ class Compile:
         return bool(self.metrics_records) or self.span_duration_ns is not None
 
     def add_metrics(self, metrics: dict[str, Any], record: int) -> None:
-        """Metrics of a forward (which name the frame) or of a backward compile."""
+        """Add the metrics of a forward compile, which name the frame, or of a backward compile."""
         self.metrics_records.append(record)
         if "fail_type" in metrics and (metrics.get("co_name") or metrics.get("fail_type") or not self.metrics):
             self.metrics = {name: value for name, value in metrics.items() if name in _KEPT}
@@ -104,14 +104,14 @@ class Compile:
             self.events.append(("recompile_limit" if limit else "compile_failure", record, cause))
 
     def fail_without_id(self, kind: str, reason: str, record: int) -> None:
-        """An exception left a compile that has no id."""
+        """Add an exception that was raised in a compile without an id."""
         cause = failure(kind, reason, None)
         self.has_raised = True
         self.raised.append(cause)
         self.events.append(("compile_failure", record, cause))
 
     def frame(self) -> Frame | None:
-        """The compiled function, where the metrics name it."""
+        """Return the compiled function, or None if the metrics do not name it."""
         function, file = text(self.metrics.get("co_name")), text(self.metrics.get("co_filename"))
         return (function, file, whole_number(self.metrics.get("co_firstlineno"))) if function and file else None
 
@@ -119,8 +119,8 @@ class Compile:
         return [cause for event, _, cause in self.events if event == kind]
 
     def skipped_at_a_break(self) -> bool:
-        """Dynamo could not go on after a graph break and left the whole function to Python; with `fullgraph` it
-        raises instead, and logs no graph break."""
+        """Return whether Dynamo left the function to Python after a graph break that it could not resume. With
+        `fullgraph` it raises instead and logs no graph break."""
         return self.metrics.get("fail_type") == "Unsupported" and bool(self.reasons("graph_break"))
 
     def is_unfinished(self) -> bool:
@@ -154,7 +154,7 @@ class Compile:
 
 
 def duration_of(metrics: dict[str, Any]) -> int | None:
-    """How long a compile took, in ns."""
+    """Return the duration of a compile in ns, or None if it is unknown."""
     micros = whole_number(metrics.get("duration_us"))
     if micros is not None and 0 <= micros < 2**53:
         return micros * 1000
@@ -163,7 +163,7 @@ def duration_of(metrics: dict[str, Any]) -> int | None:
 
 
 def add_compile(rows: IndexRows, compile: Compile, stack: Stack, frame: Frame | None, caller: UserFrame | None) -> None:
-    """The rows of `compile`, of the function `frame`, which the line `caller` of the program called."""
+    """Add the rows of `compile`, whose function is `frame`, called by the line `caller` of the program."""
     if compile.error is not None and not compile.reasons("compile_failure"):
         compile.events.append(("compile_failure", compile.error_record, compile.error))
     if compile.is_unfinished():
@@ -216,8 +216,8 @@ def add_compile(rows: IndexRows, compile: Compile, stack: Stack, frame: Frame | 
 
 
 def _place(kind: str, place: UserFrame | None, file: str | None, caller: UserFrame | None) -> UserFrame | None:
-    """Where the program is, of an event in torch's own code; a break in a function of torch that is compiled itself is
-    there, where that is gone on with."""
+    """Return the line of the program for an event in torch's own code. A graph break in a compiled function of torch
+    stays there, because Dynamo resumes there."""
     here = place.file if place else file
     if here is None or not is_of_torch(here) or (kind == "graph_break" and here == file):
         return place

@@ -1,4 +1,4 @@
-"""The table of events that PyTorch 2.6 to 2.13 log: title, view, stage and compile of each."""
+"""The events that PyTorch 2.6 to 2.13 log, each with title, view, stage and compile."""
 
 from __future__ import annotations
 
@@ -274,4 +274,4 @@ DUMPS: Mapping[str, RecordKind] = {
         variant="AOTInductor's kernels",
     ),
 }
-"""Names of `graph_dump` records that tell where a compile stands."""
+"""Names of `graph_dump` records that belong to a stage of a compile."""

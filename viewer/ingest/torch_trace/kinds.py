@@ -1,4 +1,4 @@
-"""Finds the row of a record in the tables of kinds, by its event or by its name."""
+"""Finds the kind of a record by its event or name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from stepscope.viewer.ingest.torch_trace.event_kinds import DUMPS, EVENTS
 from stepscope.viewer.ingest.torch_trace.record_kind import RecordKind
 
 UNREADABLE = "unreadable"
-"""The event of a record whose JSON cannot be read."""
+"""Event of a record whose JSON cannot be read."""
 UNKNOWN_PREFIX = "unknown_event:"
-"""Stands before the name of an unknown event among the keys of the index's `meta`."""
+"""Prefix of the names of unknown events among the keys of the index's `meta`."""
 KNOWN_EVENTS = frozenset([*EVENTS, "artifact", UNREADABLE])
 COMPILE_ERROR = ARTIFACT_PREFIX + CompileError.KIND
 NO_ID = "-"
-"""Stands for the id of compiles that PyTorch gives none, as those of AOTInductor: they are one compile of their log."""
+"""Id of compiles that PyTorch gives none, such as those of AOTInductor: they are one compile of their log."""
 KINDS = {**ARTIFACTS, **DUMPS, **EVENTS}
-"""By the name of an event, of an artifact or of a dump."""
+"""Kinds by the name of an event, an artifact or a dump."""
 _OF_A_COMPILE = frozenset([COMPILE_ERROR, *(name for name, kind in KINDS.items() if kind.of_compile)])
 
 _UNKNOWN_EVENT = RecordKind(
@@ -84,7 +84,7 @@ _VLLM_GRAPH = RecordKind(
 
 
 def _artifact_kind(name: str) -> RecordKind | None:
-    """None for a name that nothing here knows."""
+    """Return the kind of an artifact, or None if the name is unknown."""
     if name in ARTIFACTS:
         return ARTIFACTS[name]
     if name.startswith("vllm_"):
@@ -95,7 +95,7 @@ def _artifact_kind(name: str) -> RecordKind | None:
 
 
 def kind_of(event: str, name: str | None) -> RecordKind:
-    """The kind of the records of an event, or of artifacts of a name."""
+    """Return the kind of records with an event and, for artifacts, a name."""
     if event != "artifact":
         return EVENTS.get(event, _UNREADABLE_EVENT if event == UNREADABLE else _UNKNOWN_EVENT)
     if name is not None and name.startswith(ARTIFACT_PREFIX):
@@ -104,7 +104,7 @@ def kind_of(event: str, name: str | None) -> RecordKind:
 
 
 def name_of(event: str, name: str | None) -> str:
-    """The key of a record in `KINDS`: an artifact or a dump goes by its own name."""
+    """Return the key of a record in `KINDS`: the name of an artifact or a dump, else the event."""
     return name or event if event in ("artifact", "graph_dump") else event
 
 

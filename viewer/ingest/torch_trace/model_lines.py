@@ -1,4 +1,4 @@
-"""Finds the lines of the model that launch sites compute, from the provenance record of a graph."""
+"""Finds the lines of the model that launch sites compute, in the provenance record of a graph."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ MOST_MODULES = 4
 
 @dataclass(frozen=True)
 class ModelLine:
-    """As it stands in the index."""
+    """A line of the model as a row of the index."""
 
     file: str
     line: int
     function: str
     code: str
     as_compiled: str | None = None
-    """In words, where the graph came from a cache and the line has changed since."""
+    """Description of the line when it was compiled, if the graph came from a cache and the line has changed since."""
 
 
 Stacks = dict[int, list[list[ModelLine]]]
 
 
 def model_lines(value: Provenance | None, sites: Iterable[int], caller: UserFrame | None) -> Stacks:
-    """Stacks by site; `caller` stands for those of which no line is known."""
+    """Return stacks by site. Sites without a known line have the line `caller`."""
     if value is None:
         return {}
     lines = _lines(value)
@@ -70,7 +70,7 @@ def _date(unix_ns: int) -> str:
 
 
 def _called(caller: UserFrame, modules: list[str]) -> ModelLine:
-    """Where no line of a model is known, as in an `nn.Sequential`: its modules, and the line that called it."""
+    """Return the modules and the line that called them, for a model without known lines such as an `nn.Sequential`."""
     named = modules[:MOST_MODULES]
     if len(modules) > MOST_MODULES:
         named.append(f"{len(modules) - MOST_MODULES:,} more")

@@ -1,5 +1,5 @@
-"""Reads what ranks are compared by: digests of traced graphs and of tensor metadata, collectives, and the order of
-execution.
+"""Reads the facts by which ranks are compared: digests of traced graphs and of tensor metadata, collectives, and the
+order of execution.
 
 A digest covers only what ranks of one program share. It leaves out device numbers, names of process groups, source
 locations and estimated times.
@@ -42,17 +42,17 @@ _LONGEST_CODE = 1 << 24
 _MOST_COLLECTIVES = 20_000
 
 Collective = list[str | None]
-"""[operator, process group, size, dtype, other constants]; of a schedule that no wrapper goes with: [operator]."""
+"""[operator, process group, size, dtype, other constants], or [operator] if no wrapper matches the schedule."""
 
 
 def rank_in_name(path: Path) -> int | None:
-    """The rank that PyTorch put into the log's name."""
+    """Return the rank in the log's name, or None if it has none."""
     found = _RANK_IN_NAME.match(path.name)
     return int(found[1]) if found else None
 
 
 class RankFacts:
-    """Reads one log's records that ranks are compared by; rows go to `rank_facts`."""
+    """Reads these records of one log into rows of `rank_facts`."""
 
     def __init__(self, log: int, rows: IndexRows, damage: Damage) -> None:
         self.log, self.rows, self.damage = log, rows, damage
@@ -64,16 +64,16 @@ class RankFacts:
             "graph_execution": self._execution,
         }
         self._wrappers: dict[str | None, tuple[int, list[Collective]]] = {}
-        """Compile id -> its last wrapper with collectives, whose schedule may follow."""
+        """Compile id -> the last wrapper with collectives, whose schedule may follow."""
 
     def read(self, record: LogRecord) -> None:
-        """Take what ranks are compared by from one record; wrong shapes are counted, never raised."""
+        """Read one record; an invalid form is counted, never raised."""
         reader = self._readers.get((record.name or "") if record.event == "artifact" else record.event)
         if reader is not None:
             reader(record)
 
     def _output_code(self, record: LogRecord) -> None:
-        """A generated wrapper: the operators, sizes and groups of its collectives stand in it."""
+        """Keep the operators, sizes and groups of the collectives in a generated wrapper."""
         self._add_wrapper(record.compile_id)
         payload = record.payload or b""
         if _C10D in payload and len(payload) <= _LONGEST_CODE:
@@ -108,7 +108,7 @@ class RankFacts:
             self._add(record.record, record.compile_id, "graph", record.event, comparable_graph(record.payload))
 
     def _add_wrapper(self, compile_id: str | None) -> None:
-        """No schedule came with it: the compile was served from a cache."""
+        """Add the collectives of a wrapper without a schedule, which a compile that was served from a cache lacks."""
         found = self._wrappers.pop(compile_id, None)
         if found is not None:
             self._add(found[0], compile_id, "collectives", "wrapper", dumps(found[1]).encode(), found[1])
@@ -156,19 +156,19 @@ class RankFacts:
 
 
 def comparable_graph(payload: bytes) -> bytes:
-    """The text of a traced graph without what ranks of one program may differ in."""
+    """Return the text of a traced graph without the parts in which ranks of one program may differ."""
     if _SOURCE_PLACE in payload:
         first, *others = payload.split(_SOURCE_PLACE)
         payload = first + b"".join(other[max(0, other.find(b"\n")) :] for other in others)
     for kind in _DEVICE_KINDS:
-        own = re.search(kind + rb":\d+", payload)  # the first is this rank's own device; others stay
+        own = re.search(kind + rb":\d+", payload)  # the first is the device of this rank; others stay
         if own is not None:
             payload = re.sub(own[0] + rb"(?!\d)", kind, payload)
     return _GROUP.sub(rb"\1<group>)", payload) if _C10D in payload else payload
 
 
 def tensor_text(op: object) -> str:
-    """An operation and what it makes: ``all_gather: float32[8, 4] stride [4, 1]``; no time."""
+    """Return an operation and its outputs without times, like ``all_gather → float32[8, 4] stride [4, 1]``."""
     if not isinstance(op, dict):
         return "?"
     outputs = op.get("outputs")
@@ -185,12 +185,12 @@ def _numbers(value: object) -> str:
 
 
 def execution_order(order: list[Any]) -> list[str | None]:
-    """Compile ids of the graphs in the order in which they ran; None where the log does not say."""
+    """Return the compile ids of the graphs in the order of their runs; None where the log has no id."""
     return [text(entry.get("compile_id")) if isinstance(entry, dict) else text(entry) for entry in order]
 
 
 def collectives_of(code: str) -> list[Collective]:
-    """The collectives that a generated wrapper launches, waits too, in the order of its text."""
+    """Return the collectives that a generated wrapper launches, including waits, in the order of its text."""
     sizes: dict[str, tuple[str | None, str | None]] = {}
     found: list[Collective] = []
     for match in _STATEMENT.finditer(code, max(0, code.find(_KERNELS_END))):

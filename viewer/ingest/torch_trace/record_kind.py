@@ -1,4 +1,4 @@
-"""One row of the tables of kinds of TORCH_TRACE records."""
+"""A row of the tables of kinds of TORCH_TRACE records."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Literal
 class RecordKind:
     title: str
     says: str
-    """One sentence: what a record of this kind is."""
+    """Sentence that explains such a record."""
     view: str = "record.raw"
-    """Module and function below ``viewer/records/views`` that make such a record readable."""
+    """Module and function below ``viewer/records/views`` that show such a record."""
     related: tuple[str, ...] = ()
     """Events of the same compile whose metadata the view uses."""
     names_files: bool = False
-    """Whether its payload names files by their numbers in the string table."""
+    """Whether the payload refers to files by their numbers in the string table."""
     known: bool = True
     of_compile: bool = False
-    """Whether it belongs to a compile even where PyTorch gives that compile no id, as for AOTInductor."""
+    """Whether the record belongs to a compile even if PyTorch gives that compile no id, as for AOTInductor."""
     stage: str = ""
-    """Stage of a compile whose graph or code it holds."""
+    """Stage of the compile whose graph or code the record contains."""
     variant: str = ""
-    """What tells this graph from others of the same stage."""
+    """Difference between this graph and others of the same stage."""
     inductor_run: Literal["", "begins", "within", "code"] = ""
-    """Its place in one run of Inductor, which compiles a forward, a backward or an inference graph."""
+    """Position in one run of Inductor, which compiles a forward, a backward or an inference graph."""
     has_metrics: bool = False
-    """Whether it holds compilation metrics."""
+    """Whether the record contains compilation metrics."""
     ranks_compare: bool = False
-    """Whether its graph must be the same on ranks that run one program."""
+    """Whether the graph must be the same on all ranks of one program."""

@@ -13,7 +13,7 @@ from stepscope.viewer.ingest.rows import TableRows
 
 _DEEPEST = 1000
 OUTER_SPANS = ("dynamo", "entire_frame_compile")
-"""Of a whole compile, under its name in newer versions of PyTorch and in older ones."""
+"""Names of the span around a complete compile, in newer and in older versions of PyTorch."""
 _LONGEST_ARGUMENT = 200
 
 
@@ -22,7 +22,7 @@ class CompileSpan:
     name: str
     compile_id: str | None
     start_ns: int
-    """Unix ns."""
+    """Start in unix ns."""
     duration_ns: int
 
 
@@ -33,23 +33,22 @@ class _Open:
     start_ns: int
     compile_id: str | None
     inner_ns: int = 0
-    """In spans directly within."""
+    """Time in spans directly within this one."""
     compiles: str | None = None
-    """What compiles within it although it bears no id."""
+    """Id of the compile within this span, which has no id of its own."""
 
 
 class Spans:
-    """Open spans per thread. One whose end is missing is a mark, as an instant event is: how long it took is not
-    known."""
+    """Matches begins and ends of spans per thread. A span without an end becomes a mark like an instant event."""
 
     def __init__(self, log: int, prefix: str = "") -> None:
-        """`prefix` stands before compile ids."""
+        """`prefix` is added to compile ids."""
         self._log, self.prefix = log, prefix
         self._open: defaultdict[int, list[_Open]] = defaultdict(list)
         self.rows, self.marks = TableRows(), TableRows()
 
     def read(self, event: dict[str, Any]) -> CompileSpan | None:
-        """The span that `event` ends, if it is one of `OUTER_SPANS` or the outermost of a compile without an id."""
+        """Return the span that `event` ends if it is in `OUTER_SPANS` or the outermost of a compile without an id."""
         name, stamp_ns = event.get("name"), unix_ns_of(event.get("ts"))
         if type(name) is not str or stamp_ns is None:
             return None
@@ -65,13 +64,13 @@ class Spans:
         return None
 
     def note_compile(self, compile_id: str) -> None:
-        """A record of a compile that PyTorch gives no id has come: the spans that are open around it are its own."""
+        """Assign the open spans around a record of a compile without an id to that compile."""
         for stack in self._open.values():
             if stack and stack[0].compile_id is None:
                 stack[0].compiles = compile_id
 
     def in_flight(self) -> dict[str, str]:
-        """Compile ids whose span of a whole compile is open -> the innermost span that is."""
+        """Return the innermost open span of each compile whose outer span is open."""
         return {
             one.compile_id: stack[-1].name
             for stack in self._open.values()
@@ -80,7 +79,7 @@ class Spans:
         }
 
     def finish(self) -> None:
-        """What is still open has no end."""
+        """Turn all spans that are still open into marks."""
         for thread, stack in self._open.items():
             self._never_ended(thread, stack)
 
@@ -92,7 +91,7 @@ class Spans:
             place -= 1
         if place < 0:
             return None
-        # Spans of other threads bear the number of the main one: one that began later may still go on.
+        # Spans of other threads have the number of the main one, so one that began later may still be open.
         begun = stack.pop(place)
         if place == 0:
             self._never_ended(thread, stack)
@@ -144,14 +143,14 @@ class Spans:
 
 
 def compile_id_of(event: dict[str, Any]) -> str | None:
-    """As PyTorch counts."""
+    """Return the compile id that PyTorch wrote in an event, or None."""
     arguments = event.get("args")
     compile_id = arguments.get("compile_id") if type(arguments) is dict else None
     return None if compile_id == "None" or type(compile_id) is not str else compile_id
 
 
 def _arguments(event: dict[str, Any]) -> str | None:
-    """The short ones, as JSON."""
+    """Return the short arguments of an event as JSON, or None if there are none."""
     arguments = event.get("args")
     if not isinstance(arguments, dict):
         return None

@@ -42,7 +42,7 @@ class UserFrame:
 
 @dataclass(frozen=True)
 class Cause:
-    """What happened, in one line; all that PyTorch said of it; where."""
+    """The cause in one line, the complete text of PyTorch, and the line of the program."""
 
     cause: str
     text: str
@@ -50,7 +50,7 @@ class Cause:
 
 
 def caller_of(stack: Sequence[UserFrame]) -> UserFrame | None:
-    """The innermost frame of a stack that is not torch's own."""
+    """Return the innermost frame of a stack that is not torch's own, or None."""
     return next((frame for frame in reversed(stack) if not is_of_torch(frame.file)), None)
 
 
@@ -59,13 +59,13 @@ def is_of_torch(file: str) -> bool:
 
 
 def without_torch_at_the_end(stack: Sequence[UserFrame]) -> list[UserFrame]:
-    """Down to the innermost frame that is not torch's own; all where there is none."""
+    """Return the stack down to the innermost frame that is not torch's own, or all of it if there is none."""
     last = next((place for place in range(len(stack), 0, -1) if not is_of_torch(stack[place - 1].file)), None)
     return list(stack[:last])
 
 
 def user_frame(text: str) -> UserFrame | None:
-    """The innermost frame of the user's part of a traceback that is not torch's own, if there is one."""
+    """Return the innermost frame of the user's part of a traceback, torch's own only if there is no other."""
     part = next((text.split(mark, 1)[1] for mark in _USER_PARTS if mark in text), None)
     if part is None:
         return None
@@ -75,7 +75,7 @@ def user_frame(text: str) -> UserFrame | None:
 
 
 def graph_break(text: str) -> Cause:
-    """Cause of a `dynamo_graph_break_reason`, or of a restart reason of older versions."""
+    """Return the cause in a `dynamo_graph_break_reason`, or in a restart reason of older versions."""
     reason = _reason_in(text)
     for mark in (*_USER_PARTS, "Traceback (most recent call last)"):
         reason = reason.split(mark, 1)[0]
@@ -91,8 +91,7 @@ def graph_break(text: str) -> Cause:
 
 
 def _reason_in(text: str) -> str:
-    """Of a break that leaves the whole function to Python, older versions of PyTorch give it at the end of the
-    traceback only."""
+    """Return the reason. Older versions may write it only at the end of the traceback."""
     for mark in _REASONS:
         if mark in text:
             return text.split(mark, 1)[1]
@@ -109,7 +108,7 @@ def _without_noise(reason: str) -> str:
 
 
 def may_be_graph_break(restart_reason: str) -> bool:
-    """Dynamo also begins anew for analyses of its own, which it names by their exception's class."""
+    """Return whether the reason is not one of Dynamo's own analyses, which have an exception's class as their name."""
     return "RestartAnalysis" not in restart_reason
 
 
@@ -121,14 +120,14 @@ def failure(kind: str, reason: str, frame: UserFrame | None) -> Cause:
 
 
 def recompile_reason(text: str) -> Cause:
-    """Cause of one failed guard: the guard's own text, without the padding and the comment behind it."""
+    """Return the cause of a failed guard: its text without the padding and the comment after it."""
     first = text.split("\n", 1)[0]
     guard = first.split("  # ", 1)[0]
     return Cause(headline(guard), text.strip(), user_frame(text))
 
 
 def guard_place(reason: str, file: str) -> UserFrame | None:
-    """The line of `file` that a failed guard's comment names; PyTorch writes the end of its path."""
+    """Return the line of `file` that a failed guard's comment names by the end of its path, or None."""
     found = _GUARD_COMMENT.search(reason.split("\n", 1)[0])
     if found is None or not file.endswith(found[2]):
         return None
@@ -136,12 +135,12 @@ def guard_place(reason: str, file: str) -> UserFrame | None:
 
 
 def with_prefix(reason: str, prefix: str) -> str:
-    """A failed guard, which begins with the id of the compile whose guard it is, with `prefix` before that id."""
+    """Return a failed guard with `prefix` before the compile id with which it begins."""
     return prefix + reason if prefix and _COMPILE_ID.match(reason) else reason
 
 
 def headline(text: str) -> str:
-    """The first line that says something, with the next where it ends in a colon; at most 300 characters."""
+    """Return the first line that is not blank, with the next one if it ends in a colon; at most 300 characters."""
     lines = [_SPACES.sub(" ", line.strip()) for line in text.split("\n") if line.strip()]
     if not lines:
         return ""
@@ -152,6 +151,6 @@ def headline(text: str) -> str:
 
 
 def aot_id(code: bytes) -> str | None:
-    """``0_forward`` from the first lines of a generated wrapper."""
+    """Return the id, like ``0_forward``, in the first lines of a generated wrapper, or None."""
     match = _AOT_ID.search(code[:200])
     return match[1].decode() if match else None

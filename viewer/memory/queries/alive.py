@@ -1,4 +1,4 @@
-"""Which storages were alive at a place of a call, or at a moment of the run, and where they come from."""
+"""Queries the storages that were alive at a position of a call or at a time of the run, and their origins."""
 
 from __future__ import annotations
 
@@ -72,8 +72,9 @@ _TEMPORARIES = """
 def alive_in_call(
     trace: Trace, call: int, position: int | None = None, snode_index: int | None = None, limit: int = MOST_ROWS
 ) -> Alive | None:
-    """What the call had while launch `position` ran, or while the launches of a scheduler node ran; without both at
-    the call's measured peak. None when the call was not followed."""
+    """Return the storages alive in a call at launch `position`, else at a scheduler node, else at the measured peak.
+
+    Return None if the call's storages were not followed."""
     measured = measured_call(trace, call)
     if measured is None:
         return None
@@ -120,7 +121,7 @@ def alive_in_call(
 
 
 def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: int) -> list[AliveRow]:
-    """What calls inside `call` have made is told as it was at `ns`."""
+    """Replace the storages of calls inside `call` by those that were alive at `ns`."""
     inside = {number: measured_call(where.trace, number) for (number,) in sql.rows(where.trace, _INSIDE, [call.call])}
     rows = [row for row in rows if row.call not in inside]
     at = {"log": call.log, "ns": ns, "calls": list(inside)}
@@ -132,7 +133,7 @@ def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: in
 
 
 class _Found(NamedTuple):
-    """A storage of a call, as that call and as the one that met it first know it."""
+    """A storage of a call, as described by that call and by the first call that saw it."""
 
     call: int
     storage: int
@@ -157,7 +158,7 @@ class _Found(NamedTuple):
 
 @dataclass
 class _Where:
-    """Places of the graphs that storages come from."""
+    """The indexes of the graphs that storages come from, read on demand."""
 
     trace: Trace
 
@@ -208,8 +209,7 @@ def _kind_in_call(call: MeasuredCall, one: _Found, made: bool) -> AliveKind:
 
 
 def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive | None:
-    """Every storage that compiled calls have met and that was alive at `ns` (monotonic): also those that no running
-    call knows. None when the log has no lifetimes."""
+    """Return the storages alive at `ns` (monotonic) that any compiled call saw; None if the log has no lifetimes."""
     if not sql.number(trace, "SELECT count(*) FROM lifetime_logs WHERE log = ?", [log]):
         return None
     where, at = _Where(trace), {"log": log, "ns": ns}
@@ -227,7 +227,7 @@ def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive |
 
 
 def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> tuple[list[AliveRow], int]:
-    """What dies in `call` and is alive at `ns`, and the position that this is."""
+    """Return the storages of `call` that are alive at `ns` and die in the call, and the position at `ns`."""
     starts = [*(start_ns for _, _, start_ns in launches_of(where.trace, call.call)), call.end_ns]
     position = sum(start_ns <= ns for start_ns in starts[:-1]) - 1
     found = sql.rows(where.trace, _TEMPORARIES, {"layout": call.layout, "position": position})

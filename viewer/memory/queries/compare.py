@@ -1,4 +1,4 @@
-"""Memory of two graphs, or of one graph in two calls, side by side; estimates against what was measured."""
+"""Compares the memory of two graphs, of two calls of a graph, and of estimates with measurements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GIVEN = """
     WHERE m.call = ? AND s.kind = 'input' AND b.role IN ('base', 'input') AND b.alloc_bytes > 0
 """
 _SYMBOL = re.compile(r"^[ \t]+([a-z]+)\d+ = ", re.MULTILINE)
-"""A size that the wrapper takes from its arguments (``s33 = arg2_1``), or from data (``u0 = …``)."""
+"""Matches a size that the wrapper reads from its arguments (``s33 = arg2_1``) or from data (``u0 = …``)."""
 _SIZES, _SIZES_OF_DATA = {"s", "ks"}, {"u"}
 K = TypeVar("K", bound=Hashable)
 
@@ -51,8 +51,9 @@ K = TypeVar("K", bound=Hashable)
 def compare_memory(
     trace: Trace, left: int, right: int, left_call: int | None = None, right_call: int | None = None
 ) -> MemoryComparison | None:
-    """Graphs `left` and `right` (may be one graph), each at the measured peak of its call; without a call that of the
-    highest peak. None when one of them has nothing about memory."""
+    """Compare two graphs, or two calls of one graph, at their measured peaks.
+
+    A call defaults to the one with the highest peak. Return None if a graph has no memory records."""
     sides = graph_memory(trace, left, left_call), graph_memory(trace, right, right_call)
     if sides[0] is None or sides[1] is None:
         return None
@@ -86,7 +87,7 @@ def _sums(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
 
 
 def _differences(left: Mapping[K, int], right: Mapping[K, int]) -> list[tuple[K, tuple[int | None, int | None, int]]]:
-    """The largest differences first; what is the same comes last, and of many only the first."""
+    """Return (key, (left, right, difference)) by descending difference, at most `MOST_BUFFERS`."""
     rows = [
         (key, (left.get(key), right.get(key), right.get(key, 0) - left.get(key, 0)))
         for key in dict.fromkeys([*left, *right])
@@ -99,9 +100,9 @@ def _line(source: SourceLine | None) -> str:
 
 
 def estimate_gaps(trace: Trace, least_share: float = 0.0, least_bytes: int = 1) -> list[EstimateGap]:
-    """Graphs whose measured peak is over the estimated one by more than a share and at least so many bytes, the
-    largest gap first, with what makes it. An estimate is made for one set of sizes: a call of other ones is not
-    compared with it."""
+    """Return the graphs whose measured peak exceeds the estimate by both thresholds, largest gap first.
+
+    An estimate holds for one set of sizes, so graphs whose call has other sizes are left out."""
     found = sql.rows(trace, _BOTH, {"share": least_share, "least": least_bytes})
     gaps = (_gap(trace, graph) for graph, _, _ in found)
     return [gap for gap in gaps if gap is not None]
@@ -130,8 +131,7 @@ def _gap(trace: Trace, graph: int) -> EstimateGap | None:
 
 
 def _is_of_its_sizes(trace: Trace, graph: int, call: int) -> bool:
-    """The inputs of a call are as large as those that the estimate was made for, and no size depends on data; of a
-    graph whose sizes do not vary all calls are so."""
+    """Return whether the call has the sizes of the estimate; always so for static shapes, never for unbacked sizes."""
     row = graph_row(trace, graph)
     symbols = set(_SYMBOL.findall((wrapper_code(trace, row) if row is not None else None) or ""))
     if row is None or not (row.dynamic or symbols & (_SIZES | _SIZES_OF_DATA)):
@@ -141,7 +141,7 @@ def _is_of_its_sizes(trace: Trace, graph: int, call: int) -> bool:
 
 
 def _gap_buffers(trace: Trace, graph: int, alive: Alive | None, node: int | None) -> list[GapBuffer]:
-    """Storages at the measured peak that are larger than what the schedule has of them at that node."""
+    """Return the storages at the measured peak that are larger than the schedule expects at that node."""
     schedule, places = schedule_of(trace, graph, None), graph_index(trace, graph)
     if schedule is None or alive is None:
         return []

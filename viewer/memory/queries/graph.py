@@ -1,4 +1,4 @@
-"""The memory page of a graph: schedule, measured call and allocator on the axis of scheduler nodes."""
+"""Queries a graph's memory: schedule, measured call and allocator along the axis of scheduler nodes."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ _CALLS = """
 
 
 def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: str | None = None) -> GraphMemory | None:
-    """Estimated and measured curves; `call` is the measured call, without it the one with the highest peak.
+    """Return the estimated and measured curves; `call` defaults to the measured call with the highest peak.
 
-    None when there is no such graph, or nothing about its memory was recorded.
+    Return None if there is no such graph or nothing about its memory was recorded.
     """
     facts = sql.row(trace, "SELECT log, compile_id, phase FROM graphs WHERE graph = ?", [graph])
     functions = measured_functions(trace, graph)
@@ -97,14 +97,14 @@ def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: st
 
 
 def is_call(trace: Trace, graph: int, call: int) -> bool:
-    """Whether it is a call of the graph, measured or not."""
+    """Return whether `call` is a call of the graph, measured or not."""
     return bool(sql.number(trace, "SELECT count(*) FROM calls WHERE call = ? AND graph = ?", [call, graph]))
 
 
 def measured_calls(
     trace: Trace, graph: int, subgraph: str | None = None, step: int | None = None, limit: int = 200
 ) -> list[MemoryCallRow]:
-    """Calls of the graph whose storages were followed, the one with the highest peak first; of one step, or of all."""
+    """Return the measured calls of the graph in one step or in all, the one with the highest peak first."""
     functions = [name for name in measured_functions(trace, graph) if subgraph_of(name) == subgraph]
     found = sql.rows(trace, _CALLS, {"graph": graph, "functions": functions, "step": step, "most": limit})
     return [MemoryCallRow(*row) for row in found]
@@ -125,11 +125,11 @@ def _call_row(call: MeasuredCall) -> MemoryCallRow:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one call had at each position."""
+    """The measurements of one call at each position."""
 
     columns: PositionColumns
     sites: list[int]
-    """Of the launches."""
+    """Launch site of each launch."""
 
 
 def _run(trace: Trace, call: MeasuredCall, places: GraphIndex, schedule: Schedule | None) -> Measured:
@@ -212,8 +212,7 @@ def _allocator(at: PositionColumns) -> dict[int, tuple[int, int]]:
 def _positions_of_nodes(
     schedule: Schedule, places: GraphIndex, run: Measured | None, count: int
 ) -> tuple[list[int | None], list[bool]]:
-    """Of each node the position of its launch with the most alive, or that of the node before it; and whether it
-    has one of its own."""
+    """Return each node's position with the most alive, else that of the node before, and whether it has launches."""
     best: list[int | None] = [None] * count
     if run is None:
         return best, [False] * count
@@ -248,7 +247,7 @@ def estimated_peak(schedule: Schedule, places: GraphIndex) -> PeakRow:
 
 
 def measured_peak(call: MeasuredCall, sites: Sequence[int], schedule: Schedule | None, places: GraphIndex) -> PeakRow:
-    """The highest point of a call; behind its last launch it belongs to no node."""
+    """Return the peak of a call; after the last launch it belongs to no node."""
     position = call.peak_position
     site = sites[position] if position < len(sites) else None
     nodes = schedule.nodes_of(places.sites.get(site)) if schedule and site is not None else []

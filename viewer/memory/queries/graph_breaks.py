@@ -1,7 +1,7 @@
-"""Tensors that a graph break keeps alive: what the resumed function had used up and its frame still held.
+"""Queries tensors that a graph break keeps alive after their last use in the resumed function.
 
-What a compiled region before the break made is certain. What the resumed function is the first to meet was made by
-the code between the regions, or is an argument that the caller holds: nothing in a log tells these apart.
+The origin of a tensor from the compiled region before the break is certain. A tensor that the resumed function is the
+first to use comes from the code between the regions or from the caller; a log does not tell these two apart.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)(.*)_at_\d+$")
 
 @dataclass(frozen=True)
 class HeldBuffer:
-    """A storage that is there before the function is resumed and lives on behind its last use after that."""
+    """A storage that exists before the function is resumed and stays alive after its last use there."""
 
     log: int
     compile_id: str
-    """Of the region that the break ended; where that made it, it is the one that did."""
+    """Compile id of the region before the break, which created the storage if `made_by` is "compiled region"."""
     into_compile_id: str
     buffer: str
     held_as: str
-    """Its name in the region that uses it last."""
+    """Name of the storage in the region that uses it last."""
     storage_bytes: int
     made_by: MadeBy
     graph: int | None
-    """That made it; None: no compiled one."""
+    """Graph that created the storage; None if no compiled graph did."""
     into_graph: int
     last_kernel: str
-    """Its last use there."""
+    """Kernel that used the storage last there."""
     launches_after: int
-    """So many launches ran there while it was held for nothing."""
+    """Number of launches there after the last use, while the storage stayed alive."""
     source: SourceLine | None
 
 
 class _Held(NamedTuple):
-    """A storage that call `call` made and that the first call of a resumed function met."""
+    """A storage that `call` created and that the first call of a resumed function used."""
 
     log: int
     compile_id: str
@@ -106,7 +106,7 @@ class _Held(NamedTuple):
 
 
 def held_across_breaks(trace: Trace) -> list[HeldBuffer]:
-    """One for each storage of each pair of regions, as their first calls met it."""
+    """Return one row per storage and pair of regions, from their first calls, largest first."""
     places: dict[int, GraphIndex] = {}
     held: dict[tuple[int, int], HeldBuffer | None] = {}
     for row in sql.records(_Held, trace, _HELD):
@@ -125,7 +125,7 @@ def held_across_breaks(trace: Trace) -> list[HeldBuffer]:
 
 
 def _origin(function: str | None) -> str | None:
-    """The function that a resumed one is the rest of."""
+    """Return the original function of a resume function."""
     match = _RESUMED.match(function or "")
     return match[1] if match else function
 
@@ -154,7 +154,7 @@ def _held(trace: Trace, row: _Held, places: dict[int, GraphIndex]) -> HeldBuffer
 
 
 def _came_in(trace: Trace) -> list[HeldBuffer]:
-    """What no call before the resumed function's had met."""
+    """Return the storages that the resumed function was the first to use."""
     found = []
     for row in sql.rows(trace, _CAME_IN):
         log, into_compile_id, function, graph, call, local_call, step, thread, storage, name, size = row
@@ -183,7 +183,7 @@ def _came_in(trace: Trace) -> list[HeldBuffer]:
 
 
 def _met_later(trace: Trace, log: int, step: int, after: int, known: list[tuple[int, int]]) -> bool:
-    """A later call of the step meets the storage, which is known as (call, number there)."""
+    """Return whether a later call of the step uses the storage, given as (call, storage in that call) pairs."""
     return any(sql.row(trace, _MET_LATER, [log, step, after, *one]) for one in known)
 
 
@@ -194,7 +194,7 @@ class _LastUse(NamedTuple):
 
 
 def _last_use(trace: Trace, call: int, graph: int, name: str) -> _LastUse | None:
-    """Of an input of a call; None: nothing used it, or no launch came after that."""
+    """Return the last use of an input of a call; None if nothing used it or no launch followed."""
     launches, places = launches_of(trace, call), graph_index(trace, graph)
     users = _users(trace, graph, name, places)
     uses = [position for position, (_, user, _) in enumerate(launches) if user in users]
@@ -205,7 +205,7 @@ def _last_use(trace: Trace, call: int, graph: int, name: str) -> _LastUse | None
 
 
 def _users(trace: Trace, graph: int, name: str, places: GraphIndex) -> set[int]:
-    """Launch sites that take the memory of `name`."""
+    """Return the launch sites that take the memory of `name`."""
     names = [name, *places.other_names(name)]
     found = sql.rows(
         trace,

@@ -1,4 +1,4 @@
-"""What joins memory to the rest of a graph: launch sites, scheduler nodes, lines of the model, names of one memory."""
+"""Reads what relates memory to a graph: launch sites, scheduler nodes, model lines, and names of the same memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 KEPT = 16
-"""Answers of each kind about an open trace that stay in memory."""
+"""Number of results of each kind that an open trace keeps in memory."""
 _LONG_KEPT = 2
-"""Calls of an open trace whose launches stay in memory: those of one page."""
+"""Number of calls whose launches an open trace keeps in memory, enough for one page."""
 _SAME_MEMORY = ("reuse", "alias", "pool_member")
 _MAIN = ("call", "partition_")
-"""Functions of a wrapper whose schedule is that of the graph itself."""
+"""Prefixes of wrapper functions that share the schedule of the graph itself."""
 
 
 class SiteFacts(NamedTuple):
-    """As the index holds them: of a graph with many thousands of sites only a few are looked at closely."""
+    """Facts of a launch site, with JSON that is parsed on demand because a graph may have thousands of sites."""
 
     kernel: str
     snodes: str | None
@@ -31,17 +31,17 @@ class SiteFacts(NamedTuple):
 
 @dataclass
 class GraphIndex:
-    """The launch sites of one graph, and who writes which memory. Read once for an open trace; not to be changed."""
+    """The launch sites of one graph and the writers of its memory; shared by an open trace, so not to be modified."""
 
     sites: dict[int, SiteFacts] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)
-    """name -> the first name of its memory."""
+    """First name of the memory of each name."""
     names: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """The first name of a memory -> the others, in the order of the code."""
+    """Other names of each memory in the order of the code, keyed by its first name."""
     reused: set[str] = field(default_factory=set)
-    """Names that took over the memory of another buffer."""
+    """Names that reuse the memory of another buffer."""
     writers: dict[str, int] = field(default_factory=dict)
-    """First name of a memory, and name of what a launch returns -> the first site that writes it."""
+    """First site that writes each memory, keyed by the first name of the memory."""
     _sources: dict[str | None, SourceLine | None] = field(default_factory=dict)
 
     def kernel(self, site: int | None) -> str | None:
@@ -57,7 +57,7 @@ class GraphIndex:
         return self._sources[facts.stacks]
 
     def writer(self, name: str, site: int | None = None) -> int | None:
-        """The site that writes the memory of `name` first; `site` where it is known already."""
+        """Return `site` if it is known, else the first site that writes the memory of `name`."""
         if site is not None:
             return site
         whole = name.partition("[")[0]
@@ -108,14 +108,14 @@ def _read_places(trace: Trace, graph: int) -> GraphIndex:
 
 
 def innermost(stacks: str | None) -> SourceLine | None:
-    """The line of model source that a site's first stack ends in."""
+    """Return the innermost line of a site's first stack, or None."""
     lines = [SourceLine(**stack[-1]) for stack in sql.json_value(stacks) or () if stack]
     return lines[0] if lines else None
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Scheduler nodes of a graph or subgraph."""
+    """The scheduler nodes of a graph or subgraph, in parallel columns."""
 
     schedule: int
     peak_bytes: int
@@ -123,7 +123,7 @@ class Schedule:
     base_bytes: int
     snode: list[str]
     index: dict[str, int]
-    """Name of a node, or of one of its members -> index of the node."""
+    """Index of each node, keyed by its name and by the names of its members."""
     kind: list[str]
     alloc_bytes: list[int]
     free_bytes: list[int]
@@ -133,13 +133,13 @@ class Schedule:
     _by_site: dict[int, list[int]] = field(default_factory=dict)
 
     def nodes_by_site(self, places: GraphIndex) -> dict[int, list[int]]:
-        """`nodes_of` every site of the graph."""
+        """Return `nodes_of` every site of the graph, keyed by site."""
         if len(self._by_site) != len(places.sites):
             self._by_site.update({site: self.nodes_of(facts) for site, facts in places.sites.items()})
         return self._by_site
 
     def nodes_of(self, facts: SiteFacts | None) -> list[int]:
-        """Nodes that a launch site computes, in order."""
+        """Return the indices of the nodes that a launch site computes, ascending."""
         if facts is None or facts.snodes is None:
             return []
         found = self._nodes.get(facts.snodes)
@@ -150,7 +150,7 @@ class Schedule:
 
 
 def schedule_of(trace: Trace, graph: int, subgraph: str | None) -> Schedule | None:
-    """Of a graph, or of one of its subgraphs; None: it was not recorded."""
+    """Return the schedule of a graph or of one of its subgraphs; None if it was not recorded."""
     return trace.once(_read_schedule, graph, subgraph, most=KEPT)
 
 
@@ -184,7 +184,7 @@ def is_main(function: str) -> bool:
 
 
 def subgraph_of(function: str) -> str | None:
-    """Name of the subgraph whose schedule is that of a function; None: that of the graph itself."""
+    """Return the subgraph that a wrapper's function runs; None for the graph itself."""
     return None if is_main(function) else function
 
 
@@ -225,7 +225,7 @@ def _read_call(trace: Trace, call: int) -> MeasuredCall | None:
 
 
 def measured_functions(trace: Trace, graph: int) -> dict[str, int]:
-    """Functions of a graph with measured calls, and how many."""
+    """Return the number of measured calls of each function of a graph that has any."""
     return dict(
         sql.rows(
             trace,
@@ -237,7 +237,7 @@ def measured_functions(trace: Trace, graph: int) -> dict[str, int]:
 
 
 def highest_call(trace: Trace, graph: int, functions: Sequence[str]) -> int | None:
-    """The first call of these functions with the highest measured peak; one of a partition, which has the launches."""
+    """Return the first call with the highest measured peak; partitions go first because they contain the launches."""
     found: int | None = sql.number(
         trace,
         "SELECT first_call FROM layouts WHERE graph = ? AND calls > 0 AND list_contains(?, function)"
@@ -248,7 +248,7 @@ def highest_call(trace: Trace, graph: int, functions: Sequence[str]) -> int | No
 
 
 def launches_of(trace: Trace, call: int) -> list[tuple[int, int, int]]:
-    """(launch, site, start) of a call's own launches: the index is the position. Not to be changed."""
+    """Return (launch, site, start in ns) of a call's own launches by position; the list must not be modified."""
     return trace.once(_read_launches, call, most=_LONG_KEPT)
 
 
@@ -258,7 +258,7 @@ def _read_launches(trace: Trace, call: int) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class Moment:
-    """When and where a call ran."""
+    """The rank, step and time of a call."""
 
     rank: int | None
     step: int | None
@@ -276,6 +276,6 @@ def moment_of(trace: Trace, call: int | None) -> Moment:
 
 
 def label_of(trace: Trace, graph: int) -> str:
-    """E.g. ``0/0 forward``."""
+    """Return the label of a graph, such as ``0/0 forward``."""
     row = sql.row(trace, "SELECT compile_id, phase FROM graphs WHERE graph = ?", [graph])
     return graph_label(graph, *(row or (None, None)))

@@ -1,4 +1,4 @@
-"""What there is about memory: graphs, the one with the highest peak first, and lifetimes of storages."""
+"""Queries which memory records exist: graphs by descending peak, and lifetimes of storages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PEAKS = """
 class GraphPeaks:
     graph: int
     estimated_bytes: int | None
-    """Of the graph or one of its subgraphs."""
+    """Highest estimate of the graph or one of its subgraphs."""
     measured_bytes: int | None
 
 
@@ -33,6 +33,6 @@ def has_lifetimes(trace: Trace) -> bool:
 
 
 def lifetime_events(trace: Trace) -> int | None:
-    """Births and deaths of storages that are known; None when no log followed them."""
+    """Return the number of recorded births and deaths of storages; None if no log followed them."""
     found: int | None = sql.number(trace, "SELECT sum(events)::BIGINT FROM lifetime_logs")
     return found

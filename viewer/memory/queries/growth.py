@@ -1,4 +1,4 @@
-"""Storages that steps have left behind, and which of them come again with every step."""
+"""Queries the storages that steps left behind, and the buffers that every step leaves behind again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 LEAST_STEPS = 3
-"""So many steps in a row have to leave the same buffer behind."""
+"""Minimum number of successive steps that must leave the same buffer behind."""
 _MOST_HOLDERS = 8
 _MOST_ALIVE = 10_000
-"""Storages of a log that breaks off: those of its last steps."""
+"""Maximum number of storages that are read from an incomplete log, latest steps first."""
 _LEFT = """
     SELECT b.log, b.call, b.storage, c.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes, s.device,
            s.site, b.holders, b.freed_by_collection
@@ -55,7 +55,7 @@ _DIED = """
 
 
 class _Left(NamedTuple):
-    """A storage that was alive at the end; `site` is the launch site that made it."""
+    """A storage that was alive at the end of the recording; `site` is the launch site that created it."""
 
     log: int
     call: int
@@ -73,10 +73,10 @@ class _Left(NamedTuple):
 
 
 def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | None:
-    """Storages of earlier steps that were alive at the end, largest first; None when nobody looked.
+    """Return the storages of earlier steps that were alive at the end, largest first; None if no process checked.
 
-    A process that was killed has not looked: there they are those of at least `LEAST_STEPS` steps that were not seen
-    to die before the log breaks off, and nothing is known of who holds them.
+    A killed process could not check. Its incomplete log gives the storages without a recorded death of buffers that
+    at least `LEAST_STEPS` steps left, with unknown holders.
     """
     broken_off = [number for (number,) in sql.rows(trace, _BROKEN_OFF, [log])]
     looked = sql.number(
@@ -99,11 +99,11 @@ def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | N
 
 
 def growth(trace: Trace) -> list[GrowthRow] | None:
-    """Buffers that each of the last steps has left behind, most bytes per step first; None when nobody looked.
+    """Return the buffers that each of the last steps left behind, most bytes per step first; None if none checked.
 
-    At least `LEAST_STEPS` of the last steps in which the graph ran, one after the other, have left it; where earlier
-    ones were freed after as many steps, it is a window of the last few and no growth. Graphs of one frame are one:
-    a list that keeps results may be what its guards look at, and then each step compiles the frame anew.
+    A buffer counts if at least `LEAST_STEPS` successive last runs of its graph left it, and if no earlier one was
+    freed after as many steps, as in a sliding window. Graphs of one frame are counted together because a growing
+    list may fail the frame's guards and recompile it in each step.
     """
     found = left_behind(trace)
     if found is None:
@@ -119,7 +119,7 @@ def growth(trace: Trace) -> list[GrowthRow] | None:
 
 
 def _frames(trace: Trace) -> dict[int, Hashable]:
-    """For each graph what is the same for those that one frame was compiled to."""
+    """Return a key for each graph that is equal for the graphs compiled from the same frame and phase."""
     graphs = sql.rows(trace, "SELECT graph, log, compile_id, phase FROM graphs")
     return {
         graph: (log, compile_id.rpartition("/")[0], phase) if compile_id else graph
@@ -136,8 +136,7 @@ def _grouped(rows: Sequence[LeftBehindRow], frames: Mapping[int, Hashable]) -> l
 
 
 def _last_steps(trace: Trace, of: LeftBehindRow, graphs: list[int], left: set[int]) -> list[int]:
-    """The last steps in which the graph was followed and that left the buffer, without a gap. What the last step made
-    is no earlier step's, unless another one had begun."""
+    """Return the last successive steps that left the buffer; the very last step may be incomplete and is optional."""
     ran = [step for (step,) in sql.rows(trace, _STEPS, [graphs, of.function])]
     if ran and ran[-1] not in left:
         ran.pop()
@@ -148,7 +147,7 @@ def _last_steps(trace: Trace, of: LeftBehindRow, graphs: list[int], left: set[in
 
 
 def _longest_kept(trace: Trace, of: LeftBehindRow, graphs: list[int]) -> int:
-    """For how many steps one that was freed had been kept."""
+    """Return the maximum number of steps for which a freed instance of the buffer was kept."""
     died = sql.rows(trace, _DIED, [graphs, of.function, of.buffer])
     starts = sql.rows(trace, "SELECT start_ns, step FROM steps WHERE log = ? ORDER BY start_ns", [of.log])
     if not died or not starts:

@@ -1,4 +1,4 @@
-"""What checks in generated code (`stepscope.check_memory_step`) found wrong with lifetimes."""
+"""Queries the lifetime mismatches found by checks in generated code (`stepscope.check_memory_step`)."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _CHECKS = """
 class CheckMismatchRow:
     log: int
     graph: int | None
-    """None: the code is no wrapper that was recorded."""
+    """None if the code is not a recorded wrapper."""
     call: int | None
-    """The first one in which it was found."""
+    """First call in which it was found."""
     file: str
     line: int
-    """Of the check."""
+    """Line of the check."""
     is_final_step: bool
     kind: str
-    """missing_death, unexpected_death, missing_allocation, unexpected_allocation."""
+    """``missing_death``, ``unexpected_death``, ``missing_allocation`` or ``unexpected_allocation``."""
     buffer: str
     storage_bytes: int | None
     times: int
-    """How often it was found."""
+    """Number of times it was found."""
     storage: str
-    """The first name of its memory."""
+    """First name of the buffer's memory."""
     site: int | None
-    """The launch site that ran last before the check."""
+    """Launch site that ran last before the check."""
     kernel: str | None
-    """Of that site."""
+    """Kernel of that site."""
     holders: list[str]
     source: SourceLine | None
-    """Line of the model that the launch which writes the buffer comes from."""
+    """Model line of the launch that writes the buffer."""
 
 
 def check_mismatches(trace: Trace, graph: int | None = None) -> list[CheckMismatchRow]:
-    """All of them, or those of one graph, in the order in which they were found."""
+    """Return the mismatches of one graph, or of all, in the order in which they were found."""
     found = []
     for *known, holders in sql.rows(trace, _CHECKS, [graph]):
         its_graph, buffer, site = known[1], known[7], known[11]

@@ -1,4 +1,4 @@
-"""Small memory curves of graphs, as the overview and the memory page of a run show them."""
+"""Computes the small memory curves of graphs on the overview and on the memory page of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINI_POINTS = 96
 
 @dataclass(frozen=True)
 class MiniCurve:
-    """The memory of a graph in little: points from the left to the right, in shares of the highest."""
+    """A small curve of a graph's memory, whose points are shares of the highest value."""
 
     graph: int
     label: str
@@ -28,13 +28,13 @@ class MiniCurve:
     measured_peak_bytes: int | None
     base_bytes: int | None
     at: str | None
-    """The node of the measured, else of the estimated peak."""
+    """Scheduler node of the measured peak, else of the estimated one."""
     step: int | None
     mismatches: int
 
 
 def mini_curves(trace: Trace, most: int) -> tuple[list[MiniCurve], int]:
-    """One for each graph, the highest peak first; and how many were left out."""
+    """Return the curves of at most `most` graphs by descending peak, and the number of graphs left out."""
     found = graphs_by_peak(trace)
     if not found:
         return [], 0
@@ -68,7 +68,7 @@ def mini_curve(memory: GraphMemory) -> MiniCurve:
 
 
 def _shares(column: Sequence[int | None], top: int) -> list[float]:
-    """The highest of each part; nothing where all is unknown."""
+    """Return the maximum of each part as a share of `top`, for at most `MINI_POINTS` parts; empty if all unknown."""
     if not top or all(value is None for value in column):
         return []
     count = min(len(column), MINI_POINTS)

@@ -1,4 +1,4 @@
-"""Storages that did not live as expected; what steps left behind and reordering passes got wrong stands beside it."""
+"""Queries storages whose lifetimes differ from the expected ones; also exports growth and recompute mismatches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Mismatch(NamedTuple):
 
 @dataclass
 class _Context:
-    """What mismatches of one graph are looked up in."""
+    """What is needed to resolve the mismatches of one graph."""
 
     places: GraphIndex
     schedules: dict[str | None, Schedule | None]
@@ -63,7 +63,7 @@ class _Context:
 
 
 def lifetime_mismatches(trace: Trace, graph: int | None = None) -> list[LifetimeMismatchRow]:
-    """All of them, or those of one graph, in the order in which they were found. Not to be changed."""
+    """Return the mismatches of one graph, or of all, in log order; the list is shared and must not be modified."""
     return trace.once(_read, graph, most=KEPT)
 
 
@@ -128,7 +128,7 @@ def _launches(trace: Trace, context: _Context, call: int | None) -> list[tuple[i
 def _launch_at(
     launches: Sequence[tuple[int, int, int]], position: int | None, kind: str
 ) -> tuple[int, int, int] | None:
-    """The launch that a position stands for: of a death the last one that the storage was there for."""
+    """Return the launch at a position; for a death, the last launch during which the storage was alive."""
     if position is None:
         return None
     index = position - 1 if kind.endswith("death") else position

@@ -1,4 +1,4 @@
-"""One scheduler node: what it takes and gives back, by the schedule and as measured in a call."""
+"""Queries what one scheduler node allocates and frees, as scheduled and as measured in a call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MEASURED = """
 def node_memory(
     trace: Trace, graph: int, snode_index: int, call: int | None = None, subgraph: str | None = None
 ) -> NodeMemory | None:
-    """One node of the schedule; None when there is none of that index."""
+    """Return one node of the schedule, or None if there is no node with that index."""
     schedule = schedule_of(trace, graph, subgraph)
     if schedule is None or not 0 <= snode_index < len(schedule.snode):
         return None
@@ -63,7 +63,7 @@ def node_memory(
 
 
 def scheduled_alive(trace: Trace, schedule: int, at: int) -> list[ScheduledBufferRow]:
-    """Buffers that the schedule has alive while a node runs, largest first; without the base."""
+    """Return the buffers that the schedule expects alive while node `at` runs, largest first, without the base."""
     return [ScheduledBufferRow(*row) for row in sql.rows(trace, _SCHEDULED, {"schedule": schedule, "at": at})]
 
 
@@ -80,7 +80,7 @@ def _measured(
     places: GraphIndex,
     node: int,
 ) -> tuple[list[int], list[BufferDelta], list[BufferDelta]]:
-    """Positions of the node's launches in the call, and what is born and dies there."""
+    """Return the positions of the node's launches in the call, and the storages born and freed there."""
     if call is None:
         functions = [name for name in measured_functions(trace, graph) if subgraph_of(name) == subgraph]
         call = highest_call(trace, graph, functions)

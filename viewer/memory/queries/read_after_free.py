@@ -1,4 +1,4 @@
-"""Who reads a buffer after it is gone."""
+"""Queries the kernels that read a buffer after it was freed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stepscope.viewer.store.trace import Trace
 
 
 def readers_after(trace: Trace, graph: int, call: int, buffer: str, position: int) -> list[str]:
-    """Kernels of the call's launches from `position` on that take the memory of `buffer` as an input."""
+    """Return the kernels of launches from `position` on that take the memory of `buffer` as an input."""
     places = graph_index(trace, graph)
     names = [buffer, *places.other_names(buffer)]
     found = sql.rows(

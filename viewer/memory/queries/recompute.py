@@ -1,4 +1,4 @@
-"""Memory figures that a reordering pass of the scheduler carried along, and what a full recomputation gave."""
+"""Queries where the memory figures updated by a reordering pass differ from a full recomputation."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class SwappedNodeRow:
     reads: list[str]
     writes: list[str]
     words: str
-    """What it computes, reads and writes, in a sentence."""
+    """Sentence that says what the node computes, reads and writes."""
 
 
 @dataclass(frozen=True)
 class LastUseRow:
-    """A buffer whose last use a swap has moved from one node to another."""
+    """A buffer whose last use a swap moved to another node."""
 
     buffer: str
     before: str
-    """The node that was the last to use it."""
+    """Last node to use the buffer before the swap."""
     after: str
-    """The one that is now, as the pass carried it along."""
+    """Last node to use it after the swap, as updated by the pass."""
     recomputed: str | None
-    """The one that is now, recomputed; None: the buffer outlives the graph, or is not known."""
+    """Last node to use it after the swap, as recomputed; None if the buffer outlives the graph or is unknown."""
 
 
 @dataclass(frozen=True)
@@ -67,24 +67,24 @@ class RecomputeRow:
     allowed_peak_bytes: int
     is_explained: bool
     peak_snodes: list[int]
-    """Index of every node at the recomputed peak, from 0."""
+    """Indices of the nodes at the recomputed peak, counted from 0."""
     peak_snode: str | None
-    """Name of the first of them."""
+    """Name of the first node at the peak."""
     snodes: int
-    """How many nodes there are."""
+    """Number of nodes."""
     found_by: str
     swapped: list[SwappedNodeRow]
-    """The candidate, then the nodes of the group; empty: the log does not describe them."""
+    """Candidate, then the nodes of the group; empty if the log does not describe them."""
     compile_id: str | None
     graph: int | None
-    """None: the compile came to no graph that could be recorded."""
+    """None if the compile produced no graph that could be recorded."""
     subgraph: str | None
-    """Name of the subgraph whose nodes the pass moved; None: those of the graph itself."""
+    """Subgraph whose nodes the pass moved; None for the graph itself."""
 
 
 @dataclass(frozen=True)
 class RecomputeDetail:
-    """One swap: all nodes in the order after it, with the figures that were carried along and the recomputed ones."""
+    """One swap: all nodes in the order after it, with the figures updated by the pass and the recomputed ones."""
 
     row: RecomputeRow
     snode: list[str]
@@ -95,28 +95,28 @@ class RecomputeDetail:
     before_after_alloc_bytes: list[int | None]
     before_after_free_bytes: list[int | None]
     carried_alloc_bytes: list[int]
-    """What each node allocates and frees, as the pass carried it along; empty: not known."""
+    """Bytes that each node allocates, as updated by the pass; empty if unknown."""
     carried_free_bytes: list[int]
     recomputed_alloc_bytes: list[int]
     recomputed_free_bytes: list[int]
     last_uses: list[LastUseRow]
     swapped_snodes: list[int]
-    """Where the candidate and the nodes of its group stand after the swap."""
+    """Indices of the candidate and the nodes of its group after the swap."""
     differs: list[int]
-    """Nodes whose carried and recomputed figures differ."""
+    """Indices of nodes whose updated and recomputed figures differ."""
     buffers: list[ScheduledBufferRow]
-    """Largest first."""
+    """Buffers, largest first."""
     at_peak: list[ScheduledBufferRow]
-    """Alive at the first node of the recomputed peak; largest first."""
+    """Buffers alive at the first node of the recomputed peak, largest first."""
 
 
 def recompute_mismatches(trace: Trace) -> list[RecomputeRow]:
-    """All of them in the order in which they were found."""
+    """Return all recompute mismatches in the order in which they were found."""
     return [_decoded(row) for row in sql.records(RecomputeRow, trace, f"{_ROWS} ORDER BY r.recompute")]
 
 
 def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
-    """One of them; None when there is none of that id."""
+    """Return one recompute mismatch, or None if there is none with that id."""
     found = sql.record(RecomputeRow, trace, f"{_ROWS} WHERE r.recompute = ?", [recompute])
     if found is None:
         return None
@@ -149,7 +149,7 @@ def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
 
 
 def _differs(value: RecomputeMismatch) -> list[int]:
-    """Nodes of which a figure that was carried along is not the recomputed one."""
+    """Return the indices of nodes for which an updated figure differs from the recomputed one."""
     pairs = [
         (value.carried_after_alloc_bytes, value.recomputed_after_alloc_bytes),
         (value.carried_after_free_bytes, value.recomputed_after_free_bytes),
@@ -172,7 +172,7 @@ def _is_alive(buffer: ScheduledBufferRow, node: int) -> bool:
 
 
 def _decoded(row: RecomputeRow) -> RecomputeRow:
-    """A row whose columns of JSON, which the index holds as texts, are values."""
+    """Return the row with its JSON columns decoded."""
     stored: Any = row
     return replace(
         row,

@@ -1,4 +1,4 @@
-"""Live bytes over the whole run: the curve in a window, its peak, and the figures of the summary."""
+"""Queries live bytes over the run: the curve in a time window, and its peaks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PEAKS = """
 
 
 class _Point(NamedTuple):
-    """A point of the curve: live bytes of the events in it, and what compiled calls had made of these."""
+    """A point of the curve: range of live bytes over its events, and the maximum that compiled calls allocated."""
 
     at_ns: int
     low: int
@@ -69,8 +69,9 @@ def live_curve(
     width: int = 1600,
     device: str | None = None,
 ) -> LiveCurve | None:
-    """The curve in a window (monotonic ns), at most about two points a pixel; without `device` that of the device
-    with the highest peak. None when the log has no lifetimes."""
+    """Return the curve in a window (monotonic ns), about one point per pixel; None if the device has no lifetimes.
+
+    `device` defaults to the device with the highest peak."""
     extents = {name: rest for name, *rest in sql.rows(trace, _EXTENTS, [log])}
     device = next(iter(extents), None) if device is None else device
     if device is None or device not in extents:
@@ -97,7 +98,7 @@ def live_curve(
 
 
 def _points(trace: Trace, window: dict[str, Any], width: int) -> list[_Point]:
-    """Points of the finest level of detail that is not too many for the window, joined pixel by pixel."""
+    """Return the points of the finest level of detail that fits the window, merged per pixel."""
     inside = {name: value for name, value in window.items() if name != "first"}
     level = _level(sql.rows(trace, _LEVELS, inside), width * _ROWS_PER_PIXEL)
     before = {name: window[name] for name in ("log", "device", "start", "first")}
@@ -117,5 +118,5 @@ def _level(counts: Sequence[sql.Row], most: int) -> int:
 
 
 def run_peaks(trace: Trace) -> list[RunPeak]:
-    """The highest point of each log and device, the highest first."""
+    """Return the peak of each log and device, highest first."""
     return sql.records(RunPeak, trace, _PEAKS)

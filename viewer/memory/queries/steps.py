@@ -1,4 +1,4 @@
-"""Live bytes over the steps of a run, each step equally wide: a first step that compiles would hide the others."""
+"""Queries live bytes over the steps of a run, drawn equally wide so that a compiling step does not hide the others."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Step(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """Live bytes between two points of the curve, and at its end."""
+    """The live bytes from one point of the curve to the next, and at the end of that interval."""
 
     point: int
     low: int
@@ -70,21 +70,21 @@ class _Point(NamedTuple):
 
 @dataclass(frozen=True)
 class RunCurve:
-    """As columns: points divide the steps evenly; a point holds the least and the most from it to the next one."""
+    """Columns of points that divide the steps evenly; each has the minimum and maximum until the next point."""
 
     log: int
     device: str
     devices: list[str]
     steps: list[int]
     start_ns: list[int]
-    """Where each of the steps begins, on the run's monotonic clock."""
+    """Start of each step on the run's monotonic clock."""
     end_ns: int
     all_steps: int
-    """How many the log has; `steps` may be a part of them."""
+    """Number of steps in the log; `steps` may be a part of them."""
     low_bytes: list[int]
     high_bytes: list[int]
     made_bytes: list[int]
-    """The most that compiled calls had made and was alive."""
+    """Maximum of the live bytes that compiled calls allocated."""
 
 
 def run_curve(
@@ -95,7 +95,7 @@ def run_curve(
     device: str | None = None,
     points: int = POINTS,
 ) -> RunCurve | None:
-    """None when the log has no lifetimes, or none in such steps."""
+    """Return the curve over the steps; None if the log has no lifetimes or no such steps."""
     devices = [name for (name,) in sql.rows(trace, _DEVICES, [log])]
     device = next(iter(devices), None) if device is None else device
     found = sql.records(_Step, trace, _STEPS, {"log": log, "first": first_step, "last": last_step})

@@ -1,4 +1,4 @@
-"""The figures about memory that the summary and the overview say."""
+"""Queries the memory figures of the summary and the overview."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NodePeak:
 
 @dataclass(frozen=True)
 class MemoryFigures:
-    """Of the log whose peak is the highest; unknown is None."""
+    """The peak of the log with the highest peak, and the fastest growth of any log; None where unknown."""
 
     peak_bytes: int | None
     peak_step: int | None
@@ -47,12 +47,12 @@ class MemoryFigures:
 
 
 def estimated_peaks(trace: Trace) -> dict[int, NodePeak]:
-    """graph -> the scheduler's peak, at the first of its nodes."""
+    """Return the scheduler's peak of each graph, at the first node that reaches it."""
     return {graph: NodePeak(*rest) for graph, *rest in sql.rows(trace, _ESTIMATED)}
 
 
 def measured_peaks(trace: Trace) -> dict[int, NodePeak]:
-    """graph -> the highest measured peak of its calls."""
+    """Return the highest measured peak of each graph's calls."""
     peaks = {}
     for graph, peak_bytes, snodes in sql.rows(trace, _MEASURED):
         names = sql.json_value(snodes)

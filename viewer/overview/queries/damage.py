@@ -1,4 +1,4 @@
-"""What is missing: problems of the logs, and what the recorder could not record."""
+"""Queries what is missing: problems of the logs, and what the recorder could not record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEN_AT_BUFFERS = "Values are seen at buffers only: what is born and masked insi
 
 
 def problems(trace: Trace) -> list[Problem]:
-    """Places of the problems in the order of the logs; of each reason the first thousand of a log."""
+    """Return the problems by log and place; the index keeps the first thousand per log and reason."""
     found = sql.rows(
         trace,
         "SELECT l.path, p.line, p.byte, p.reason, p.text FROM problems p JOIN logs l ON l.log = p.log"
@@ -24,13 +24,13 @@ def problems(trace: Trace) -> list[Problem]:
 
 
 def problem_counts(trace: Trace) -> dict[str, int]:
-    """reason -> how many there are in all logs, most first; also those whose place was not kept."""
+    """Return the number of problems by reason, most frequent first, including those without a stored place."""
     found = sql.rows(trace, "SELECT reason, sum(count) FROM problem_counts GROUP BY reason ORDER BY 2 DESC, 1")
     return {reason: int(count) for reason, count in found}
 
 
 def whole_log_problems(trace: Trace) -> list[tuple[int, str, str]]:
-    """(log, reason, text) of each log that was left out, or of which nothing says what it is of."""
+    """Return (log, reason, text) of each log that was not read or has no run record."""
     reasons = ["newer_format", "not_read", "no_run_record"]
     return sql.rows(
         trace, "SELECT log, reason, text FROM problems WHERE reason IN (SELECT unnest(?)) ORDER BY log", [reasons]
@@ -38,14 +38,14 @@ def whole_log_problems(trace: Trace) -> list[tuple[int, str, str]]:
 
 
 def damage_texts(trace: Trace) -> list[str]:
-    """Each reason, and each unknown kind of record, in a line with how many there are."""
+    """Return one line with the count for each reason and each unknown kind of record."""
     unknown = sql.rows(trace, "SELECT key, value FROM meta WHERE starts_with(key, ?) ORDER BY key", [UNKNOWN_PREFIX])
     lines = [f"damage: {count:,} x {REASONS[reason]}" for reason, count in problem_counts(trace).items()]
     return lines + [f"unknown: {value} x {key.removeprefix(UNKNOWN_PREFIX)}" for key, value in unknown]
 
 
 def not_recorded(trace: Trace) -> list[NotRecorded]:
-    """What the recorder says it could not see, and why."""
+    """Return what the recorder reported as not recorded, and why."""
     found = sql.rows(
         trace, "SELECT what, why, log, graph, count FROM not_recorded ORDER BY log, graph NULLS FIRST, what, why"
     )
@@ -53,7 +53,7 @@ def not_recorded(trace: Trace) -> list[NotRecorded]:
 
 
 def not_recorded_lines(trace: Trace) -> list[NotRecorded]:
-    """`not_recorded`, with what is alike in several graphs or logs as one row."""
+    """Return `not_recorded` with equal rows of several graphs or logs merged."""
     alike: dict[tuple[str, str], list[NotRecorded]] = {}
     for row in not_recorded(trace):
         alike.setdefault((row.what, row.why), []).append(row)
@@ -68,7 +68,7 @@ def _as_one(rows: list[NotRecorded]) -> NotRecorded:
 
 
 def inside_kernels(trace: Trace) -> list[NotRecorded]:
-    """What no recording of values can show; nothing where none were recorded."""
+    """Return what a recording of values cannot show; empty if no values were recorded."""
     from stepscope.viewer.values.queries.values import has_values  # takes time to import
 
     return [NotRecorded("values inside a kernel", SEEN_AT_BUFFERS, None, None, 1)] if has_values(trace) else []

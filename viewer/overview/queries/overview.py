@@ -1,4 +1,4 @@
-"""The overview: the verdict and the facts of the run."""
+"""Queries the overview: the findings and the facts of the run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.parts import failures, part
 
 MOST_GRAPHS = 20
-"""On the first page."""
+"""Maximum number of graphs on the first page."""
 _LEVELS_WITH_VALUES = ("values", "save")
 
 
 def overview(trace: Trace) -> Overview:
-    """The verdict and the facts of the run, with all of its graphs."""
+    """Return the findings and the facts of the run, with all of its graphs."""
     return replace(first_page(trace), graphs=part("Graphs", [], list_graphs, trace))
 
 
 def first_page(trace: Trace) -> Overview:
-    """What the first page shows: of the graphs only the first."""
+    """Return the overview for the first page, with at most `MOST_GRAPHS` graphs."""
     found = trace.once(_first_page)
     return replace(found, notes=[*trace.notices, *found.notes])
 
@@ -86,10 +86,10 @@ def _meta(trace: Trace) -> dict[str, str]:
 
 
 def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_steps: int, calls: int) -> Counts:
-    """How much there is; what only a recorder can know is None for a trace of logs that PyTorch alone wrote.
+    """Count the contents of the trace; counts that only a recorder knows are None for logs written by PyTorch alone.
 
-    `no_steps`: how many rows of steps are what workers of a DataLoader have called; `calls`: how many rows of launches
-    are calls of subgraphs."""
+    `no_steps` is the number of step rows for calls by DataLoader workers, `calls` the number of launch rows for calls
+    of subgraphs."""
     recorded = any(run.writer == "stepscope" and not run.is_left_out for run in runs)
     with_values = any(run.level in _LEVELS_WITH_VALUES for run in runs)
     logs, records, compiles, graphs, sites, launches, steps, values = (
@@ -111,8 +111,10 @@ def _counts(meta: dict[str, str], runs: list[RunRow], lifetimes: int | None, no_
 
 
 def overhead(trace: Trace) -> OverheadRow:
-    """The recorder's own cost over all logs; a launch's bytes are those of the batches, without the log's other
-    records. Time in hooks of which none ran, as where a debug printer told of the launches, was not measured."""
+    """Return the recorder's own cost over all logs, with None for what was not measured.
+
+    Bytes per launch cover only the batches of launches. Hooks that never ran count as not measured, because a debug
+    printer recorded the launches instead."""
     found = sql.row(
         trace,
         "SELECT sum(nullif(hook_ns, 0)), sum(stats_ns), sum(wall_ns), sum(log_bytes), sum(failures) FROM overhead",

@@ -1,4 +1,4 @@
-"""What the recorder costs a step: a share of the run says little where most of the run is compilation."""
+"""Computes the recorder's cost per step, since a share of the run says little if most of it is compilation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ _FEWEST = 2
 class RecorderCost:
     share: float
     of: str
-    """``a step`` or ``the run``."""
+    """What the share refers to: ``a step`` or ``the run``."""
 
     @property
     def text(self) -> str:
-        """A step costs this at most: launches of the first steps, with their preparations, are in the mean."""
+        """Return the cost as text; it is an upper bound for a step, as the mean includes the first launches."""
         return f"{'at most ' if self.of == 'a step' else ''}{100 * self.share:.1f} % of {self.of}"
 
 
 def recorder_cost(overview: Overview) -> RecorderCost | None:
-    """Of the median step behind the first of each log: what its launches cost in the mean; of the whole run where
-    there are no such steps, or where that bound tells nothing. None: not measured."""
+    """Return the recorder's share of the median step, without the first step of each log, or None if not measured.
+
+    It is the share of the whole run if there are too few such steps or their share is not below 1."""
     cost, launches = overview.overhead, overview.counts.launches
     if cost.hook_ns is None:
         return None

@@ -1,4 +1,4 @@
-"""The runs of a trace, one per log, and their steps."""
+"""Queries the runs of a trace, one per log, and their steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from stepscope.viewer.store.trace import Trace
 
 
 def list_runs(trace: Trace) -> list[RunRow]:
-    """One row per log."""
     found = sql.rows(
         trace,
         "SELECT l.log, path, rank, world_size, l.pid, torch_version, format_version, complete, size_bytes,"
@@ -22,17 +21,17 @@ def list_runs(trace: Trace) -> list[RunRow]:
 
 
 def has_recorder(trace: Trace) -> bool:
-    """A recorder wrote one of the logs; else all that is known of a run is what it compiled."""
+    """Return whether stepscope recorded one of the logs; otherwise only compiles are known."""
     return bool(sql.number(trace, "SELECT EXISTS(FROM records WHERE starts_with(name, 'stepscope_'))"))
 
 
 def has_exports(trace: Trace) -> bool:
-    """Draft export wrote into one of the logs."""
+    """Return whether one of the logs has records of draft export."""
     return bool(sql.number(trace, "SELECT EXISTS(FROM export_events)"))
 
 
 def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
-    """Steps of all logs, or of one, in order."""
+    """Return the steps of one log, or of all, in order."""
     found = sql.records(
         StepRow,
         trace,

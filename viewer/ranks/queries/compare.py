@@ -1,4 +1,4 @@
-"""Where two ranks begin to differ, which ranks are alike, and whether they are stages of a pipeline."""
+"""Finds where two ranks first differ, which ranks are alike, and whether they are stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stepscope.viewer.store.trace import Trace
 Kind = Literal["differs", "ends", "order", "size", "group", "waits", "cut"]
 _KEYED = ("graphs", "tensors")
 _EVERYBODY = ("0", "default_pg")
-"""Names of the process group that all ranks are in."""
+"""Names of the process group that contains all ranks."""
 _UNEVEN = "all_to_all"
-"""Collectives whose sizes may differ between ranks."""
+"""Part of the names of collectives whose sizes may differ between ranks."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """From where on two sequences differ: indices into each, its length where it ends before."""
+    """The first difference of two sequences: an index into each, or its length if it ends there."""
 
     left: int
     right: int
@@ -30,7 +30,7 @@ class Split:
 
 
 class Comparer:
-    """Compares the logs of a trace with each other."""
+    """Comparer of the logs of a trace, which caches what it reads."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -40,7 +40,7 @@ class Comparer:
         self._wrappers: dict[int, Counter[str]] | None = None
 
     def programs(self) -> dict[int, Hashable]:
-        """log -> what it compiled first: the frame, and a digest of its graph as Dynamo traced it."""
+        """Return the first compiled frame of each log, with a digest of its Dynamo graph."""
         if self._programs is None:
             graphs: dict[int, str] = dict(
                 sql.rows(
@@ -54,7 +54,7 @@ class Comparer:
         return self._programs
 
     def groups(self, basis: Basis, logs: Sequence[int]) -> list[list[int]]:
-        """Logs that are alike, the largest group first; of equal ones that with the first log."""
+        """Return the groups of logs that are alike, largest group first, ties by first log."""
         digests = self.wholes[basis]
         same: dict[Whole | None, list[int]] = {}
         for log in logs:
@@ -65,7 +65,7 @@ class Comparer:
         return sorted(merged, key=lambda group: -len(group))
 
     def split(self, basis: Basis, left: int, right: int) -> Split | None:
-        """Where logs `left` and `right` begin to differ; None: alike, as far as both are known."""
+        """Return the first difference between two logs, or None if they are alike as far as both are known."""
         digests = self.wholes[basis]
         if digests.get(left) == digests.get(right):
             return None
@@ -86,7 +86,7 @@ class Comparer:
         return found
 
     def _launched(self, found: Split, left: int, right: int, a: Sequence[RankItem], b: Sequence[RankItem]) -> Split:
-        """A log without an end holds only what came before: that it has less is no difference in order."""
+        """Classify a difference of launches as "cut" if it is only due to an incomplete log, else as "order"."""
         cut_left = found.left >= len(a) - 1 and not self.complete.get(left)
         cut_right = found.right >= len(b) - 1 and not self.complete.get(right)
         if not cut_left and not cut_right:
@@ -104,12 +104,12 @@ class Comparer:
 
 
 def at_index(items: Sequence[RankItem], index: int) -> RankItem | None:
-    """None: the sequence has ended."""
+    """Return the item at `index`, or None if the sequence is shorter."""
     return items[index] if index < len(items) else None
 
 
 def split_strict(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | None:
-    """The first index at which two sequences have other values, or one ends."""
+    """Return the first index at which two sequences have different values or one ends; None if they are equal."""
     for i, (a, b) in enumerate(zip(left, right, strict=False)):
         if a.value != b.value:
             return Split(i, i, "differs")
@@ -118,7 +118,7 @@ def split_strict(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split |
 
 
 def split_keyed(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | None:
-    """The first place that both have with other values; what one side lacks was not logged, or not compiled."""
+    """Return the first place whose values differ; places that one side lacks are ignored as not logged."""
     places = {item.place: i for i, item in enumerate(right)}
     for i, item in enumerate(left):
         j = places.get(item.place)
@@ -130,7 +130,7 @@ def split_keyed(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | 
 def split_collectives(
     left: Sequence[RankItem], right: Sequence[RankItem], left_code: Counter[str], right_code: Counter[str]
 ) -> Split | None:
-    """Where the collectives of a graph that both have compiled differ: in order, sizes or process groups."""
+    """Return the first difference in order, size or process group within a graph that both sides compiled."""
     groups = GroupNames(left, right)
     ours, theirs = _by_place(left), _by_place(right)
     for place in sorted(
@@ -140,7 +140,7 @@ def split_collectives(
         j, b = theirs.get(place, (len(right), []))
         compile_id = (a or b)[0].compile_id or ""
         if not (a and b) and not 0 < left_code[compile_id] == right_code[compile_id]:
-            continue  # one side has not compiled it: that is a difference of compile ids
+            continue  # a graph that one side has not compiled is a difference of compile ids
         found = _split_graph(a, b, groups)
         if found is not None:
             return Split(i + found.left, j + found.right, found.kind)
@@ -170,7 +170,7 @@ def _same_without_waits(a: Sequence[RankItem], b: Sequence[RankItem]) -> bool:
 
 
 def _by_place(items: Sequence[RankItem]) -> dict[str, tuple[int, list[RankItem]]]:
-    """place -> the index of its first item, and its items."""
+    """Return the index of the first item and all items of each place."""
     found: dict[str, tuple[int, list[RankItem]]] = {}
     for i, item in enumerate(items):
         found.setdefault(item.place, (i, []))[1].append(item)
@@ -178,8 +178,10 @@ def _by_place(items: Sequence[RankItem]) -> dict[str, tuple[int, list[RankItem]]
 
 
 class GroupNames:
-    """Which process groups of two logs stand for each other. A name that both have is one group; of the others one
-    may stand for another of the other log (the tensor-parallel groups of two replicas), always the same one."""
+    """The correspondence between the process groups of two logs.
+
+    A name in both logs is the same group. Other groups may correspond one to one, as the tensor-parallel groups of
+    two replicas do."""
 
     def __init__(self, left: Sequence[RankItem], right: Sequence[RankItem]) -> None:
         names = {item.group for item in left} & {item.group for item in right}
@@ -196,7 +198,7 @@ class GroupNames:
 
 
 def split_shared_groups(left: Sequence[RankItem], right: Sequence[RankItem]) -> Split | None:
-    """Ranks with different programs must agree only on the process groups that both are in."""
+    """Compare ranks with different programs only in the process groups that contain both."""
     shared = GroupNames(left, right).shared
     ours, theirs = ([(i, x) for i, x in enumerate(side) if x.group in shared] for side in (left, right))
     for (i, x), (j, y) in zip(ours, theirs, strict=False):
@@ -215,7 +217,7 @@ def split_shared_groups(left: Sequence[RankItem], right: Sequence[RankItem]) -> 
 
 
 def alike(logs: Sequence[int], differ: Callable[[int, int], bool]) -> list[list[int]]:
-    """Each log with the first group from whose first log it does not differ."""
+    """Group the logs, adding each to the first group whose first log does not differ from it."""
     groups: list[list[int]] = []
     for log in logs:
         own = next((group for group in groups if not differ(group[0], log)), None)
@@ -227,8 +229,7 @@ def alike(logs: Sequence[int], differ: Callable[[int, int], bool]) -> list[list[
 
 
 def are_stages(programs: Sequence[Hashable]) -> bool:
-    """Whether ranks, in order, may be the stages of a pipeline: each stage is a run of ranks of one width, or the
-    stages come again and again (ranks 0 and 2 the first, 1 and 3 the second); the first and the last differ."""
+    """Return whether the ranks may be the stages of a pipeline: equally wide runs of ranks, possibly repeated."""
     count = len(programs)
     periods = [p for p in range(2, count + 1) if count % p == 0 and list(programs) == [*programs[:p]] * (count // p)]
     return any(_is_run_of_stages(programs[:period]) for period in periods)

@@ -1,4 +1,4 @@
-"""Two ranks next to each other in one aspect, aligned, from where they begin to differ."""
+"""Aligns two ranks in one aspect around their first difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepscope.viewer.store.trace import Trace
 
 RowState = Literal["equal", "differs", "left", "right"]
 WINDOW = 400
-"""Items of each side that are aligned; a match of all with all would take too long for more."""
+"""Maximum number of items per side to align, because the cost of the alignment is quadratic."""
 CONTEXT = 20
 MOST_LINES = 3000
 LINES_AROUND = 4
@@ -29,13 +29,13 @@ Pair = tuple[int | None, int | None]
 @dataclass(frozen=True)
 class AlignedRow:
     left_index: int | None
-    """Position in the sequence, from 0; None: this side has nothing here."""
+    """Index in the sequence, counted from 0; None if this side has no item here."""
     right_index: int | None
     left: RankItem | None
     right: RankItem | None
     state: RowState
     is_first: bool = False
-    """Here the two begin to differ."""
+    """Whether this is the first difference."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class GraphDiff:
-    """The text of a traced graph on both sides, around its changes."""
+    """The changed lines of a traced graph on both sides, with context."""
 
     place: str
     left_record: int
@@ -63,23 +63,23 @@ class RankDifference:
     aspect: Aspect
     basis: Basis
     left: int
-    """Log."""
+    """Log on the left side."""
     right: int
     split: Split | None
-    """None: alike."""
+    """First difference; None if the sides are alike."""
     kind: Kind | Literal["slow"] | None
     left_items: int
     right_items: int
     rows: list[AlignedRow]
     before: int
-    """Items left out before the first row, alike on both sides."""
+    """Number of items before the first row, which are alike on both sides."""
     left_after: int
-    """Items of the left side left out after the last row."""
+    """Number of items on the left side after the last row."""
     right_after: int
     inside: str | None
-    """Where the sequences are from, if not the whole log: ``step 3``."""
+    """Part of the log that the sequences come from, such as ``step 3``; None for the whole log."""
     operations: list[AlignedRow] = field(default_factory=list)
-    """Of the first graph whose tensors differ."""
+    """Operations of the first graph whose tensors differ."""
     graph: GraphDiff | None = None
 
 
@@ -119,7 +119,7 @@ def _operations(trace: Trace, left: int, right: int) -> list[AlignedRow]:
 
 
 def _times(trace: Trace, left: int, right: int) -> RankDifference:
-    """All compiles of both sides; the first that took one side much longer is marked."""
+    """Align all compiles of both sides and mark the first that took one side much longer."""
     ours, theirs = sequence(trace, "compile_ids", left), sequence(trace, "compile_ids", right)
     places = {item.place: j for j, item in enumerate(theirs)}
     late = [(i, places[a.place]) for i, a in enumerate(ours) if a.place in places and _late(a, theirs[places[a.place]])]
@@ -141,7 +141,7 @@ def _late(a: RankItem, b: RankItem) -> bool:
 def _aligned(
     basis: Basis | Literal["times"], left: Sequence[RankItem], right: Sequence[RankItem], split: Split | None
 ) -> tuple[list[AlignedRow], int, int, int]:
-    """Rows of a window around `split`; how many alike come before it, and how many of each side after."""
+    """Return a window of rows around `split`, and the numbers of items before it and after it on each side."""
     place_and_value = basis in ("collectives", "launched")
     ours, theirs = ([(x.place, x.value if place_and_value else "") for x in side] for side in (left, right))
     start = 0
@@ -175,7 +175,7 @@ def _same(basis: Basis | Literal["times"], a: RankItem, b: RankItem) -> bool:
 
 
 def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Pair]:
-    """Indices of what stands next to each other; what differs is paired up in its order."""
+    """Return the pairs of aligned indices; items that differ are paired in order."""
     pairs: list[Pair] = []
     for _, i, i_end, j, j_end in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         pairs += zip_longest(range(i, i_end), range(j, j_end))
@@ -183,7 +183,7 @@ def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Pair]:
 
 
 def graph_diff(trace: Trace, place: str, left: int, right: int) -> GraphDiff:
-    """The graphs of two records as text, without what ranks of one program may differ in."""
+    """Compare the graphs of two records as text, without the parts in which ranks may legitimately differ."""
     ours, theirs = (_graph_lines(trace, record) for record in (left, right))
     is_cut = max(len(ours), len(theirs)) > MOST_LINES
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0) if is_cut else 0

@@ -1,4 +1,4 @@
-"""A row for each log of a trace, by rank; several logs of one rank are told apart."""
+"""Queries one row per log of a trace, by rank, numbering several logs of the same rank."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from stepscope.viewer.store.trace import Trace
 
 @dataclass(frozen=True)
 class RankRow:
-    """One log."""
+    """One row per log."""
 
     log: int
     name: str
-    """The log's file name."""
+    """File name of the log."""
     rank: int | None
     record_rank: int | None
-    """What its records say: not always what its name says."""
+    """Rank in the log's records, which may differ from the one in its file name."""
     pid: int | None
     torch: str | None
     complete: bool | None
     start_unix_ns: int | None
     nth: int
-    """Which log of its rank it is, by time, from 1."""
+    """Number of the log among the logs of its rank, by time, counted from 1."""
     of: int
     compared: bool
-    """The last log of its rank that holds a record: earlier ones are of runs that were started again."""
+    """Whether it is the last log of its rank with records; earlier ones are from runs that were restarted."""
     records: int
     compiles: int
     graphs: int
@@ -42,9 +42,9 @@ class RankRow:
     misses: int
     bypasses: int
     collectives: int | None
-    """Compiled ones, waits left out; None: no wrapper or schedule is in the log."""
+    """Number of compiled collectives without waits; None if the log has no wrapper or schedule."""
     missing_waits: int | None
-    """Collectives of all graphs that have fewer waits than collectives, less their waits."""
+    """Number of collectives that are not waited for in the same graph, over all graphs."""
     graph_breaks: int
     recompiles: int
     steps: int | None
@@ -52,11 +52,11 @@ class RankRow:
     """Median duration of its steps."""
     peak_bytes: int | None
     estimated_ns: float | None
-    """Inductor's estimate of one run of each graph."""
+    """Inductor's estimate for running each graph once, in ns."""
 
 
 def rank_rows(trace: Trace) -> list[RankRow]:
-    """A row for each log, by rank and time; logs without a rank last."""
+    """Return one row per log, by rank and time, with logs without a rank last."""
     runs = list_runs(trace)
     columns: dict[str, dict[int, Any]] = {
         name: dict(sql.rows(trace, statement))
@@ -111,7 +111,7 @@ def rank_rows(trace: Trace) -> list[RankRow]:
 
 
 def _told_apart(rows: Sequence[RankRow]) -> list[RankRow]:
-    """Several logs of one rank are of a program that was started again: the last that compiled is compared."""
+    """Number the logs of each rank; only the last one that compiled anything is compared."""
     by_rank: defaultdict[int | None, list[RankRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row.start_unix_ns or 0, row.log)):
         by_rank[row.rank].append(row)

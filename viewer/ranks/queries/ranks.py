@@ -1,4 +1,4 @@
-"""The ranks of a trace: which are alike in what, where they begin to differ, slow compiles."""
+"""Compares the ranks of a trace: groups of equal ranks, first differences, and slow compiles."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ TITLES: dict[Aspect, str] = {
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Ranks that are alike."""
+    """A group of ranks that are alike."""
 
     logs: list[int]
     name: str
-    """``ranks 0, 2``."""
+    """Name such as ``ranks 0, 2``."""
     items: int
-    """Length of the sequence of the first."""
+    """Number of items in the sequence of the first log."""
 
 
 @dataclass(frozen=True)
 class FirstDifference:
     basis: Basis | None
-    """None: of times."""
+    """None for a difference in times."""
     left: int
-    """Log."""
+    """Log on the left side."""
     right: int
     left_rank: int | None
     right_rank: int | None
     left_index: int
-    """Index of the first item that differs; the number of items where the sequence has ended."""
+    """Index of the first item that differs, or the number of items if the sequence has ended."""
     right_index: int
     left_items: int
     right_items: int
     left_text: str | None
-    """None: it has ended."""
+    """Item on the left side; None if its sequence has ended."""
     right_text: str | None
     compile_id: str | None
     kind: Kind | Literal["slow"]
     text: str
-    """In a sentence: where, and what both sides have there."""
+    """Description of the place and of the items on both sides."""
     page: str
 
 
@@ -78,7 +78,7 @@ class AspectRow:
 
 @dataclass(frozen=True)
 class SlowCompile:
-    """How long ranks took for one compile."""
+    """The times that ranks took for the same compile."""
 
     compile_id: str
     frame: str | None
@@ -97,20 +97,20 @@ class SlowCompile:
 class Ranks:
     rows: list[RankRow]
     compared: list[int]
-    """Logs that are compared, by rank."""
+    """Compared logs, by rank."""
     world_size: int | None
     missing: list[int]
     """Ranks without a log."""
     aspects: list[AspectRow]
     first: AspectRow | None
-    """The aspect in which they differ at the earliest compile."""
+    """Aspect in which the ranks differ first; None if they do not differ."""
     slow: list[SlowCompile]
     slow_left: int
-    """Compiles with smaller differences, not listed."""
+    """Number of compiles that are not listed because their differences are smaller."""
 
 
 def ranks(trace: Trace) -> Ranks:
-    """All about the ranks of a trace, made once for an open trace."""
+    """Return the comparison of all ranks, computed once per open trace."""
     return trace.once(_ranks)
 
 
@@ -129,7 +129,7 @@ def _ranks(trace: Trace) -> Ranks:
 
 
 def _earliest(trace: Trace, aspects: Sequence[AspectRow]) -> AspectRow | None:
-    """By the compile that the difference is in; of one compile what comes first in it."""
+    """Return the aspect whose difference is in the earliest compile, and within a compile the earliest aspect."""
     found = []
     for row in aspects:
         if row.first is not None:
@@ -146,7 +146,7 @@ def _missing(rows: Sequence[RankRow], world: int | None) -> list[int]:
 
 
 def slow_compiles(trace: Trace, logs: Sequence[int], names: dict[int, int | None]) -> list[SlowCompile]:
-    """Compiles that several logs have, without failed ones; the largest difference first."""
+    """Return the successful compiles that several logs have: slow ones first, then by descending difference."""
     found = sql.rows(
         trace,
         "SELECT compile_id, frame, count(*), arg_min(log, (duration_ns, log)), min(duration_ns),"
@@ -167,7 +167,7 @@ def slow_compiles(trace: Trace, logs: Sequence[int], names: dict[int, int | None
 
 
 class _Aspects:
-    """Compares the ranks in every aspect."""
+    """Comparison of the ranks in every aspect."""
 
     def __init__(self, trace: Trace, logs: list[int], names: dict[int, int | None]) -> None:
         self.trace, self.logs, self.names = trace, logs, names
@@ -180,7 +180,7 @@ class _Aspects:
     def rows(self, slow: Sequence[SlowCompile]) -> list[AspectRow]:
         rows = [self._row(aspect, bases) for aspect, bases in BASES.items() if bases]
         rows.append(self._times(slow))
-        if rows[0].state == "differ":  # what differs in collectives is no healthy pipeline
+        if rows[0].state == "differ":  # the stages of a correct pipeline agree in their collectives
             rows = [replace(row, state="differ") if row.state == "stages" else row for row in rows]
         return rows
 
@@ -210,8 +210,7 @@ class _Aspects:
         return whole.items if whole is not None else 0
 
     def _first(self, aspect: Aspect, basis: Basis, groups: Sequence[RankGroup]) -> tuple[FirstDifference, bool]:
-        """The earliest between the largest group and another, of stages between ranks of one stage; and whether
-        ranks of one program differ."""
+        """Return the earliest difference between groups, and whether ranks with the same program differ."""
         same = self._of_one_program(groups)
         pairs = same if same and self.may_be_stages else [(groups[0].logs[0], group.logs[0]) for group in groups[1:]]
         found = [(self.comparer.split(basis, *pair), pair) for pair in pairs]
@@ -221,7 +220,7 @@ class _Aspects:
         return self.difference(aspect, basis, left, right, split), bool(same)
 
     def _of_one_program(self, groups: Sequence[RankGroup]) -> list[tuple[int, int]]:
-        """Pairs of logs that compile the same and are in different groups."""
+        """Return pairs of logs that run the same program but are in different groups."""
         programs = dict(zip(self.logs, self.programs, strict=True))
         of_group = [{programs[log]: log for log in reversed(group.logs)} for group in groups]
         return [(a[program], b[program]) for a, b in combinations(of_group, 2) for program in a.keys() & b.keys()]
@@ -300,7 +299,7 @@ def _difference_text(basis: Basis, first: FirstDifference, inside: str | None) -
 
 
 def rank_names(ranks: Sequence[int | None]) -> str:
-    """``ranks 0, 2``, ``rank 1``, ``ranks 0–7``."""
+    """Return a name such as ``ranks 0, 2``, ``rank 1`` or ``ranks 0–7``."""
     numbers = sorted(rank for rank in ranks if rank is not None)
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"ranks {numbers[0]}–{numbers[-1]}"

@@ -1,4 +1,4 @@
-"""What each rank did, as sequences that can be compared: compiles, cache decisions, collectives, graphs, tensors."""
+"""Reads each rank's compiles, cache decisions, collectives, graphs and tensors as comparable sequences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASES: dict[Aspect, tuple[Basis, ...]] = {
     "caches": ("caches",),
     "times": (),
 }
-"""Aspect -> what is compared for it, in this order; worst first."""
+"""Sequences that are compared for each aspect, in order; the most severe aspect comes first."""
 MOST_LAUNCHES = 4000
 _STAGES = {
     "dynamo_output_graph": "Dynamo",
@@ -38,19 +38,19 @@ _DECIDED = "state IN ('hit', 'miss', 'bypass')"
 
 @dataclass(frozen=True)
 class RankItem:
-    """One thing in a rank's sequence."""
+    """One item of a rank's sequence."""
 
     place: str
-    """What it is aligned by."""
+    """Key by which items are aligned."""
     value: str
-    """What is compared; where it is not `text`, a digest."""
+    """Compared value: `text` or a digest."""
     text: str
     compile_id: str | None = None
     record: int | None = None
     detail: str | None = None
-    """Compared too where both sides have it."""
+    """Detail, which is compared if both sides have it."""
     group: str | None = None
-    """Process group."""
+    """Name of the process group."""
     duration_ns: int | None = None
     estimated_ns: float | None = None
     launch: int | None = None
@@ -67,14 +67,14 @@ _FACTS: dict[str, Basis] = {
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole sequence of a log: equal digests are equal sequences."""
+    """Summary of a log's sequence; sequences with equal digests are equal."""
 
     digest: str
     items: int
 
 
 def wholes(trace: Trace) -> dict[Basis, dict[int, Whole]]:
-    """What there is of each basis, by log. What is not there has no entry."""
+    """Return the summaries of all sequences in the trace, by basis and log."""
     found: dict[Basis, dict[int, Whole]] = {basis: {} for bases in BASES.values() for basis in bases}
     statements: dict[Basis, str] = {
         "compile_ids": "SELECT log, count(*), hash(list(concat_ws('|', compile_id, frame, status) ORDER BY compile))"
@@ -100,7 +100,7 @@ def wholes(trace: Trace) -> dict[Basis, dict[int, Whole]]:
 
 
 def sequence(trace: Trace, basis: Basis, log: int) -> Items:
-    """The sequence of a log, in the log's order; made once for an open trace, not to be changed."""
+    """Return a sequence in log order; it is shared within an open trace and must not be modified."""
     return trace.once(_READERS[basis], log)
 
 
@@ -131,7 +131,7 @@ def _facts(trace: Trace, log: int, kind: str, columns: str) -> list[sql.Row]:
 
 
 def _numbered() -> Callable[[str], str]:
-    """Names places that come again: the second is ``… (2)``."""
+    """Return a function that numbers repeated places, so that the second becomes ``… (2)``."""
     seen: Counter[str] = Counter()
 
     def number(place: str) -> str:
@@ -160,7 +160,7 @@ def _tensors(trace: Trace, log: int) -> Items:
 
 
 def _collectives(trace: Trace, log: int) -> Items:
-    """One item for each collective; `place` names the graph that it is in."""
+    """Return one item per collective, whose `place` names its graph."""
     number, found = _numbered(), []
     for record, compile_id, items in _facts(trace, log, "collectives", "record, compile_id, items"):
         place = number(compile_id or "outside a compile")
@@ -178,7 +178,7 @@ def _collective(item: list[str | None], place: str, compile_id: str | None, reco
 
 
 def short_operator(name: str) -> str:
-    """``all_reduce_`` of ``torch.ops._c10d_functional.all_reduce_.default``."""
+    """Return the operator's short name: ``all_reduce_`` for ``torch.ops._c10d_functional.all_reduce_.default``."""
     parts = name.split(".")
     return parts[-2] if len(parts) > 2 else name
 
@@ -188,7 +188,7 @@ def is_wait(item: RankItem) -> bool:
 
 
 def counted_collectives(trace: Trace) -> dict[int, tuple[int, int]]:
-    """log -> its collectives without waits, and how many of them are not waited for in the same graph."""
+    """Return the number of collectives without waits in each log, and of those not waited for in the same graph."""
     listed = sql.rows(
         trace, "SELECT digest, any_value(items) FROM rank_facts WHERE kind = 'collectives' GROUP BY digest"
     )
@@ -209,7 +209,7 @@ def _counted(items: list[list[str | None]]) -> tuple[int, int]:
 
 
 def compiled_code(trace: Trace) -> dict[int, Counter[str]]:
-    """log -> how many wrappers of each compile id it holds: a graph of these without collectives has none."""
+    """Return the number of wrappers per compile id in each log, including graphs without collectives."""
     rows = sql.rows(
         trace,
         "SELECT log, compile_id, count(*) FROM records WHERE event = 'inductor_output_code'"
@@ -229,7 +229,7 @@ def _executed(trace: Trace, log: int) -> Items:
     ]
 
 
-# Sites of collectives with what tells their launches apart: the operator, and the sizes of all arguments of a call.
+# Launches of collectives with their operator and the sizes of all arguments of the call, except for all_to_all.
 _LAUNCHED = f"""
     WITH shapes AS (
         SELECT site, local_call, string_agg(dtype || ' ' || size, ', ' ORDER BY argument, item) AS sizes
@@ -249,7 +249,7 @@ _LAUNCHED = f"""
 
 
 def _launched(trace: Trace, log: int) -> Items:
-    """One item for each step that launched collectives."""
+    """Return one item per step that launched collectives."""
     rows = sql.rows(
         trace,
         f"{_LAUNCHED} SELECT step, count(*), hash(list(concat_ws('|', kernel, sizes) ORDER BY launch)) FROM told"
@@ -262,7 +262,7 @@ def _launched(trace: Trace, log: int) -> Items:
 
 
 def launched_in_step(trace: Trace, log: int, step: int) -> list[RankItem]:
-    """The collectives that a step of `log` launched, at most `MOST_LAUNCHES`."""
+    """Return the collectives that a step of `log` launched, at most `MOST_LAUNCHES`."""
     rows = sql.rows(
         trace,
         f"{_LAUNCHED} SELECT t.launch, t.kernel, t.sizes, g.compile_id FROM told t JOIN sites s ON s.site = t.site"
@@ -278,7 +278,7 @@ def launched_in_step(trace: Trace, log: int, step: int) -> list[RankItem]:
 
 
 def executed_graphs(trace: Trace, record: int) -> list[RankItem]:
-    """The order in which graphs ran, as the artifact `graph_execution` says it."""
+    """Return the graphs in the order in which they ran, from the artifact `graph_execution`."""
     payload = _json(trace, record)
     order = payload.get("graph_execution_order") if isinstance(payload, dict) else None
     names = [name or "unknown" for name in execution_order(order if isinstance(order, list) else [])]
@@ -288,8 +288,9 @@ def executed_graphs(trace: Trace, record: int) -> list[RankItem]:
 def opened(
     trace: Trace, basis: Basis, left: int, right: int, a: RankItem | None, b: RankItem | None
 ) -> tuple[list[RankItem], list[RankItem], str] | None:
-    """What is within items `a` of log `left` and `b` of log `right`, and where that is: the collectives that a step
-    launched, the graphs that ran. None for items that hold nothing."""
+    """Return the contents of items `a` and `b` and a name for them, or None if items of `basis` have no contents.
+
+    The contents are the collectives that a step launched or the graphs that ran."""
     if basis == "launched":
         step = min(_step(item) for item in (a, b) if item is not None)
         ours, theirs = (
@@ -307,7 +308,7 @@ def _step(item: RankItem) -> int:
 
 
 def operations(trace: Trace, record: int) -> list[RankItem]:
-    """The operations of a graph with what they make, and Inductor's estimates."""
+    """Return the operations of a graph with their outputs and Inductor's estimates in ns."""
     payload = _json(trace, record)
     ops = payload.get("ops") if isinstance(payload, dict) else None
     found = []

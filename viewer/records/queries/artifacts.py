@@ -1,4 +1,4 @@
-"""Records: lists of them, and one with its header and payload."""
+"""Queries lists of records, and one record with its header and payload."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def list_records(
     offset: int = 0,
     limit: int = 200,
 ) -> RecordPage:
-    """A page of the records that match. `kind` is an event or an artifact's name, `text` is looked for in kinds,
-    names, sources and compile ids; the page's `kinds` count what matches without `kind`."""
+    """Return a page of the matching records; its `kinds` count the records that match without `kind`.
+
+    `kind` is an event or an artifact's name. `text` is searched for in kinds, names, sources and compile ids."""
     match = {"log": log, "compile_id": compile_id, "text": text}
     kinds = sql.rows(
         trace, f"SELECT {_KIND} AS kind, count(*) FROM records WHERE {_MATCH} GROUP BY kind ORDER BY 2 DESC, 1", match
@@ -47,13 +48,13 @@ def list_records(
 
 
 def record_time(trace: Trace, record: int) -> int | None:
-    """Unix ns."""
+    """Return the Unix time of a record in ns, or None."""
     found: int | None = sql.number(trace, "SELECT time_unix_ns FROM records WHERE record = ?", [record])
     return found
 
 
 def record_detail(trace: Trace, record: int, limit: int = 400_000) -> RecordDetail | None:
-    """One record with at most `limit` characters of its payload; None when there is none of that id."""
+    """Return one record with at most `limit` characters of its payload, or None if there is no such record."""
     row = sql.row(trace, f"SELECT {_COLUMNS} FROM records WHERE record = ?", [record])
     if row is None:
         return None
@@ -68,8 +69,9 @@ def record_detail(trace: Trace, record: int, limit: int = 400_000) -> RecordDeta
 
 
 def payload_start(trace: Trace, record: int, limit_bytes: int) -> tuple[str | None, bool]:
-    """What the first `limit_bytes` of a record's payload say, and whether there is more; None where it has none, or
-    where the log cannot be read."""
+    """Return the text of the first `limit_bytes` of a payload and whether there is more.
+
+    The text is None if the record has no payload or its log cannot be read."""
     place = sql.row(trace, "SELECT log, payload_byte, payload_bytes, crlf FROM records WHERE record = ?", [record])
     if place is None or place[2] is None:
         return None, False
@@ -81,13 +83,13 @@ def payload_start(trace: Trace, record: int, limit_bytes: int) -> tuple[str | No
 
 
 def payload_lines(trace: Trace, record: int, first: int, last: int) -> list[str]:
-    """Lines `first` to `last` of a record's payload, counted from 1; those of them that there are, long ones cut."""
+    """Return the existing lines from `first` to `last` of a payload, counted from 1, with long lines cut."""
     text, _ = payload_start(trace, record, _SEARCHED_BYTES)
     return [line[:_LONGEST_LINE] for line in (text or "").split("\n")[max(0, first - 1) : last]]
 
 
 def records_of_compile(trace: Trace, log: int, compile_id: str) -> list[RecordRow]:
-    """Everything logged under a compile id except chromium events."""
+    """Return all records of a compile id except chromium events."""
     found = sql.rows(
         trace,
         f"SELECT {_COLUMNS} FROM records WHERE log = ? AND compile_id = ? AND event <> 'chromium_event'"
@@ -98,8 +100,7 @@ def records_of_compile(trace: Trace, log: int, compile_id: str) -> list[RecordRo
 
 
 def record_neighbours(trace: Trace, row: RecordRow) -> tuple[RecordRow | None, RecordRow | None]:
-    """The records before and after one of the same compile, or outside of compiles, in its log; chromium events and
-    string tables are passed over."""
+    """Return the previous and next records of the same compile id in the log, without chromium events and strings."""
     found = [
         sql.row(
             trace,
@@ -114,7 +115,7 @@ def record_neighbours(trace: Trace, row: RecordRow) -> tuple[RecordRow | None, R
 
 
 def header_json(line: bytes) -> dict[str, Any]:
-    """The JSON of a record's header line; under `unreadable` its text when that is no JSON."""
+    """Return the JSON of a header line, or its text under `unreadable` if it is not a JSON object."""
     brace = line.find(b"{", line.find(b"] "))
     try:
         value = loads(line[brace:]) if brace >= 0 else None

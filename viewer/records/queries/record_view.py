@@ -1,4 +1,4 @@
-"""A record made readable: its header and payload out of the log, and what the index knows around it."""
+"""Builds the readable view of a record from its header and payload in the log and from related records."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 PAYLOAD_LIMIT = 4_000_000
-"""Bytes of a payload that a view is made from."""
+"""Maximum number of payload bytes in a view."""
 _MOST_SIBLINGS = 20_000
 _NAMES_LINES = re.compile(r'# File: |File \\?"[^"\n]*", line \d')
 
 
 def record_view(trace: Trace, record: int) -> RecordView | None:
-    """The view of one record; None when there is none of that id."""
+    """Return the view of one record, or None if there is no such record."""
     row = sql.row(
         trace,
         "SELECT log, event, name, encoding, compile_id, byte, header_bytes, source FROM records WHERE record = ?",
@@ -61,7 +61,7 @@ def record_view(trace: Trace, record: int) -> RecordView | None:
 
 
 def strings_of(trace: Trace, log: int, numbers: set[int]) -> Mapping[int, str]:
-    """Texts of a log's string table; what it does not define is looked for in the logs that it may be forked from."""
+    """Return entries of a log's string table; missing ones are taken from other logs, preferably of its parent."""
     if not numbers:
         return {}
     run = sql.row(trace, "SELECT run FROM logs WHERE log = ?", [log])
@@ -99,7 +99,7 @@ def _json(payload: str | None) -> Any:
 
 
 def _file_numbers(value: Any) -> Iterator[int]:
-    """Numbers in the string table that stand anywhere in a header or payload."""
+    """Yield the numbers of file names anywhere in a header or payload, which refer to the string table."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

@@ -1,4 +1,4 @@
-"""Views of caches: hit, missed, bypassed, saved, and of what their keys are made."""
+"""Views of cache records: hits, misses, bypasses, saved results, and the components of keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SAID = {
 
 
 def lookup(record: LoggedRecord) -> list[Block]:
-    """One look into a cache: its state, the reason, the time saved, and the parts that the key was made of."""
+    """Show a cache lookup: its state, the reason, the time saved, and the components of the key."""
     value = parsed(record.payload)
     if not isinstance(value, dict):
         raise Odd("its payload is no object")
@@ -62,7 +62,7 @@ def lookup(record: LoggedRecord) -> list[Block]:
 
 
 def components_of(lines: list[Any]) -> list[TreeNode]:
-    """Parts of a key: each with its hash, its name and its text. Older versions spread a text over several lines."""
+    """Return the components of a key with hash, name and text, which older versions spread over several lines."""
     parts: list[tuple[str, str, list[str]]] = []
     for line in lines[: 10 * MAX_ROWS]:
         text = shown(line)
@@ -84,7 +84,7 @@ def _part(name: str, digest: str, text: str) -> TreeNode:
 
 
 def keyless(record: LoggedRecord) -> list[Block]:
-    """Caches that say what they do in fields of their own."""
+    """Show a record of a cache that has its own fields instead of a state and a key."""
     value = parsed(record.payload)
     if isinstance(value, dict):
         reason = value.get("_reason", value.get("reason", value.get("error")))

@@ -1,4 +1,4 @@
-"""Views of code: graphs, generated wrappers and kernels, files of the program, bytecode."""
+"""Views of code: graphs, generated wrappers and kernels, program files and bytecode."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def payload_of(record: LoggedRecord) -> str:
 
 
 def graph(record: LoggedRecord) -> list[Block]:
-    """A graph as `print_readable` writes it, with the lines of the program that its nodes came from."""
+    """Show a graph as `print_readable` writes it, with the program lines that its nodes came from."""
     text = payload_of(record)
     return [CodeView(text, "python", sources=graph_sources(text))]
 
 
 def graph_sources(text: str) -> list[CodeSource]:
-    """Which lines of a printed graph came from which line of the program, in the order of their first."""
+    """Return the program lines that the lines of a printed graph came from, in order of appearance."""
     found: dict[SourceLine, list[int]] = {}
     current: list[int] | None = None
     for number, line in enumerate(text[:LONGEST_TEXT].split("\n"), 1):
@@ -58,7 +58,7 @@ def graph_sources(text: str) -> list[CodeSource]:
 
 
 def output_graph(record: LoggedRecord) -> list[Block]:
-    """Dynamo's graph, and the sizes of its tensors."""
+    """Show Dynamo's graph and the sizes of its tensors."""
     blocks = graph(record)
     sizes = as_dict(as_dict(record.metadata).get("sizes") or {})
     if sizes:
@@ -77,7 +77,7 @@ def python(record: LoggedRecord) -> list[Block]:
 
 
 def output_code(record: LoggedRecord) -> list[Block]:
-    """The generated wrapper with its kernels."""
+    """Show the generated wrapper and the names of its kernels."""
     text = payload_of(record)
     path = text_or_none(record.metadata.get("filename")) if isinstance(record.metadata, dict) else None
     language: Language = "cpp" if path and path.endswith((".cpp", ".h")) else "python"
@@ -88,7 +88,7 @@ def output_code(record: LoggedRecord) -> list[Block]:
 
 
 def graph_dump(record: LoggedRecord) -> list[Block]:
-    """Code of AOTInductor, or a graph of older versions, under a name."""
+    """Show code of AOTInductor, or a graph of older versions of PyTorch."""
     metadata = as_dict(record.metadata)
     kind, text = text_or_none(metadata.get("type")), payload_of(record)
     language: Language = "cpp" if kind == "cpp" else "python"
@@ -102,7 +102,7 @@ def dump_file(record: LoggedRecord) -> list[Block]:
 
 
 def pre_grad_graph(record: LoggedRecord) -> list[Block]:
-    """A graph with its number in the process behind it."""
+    """Show a graph, and its id in the process, which follows the graph's text."""
     text = payload_of(record)
     match = _GRAPH_ID.search(text)
     facts: list[Block] = [FactsView([Fact("graph id in the process", Cell(match[1]))])] if match else []
@@ -119,11 +119,11 @@ def prose(record: LoggedRecord) -> list[Block]:
 
 
 def graph_after_text(record: LoggedRecord) -> list[Block]:
-    """An error, and the graph in which it came up."""
+    """Show an error and the graph in which it occurred."""
     text, mark, code = payload_of(record).partition("\nGraphModule: ")
     return [TextView(text), CodeView(code, "python", "Graph", graph_sources(code))] if mark else [TextView(text)]
 
 
 def plain(record: LoggedRecord) -> list[Block]:
-    """Lines with numbers. A drawing too: one out of a log is not to be trusted."""
+    """Show the payload as plain numbered lines, including SVG, which is untrusted in a log."""
     return [CodeView(payload_of(record), "text")]

@@ -1,4 +1,4 @@
-"""Views of what Dynamo says of a frame: where it began, why it broke, recompiled or failed."""
+"""Views of Dynamo's records about a frame: its start, graph breaks, recompiles and failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATE = re.compile(r"^(\S.*?):(?P<line>\d{1,9}):(?P<function>[^:\n]+):?$")
 
 
 def start(record: LoggedRecord) -> list[Block]:
-    """The stack of the frame that Dynamo begins to compile."""
+    """Show the stack of the frame that Dynamo starts to compile."""
     stack = stack_view(as_dict(record.metadata).get("stack"), record.around.strings, "Stack of the compiled frame")
     return [stack] if stack else [NoteView("PyTorch logged no stack with it.")]
 
@@ -61,7 +61,7 @@ def link(record: LoggedRecord) -> list[Block]:
 
 
 def is_web_address(url: str) -> bool:
-    """It begins with http(s) and names a host; nothing else of a log becomes a link."""
+    """Return whether `url` is an http(s) address with a host, as only these become links."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -75,7 +75,7 @@ def graph_break(record: LoggedRecord) -> list[Block]:
 
 
 def error(record: LoggedRecord) -> list[Block]:
-    """A traceback: its last line first, then the user's frames, then all of it."""
+    """Show a traceback: its headline, the user's frames, and the full text."""
     text = payload_of(record)
     named = [line for line in text.split("\nfrom user code:", 1)[0].split("\n") if line and line[0] not in " \t"]
     headline = next((line for line in named[::-1] if not line.startswith("Traceback")), "")
@@ -98,7 +98,7 @@ def _caused(cause: Cause, text: str) -> list[Block]:
 
 
 def recompile(record: LoggedRecord) -> list[Block]:
-    """The guards that failed, of each compiled code that was there."""
+    """Show the failed guard of each code that was compiled before for the frame."""
     text = payload_of(record)
     reasons = as_list(parsed(text)) if text.lstrip()[:1] == "[" else [text]
     rows = []
@@ -119,7 +119,7 @@ def side_effects(record: LoggedRecord) -> list[Block]:
 
 
 def compile_reasons(record: LoggedRecord) -> list[Block]:
-    """Why compiled autograd compiled anew: a list of sentences."""
+    """Show why compiled autograd recompiled, as a list."""
     value = parsed(record.payload)
     if not isinstance(value, list):
         return json_blocks(value)
@@ -127,7 +127,7 @@ def compile_reasons(record: LoggedRecord) -> list[Block]:
 
 
 def code_state(record: LoggedRecord) -> list[Block]:
-    """Profile-guided optimisation: which inputs of which function were seen to vary."""
+    """Show the inputs of each function that varied, from profile-guided optimisation (PGO)."""
     rows: list[list[Cell]] = []
     place: Cell | None = None
     states, advice, detected = payload_of(record).partition("\n\nPGO detected ")

@@ -33,7 +33,7 @@ def tree(record: LoggedRecord) -> list[Block]:
 
 
 def _tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
-    """The nodes of a tree of guards as nodes of a view."""
+    """Convert the nodes of a guard tree to nodes of a view."""
     return [
         TreeNode(
             label=node.source or node.name if node.kind != "guard" else "",
@@ -47,7 +47,7 @@ def _tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
 
 
 def guard_list(record: LoggedRecord) -> list[Block]:
-    """Guards one by one, with the line of the program for which each was made."""
+    """Show each guard with the program line that required it."""
     guards = [as_dict(item) for item in as_list(parsed(record.payload))]
     if not guards:
         return [NoteView("This compile listed no guards here; the tree of guards holds them.")]

@@ -1,4 +1,4 @@
-"""Views of Inductor's own records: kernels, collectives, estimates, where generated code came from."""
+"""Views of Inductor's records: kernels, collectives, estimates, and the origins of generated code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GRAPH = re.compile(r"^ *(class |def forward)", re.MULTILINE)
 
 
 def kernels(record: LoggedRecord) -> list[Block]:
-    """Triton kernels with their fields, one a row."""
+    """Show Triton kernels and their fields, one per row."""
     value = as_dict(parsed(record.payload))
     rows = [{"kernel": name, **(item if isinstance(item, dict) else {"": item})} for name, item in value.items()]
     names = list(dict.fromkeys(name for row in rows for name in row))[:20] or ["kernel"]
@@ -45,14 +45,14 @@ def kernels(record: LoggedRecord) -> list[Block]:
 
 
 def schedule(record: LoggedRecord) -> list[Block]:
-    """Collectives in the order in which the generated code starts and awaits them."""
+    """Show collectives in the order in which the generated code starts and awaits them."""
     value = parsed(record.payload)
     rows = [[number, item] for number, item in enumerate(as_list(value), 1)]
     return [FactsView([Fact("operators", Cell(f"{len(rows):,}"))]), table(["order", "operator"], rows)]
 
 
 def runtime_meta(record: LoggedRecord) -> list[Block]:
-    """Estimated time and outputs of each scheduler node."""
+    """Show the estimated time and the outputs of each scheduler node."""
     operators = get_list(as_dict(parsed(record.payload)), "ops")
     rows = []
     total = 0.0
@@ -87,14 +87,14 @@ def _tensor(output: Any) -> str:
 
 
 def execution(record: LoggedRecord) -> list[Block]:
-    """The order in which compiled graphs ran."""
+    """Show the order in which compiled graphs ran."""
     value = as_dict(parsed(record.payload))
     order = value.get("graph_execution_order")
     return json_blocks(order if isinstance(order, list) else value)
 
 
 def node_mappings(record: LoggedRecord) -> list[Block]:
-    """Nodes of one stage and what became of them in the next."""
+    """Show the nodes of one stage and the corresponding nodes of another."""
     value = as_dict(parsed(record.payload))
     mappings = {name: item for name, item in value.items() if isinstance(item, dict)}
     if not mappings:
@@ -113,7 +113,7 @@ def _mapping(value: dict[str, Any], columns: tuple[str, str], title: str) -> Tab
 
 
 def _names(item: Any) -> str:
-    """``permute, addmm``; of older versions the names in lists of objects."""
+    """Return names such as ``permute, addmm``; older versions have them in lists of objects."""
     if isinstance(item, list):
         names = [shown(part.get("name", "")) if isinstance(part, dict) else shown(part) for part in item[:200]]
         return ", ".join(dict.fromkeys(name for name in names if name))
@@ -121,7 +121,7 @@ def _names(item: Any) -> str:
 
 
 def kernel_stacks(record: LoggedRecord) -> list[Block]:
-    """Kernels and the lines of the program that they came from."""
+    """Show kernels with the stacks of the program lines that they came from."""
     value = as_dict(parsed(record.payload))
     blocks: list[Block] = []
     for kernel, item in list(value.items())[:200]:
@@ -144,7 +144,7 @@ def kernel_stacks(record: LoggedRecord) -> list[Block]:
 
 
 def code_or_prose(record: LoggedRecord) -> list[Block]:
-    """A graph where the text holds one, JSON where it is JSON, else prose."""
+    """Show the text as a graph, as JSON or as prose, whichever it is."""
     text = payload_of(record)
     if _GRAPH.search(text[:4_000]):
         return [CodeView(text, "python", sources=graph_sources(text))]
@@ -157,7 +157,7 @@ def code_or_prose(record: LoggedRecord) -> list[Block]:
 
 
 def buckets(record: LoggedRecord) -> list[Block]:
-    """Lists of lists of nodes, as Python prints them."""
+    """Show the buckets in a list of lists of nodes, which is in Python's notation."""
     parts = payload_of(record).strip().strip("[]").split("], [")
     value = [part.strip("[] ").split(", ") for part in parts if part.strip("[] ")]
     rows = [[number, len(item), ", ".join(item)] for number, item in enumerate(value, 1)]
@@ -165,7 +165,7 @@ def buckets(record: LoggedRecord) -> list[Block]:
 
 
 def comma_table(record: LoggedRecord) -> list[Block]:
-    """Comma-separated estimates. The first column may hold commas of its own; nothing quotes them."""
+    """Show comma-separated estimates, whose first column may contain unquoted commas."""
     notes = [line.removeprefix("# ") for line in payload_of(record).split("\n") if line.startswith("#")]
     lines = [line for line in payload_of(record).split("\n") if line.strip() and not line.startswith("#")]
     names = lines[0].split(",") if lines else []
@@ -179,6 +179,5 @@ def comma_table(record: LoggedRecord) -> list[Block]:
 
 
 def config(record: LoggedRecord) -> list[Block]:
-    """Settings, as JSON."""
     text = payload_of(record)
     return [CodeView(pretty_json(text), "json")]

@@ -1,4 +1,4 @@
-"""Any JSON as facts, lists, tables and trees: for payloads whose fields speak for themselves."""
+"""Views of arbitrary JSON as facts, lists, tables and trees."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ _LONG = 2_000
 
 
 def read_json(record: LoggedRecord) -> list[Block]:
-    """The JSON payload of a record."""
     return json_blocks(parsed(record.payload))
 
 
 def json_blocks(value: Any, title: str = "") -> list[Block]:
-    """Blocks that say what `value` holds."""
+    """Return blocks that show `value`."""
     if isinstance(value, dict):
         return _object(value, title)
     if isinstance(value, list):
@@ -44,12 +43,12 @@ def json_blocks(value: Any, title: str = "") -> list[Block]:
 
 
 def facts_of(value: dict[str, Any], title: str = "") -> FactsView:
-    """Fields with short values; those that are null are left out."""
+    """Return the fields as facts, without those that are null."""
     return FactsView([Fact(name, value_of(name, item)) for name, item in value.items() if item is not None], title)
 
 
 def table(names: list[str], rows: list[list[Any]], title: str = "") -> TableView:
-    """A table of JSON values; a column of numbers alone is set as numbers."""
+    """Return a table of JSON values, in which columns of only numbers are numeric."""
     kept = rows[:MAX_ROWS]
     columns = [
         Column(name, bool(kept) and all(_is_number(row[place]) for row in kept)) for place, name in enumerate(names)

@@ -1,4 +1,4 @@
-"""Numbers of records with their units, which PyTorch writes into the names of fields."""
+"""Formats the numbers in records with their units, which PyTorch puts into the names of fields."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stepscope.viewer.text.formats import format_bytes, format_count, format_ns,
 
 NOT_SAID = "not said in this record"
 _MOST = 10**15
-"""Larger numbers of seconds or bytes are no measurement, and stay as they are."""
+"""Limit above which a number is not formatted as a duration."""
 _SCALES = (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000))
 _LONG = 300
 
 
 def value_of(name: str, value: Any) -> Cell:
-    """The value of a field: times and bytes in readable units with the exact number on hover."""
+    """Return the value of a field, with times and sizes in readable units and the exact number on hover."""
     if value is None:
         return Cell(None, NOT_SAID)
     if value == "":
@@ -57,12 +57,12 @@ def _moment(seconds: float, exact: int | float) -> Cell:
 
 
 def is_time(name: str) -> bool:
-    """The field is a duration or a moment."""
+    """Return whether the field is a duration or a point in time."""
     return name.startswith(("start_time", "end_time")) or name.endswith(tuple(ending for ending, _ in _SCALES))
 
 
 def is_short(value: Any) -> bool:
-    """It fits among facts."""
+    """Return whether the value is short enough for a fact."""
     return (
         value is None
         or isinstance(value, bool | int | float)

@@ -1,4 +1,4 @@
-"""Views of compilation metrics: what a compile took, counted, failed with, and was set to."""
+"""Views of compilation metrics, and of events of the compile's timeline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ORDER = ("Which compile", "Failures", "Times", "Counts", "Caches", _REST, "Sett
 
 
 def metrics(record: LoggedRecord) -> list[Block]:
-    """Fields of a compile's metrics, by group; those that PyTorch left open are only named."""
+    """Show the fields of a compile's metrics by group, and the names of fields without a value."""
     value = as_dict(record.metadata)
     if not value:
         raise Odd("it holds no metrics")
@@ -74,7 +74,7 @@ _PHASES = {
 
 
 def chromium_event(record: LoggedRecord) -> list[Block]:
-    """An event of the compile's timeline."""
+    """Show an event of the compile's timeline."""
     value = parsed(record.payload)
     if not isinstance(value, dict):
         raise Odd("its payload is no object")

@@ -1,4 +1,4 @@
-"""A record as its view reads it."""
+"""The input of a record's view, and the raw view of any record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepscope.viewer.text.highlight import language_of
 
 @dataclass(frozen=True)
 class Sibling:
-    """Another record of the same compile, which a view may speak of."""
+    """Another record of the same compile, which a view may refer to."""
 
     record: int
     event: str
@@ -22,12 +22,12 @@ class Sibling:
 
 @dataclass(frozen=True)
 class Around:
-    """What a view may need that the record itself does not hold."""
+    """Data outside of the record that its view may need."""
 
     strings: Mapping[int, str] = field(default_factory=dict)
-    """File names by their number in the log's string table."""
+    """File names, keyed by their number in the log's string table."""
     siblings: Sequence[Sibling] = ()
-    """Records of the kinds in `RecordKind.related`, in the order of the log."""
+    """Records of the kinds in `RecordKind.related`, in log order."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class LoggedRecord:
     name: str | None
     encoding: str | None
     metadata: Any
-    """What the event's name stands for in the header: mostly an object."""
+    """Value of the event's key in the header, usually an object."""
     payload: str | None
     around: Around
 
 
 def raw(record: LoggedRecord) -> list[Block]:
-    """The payload as it is; nothing where there is none: the page shows the header anyway."""
+    """Show the payload as it is, or nothing if there is none, since the page shows the header anyway."""
     if record.payload is None:
         return []
     language = language_of(record.event, record.name, record.encoding, record.payload)
@@ -50,7 +50,7 @@ def raw(record: LoggedRecord) -> list[Block]:
 
 
 def pretty_json(payload: str) -> str:
-    """JSON with two blanks a level, bare NaN and infinities as they are; what is not JSON as it is."""
+    """Return the JSON indented by two spaces, with NaN and infinities; return other text unchanged."""
     try:
         return json.dumps(json.loads(payload), indent=2, ensure_ascii=False).encode("utf-8", "replace").decode()
     except (ValueError, RecursionError):

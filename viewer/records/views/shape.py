@@ -1,4 +1,4 @@
-"""Values out of JSON that may hold anything: what is not of the expected shape raises `Odd`."""
+"""Checks the shape of arbitrary JSON values and raises `Odd` for an unexpected one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from stepscope.viewer.ingest.lenient_json import loads
 
 
 class Odd(Exception):
-    """A record that does not have the form in which PyTorch writes its kind; it is shown raw."""
+    """Raised for a record that lacks the form of its kind, which is then shown raw."""
 
 
 def parsed(payload: str | None) -> Any:
-    """The JSON of a payload; NaN and infinities are None."""
+    """Return the JSON of a payload, with None for NaN and infinities; raise `Odd` if it is not JSON."""
     try:
         return loads((payload or "").encode("utf-8", "replace"))
     except ValueError:
@@ -33,7 +33,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def texts(value: Any) -> list[str]:
-    """Items of a list as texts."""
+    """Return the items of a list as texts."""
     return [shown(item) for item in as_list(value)]
 
 
@@ -50,19 +50,19 @@ def text_or_none(value: Any) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """Any value as a text on one line: a text is itself, all else is JSON."""
+    """Return a string unchanged, and any other value as JSON on one line."""
     from stepscope.viewer.ingest.lenient_json import dumps
 
     if isinstance(value, str):
         return value
     try:
         return dumps(value)
-    except TypeError:  # nested more deeply than can be written
+    except TypeError:  # nested too deeply to be written
         return "…"
 
 
 def get_dict(value: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The object under `key`, empty where there is none."""
+    """Return the object under `key`; empty if there is none."""
     return as_dict(value.get(key) or {})
 
 

@@ -1,4 +1,4 @@
-"""Stacks as PyTorch logs them: lists of frames whose file names stand in the log's string table."""
+"""Converts stacks as PyTorch logs them, with file names in the log's string table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST = 1_000
 
 
 def frames(stack: Any, strings: Mapping[int, str]) -> list[SourceLine]:
-    """Frames of a stack, outermost first; what is no frame is left out."""
+    """Return the frames of a stack, outermost first, without items that are not frames."""
     found = stack[:_LONGEST] if isinstance(stack, list) else []
     return [
         SourceLine(
@@ -28,13 +28,13 @@ def frames(stack: Any, strings: Mapping[int, str]) -> list[SourceLine]:
 
 
 def file_name(file: Any, strings: Mapping[int, str]) -> str:
-    """A name, or a number in the string table; -1 stands for none."""
+    """Return the name of a file, given as a name or as a number in the string table; -1 means unknown."""
     if isinstance(file, str):
         return file
     return strings.get(file, f"<file {file}>") if type(file) is int and file >= 0 else "<unknown file>"
 
 
 def stack_view(stack: Any, strings: Mapping[int, str], title: str = "") -> StackView | None:
-    """None where there is no stack."""
+    """Return a view of the stack, or None if it has no frames."""
     found = frames(stack, strings)
     return StackView(found, title) if found else None

@@ -1,4 +1,4 @@
-"""Views of symbolic shapes: symbols, the guards on them, and what draft export found out about them."""
+"""Views of symbolic shapes: symbols, guards on them, and results of draft export."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _value(item: Any) -> Cell:
 
 
 def stacks(record: LoggedRecord) -> list[StackView]:
-    """The user's stack, and PyTorch's."""
+    """Return the user's stack, and PyTorch's if it differs."""
     metadata, strings = as_dict(record.metadata), record.around.strings
     user = stack_view(metadata.get("user_stack"), strings, "Lines of the program")
     framework = stack_view(metadata.get("stack"), strings, "Stack in PyTorch")
@@ -89,7 +89,7 @@ def expression(record: LoggedRecord) -> list[Block]:
 
 
 def _provenance(record: LoggedRecord, node: str) -> list[Block]:
-    """How the expression came to be, where its symbols come from, what the frame held, the stacks."""
+    """Show how an expression was computed, the sources of its symbols, the frame's variables, and the stacks."""
     metadata = as_dict(record.metadata)
     blocks: list[Block] = []
     number = integer(metadata.get(node))
@@ -112,7 +112,7 @@ def _pairs(columns: tuple[str, str], values: dict[str, Any], title: str) -> Tabl
 
 
 def expression_tree(number: int, siblings: Any) -> TreeNode | None:
-    """An expression above those that it was made from; None when no record tells of it."""
+    """Return the tree of an expression and its arguments, or None if no record describes it."""
     made: dict[int, Sibling] = {}
     for sibling in siblings:
         if isinstance(sibling.metadata, dict):

@@ -1,4 +1,4 @@
-"""Views of the tensors that a compile was made for: what they are, where they lie, where they come from."""
+"""Views of a compile's input tensors: their metadata, storages and sources."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _find(record: LoggedRecord, event: str, number: Any) -> Sibling | None:
 
 
 def _same_describer(record: LoggedRecord, event: str) -> list[Sibling]:
-    """Ids count anew in each describer."""
+    """Return the siblings with the same describer as the record, because each describer has its own ids."""
     describer = as_dict(record.metadata).get("describer_id")
     return [
         other

@@ -1,4 +1,4 @@
-"""Makes a record readable: the way from a record to its view."""
+"""Builds the readable view of a record with the function for its kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def view_of(
     payload: str | None,
     around: Around | None = None,
 ) -> RecordView:
-    """A record made readable. Never raises: what does not have the form of its kind is shown raw, with a sentence."""
+    """Return the view of a record; one that lacks the form of its kind is shown raw, with a remark."""
     kind = kind_of(event, name)
     record = LoggedRecord(event, name, encoding, metadata, payload, around or Around())
     try:
@@ -35,14 +35,14 @@ def view_of(
 
 @cache
 def reader_of(view: str) -> Callable[[LoggedRecord], list[Block]]:
-    """The function that `RecordKind.view` names; its module is imported only now."""
+    """Import and return the function that `RecordKind.view` names."""
     module, _, function = view.partition(".")
     reader: Callable[[LoggedRecord], list[Block]] = getattr(import_module(f"{__package__}.{module}"), function)
     return reader
 
 
 def _bounded(block: Block) -> list[Block]:
-    """A block that a browser can draw, and a note where something of it was cut off."""
+    """Cut a block to a length that a browser can draw, with a remark if anything was cut."""
     if not isinstance(block, CodeView | TextView) or len(block.text) <= LONGEST_TEXT:
         return [block]
     return [replace(block, text=block.text[:LONGEST_TEXT]), NoteView("Cut here; the download holds all of it.", True)]

@@ -1,4 +1,4 @@
-"""Where a few typed words may lead: `launch 412`, `step 3`, `0/0`, `record 17`, `buf17`, a kernel, a page."""
+"""Finds the pages that a few typed words may mean: `launch 412`, `step 3`, `0/0`, `record 17`, `buf17`, a kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPILE_ID = re.compile(r"(?:compile\s+)?((?:r\d+:)?(?:!?\d+(?:/\d*)*|-))", re.
 
 @dataclass(frozen=True)
 class Jump:
-    """A place that fits."""
+    """A page that fits the typed words."""
 
     kind: str
     label: str
@@ -32,7 +32,7 @@ class Jump:
 
 
 def jumps(trace: Trace, text: str) -> list[Jump]:
-    """What `text` may mean, surest first, at most `MOST`."""
+    """Return the pages that `text` may mean, surest first, at most `MOST`."""
     wanted = text.strip()
     if not wanted:
         return []

@@ -1,5 +1,4 @@
-"""Looks for text in headers and payloads. The logs themselves are read, a piece at a time: nothing of a payload is
-in the index, which only says what record a place belongs to."""
+"""Searches headers and payloads, piece by piece in the logs: the index only knows the record at each position."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from stepscope.viewer.store.trace import Trace
 MOST_HITS = 100
 UNKNOWN = "–"
 PIECE_SECONDS = 0.15
-"""How long one request looks: then it says how far it came."""
+"""Maximum duration of the search in one request, which then returns how far it came."""
 _TEXT_BLOCK, _REGEX_BLOCK = 1 << 22, 1 << 20
 _BEFORE, _AFTER = 120, 200
-"""Bytes of a line that are shown around what was found."""
+"""Maximum number of bytes of a line that are shown around a match."""
 
 Matches: TypeAlias = Callable[[bytes], Iterator[tuple[int, int]]]
 """Bytes -> (start, end) of the first match in each line that has one, in order."""
@@ -29,18 +28,18 @@ Matches: TypeAlias = Callable[[bytes], Iterator[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A line that holds what is looked for, and what stands around its first place there."""
+    """A line with a match, and the text around the first one."""
 
     record: int | None
-    """None: the line belongs to no record."""
+    """None if the line belongs to no record."""
     log: int
     byte: int
-    """Of the match, from the start of the log."""
+    """Position of the match, from the start of the log."""
     event: str | None
     name: str | None
     compile_id: str | None
     line: int | None
-    """Of the payload, from 1; None: it stands in the header, or belongs to no record."""
+    """Line of the payload, from 1; None if the match is in the header or in no record."""
     before: str
     match: str
     after: str
@@ -48,13 +47,13 @@ class SearchHit:
 
 @dataclass(frozen=True)
 class SearchPiece:
-    """Hits from one place on, in the order of the logs."""
+    """Hits from one position on, in the order of the logs."""
 
     hits: list[SearchHit]
     next_offset: int | None
-    """Where to go on looking; None: the end was reached."""
+    """Position at which to continue; None at the end."""
     looked_bytes: int
-    """From the start of the logs, those of earlier pieces too."""
+    """Bytes searched from the start of the logs, including earlier pieces."""
     total_bytes: int
 
 
@@ -97,13 +96,11 @@ def search(
     limit: int = MOST_HITS,
     seconds: float | None = None,
 ) -> SearchPiece:
-    """The next lines that hold `text`, at most `limit`, as many as are found in about `seconds`
-    (`PIECE_SECONDS`).
+    """Return the next lines that contain `text`, at most `limit`, found in about `seconds` (`PIECE_SECONDS`).
 
-    `offset` counts bytes from the start of the first log (of `log` when one is given) over all that are looked
-    through. Without `case`, upper and lower case of ASCII letters are the same. A regular expression is looked for
-    line by line. Of a line longer than a few megabytes pieces are looked through one by one.
-    Raises StepscopeError for what is no regular expression.
+    `offset` counts bytes from the start of the first log (of `log` if it is given). Without `case`, ASCII letters match
+    in upper and lower case. A regular expression is applied line by line. Lines longer than a few megabytes are
+    searched piece by piece. Raises StepscopeError if the regular expression is invalid.
     """
     deadline = time.monotonic() + (PIECE_SECONDS if seconds is None else seconds)
     starts, total = _starts(trace, log)
@@ -125,7 +122,7 @@ def search(
 
 
 def search_text(hit: SearchHit) -> str:
-    """A hit in a line, without the control characters that would steer a terminal."""
+    """Return a hit in one line, without control characters, which could control a terminal."""
     kind = hit.name if hit.event == "artifact" and hit.name else hit.event
     where = "header" if hit.line is None else f"line {hit.line}"
     record = "no record" if hit.record is None else f"record {hit.record} {kind} {hit.compile_id or UNKNOWN} {where}"
@@ -139,14 +136,14 @@ def _piece(trace: Trace, places: list[_Place], at: int | None, total: int) -> Se
 
 
 def _starts(trace: Trace, log: int | None) -> tuple[dict[int, int], int]:
-    """Log -> bytes of those before it; and the bytes of all."""
+    """Return log -> size of the logs before it, and the total size."""
     sizes = {number: source.size for number, source in enumerate(trace.logs) if log is None or number == log}
     ends = list(accumulate(sizes.values(), initial=0))
     return dict(zip(sizes, ends, strict=False)), ends[-1]
 
 
 def _spans_of_logs(trace: Trace, starts: dict[int, int], offset: int) -> Iterator[tuple[int, int, int]]:
-    """(log, first byte, end)."""
+    """Yield (log, first byte, end) of each log."""
     for log, start in starts.items():
         size = trace.logs[log].size
         if start + size > offset:
@@ -156,7 +153,7 @@ def _spans_of_logs(trace: Trace, starts: dict[int, int], offset: int) -> Iterato
 def _spans_of_records(
     trace: Trace, starts: dict[int, int], offset: int, kind: str | None, compile_id: str | None
 ) -> Iterator[tuple[int, int, int]]:
-    """Those of records of a kind, of a compile, or both."""
+    """Yield (log, first byte, end) of records of a kind, of a compile, or both."""
     end = "coalesce(payload_byte + payload_bytes, byte + header_bytes + 1)"
     for log, start in starts.items():
         cursor = trace.cursor().execute(
@@ -171,7 +168,7 @@ def _spans_of_records(
 
 
 def _blocks(trace: Trace, spans: Iterable[tuple[int, int, int]], most: int) -> Iterator[list[_Part]]:
-    """What is looked through at once: about `most` bytes, of one span or of several small ones."""
+    """Yield what is searched at once: about `most` bytes, of one span or of several small ones."""
     parts: list[_Part] = []
     size = 0
     for log, first, end in spans:
@@ -186,11 +183,11 @@ def _blocks(trace: Trace, spans: Iterable[tuple[int, int, int]], most: int) -> I
 
 
 def _parts(trace: Trace, log: int, first: int, end: int, most: int) -> Iterator[_Part]:
-    """A span in parts that end where a line does, if it does within `most` bytes."""
+    """Split a span into parts of at most `most` bytes, if possible at the end of a line."""
     while first < end:
         data = trace.log_bytes(log, first, min(most, end - first))
         if not data:
-            return  # the log has become shorter since it was indexed
+            return  # the log has shrunk since it was indexed
         if first + len(data) < end and (cut := data.rfind(b"\n") + 1):
             data = data[:cut]
         yield _Part(log, first, data)
@@ -198,7 +195,7 @@ def _parts(trace: Trace, log: int, first: int, end: int, most: int) -> Iterator[
 
 
 def _places(parts: list[_Part], matches: Matches) -> Iterator[_Place]:
-    """Matches in what `parts` hold, and where in their log they are."""
+    """Yield the matches in `parts` with their positions in the log."""
     data = parts[0].data if len(parts) == 1 else b"\n".join(part.data for part in parts)
     starts = list(accumulate((len(part.data) + 1 for part in parts), initial=0))
     index = 0
@@ -233,8 +230,7 @@ def _plain(text: str, case: bool) -> Matches:
 
 
 def _expression(trace: Trace, text: str, case: bool) -> Matches:
-    """Matches of a regular expression. DuckDB looks for it: its time grows with the text and not beyond, whatever
-    the expression, and other requests go on meanwhile."""
+    """Match a regular expression. DuckDB does it in linear time for any expression, while other requests continue."""
     pattern = text if case else f"(?i){text}"
     _compiled(trace, pattern)
     anchored = r"\A" in text or r"\z" in text
@@ -304,13 +300,13 @@ _OWNERS = """
 
 
 def _owners(trace: Trace, log: int, places: list[int]) -> list[_Owner | None]:
-    """The record that each place is in; the places go up."""
+    """Return the record at each position, or None. The positions ascend."""
     found = sql.records(_Owner, trace, _OWNERS, {"places": places, "log": log})
     return [row if row.record is not None and row.place < row.ends else None for row in found]
 
 
 class _Lines:
-    """Numbers of lines of payloads, for places that go up: what stands before the last place is not read again."""
+    """Counts the lines of payloads for ascending positions, so that it reads no byte twice."""
 
     def __init__(self, trace: Trace, log: int) -> None:
         self._trace, self._log = trace, log

@@ -1,8 +1,8 @@
-"""The process that runs one statement of the user's. It reads what to do from standard input, and answers on standard
-output: a line when it is ready, then one JSON object.
+"""Runs one statement of the user in a process. It reads the task from standard input, and writes to standard output a
+line when it is ready, then one JSON object.
 
-It can open no file once the index is attached, writes none, and the system gives it no more memory than was said.
-It ends when its standard input ends: whoever asked has gone.
+It cannot open other files once the index is attached, writes none, and the system limits its memory. It ends when its
+standard input ends, because nobody waits for the answer any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stepscope.viewer.store.apart import lock
 
 READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 _OWN_BYTES = 256 << 20
-"""What Python and DuckDB take beside the memory of the statement."""
+"""Memory that Python and DuckDB need in addition to that of the statement."""
 _THREADS = 4
 _NUMBER_BYTES = 8
 _ZONE = "WITH TIME ZONE"
@@ -33,21 +33,21 @@ _ZONE = "WITH TIME ZONE"
 
 @dataclass(frozen=True)
 class StatementRun:
-    """What is to be run. It is pickled by the process that asks."""
+    """A statement to run. The process that asks pickles it."""
 
     connect: Callable[[], duckdb.DuckDBPyConnection]
     statement: str
     rows: int
     memory_bytes: int
     answer_bytes: int
-    """Of all cells together."""
+    """Maximum size of all cells together."""
     cell_characters: int
     is_one_file: bool
-    """No file needs to be opened any more once the connection is there."""
+    """Whether no file must be opened once the connection exists."""
 
 
 class Refused(Exception):
-    """The message is for the user."""
+    """Raised with a message for the user."""
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
     except (duckdb.Error, RuntimeError, UnicodeError, TypeError, ValueError) as error:
         answer = {"problem": f"The statement failed: {_sentence(error)}"}
     _write(answers, json.dumps(answer, allow_nan=False).encode())
-    os._exit(0)  # nothing is left to be done, and what is still running cannot stop in an orderly way
+    os._exit(0)  # threads that still run cannot be stopped otherwise
 
 
 def _end_with_input() -> None:
@@ -80,7 +80,7 @@ def _end_with_input() -> None:
 
 
 def _own_output() -> int:
-    """Standard output, which nothing else can write to from now on: DuckDB tells there how far it is."""
+    """Return standard output, to which nothing else can write afterwards: DuckDB would report its progress there."""
     answers, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -99,7 +99,7 @@ def _limit(memory_bytes: int, is_one_file: bool) -> None:
     except ImportError:  # Windows
         return
     limits = [("RLIMIT_DATA", memory_bytes), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)]
-    if is_one_file:  # the next number that a file would get is above the limit
+    if is_one_file:  # the number of the next file would exceed the limit
         free = os.dup(0)
         os.close(free)
         limits.append(("RLIMIT_NOFILE", free))
@@ -138,8 +138,8 @@ def _run(connection: duckdb.DuckDBPyConnection, task: StatementRun) -> dict[str,
 
 
 def _readable(connection: duckdb.DuckDBPyConnection, parsed: Any) -> Any:
-    """The statement with its times of a time zone as text: DuckDB hands them to Python with the help of a package
-    that may not be there."""
+    """Return the statement with times of a time zone as text: DuckDB converts them with a package that may be
+    missing."""
     if parsed.type != duckdb.StatementType.SELECT:
         return parsed
     inner = parsed.query.strip().rstrip(";")
@@ -158,12 +158,12 @@ def _readable(connection: duckdb.DuckDBPyConnection, parsed: Any) -> Any:
 
 
 class _Cells:
-    """Cells as JSON can say them, as long as there is room for them."""
+    """Converts cells to values of JSON, as long as there is room for them."""
 
     def __init__(self, task: StatementRun) -> None:
         self._left, self._longest = task.answer_bytes, task.cell_characters
         self.cut = 0
-        """How many cells were cut short."""
+        """Number of cells that were cut short."""
 
     @property
     def are_full(self) -> bool:
@@ -182,7 +182,7 @@ class _Cells:
 
 
 def _plain(value: Any) -> Any:
-    """Whole numbers beyond 2**53 would be others in a browser."""
+    """Return a value of JSON. Integers beyond 2**53, which a browser would change, become text."""
     if isinstance(value, decimal.Decimal):
         value = float(value)
     if value is None or isinstance(value, bool | str):
@@ -195,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 
 def _sentence(error: Exception) -> str:
-    # What a file system of Python raises comes with its traceback; the error itself is the last line.
+    # An error of a Python file system has its traceback; its message is in the last line.
     lines = str(error).strip().split("\n")
     text = lines[-1 if lines[0].endswith("Traceback (most recent call last):") else 0]
     return text.rpartition(" Error: ")[2][:300]

@@ -1,4 +1,4 @@
-"""The index for those who ask it themselves: its tables."""
+"""Lists the tables of the index for users who query it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from stepscope.viewer.store.trace import Trace
 class TableRow:
     name: str
     rows: int | None
-    """None: it is made when it is asked for."""
+    """None if the table is computed on demand."""
     columns: list[tuple[str, str]]
     """(name, type) in order."""
 
 
 @dataclass(frozen=True)
 class SqlAnswer:
-    """What a statement gave."""
+    """The result of a statement."""
 
     columns: list[str]
     types: list[str]
     rows: list[list[Any]]
-    """At most as many as were asked for; numbers, booleans and None as they are, everything else as text."""
+    """Rows up to the maximum; numbers, booleans and None are unchanged, everything else is text."""
     more: bool
-    """There are more rows than these."""
+    """Whether there are more rows than these."""
     cut: int
-    """So many cells were cut short; each says how long it is."""
+    """Number of cells that were cut short; each says how long it was."""
 
 
 def list_tables(trace: Trace) -> list[TableRow]:
-    """Tables of the index, and what `stepscope export` has beside them, by name."""
+    """Return the tables of the index, and those that `stepscope export` adds, by name."""
     columns: dict[str, list[tuple[str, str]]] = {}
     for table, column, kind in sql.rows(
         trace,
@@ -49,7 +49,7 @@ def list_tables(trace: Trace) -> list[TableRow]:
 
 
 def count_rows(trace: Trace, table: str) -> int:
-    """Rows of one of `list_tables`."""
+    """Return the number of rows of a table of `list_tables`."""
     return int(sql.number(trace, f'SELECT count(*) FROM "{table}"'))
 
 

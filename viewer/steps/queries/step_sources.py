@@ -1,4 +1,4 @@
-"""By what the steps of a trace were found, and whether they look like the iterations of a program."""
+"""Describes how the steps of a trace were found, and whether they look like the iterations of a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 from stepscope.viewer.overview.rows import StepRow
 
 LEAST_STEPS = 8
-"""Fewer tell nothing about each other."""
+"""Minimum number of steps that are compared."""
 MANY_STEPS = 100
 _ODD_SHARE, _ODD_FACTOR = 0.25, 3
 _ADVICE = "If they are not the iterations of the program, call stepscope.step() at the end of each iteration."
@@ -23,14 +23,14 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class StepSources:
-    """What is said of the steps as a whole, in sentences."""
+    """Sentences about the steps of a trace."""
 
     found_by: str | None
-    """None: there are no steps, or the log does not say."""
+    """None if there are no steps or the log does not say."""
     doubt: str | None
-    """Why they may be no iterations, and what helps; None: nothing speaks against it."""
+    """Why they may not be iterations, and what helps; None if nothing suggests it."""
     data_workers: str | None
-    """None: no log is of a worker of a DataLoader."""
+    """None if no log belongs to a worker of a DataLoader."""
 
 
 def step_sources(steps: Sequence[StepRow]) -> StepSources:
@@ -79,7 +79,7 @@ def _few_launches(steps: Sequence[StepRow]) -> str | None:
 
 
 def _uneven(steps: Sequence[StepRow]) -> str | None:
-    """Steps of one kind that call very different numbers of graphs."""
+    """Return a sentence if steps of one kind call very different numbers of graphs."""
     for kind in ("train", "inference"):
         calls = [step.calls for step in steps if step.kind == kind]
         if len(calls) < LEAST_STEPS:

@@ -1,4 +1,4 @@
-"""The timeline of one step."""
+"""Reads the timeline of one step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WINDOW = (
     "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"
 )
 _CROWDED = f"SELECT l.thread FROM launches l WHERE {_WINDOW} GROUP BY l.thread HAVING count(*) > 2 * $width"
-# A launch that is drawn by itself has a key of its own below zero, narrow neighbours share that of their pixel.
+# A launch that is drawn alone has a unique negative key; narrow neighbours share the key of their pixel.
 _LAUNCHES = f"""
     WITH health AS (
         SELECT v.launch, min({HEALTH_INDEX}) AS worst FROM value_rows v
@@ -57,9 +57,9 @@ _SPANS = """
 def timeline(
     trace: Trace, log: int, step: int, start_ns: int | None = None, end_ns: int | None = None, width: int = 1600
 ) -> Timeline | None:
-    """What ran in a step, or in a window of it (monotonic ns); None when there is no such step.
+    """Return the timeline of a step, or of a window of it (monotonic ns), or None if there is no such step.
 
-    Of a thread with more than 2 * `width` launches in the window those narrower than a pixel are merged.
+    If a thread has more than 2 * `width` launches in the window, those narrower than a pixel are merged.
     """
     row = next((row for row in list_steps(trace, log) if row.step == step), None)
     if row is None:
@@ -97,7 +97,7 @@ def timeline(
 
 
 def _end_of(trace: Trace, step: StepRow) -> int:
-    """Where a step ends; one that never ended, with the last thing seen in it."""
+    """Return the end of a step, or the last known time in it if it never ended."""
     if step.end_ns is not None:
         return step.end_ns
     last = sql.number(
@@ -110,7 +110,7 @@ def _end_of(trace: Trace, step: StepRow) -> int:
 
 
 def _threads(trace: Trace, log: int, step: int) -> list[int]:
-    """Threads of a step, the one that called first first."""
+    """Return the threads of a step, ordered by their first call."""
     found = sql.rows(
         trace,
         "SELECT thread FROM calls WHERE log = ? AND step = ? GROUP BY thread ORDER BY min(start_ns)",

@@ -17,8 +17,8 @@ MOST_NAMED = 10
 def ingest(folder: str, store: str, scheduler: str | None, workers: int | None, say: Callable[[str], None]) -> None:
     """Read the logs of `folder` into `store`.
 
-    Raises StepscopeError when there is nothing to read, the workers or the STORE cannot be reached, or, after all
-    others were read, for the logs that are not in the STORE.
+    Raises StepscopeError if there is nothing to read, the workers or the STORE cannot be reached, or some logs are
+    missing from the STORE after all others were read.
     """
     if scheduler is not None and workers is not None:
         raise StepscopeError(
@@ -42,7 +42,7 @@ def ingest(folder: str, store: str, scheduler: str | None, workers: int | None, 
 
 
 def outcome_text(outcome: Outcome, store: str) -> str:
-    """The result of a run in one line."""
+    """Return the result of a run in one line."""
     read, written = (sum(getattr(done, size) for done in outcome.done) for size in ("log_bytes", "parquet_bytes"))
     parts = [f"{store} holds {plural(outcome.logs - len(outcome.failed), 'log')}"]
     if outcome.kept:

@@ -1,4 +1,4 @@
-"""Strings that a log does not define itself, because its process was forked from one whose log lies beside it."""
+"""Finds strings that a log does not define itself, because its process was forked from one whose log is beside it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from stepscope.viewer.ingest.log_files import logs_beside, plain_source
 from stepscope.viewer.ingest.sources import Source
 
 MOST_LOGS = 8
-"""So many logs beside one are looked through for a string."""
+"""Maximum number of logs beside a log that are searched for a string."""
 _STRING_LINE = re.compile(rb'[^{\n]{0,400}(\{"str": ?\[.*)')
 _RANK = re.compile(r"rank_(\d+)_")
 
 
 class StringsBeside:
-    """String tables of the logs in the folder of the log at `address`, none of which is read before it is needed."""
+    """String tables of the logs in the folder of the log at `address`, each of which is read only when it is needed."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     def tables(self, parent_pid: int | None) -> list[dict[int, str]]:
-        """Of the logs beside it, likeliest first; of the parent's alone where its log's name says which."""
+        """Return the tables, likeliest first; only the parent's if the name of its log identifies it."""
         return [_LazyStrings(address) for address in _likely_first(self._address, parent_pid)]
 
 
@@ -32,7 +32,7 @@ class _LazyStrings(dict[int, str]):
         self._address: str | None = address
 
     def __contains__(self, number: object) -> bool:
-        """Reads the log when it is asked for the first time."""
+        """Read the log at the first call."""
         if self._address is not None:
             with plain_source(self._address) as source:
                 self.update(_strings(source))

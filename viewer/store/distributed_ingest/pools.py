@@ -31,14 +31,14 @@ class Pool(Protocol):
     def submit(self, work: Callable[[Task], Done], task: Task) -> Future[Done]: ...
 
     def renew(self) -> None:
-        """Go on after workers have died."""
+        """Continue after workers have died."""
 
     def close(self) -> None:
-        """Let go of the workers; what they are doing is given up."""
+        """Release the workers; unfinished tasks are abandoned."""
 
 
 class LocalPool:
-    """Processes of this machine. One that dies takes the others with it: `renew` starts new ones."""
+    """Processes of this machine. One that dies takes the others with it, and `renew` starts new ones."""
 
     keeps_trying = False
 
@@ -71,7 +71,7 @@ class DaskPool:
     keeps_trying = True
 
     def __init__(self, address: str) -> None:
-        """Raises StepscopeError when dask is not installed, or nobody answers at `address`."""
+        """Raises StepscopeError if dask is not installed or nobody answers at `address`."""
         try:
             import distributed
         except ImportError:
@@ -80,7 +80,7 @@ class DaskPool:
             self._client: Any = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
             raise StepscopeError(f"No dask scheduler answers at {address}: {error}") from None
-        # By default dask takes a call with the same arguments for the same result, and does not run it again.
+        # By default dask reuses the result of a call with the same arguments.
         self._executor: Executor = self._client.get_executor(pure=False)
         self.width = 1 << 20
 
@@ -88,7 +88,7 @@ class DaskPool:
         return self._executor.submit(work, task)
 
     def renew(self) -> None:
-        """The scheduler does."""
+        """Do nothing; the scheduler replaces workers."""
 
     def close(self) -> None:
         self._executor.shutdown(wait=False)
@@ -96,12 +96,12 @@ class DaskPool:
 
 
 def usable_cores() -> int:
-    """So many processes can run at once here."""
+    """Return the number of processes that can run at once on this machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _begin_worker() -> None:
-    """A worker ends without a word when the user stops the command, and when the command dies."""
+    """Let a worker end silently when the user stops the command or the command dies."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from typing import TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+import click
 
 from stepscope.viewer.store.distributed_ingest.task import Done, Task
 from stepscope.viewer.text.clean import clean
@@ -77,25 +77,32 @@ class ProgressBar:
     """A bar of bytes with the same text beside it."""
 
     def __init__(self, out: TextIO) -> None:
-        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
-        self._bar = Progress(*columns, console=Console(file=out), auto_refresh=True, refresh_per_second=2)
-        self._task = self._bar.add_task("")
+        self._out = out
+        self._shown = ExitStack()
         self._tally = Tally(0, 0)
 
     def begin(self, logs: int, log_bytes: int) -> None:
         self._tally = Tally(logs, log_bytes)
-        self._bar.update(self._task, total=max(log_bytes, 1), description=self._tally.text())
-        self._bar.start()
+        self._bar = self._shown.enter_context(
+            click.progressbar(
+                length=max(log_bytes, 1),
+                label=self._tally.text(),
+                bar_template="%(bar)s %(label)s",
+                width=24,
+                file=self._out,
+            )
+        )
 
     def done(self, task: Done) -> None:
         self._tally.add(task)
-        self._bar.update(self._task, completed=self._tally.done_bytes, description=self._tally.text())
+        self._bar.label = self._tally.text()
+        self._bar.update(task.log_bytes)
 
     def retry(self, task: Task, reason: str) -> None:
-        self._bar.console.print(f"stepscope: {retry_text(task, reason)}", markup=False, highlight=False)
+        click.echo(f"\nstepscope: {retry_text(task, reason)}", file=self._out)
 
     def end(self) -> None:
-        self._bar.stop()
+        self._shown.close()
 
 
 def watcher(out: TextIO | None = None) -> ProgressBar | ProgressLines:

@@ -51,7 +51,7 @@ class IngestPlan:
 def plan(folder: str, store: str) -> IngestPlan:
     """Begin or continue the STORE. A log keeps its number, and is skipped if its tables are complete and current.
 
-    Raises StepscopeError when there is no log, or the STORE cannot be written.
+    Raises StepscopeError if there is no log or the STORE cannot be written.
     """
     logs, key = find_log_files(folder), index_key(())
     root = Root(store)
@@ -90,7 +90,7 @@ def _old_store(address: str, root: Root) -> Store:
 def run_tasks(planned: IngestPlan, pool: Pool, watcher: Watcher, work: Work = ingest_log) -> Outcome:
     """Run all tasks. A task that fails, or whose workers die, does not stop the others.
 
-    Raises StepscopeError when the workers cannot be reached any more.
+    Raises StepscopeError if the workers cannot be reached any more.
     """
     outcome = Outcome(len(planned.tasks) + planned.kept, planned.kept)
     watcher.begin(len(planned.tasks), sum(task.log.size_bytes for task in planned.tasks))
@@ -103,7 +103,7 @@ def run_tasks(planned: IngestPlan, pool: Pool, watcher: Watcher, work: Work = in
 
 
 class _Run:
-    """A dying worker takes down the tasks of its whole pool. Those tasks are tried again one at a time, so that the
+    """Runs tasks. A dying worker takes down the tasks of its pool. These are tried again one at a time, so that the
     next death has a known cause, and only a task that kills its own workers is given up."""
 
     def __init__(self, pool: Pool, watcher: Watcher, work: Work, outcome: Outcome) -> None:
@@ -135,7 +135,7 @@ class _Run:
         self._running[future] = task
 
     def _take(self, future: Future[Done]) -> bool:
-        """False where the worker has died."""
+        """Take the result of a task. Return False if its worker died."""
         task = self._running.pop(future)
         try:
             done = future.result()

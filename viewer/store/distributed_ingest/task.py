@@ -1,4 +1,4 @@
-"""Reads one log into its own Parquet files in a STORE. A worker needs to know of no other worker.
+"""Reads one log into its own Parquet files in a STORE. Workers are independent of each other.
 
 The manifest is written last, and files without a manifest do not count, because a worker may die at any point.
 """

@@ -16,9 +16,9 @@ _PIECE_BYTES = 1 << 20
 
 
 def write_tables(index: Path, folder: Path, address: str) -> dict[str, TableFile]:
-    """Write each table of `index` that has rows to `folder`; `address` is where its only log lies.
+    """Write each table of `index` that has rows to `folder`. `address` is the address of its only log.
 
-    Raises OSError when a file does not hold the rows of its table, or cannot be written.
+    Raises OSError if a file cannot be written or has another number of rows than its table.
     """
     files = {}
     with duckdb.connect(":memory:", config={"threads": 1}) as connection:
@@ -31,7 +31,7 @@ def write_tables(index: Path, folder: Path, address: str) -> dict[str, TableFile
 
 
 def put_whole(fs: Any, file: Path, path: str, expected: TableFile) -> None:
-    """Copy a file to `path` on a file system of fsspec, and read it back. Raises OSError when it is not the same."""
+    """Copy a file to `path` on a file system of fsspec, and read it back. Raises OSError if the bytes differ."""
     fs.put_file(str(file), path)
     with fs.open(path, "rb") as stream:
         if _digest(iter(lambda: stream.read(_PIECE_BYTES), b"")) != expected.sha256:
@@ -41,7 +41,7 @@ def put_whole(fs: Any, file: Path, path: str, expected: TableFile) -> None:
 def _write_table(
     connection: duckdb.DuckDBPyConnection, table: str, rows: int, file: Path, address: str
 ) -> TableFile:  # fmt: skip
-    # As a path of this machine the address of a log elsewhere has lost a slash.
+    # The path in the index is local, so the address of a remote log has lost a slash.
     columns = "* REPLACE ($address AS path)" if table == "logs" else "*"
     try:
         connection.execute(

@@ -1,6 +1,6 @@
-"""What lies where in a STORE, a folder of Parquet files made by `stepscope ingest`.
+"""Reads and writes the parts of a STORE, a folder of Parquet files created by `stepscope ingest`.
 
-    stepscope-store.json          which logs it is meant to hold
+    stepscope-store.json          the logs that it should contain
     units/000007/manifest.json    written last: it completes the log's tables and names the folder that counts
     units/000007/ab12cd34/        one try at a log: `begun`, and a file for each table that has rows
 
@@ -29,8 +29,7 @@ UNIT_FORMAT = "stepscope-unit/1"
 TABLES = tuple(re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE))
 MOST_UNITS = 1 << 17
 ID_BITS = 36
-"""Ids of a log's rows begin at its number shifted left by this many bits. With `MOST_UNITS` logs all ids stay below
-2**53, as JSON needs."""
+"""Ids of a log's rows begin at its number shifted left by these bits; all are below 2**53, as JSON needs."""
 _FOLDER = re.compile(r"[0-9a-f]{8}")
 _SCHEMA_DIGEST = hashlib.sha256(SCHEMA.encode()).hexdigest()
 
@@ -47,31 +46,31 @@ class Manifest:
     """The complete tables of one log."""
 
     number: int
-    """Of the log in the STORE."""
+    """Number of the log in the STORE."""
     log: LogFile
     key: str
-    """Of the code that read the log."""
+    """Version of the code that read the log."""
     folder: str
     tables: Mapping[str, TableFile]
     plain_bytes: int
-    """Of the log without its packing."""
+    """Uncompressed size of the log."""
     is_packed: bool = False
     was_read: bool = True
-    """False: the log could not be opened, and its tables say so."""
+    """False if the log could not be opened, which its tables report."""
     schema: str = _SCHEMA_DIGEST
 
 
 @dataclass(frozen=True)
 class Store:
-    """What a STORE holds."""
+    """The contents of a STORE."""
 
     root: Root
     manifests: list[Manifest]
-    """Whole ones, by number."""
+    """Complete manifests by number."""
     damaged: list[str] = field(default_factory=list)
-    """Folders whose manifest cannot be read, or names files that are not there as it says."""
+    """Folders whose manifest cannot be read or does not match the files."""
     logs: list[str] = field(default_factory=list)
-    """Addresses of the logs it is meant to hold."""
+    """Addresses of the logs that it should contain."""
 
     @property
     def size_bytes(self) -> int:
@@ -98,7 +97,7 @@ class Root:
         self.fs.pipe_file(f"{path}/{BEGUN}", b"")
 
     def tries(self, number: int) -> list[str]:
-        """The folders of a log, including those of tries that were never finished."""
+        """Return the folders of a log, including those of tries that were never finished."""
         try:
             self.fs.invalidate_cache()
             found = self.fs.ls(self.log_folder(number), detail=False)
@@ -112,13 +111,13 @@ class Root:
             self.fs.rm(f"{self.log_folder(number)}/{folder}", recursive=True)
 
     def write_whole(self, path: str, data: bytes, part: str) -> None:
-        """Write under the name `part`, then give the file its name: it is never seen half written."""
+        """Write under the name `part`, then rename the file, so that it is never seen half written."""
         self.fs.pipe_file(part, data)
         self.fs.mv(part, path)
 
 
 def is_store(address: str) -> bool:
-    """Whether a STORE lies at `address`."""
+    """Return whether there is a STORE at `address`."""
     if address == "-":
         return False
     fs, path = resolve(address)
@@ -129,14 +128,14 @@ def is_store(address: str) -> bool:
 
 
 def begin_store(root: Root, logs: Sequence[str]) -> None:
-    """Make the folder a STORE that is meant to hold `logs`."""
+    """Make the folder a STORE that should contain `logs`."""
     root.fs.makedirs(root.path, exist_ok=True)
     mark = orjson.dumps({"format": STORE_FORMAT, "logs": list(logs)}, option=orjson.OPT_INDENT_2)
     root.write_whole(f"{root.path}/{MARK}", mark, f"{root.path}/.{MARK}.part")
 
 
 def read_store(address: str) -> Store:
-    """The STORE at `address`. Raises StepscopeError when there is no STORE, or when it has another format."""
+    """Read the STORE at `address`. Raises StepscopeError if there is none or it has another format."""
     root = Root(address)
     fs = root.fs
     try:
@@ -164,7 +163,7 @@ def read_store(address: str) -> Store:
 
 
 def check_schema(store: Store) -> None:
-    """Raises StepscopeError when the logs have other tables than this version of stepscope reads."""
+    """Raise StepscopeError if the logs have other tables than this version of stepscope reads."""
     old = sum(manifest.schema != _SCHEMA_DIGEST for manifest in store.manifests)
     if old:
         raise StepscopeError(
@@ -174,7 +173,7 @@ def check_schema(store: Store) -> None:
 
 
 def read_manifest(root: Root, number: int) -> Manifest | None:
-    """The manifest of a log; None when it is missing or cannot be read."""
+    """Return the manifest of a log, or None if it is missing or cannot be read."""
     try:
         return _manifest(root.fs.cat_file(f"{root.log_folder(number)}/{MANIFEST}"), f"{number:06d}")
     except OSError:
@@ -189,7 +188,7 @@ def write_manifest(root: Root, manifest: Manifest) -> None:
 
 
 def _manifest(text: Any, number: str) -> Manifest | None:
-    """The manifest in `text`, None when it is none. A STORE may come from anywhere: names in it are checked."""
+    """Return the manifest in `text`, or None if it is invalid: a STORE, and the names in it, may come from anywhere."""
     try:
         value = orjson.loads(text)
         if value.pop("format") != UNIT_FORMAT:

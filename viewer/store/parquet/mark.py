@@ -1,4 +1,4 @@
-"""Tells a STORE from logs without importing what opens it."""
+"""Distinguishes a STORE from logs without importing the modules that open it."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ MARK = "stepscope-store.json"
 
 
 def means_store(names: list[str]) -> bool:
-    """Whether these names of a trace are that of a STORE: a folder that is one, or an address that is no path."""
+    """Return whether these names of a trace name a STORE: a folder with its mark, or an address that is not a path."""
     return len(names) == 1 and ("://" in names[0] or Path(names[0], MARK).is_file())

@@ -1,6 +1,6 @@
-"""A STORE as a trace: DuckDB views over its Parquet files. Opening a STORE copies nothing.
+"""Opens a STORE as a trace: DuckDB views over its Parquet files. Nothing is copied.
 
-DuckDB reaches the files only through a read-only file system that knows no other files, so a statement of the user
+DuckDB reaches the files only through a read-only file system that contains no other files, so a statement of the user
 cannot reach anything else. Payloads are read from the logs.
 """
 
@@ -29,11 +29,11 @@ from stepscope.viewer.store.trace import IN_MEMORY, PAYLOAD, Trace
 PROTOCOL = "stepscope"
 _BLOCK = 16_384
 _MISSING = Source(Path("–"), Path("–"), 0, 0)
-"""Stands for a log that is not in the STORE."""
+"""Placeholder for a log that is not in the STORE."""
 
 
 class StoreTrace(Trace):
-    """An open STORE. Payloads of logs that are out of reach are empty, and `notices` say so."""
+    """An open STORE. Payloads of logs that cannot be reached are empty, and `notices` say so."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class StoreTrace(Trace):
         self._manifests = {manifest.number: manifest for manifest in store.manifests}
         self._in_reach: set[int] = set()
         self._out_of_reach: dict[int, str] = {}
-        """The reason, by the number of the log."""
+        """Number of a log -> the reason why it cannot be reached."""
         self._tables = _StoreFiles(store)
         views = Path(self._scratch.name, "views") if self._scratch is not None else IN_MEMORY
         try:
@@ -82,14 +82,14 @@ class StoreTrace(Trace):
         return False
 
     def whole_payload(self, record: int) -> bytes:
-        """Raises StepscopeError for the payload of a log that is out of reach."""
+        """Return a payload. Raises StepscopeError if its log cannot be reached."""
         payload = self.payload(record)
         for log in {one.log for one in self._ranges([record], PAYLOAD)} & self._out_of_reach.keys():
             raise StepscopeError(self._out_of_reach_text([log]))
         return payload
 
     def log_bytes(self, log: int, start: int, length: int) -> bytes:
-        """Empty, too, for a log that is out of reach."""
+        """Return bytes of a log, b"" if it cannot be reached."""
         if log in self._out_of_reach or log not in self._manifests:
             return b""
         try:
@@ -130,7 +130,7 @@ class StoreTrace(Trace):
         )
 
     def _look_for(self, manifest: Manifest) -> bool:
-        """Whether the log of `manifest` still exists and has not changed since it was read."""
+        """Return whether the log of `manifest` still exists and has not changed since it was read."""
         reason = change_of(manifest.log)
         if reason is None:
             self._in_reach.add(manifest.number)
@@ -140,7 +140,7 @@ class StoreTrace(Trace):
 
 
 def open_store(address: str) -> StoreTrace:
-    """Open the STORE at `address`. Raises StepscopeError when it cannot be read, or holds no log."""
+    """Open the STORE at `address`. Raises StepscopeError if it cannot be read or has no log."""
     store = read_store(address)
     if not store.manifests:
         raise StepscopeError(f"{address} holds no logs yet; add them with `stepscope ingest`.")
@@ -149,8 +149,7 @@ def open_store(address: str) -> StoreTrace:
 
 
 def connect_store(store: Store, views: Path = IN_MEMORY) -> duckdb.DuckDBPyConnection:
-    """A connection that reaches the files of `store` and may still be configured; `views`: where its views are
-    written."""
+    """Connect to the files of `store`; the connection can still be configured. The views are written to `views`."""
     connection = duckdb.connect(":memory:", config={**NO_EXTENSIONS, "temp_directory": spill_folder()})
     connection.register_filesystem(_StoreFiles(store))
     connection.execute("SET parquet_metadata_cache = true")
@@ -166,7 +165,7 @@ def connect_store(store: Store, views: Path = IN_MEMORY) -> duckdb.DuckDBPyConne
 
 
 class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
-    """The tables of a STORE by the names ``7/records.parquet``, for reading. There is nothing else."""
+    """Read-only file system with the tables of a STORE under names like ``7/records.parquet``."""
 
     protocol = PROTOCOL
     cachable = False
@@ -193,7 +192,7 @@ class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         return {"name": path, "size": self._file(path)[1], "type": "file"}
 
     def modified(self, path: str) -> datetime:
-        """A file of a STORE is never written again."""
+        """Return a constant: a file of a STORE is never rewritten."""
         return datetime.fromtimestamp(0, timezone.utc)
 
     def exists(self, path: str, **_: Any) -> bool:
@@ -210,7 +209,7 @@ class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
 
 
 class _TableFile:
-    """A file that several threads of DuckDB read, each at its own place; opened when the first of them reads."""
+    """A file that threads of DuckDB read at positions of their own; it is opened at the first read."""
 
     def __init__(self, fs: Any, path: str) -> None:
         self._fs, self._path = fs, path
@@ -240,7 +239,7 @@ class _TableFile:
 
 
 def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store) -> None:
-    """Write the tables of an index to the database: a view where any log has rows, and an empty table otherwise."""
+    """Write the tables of an index: a view if any log has rows, else an empty table."""
     connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
     for table in TABLES:
         names = [f"'{PROTOCOL}://{_name(manifest, table)}'" for manifest in store.manifests if table in manifest.tables]
@@ -251,7 +250,7 @@ def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: St
 
 
 def _query(table: str, files: str) -> str:
-    """Of all tables only `meta` does not simply hold the rows of each log: what it counts adds up."""
+    """Return the query of a table: the rows of all logs, in `meta` the sums of its counts."""
     if table != "meta":
         return f"SELECT * FROM {files}"
     return f"SELECT key, sum(CAST(value AS BIGINT))::VARCHAR AS value FROM {files} WHERE key <> 'key' GROUP BY key"
@@ -262,7 +261,7 @@ def _name(manifest: Manifest, table: str) -> str:
 
 
 def _one_of_each_folder(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
-    """Logs go away together: it takes long to look for thousands of them."""
+    """Yield one log per folder: logs usually disappear together, and checking thousands of them is slow."""
     by_folder = {manifest.log.address.rpartition("/")[0]: manifest for manifest in manifests if manifest.was_read}
     yield from by_folder.values()
 

@@ -20,6 +20,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import format_bytes, shape_text
+from stepscope.viewer.text.table import aligned
 from stepscope.viewer.values.queries.saved_tensors import SavedTensorPlace, saved_tensor, saved_tensors
 
 _FILE = re.compile(
@@ -38,10 +39,7 @@ def tensor_list(trace: Trace) -> str:
     if not found:
         return "No tensor was saved; record with --level save."
     table = [_HEADS, *(_columns(place) for place in found)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADS))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table
-    )
+    return "\n".join(aligned(table, len(_HEADS)))
 
 
 def tensor_text(trace: Trace, tensor: int) -> str:

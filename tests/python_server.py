@@ -1,0 +1,164 @@
+"""Runs Python programs in children of one process that has imported torch, which takes longer than most programs.
+
+Reads requests from the socket whose descriptor is its argument, one JSON object per line: `command` (what follows the
+interpreter: ``-c CODE``, ``-m MODULE`` or a file, and the arguments), `environment`, `folder`, `timeout_s`, and the
+paths `stdout` and `stderr`. Answers each with a line: the child's return code, or null after `timeout_s`.
+
+What a child starts with the same interpreter is forked as well, so `stepscope run` has a program that is imported, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib.util
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import torch._dynamo
+import torch._inductor.codegen.cpp
+import torch._inductor.codegen.cpp_wrapper_cpu
+import torch._inductor.compile_fx
+from torch._inductor.codecache import torch_key
+
+from tests.python_processes import can_fork
+
+_ENVIRONMENT = dict(os.environ)
+
+
+class ForkingPopen(subprocess.Popen[Any]):
+    """A `Popen` whose child is forked from this process if it would run the same interpreter."""
+
+    def _execute_child(self, args: Any, executable: Any, *rest: Any) -> None:
+        preexec_fn, _, _, cwd, env, _, _, shell, *pipes = rest[:14]
+        p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = pipes
+        environment = dict(os.environ if env is None else env)
+        is_plain = not (executable or preexec_fn or shell or isinstance(args, str) or self._is_special(rest))
+        if not is_plain or not can_fork(args, environment, _ENVIRONMENT):
+            super()._execute_child(args, executable, *rest)  # type: ignore[misc]
+            return
+        self.pid = fork()
+        if self.pid == 0:
+            for ours in {p2cwrite, c2pread, errread} - {-1}:
+                os.close(ours)
+            become(args[1:], environment, cwd, (p2cread, c2pwrite, errwrite))
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+    def _is_special(self, rest: Sequence[Any]) -> bool:
+        """Whether the child is to have another user, mask, session or process group."""
+        _, *identity = rest[14:]
+        return any(value not in (None, False, -1) for value in identity)
+
+
+def fork() -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return os.fork()
+
+
+def become(
+    command: Sequence[str], environment: Mapping[str, str], folder: str | None, streams: Sequence[int]
+) -> NoReturn:
+    """Be `python COMMAND` from its first statement to its exit. A standard stream that is -1 in `streams` stays."""
+    for number, stream in enumerate(streams):
+        if stream not in (-1, number):
+            os.dup2(stream, number)
+    # Not reconfigured: these objects know whether what they wrote to before can be sought in.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    os.environ.clear()
+    os.environ.update(environment)
+    if folder is not None:
+        os.chdir(folder)
+    subprocess.Popen = ForkingPopen  # type: ignore[misc]
+    gc.set_threshold(*_THRESHOLD)
+    code = 0
+    try:
+        if torch._is_device_backend_autoload_enabled():
+            torch._import_device_backends()  # type: ignore[no-untyped-call]
+        _execute([str(word) for word in command])
+    except SystemExit as end:
+        code = _exit_code(end.code)
+    except KeyboardInterrupt:
+        sys.excepthook(*sys.exc_info())
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException as error:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+            traceback = traceback.tb_next
+        sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+        code = 1
+    ctypes.pythonapi.Py_Exit(code)
+    raise AssertionError
+
+
+def _exit_code(code: Any) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _execute(command: list[str]) -> None:
+    what, *rest = command
+    sys.orig_argv = [sys.executable, *command]
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    if what == "-c":
+        sys.path[0], sys.argv = "", ["-c", *rest[1:]]
+        code = compile(rest[0], "<string>", "exec")
+    elif what == "-m":
+        sys.path[0], name = os.getcwd(), rest[0]
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+        assert spec is not None, f"no module {name}"
+        main.__spec__, main.__file__, main.__package__ = spec, spec.origin, spec.parent
+        sys.argv = [str(spec.origin), *rest[1:]]
+        code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+    else:
+        sys.path[0], sys.argv = str(Path(what).resolve().parent), [what, *rest]
+        main.__file__ = what
+        code = compile(Path(what).read_bytes(), what, "exec")
+    exec(code, main.__dict__)
+
+
+def _answer(request: dict[str, Any], connection: socket.socket) -> int | None:
+    child = fork()
+    if child == 0:
+        connection.close()
+        streams = [os.open(request[name], os.O_WRONLY | os.O_TRUNC | os.O_APPEND) for name in ("stdout", "stderr")]
+        become(request["command"], request["environment"], request["folder"], (-1, *streams))
+    with os.fdopen(os.pidfd_open(child)) as ended:
+        in_time = bool(select.select([ended], [], [], request["timeout_s"])[0])
+    if not in_time:
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status) if in_time else None
+
+
+def main() -> int:
+    torch_key()
+    gc.freeze()
+    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rw") as lines:
+        for line in lines:
+            lines.write(json.dumps(_answer(json.loads(line), connection)) + "\n")
+            lines.flush()
+    return 0
+
+
+_THRESHOLD = gc.get_threshold()
+
+if __name__ == "__main__":
+    sys.exit(main())
