@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.metadata
 import os
 import platform
@@ -121,6 +122,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _compiles(module: Path) -> bool:
     in_folder = bool(set(module.relative_to(TESTS).parts) & COMPILES)
     return in_folder or _COMPILING.search(module.read_text("utf-8")) is not None
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not look at thousands of tests again and again."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)
