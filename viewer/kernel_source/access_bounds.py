@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepscope.viewer.graphs.rows import ArgumentRow
-from stepscope.viewer.kernel_source.index_ranges import affine, span
-from stepscope.viewer.kernel_source.kernel_access import accesses, is_number, with_numbers
-from stepscope.viewer.kernel_source.loaded_ranges import Interval, Loaded, loaded_ranges
-from stepscope.viewer.kernel_source.triton_launch import SizeOf, uses_of_launch
-from stepscope.viewer.kernel_source.triton_ranges import Does, Ends
+from stepscope.viewer.kernel_source.element_access import Accesses, Ends
+from stepscope.viewer.kernel_source.kernel_access import accesses
+from stepscope.viewer.kernel_source.triton_launch import SizeOf, accesses_of_launch
 
-_LOADED = re.compile(r"\btmp\w*\b")
+Does = Literal["reads", "writes"]
+Range = tuple[int, int]
 _ITEM_BITS = re.compile(r"(\d+)")
 
 
@@ -27,13 +25,13 @@ class Reach:
     parameter: str
     argument: int
     name: str
-    does: Literal["reads", "writes"]
+    does: Does
     first: int | None
     last: int | None
     """None: `why_unknown`."""
     is_exact: bool
     """Else the index stays within these ends, and may come to neither."""
-    room: Interval | None
+    room: Range | None
     """First and last element of the storage; None: the argument was never seen at run time."""
     why_unknown: str | None = None
     held: tuple[str, ...] = ()
@@ -57,25 +55,13 @@ class Reach:
 def reaches(
     code: str,
     arguments: Sequence[ArgumentRow],
-    held: Mapping[str, Interval] | None = None,
+    held: Mapping[str, Range] | None = None,
     numbers: Mapping[str, int] | None = None,
 ) -> list[Reach]:
     """Of the definition of a kernel that Inductor wrote, for each pointer among its arguments. `held`: smallest and
     largest element behind a pointer, by parameter; `numbers`: what the launch gives its other parameters."""
-    pointers = {row.parameter: row for row in arguments if row.parameter is not None}
-    code = with_numbers(code, numbers or {})
-    known = accesses(code)
-    loaded = loaded_ranges(code, held or {})
-    found: list[Reach] = []
-    for does in ("reads", "writes"):
-        for parameter, row in pointers.items():
-            uses = [(index, nest) for nest in known.nests for index in getattr(nest, does).get(parameter, ())]
-            if uses:
-                ends = [_ends(index, nest.bounds, (parameter, index) in nest.sure, loaded) for index, nest in uses]
-                found.append(_reach(row, does, ends, pointers))
-    for parameter in sorted(known.unread & pointers.keys()):
-        found.append(_unknown(pointers[parameter], "reads", "its use in the kernel's source could not be read"))
-    return sorted(found, key=lambda one: (not one.leaves, one.argument))
+    names = [row.parameter for row in arguments if row.parameter is not None]
+    return _reaches(accesses(code, names, numbers, held), arguments)
 
 
 def user_reaches(
@@ -83,16 +69,23 @@ def user_reaches(
     launch: str,
     arguments: Sequence[ArgumentRow],
     size_of: SizeOf,
-    held: Mapping[str, Interval] | None = None,
+    held: Mapping[str, Range] | None = None,
 ) -> list[Reach]:
     """Of one launch of a Triton kernel that the user wrote; `held` as for `reaches`."""
+    names = [row.parameter for row in arguments if row.parameter is not None]
+    return _reaches(accesses_of_launch(definition, launch, names, size_of, held or {}), arguments)
+
+
+def _reaches(known: Accesses, arguments: Sequence[ArgumentRow]) -> list[Reach]:
     pointers = {row.parameter: row for row in arguments if row.parameter is not None}
     ends: defaultdict[tuple[str, Does], list[Ends]] = defaultdict(list)
-    for use in uses_of_launch(definition, launch, list(pointers), size_of, held or {}):
-        if use.ends is not None:
-            ends[use.parameter, use.does].append(use.ends)
+    for access in (access for nest in known.nests for access in nest):
+        if access.pointer in pointers and access.ends is not None:
+            ends[access.pointer, "writes" if access.is_write else "reads"].append(access.ends)
+    for parameter in sorted(known.unread & pointers.keys()):
+        ends[parameter, "reads"].append("its use in the kernel's source could not be read")
     found = [_reach(pointers[parameter], does, all_ends, pointers) for (parameter, does), all_ends in ends.items()]
-    return sorted(found, key=lambda one: (not one.leaves, one.argument))
+    return sorted(found, key=lambda one: (not one.leaves, one.argument, one.does))
 
 
 def _reach(row: ArgumentRow, does: Does, ends: Sequence[Ends], pointers: Mapping[str, ArgumentRow]) -> Reach:
@@ -100,12 +93,14 @@ def _reach(row: ArgumentRow, does: Does, ends: Sequence[Ends], pointers: Mapping
     if unknown:
         return _unknown(row, does, unknown[0])
     known = [one for one in ends if not isinstance(one, str)]
-    low, high = min(one[0][0] for one in known), max(one[0][1] for one in known)
-    is_exact = all(one[1] for one in known)
+    first, last = min(one[0][0] for one in known), max(one[0][1] for one in known)
+    sure = [place for places, is_exact, _ in known if is_exact for place in places]
     held = sorted({pointers[name].buffer or pointers[name].name for one in known for name in one[2]})
-    name = row.buffer or row.name
-    found = Reach(row.parameter or "", row.argument, name, does, low, high, is_exact, room_of(row), None, tuple(held))
-    # Elements tell how far an index may go, not that it goes no farther: others may have been read.
+    found = Reach(
+        row.parameter or "", row.argument, row.buffer or row.name, does, first, last, {first, last} <= set(sure),
+        room_of(row), None, tuple(held),
+    )  # fmt: skip
+    # Contents tell how far an index may go, not that it goes no farther: other elements may have been read.
     return found if not held or found.may_leave else _unknown(row, does, f"its index is read from {' and '.join(held)}")
 
 
@@ -113,7 +108,7 @@ def _unknown(row: ArgumentRow, does: Does, why: str) -> Reach:
     return Reach(row.parameter or "", row.argument, row.buffer or row.name, does, None, None, False, room_of(row), why)
 
 
-def room_of(row: ArgumentRow) -> Interval | None:
+def room_of(row: ArgumentRow) -> Range | None:
     """First and last element of the storage, counted from the argument's own first."""
     seen = row.tensors[0] if len(row.tensors) == 1 else None
     if seen is None or seen["storage_bytes"] is None:
@@ -137,50 +132,3 @@ def extent_bytes(tensor: Mapping[str, Any]) -> int | None:
         return 0
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True) if step > 0)
     return int((last + 1) * item_bytes(tensor["dtype"]))
-
-
-def _ends(index: str, bounds: Mapping[str, str], is_sure: bool, loaded: Mapping[str, Loaded]) -> Ends:
-    """Between which elements an index runs, and whether it comes to both, as it does in a use that is made in all
-    iterations; else why that is not known."""
-    read = set(_LOADED.findall(index))
-    if not read <= loaded.keys():
-        return f"its index is read from memory: {index}"
-    ends = {name: int(end) for name, end in bounds.items() if is_number(end) and int(end) > 0}
-    line = affine(index)
-    if line is not None and {name for name in line if name} <= ends.keys():
-        return span(line, ends), is_sure, frozenset()
-    between = {name: (0, end - 1) for name, end in ends.items()} | {name: loaded[name].ends for name in read}
-    try:
-        held = frozenset(parameter for name in read for parameter in loaded[name].parameters)
-        return _interval(ast.parse(index.replace("c10::", ""), mode="eval").body, between), False, held
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return f"its index or a bound of it is no number in the source: {index}"
-
-
-def _interval(node: ast.expr, ends: Mapping[str, Interval]) -> Interval:
-    """Between which numbers an expression lies. Raises ValueError when it cannot tell."""
-    match node:
-        case ast.Constant(value=int() as value):
-            return value, value
-        case ast.Name(id=name) if name in ends:
-            return ends[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            low, high = _interval(operand, ends)
-            return -high, -low
-        case ast.Call(func=ast.Name(id="div_floor_integer"), args=[left, right], keywords=[]):
-            return _interval(ast.BinOp(left, ast.FloorDiv(), right), ends)
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _interval(left, ends), _interval(right, ends)
-            if isinstance(op, ast.Add):
-                return a[0] + b[0], a[1] + b[1]
-            if isinstance(op, ast.Sub):
-                return a[0] - b[1], a[1] - b[0]
-            if isinstance(op, ast.Mult):
-                corners = [x * y for x in a for y in b]
-                return min(corners), max(corners)
-            if b[0] == b[1] and b[0] > 0 and a[0] >= 0:
-                if isinstance(op, ast.FloorDiv | ast.Div):  # of integers, in C++
-                    return a[0] // b[0], a[1] // b[0]
-                if isinstance(op, ast.Mod):
-                    return a if a[1] < b[0] else (0, b[0] - 1)
-    raise ValueError("not known")

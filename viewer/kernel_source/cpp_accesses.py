@@ -6,10 +6,12 @@ Every use of a pointer must be one of the ways in which Inductor reads and write
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stepscope.viewer.kernel_source.cpp_parser import body_of
+from stepscope.viewer.kernel_source.cpp_expressions import python_of
+from stepscope.viewer.kernel_source.cpp_parser import ASSIGNING, body_of
 from stepscope.viewer.kernel_source.cpp_syntax import (
     CppBlock,
     Declaration,
@@ -24,77 +26,67 @@ from stepscope.viewer.kernel_source.cpp_syntax import (
     Statement,
 )
 from stepscope.viewer.kernel_source.cpp_tokens import NotUnderstoodError, Token
+from stepscope.viewer.kernel_source.element_access import Accesses, Axis, ElementAccess, normal
+from stepscope.viewer.kernel_source.index_ranges import Names, ends_of
+from stepscope.viewer.kernel_source.intervals import Interval, one, turns, unknown
 
 _LIKELY = frozenset({"C10_LIKELY", "C10_UNLIKELY"})
 _LANES = ("_inner", "_tail")
 
 
-@dataclass(frozen=True)
-class CppUse:
-    """One place in a kernel that reads or writes behind a pointer."""
+def cpp_accesses(code: str, known: Mapping[str, Interval]) -> Accesses:
+    """Return the accesses of the definition of a kernel.
 
-    pointer: str
-    is_write: bool
-    index: Expression | None
-    """None: the index is that of each lane, read from memory."""
-    text: str
-    loops: tuple[Loop, ...]
-    """The loops around it, from the outside, without those over the lanes of a vector."""
-    is_sure: bool
-    """Every iteration does it; else a mask may keep it from being done."""
-
-
-@dataclass(frozen=True)
-class CppAccesses:
-    uses: list[CppUse]
-    unread: set[str]
-    """Pointers with a use that is not understood."""
-    ends: list[tuple[Loop, str, str]]
-    """Of each loop: the outermost one around it, its variable, and the text of its end."""
-
-
-def cpp_accesses(code: str) -> CppAccesses:
-    """Of the definition of a kernel. Raises NotUnderstoodError."""
+    `known` has the ranges of its parameters and, under ``*NAME``, of the contents of a pointer. Raises
+    NotUnderstoodError.
+    """
     found, parameters, body = body_of(code)
-    walker = _Walker(code, found, {name for name, is_pointer in parameters if is_pointer})
+    pointers = {name: replace(one(0), base=name) for name, is_pointer in parameters if is_pointer}
+    walker = _Walker(found, set(pointers), Names({**known, **pointers}))
     walker.statements(body.statements, _Place())
     return walker.result()
 
 
 @dataclass(frozen=True)
 class _Place:
-    loops: tuple[Loop, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    """The loops around it, from the outside, without those over the lanes of a vector."""
     is_sure: bool = True
+    """Every iteration comes here; else a mask may exclude it."""
 
 
 class _Walker:
-    def __init__(self, code: str, found: list[Token], pointers: set[str]) -> None:
-        self.code = code
+    def __init__(self, found: list[Token], pointers: set[str], names: Names) -> None:
         self.tokens = found
         self.meanings = {name: name for name in pointers}
         """Pointer, or another name of it -> the parameter."""
-        self.uses: list[CppUse] = []
-        self.ends: list[tuple[Loop, str, str]] = []
+        self.names = names
+        self.nests: dict[Axis | None, list[ElementAccess]] = {}
+        """Accesses by the outermost loop around them."""
         self.understood: set[int] = set()
         """Tokens that name a pointer."""
+        self.changing = {found[at].text for at in range(1, len(found) - 1) if _changes(*found[at - 1 : at + 2])}
+        """Variables that are assigned more than once."""
 
-    def result(self) -> CppAccesses:
+    def result(self) -> Accesses:
         behind = next((at for at, token in enumerate(self.tokens) if token.text == "{"), 0)
         unread = {
             self.meanings[token.text]
             for at, token in enumerate(self.tokens)
             if at > behind and at not in self.understood and token.text in self.meanings
         }
-        return CppAccesses(self.uses, unread, self.ends)
+        return Accesses(list(self.nests.values()), unread)
 
     def statements(self, found: Sequence[Statement], place: _Place) -> None:
-        for one in found:
-            self.statement(one, place)
+        for statement in found:
+            self.statement(statement, place)
 
     def statement(self, found: Statement, place: _Place) -> None:
         match found:
             case CppBlock():
+                before = dict(self.names.now)
                 self.statements(found.statements, place)
+                self.names.now = before
             case Loop():
                 self.loop(found, place)
             case If():
@@ -107,11 +99,28 @@ class _Walker:
     def loop(self, found: Loop, place: _Place) -> None:
         for part in (found.begin, found.limit, found.step):
             self.expression(part, place)
-        loops = place.loops if found.variable.endswith(_LANES) else (*place.loops, found)
-        first, last = found.end
-        end = self.code[self.tokens[first].start : self.tokens[last - 1].end]
-        self.ends.append((loops[0] if loops else found, found.variable, end))
-        self.statement(found.body, replace(place, loops=loops))
+        before = dict(self.names.now)
+        begin, end, step = (python_of(part, before) for part in (found.begin, found.limit, found.step))
+        version = self.names.define(found.variable, self.turns(found.variable, begin, end))
+        if not found.variable.endswith(_LANES):
+            place = replace(place, axes=(*place.axes, Axis(version, begin, end, step, found.is_parallel)))
+        self.statement(found.body, place)
+        self.names.now = before
+
+    def turns(self, variable: str, begin: ast.expr, end: ast.expr) -> ast.expr | Interval:
+        """Return the meaning of the variable of a loop.
+
+        The loop over the rest of a vectorised one goes on with its variable, which takes all elements of each vector.
+        """
+        outer = variable.removesuffix("_inner").removesuffix("_tail")
+        if variable.endswith("_inner"):
+            return one(0)
+        if outer != variable and outer in self.names.now:
+            return ast.Name(self.names.now[outer], ast.Load())
+        first, last = self.names.value(begin), self.names.value(end)
+        if first.is_one and last.is_one and first.low >= last.low:
+            return unknown("a loop has no iterations")
+        return turns(first, last, one(1), f"loop@{len(self.names.meanings)}")
 
     def condition(self, found: If, place: _Place) -> None:
         """The main and the last part of a vectorised loop do the same; other conditions are masks."""
@@ -131,6 +140,9 @@ class _Walker:
             raise NotUnderstoodError
         elif value is not None:
             self.expression(value, place)
+        is_known = value is not None and found.name not in self.changing
+        meaning = python_of(value, self.names.now) if value is not None and is_known else None
+        self.names.define(found.name, meaning or unknown("its index is read from memory"))
 
     def naming(self, name: str, value: int) -> list[int]:
         """The token before ``= value`` that gives the name."""
@@ -169,9 +181,9 @@ class _Walker:
         elif isinstance(function, Node):
             self.expression(function, place)
         known = self.known_arguments(name, arguments, place)
-        for at, one in enumerate(arguments):
+        for at, argument in enumerate(arguments):
             if at not in known:
-                self.expression(one, place)
+                self.expression(argument, place)
 
     def known_arguments(self, name: str, arguments: Sequence[Expression], place: _Place) -> set[int]:
         """Those through which a function of PyTorch reads or writes memory: they are noted."""
@@ -180,7 +192,7 @@ class _Walker:
                 self.use(base, index, place, is_write=True)
                 return {0}
             case "atomic_add_vec", (Name() as base, *_) if base.text in self.meanings:
-                self.note(base, None, "", place, is_write=True)
+                self.note(base, None, place, is_write=True)
                 return {0}
             case "transpose_mxn", (source, _, target, *_):
                 found = self.behind(source, place, is_write=False), self.behind(target, place, is_write=True)
@@ -195,7 +207,7 @@ class _Walker:
         """``pointer + index``, or the pointer alone."""
         match found:
             case Name() if found.text in self.meanings:
-                self.note(found, Number("0"), "0", place, is_write=is_write)
+                self.note(found, Number("0"), place, is_write=is_write)
                 return True
             case Node("+", (Name() as base, index)) if base.text in self.meanings:
                 self.use(base, index, place, is_write=is_write)
@@ -204,25 +216,25 @@ class _Walker:
 
     def use(self, base: Name, index: Expression, place: _Place, *, is_write: bool) -> None:
         self.expression(index, place)
-        first, last = base.token + 2, self.end_of(base.token + 1)
-        text = self.code[self.tokens[first - 1].end : self.tokens[last - 1].end]
-        self.note(base, index, text, place, is_write=is_write)
+        self.note(base, index, place, is_write=is_write)
 
-    def end_of(self, sign: int) -> int:
-        """Behind the last token of what follows the sign at ``p[`` or ``p +``: up to the bracket or comma that ends
-        it."""
-        depth, at = 0, sign + 1
-        while at < len(self.tokens):
-            text = self.tokens[at].text
-            if depth == 0 and text in (",", ")", "]", ";"):
-                return at
-            depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
-            at += 1
-        return at
-
-    def note(self, base: Name, index: Expression | None, text: str, place: _Place, *, is_write: bool) -> None:
+    def note(self, base: Name, index: Expression | None, place: _Place, *, is_write: bool) -> None:
+        """Note an access at `index`, which is None for that of each lane, read from memory."""
         self.understood.add(base.token)
-        self.uses.append(CppUse(self.meanings[base.text], is_write, index, text, place.loops, place.is_sure))
+        renamed = None if index is None else python_of(index, self.names.now)
+        text = "" if index is None else normal(python_of(index, {}))
+        values = unknown("its index is read from memory") if renamed is None else self.names.value(renamed)
+        ends = ends_of(values, text, place.is_sure)
+        access = ElementAccess(
+            self.meanings[base.text], is_write, renamed, text, place.axes, place.is_sure, ends, self.names.meanings
+        )
+        self.nests.setdefault(place.axes[0] if place.axes else None, []).append(access)
+
+
+def _changes(before: Token, name: Token, sign: Token) -> bool:
+    """Return whether a variable is assigned where it is not declared."""
+    is_declared = before.kind == "name" or before.text in (">", "*", "&")
+    return name.kind == "name" and sign.text in ASSIGNING and not is_declared
 
 
 def _called(found: Expression) -> str | None:

@@ -31,7 +31,8 @@ _LEVELS = (
     ("*", "/", "%"),
 )  # fmt: skip
 _PRECEDENCE = {sign: level for level, signs in enumerate(_LEVELS) for sign in signs}
-_ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
+ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
+"""Signs of assignments."""
 _UNARY = frozenset({"-", "+", "!", "~", "&", "*", "++", "--"})
 _OTHERS = frozenset(
     {"while", "do", "switch", "case", "default", "break", "continue", "goto", "try", "throw", "delete", "using"}
@@ -276,7 +277,7 @@ class _Parser:
         self.deeper()
         first = self.at
         found = self.choice()
-        if self.text() in _ASSIGNING:
+        if self.text() in ASSIGNING:
             sign = self.take().text
             found = Node(sign, (found, self.expression()), first, self.at)
         self.depth -= 1
@@ -357,8 +358,10 @@ class _Parser:
         if text == "{":
             return self.braces("{", "}")
         if kind == "name":
-            token = self.at
-            return Name(self.qualified(), token)
+            first = self.at
+            name = self.qualified()
+            written = "".join(token.text for token in self.tokens[first : self.at])
+            return Name(name, first, written.partition("<")[2].removesuffix(">"))
         raise NotUnderstoodError
 
     def function(self) -> Lambda:

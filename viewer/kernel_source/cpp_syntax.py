@@ -11,6 +11,8 @@ class Name:
     """As in the source, without template arguments: ``at::vec::maximum``."""
     token: int
     """Its first token."""
+    template: str = ""
+    """Its template arguments."""
 
 
 @dataclass(frozen=True, slots=True)

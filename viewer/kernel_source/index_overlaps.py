@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from stepscope.viewer.kernel_source.cpp_syntax import Expression, Loop
 from stepscope.viewer.kernel_source.cpp_tokens import NotUnderstoodError
+from stepscope.viewer.kernel_source.element_access import Axis, ElementAccess
 from stepscope.viewer.kernel_source.index_values import names_in, values_of
 
 if TYPE_CHECKING:
@@ -27,40 +27,6 @@ _LONGEST = 1 << 60
 _SIZE = re.compile(r"ks\d+$|\w*numel$")
 _SIZES = ((5, 7, 6, 4, 9, 8), (8, 3, 4, 7, 6, 5), (16, 16, 16, 16, 16, 16))
 """Sizes that are not known are these, one after the other: an overlap that comes with all of them is one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Axis:
-    """A loop, or what runs like one."""
-
-    variable: str
-    begin: Expression
-    end: Expression
-    step: Expression
-    """How many iterations one vector does at once: it reads before it writes."""
-    is_parallel: bool
-    """Its iterations may run in any order."""
-
-
-@dataclass(frozen=True)
-class ElementAccess:
-    """What is read or written in the iterations of some loops."""
-
-    pointer: str
-    is_write: bool
-    index: Expression | None
-    """None: it depends on data."""
-    text: str
-    """Equal texts are equal elements."""
-    axes: tuple[Axis, ...]
-    is_sure: bool
-    """In all iterations; else under a mask, which is not evaluated."""
-    defined: Mapping[str, Expression] = field(default_factory=dict)
-    """Variables that are made of those of the axes."""
-
-
-def axis_of(loop: Loop) -> Axis:
-    return Axis(loop.variable, loop.begin, loop.limit, loop.step, loop.is_parallel)
 
 
 def meeting(read: ElementAccess, write: ElementAccess, shift: int = 0) -> Meeting:
@@ -82,7 +48,7 @@ def meeting(read: ElementAccess, write: ElementAccess, shift: int = 0) -> Meetin
             _numeric(read, write, shift, common, dict(zip(dict.fromkeys(sizes), numbers, strict=False)))
             for numbers in (_SIZES if sizes else ((),))
         }
-    except (NotUnderstoodError, OverflowError):
+    except (NotUnderstoodError, OverflowError, RecursionError):
         return "unknown"
     return found.pop() if len(found) == 1 and (not sizes or found == {"meet"}) else "unknown"
 
@@ -98,7 +64,7 @@ def _common(a: tuple[Axis, ...], b: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 def _names(place: ElementAccess) -> set[str]:
     expressions = [place.index, *(part for axis in place.axes for part in (axis.begin, axis.end, axis.step))]
-    return set().union(*(names_in(one) for one in (*expressions, *place.defined.values()) if one is not None))
+    return set().union(*(names_in(one, place.meanings) for one in expressions if one is not None))
 
 
 def _numeric(
@@ -142,7 +108,11 @@ class _Evaluated:
         """None: a loop does nothing. Raises NotUnderstoodError."""
         import numpy as np
 
-        spans = [tuple(_whole(part, sizes) for part in (axis.begin, axis.end, axis.step)) for axis in place.axes]
+        known: dict[str, Any] = dict(sizes)
+        spans = [
+            tuple(_whole(values_of(part, known, place.meanings)) for part in (axis.begin, axis.end, axis.step))
+            for axis in place.axes
+        ]
         if any(begin >= end for begin, end, _ in spans):
             return None
         is_long = prod(end - begin for begin, end, _ in spans) > _LONGEST
@@ -153,26 +123,21 @@ class _Evaluated:
         lines = [_some(begin, end, end - begin if is_all else most) for begin, end, _ in spans]
         grids = np.meshgrid(*lines, indexing="ij", sparse=True)
         shape = tuple(len(line) for line in lines)
-        known: dict[str, Any] = dict(sizes)
         times = parallel = np.zeros(shape, np.int64)
         for axis, grid, (begin, end, step) in zip(place.axes, grids, spans, strict=True):
-            known[axis.variable] = known[axis.variable + "_tail"] = grid
-            known[axis.variable + "_inner"] = known[axis.variable + "_tail_inner"] = 0
+            known[axis.variable] = grid
             if axis in common:
                 turns = -(-(end - begin) // step)
                 turn = (grid - begin) // step
                 times = times * turns + turn
                 if axis.is_parallel:
                     parallel = parallel * turns + turn
-        for name, value in place.defined.items():
-            known[name] = values_of(value, known)
         assert place.index is not None
-        elements = np.broadcast_to(np.asarray(values_of(place.index, known), np.int64), shape)
+        elements = np.broadcast_to(np.asarray(values_of(place.index, known, place.meanings), np.int64), shape)
         return cls(elements.ravel(), times.ravel(), parallel.ravel(), is_all)
 
 
-def _whole(found: Expression, sizes: Mapping[str, int]) -> int:
-    value = values_of(found, sizes)
+def _whole(value: Any) -> int:
     if not isinstance(value, int):
         raise NotUnderstoodError
     return value

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stepscope.viewer.kernel_source.cpp_syntax import Expression, Name, Node, Number
 from stepscope.viewer.kernel_source.cpp_tokens import NotUnderstoodError
+from stepscope.viewer.kernel_source.element_access import Meanings
+from stepscope.viewer.kernel_source.intervals import Interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,40 +16,41 @@ if TYPE_CHECKING:
     Values = np.ndarray[Any, np.dtype[np.int64]] | int
 
 _MOST = 1 << 61
-_WHOLE = re.compile(r"(\d{1,18})(?:[uU]?[lL]{0,2})$")
-_CASTS = frozenset({"static_cast", "convert", "int64_t", "int32_t", "int", "long"})
-_FLOORS = frozenset({"div_floor_integer"})
-_PYTHON_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Mod: "%", ast.FloorDiv: "//"}
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Mod: "%", ast.FloorDiv: "//"}
 
 
-def values_of(index: Expression, known: Mapping[str, Values]) -> Values:
-    """Raises NotUnderstoodError where the index has a name that is not known, or an operation that no index has."""
-    match index:
-        case Number(text):
-            whole = _WHOLE.match(text)
-            if whole is None:
-                raise NotUnderstoodError
-            return int(whole[1])
-        case Name(text):
-            if text not in known:
-                raise NotUnderstoodError
-            return known[text]
-        case Node("-", (one,)):
-            return -values_of(one, known)
-        case Node(("+" | "-" | "*" | "/" | "%" | "//") as sign, (left, right)):
-            return _result(sign, values_of(left, known), values_of(right, known))
-        case Node("call", (Name(text), *arguments)):
-            name = text.rpartition("::")[2]
-            if name in _CASTS and len(arguments) == 1:
-                return values_of(arguments[0], known)
-            if name in _FLOORS and len(arguments) == 2:
-                return _result("//", *(values_of(one, known) for one in arguments))
+def values_of(node: ast.expr, known: dict[str, Values], meanings: Meanings) -> Values:
+    """Return the values of an expression, and add those of its names to `known`.
+
+    Raises NotUnderstoodError if a name is not known, or an operation is none that an index has.
+    """
+    match node:
+        case ast.Constant(value=int() as number) if number < _MOST:
+            return number
+        case ast.Name(id=name):
+            if name not in known:
+                known[name] = _meant(meanings.get(name), lambda meaning: values_of(meaning, known, meanings))
+            return known[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -values_of(operand, known, meanings)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _result(_OPERATORS[type(op)], *(values_of(side, known, meanings) for side in (left, right)))
+        case ast.Call(args=[left, right]) if ast.unparse(node.func).endswith("div_floor_integer"):
+            return _result("//", *(values_of(side, known, meanings) for side in (left, right)))
     raise NotUnderstoodError
+
+
+def _meant(meaning: ast.expr | Interval | None, values: Callable[[ast.expr], Values]) -> Values:
+    if isinstance(meaning, ast.expr):
+        return values(meaning)
+    if meaning is None or not meaning.is_one:
+        raise NotUnderstoodError
+    return int(meaning.low)
 
 
 def _result(sign: str, left: Values, right: Values) -> Values:
     a, b = _largest(left), _largest(right)
-    if max(a + b, a * b if sign == "*" else 0) > _MOST:  # what computes with it does not see that it overflows
+    if max(a + b, a * b if sign == "*" else 0) > _MOST:  # numpy does not report an overflow
         raise NotUnderstoodError
     if sign == "+":
         return left + right
@@ -57,7 +58,7 @@ def _result(sign: str, left: Values, right: Values) -> Values:
         return left - right
     if sign == "*":
         return left * right
-    # C++ and Python divide and take remainders alike where nothing is negative; an index does not go there.
+    # C++ and Python divide alike where nothing is negative, and no index is.
     if not isinstance(right, int) or right <= 0 or _smallest(left) < 0:
         raise NotUnderstoodError
     return left % right if sign == "%" else left // right
@@ -68,40 +69,19 @@ def _smallest(values: Values) -> int:
 
 
 def _largest(values: Values) -> int:
-    """Without its sign."""
+    """Return the largest magnitude."""
     if isinstance(values, int):
         return abs(values)
     return max(abs(int(values.min(initial=0))), abs(int(values.max(initial=0))))
 
 
-def names_in(index: Expression) -> set[str]:
-    """The variables of an index; the functions that it calls are none."""
-    match index:
-        case Name(text):
-            return {text}
-        case Node("call", (Name(), *arguments)):
-            return set().union(*map(names_in, arguments))
-        case Node():
-            return set().union(*map(names_in, index.parts))
-    return set()
-
-
-def of_python(text: str) -> Expression:
-    """The index expression of a Triton kernel. Raises NotUnderstoodError."""
-    try:
-        return _of_python(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NotUnderstoodError from error
-
-
-def _of_python(node: ast.expr) -> Expression:
-    match node:
-        case ast.Constant(value=int() as value) if not isinstance(value, bool):
-            return Number(str(value))
-        case ast.Name(id=name):
-            return Name(name, 0)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return Node("-", (_of_python(operand),), 0, 0)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _PYTHON_SIGNS:
-            return Node(_PYTHON_SIGNS[type(op)], (_of_python(left), _of_python(right)), 0, 0)
-    raise NotUnderstoodError
+def names_in(node: ast.expr, meanings: Meanings, seen: set[str] | None = None) -> set[str]:
+    """Return the names that an expression is computed from, with those that they stand for."""
+    found = set() if seen is None else seen
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id not in found:
+            found.add(part.id)
+            meaning = meanings.get(part.id)
+            if isinstance(meaning, ast.expr):
+                names_in(meaning, meanings, found)
+    return found

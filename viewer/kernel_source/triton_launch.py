@@ -1,32 +1,39 @@
-"""Reads the source, the numbers and the grid of one launch of a user's own Triton kernel out of a generated wrapper."""
+"""Reads the source, the numbers and the grid of one launch of a Triton kernel."""
 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from stepscope.viewer.kernel_source.intervals import HELD, Interval, one, unknown
-from stepscope.viewer.kernel_source.triton_ranges import TritonUse, uses
+from stepscope.viewer.kernel_source.element_access import Accesses
+from stepscope.viewer.kernel_source.intervals import Interval, contents, one, unknown, varying
+from stepscope.viewer.kernel_source.triton_accesses import triton_accesses
 
 SizeOf = Callable[[ast.expr], int | None]
-"""The number that an expression of the wrapper had; None: not known."""
+"""The number that an expression of the wrapper had; None if it is not known."""
+_BLOCK = re.compile(r"[A-Z]\d?_?BLOCK|RSPLIT")
+_PROGRAM = re.compile(r"program_id\(([012])\)")
 
 
-def uses_of_launch(
+def accesses_of_launch(
     definition: str,
     launch: str,
     pointers: Sequence[str],
     size_of: SizeOf,
     held: Mapping[str, tuple[int, int]],
-) -> list[TritonUse]:
-    """`definition`: ``NAME = async_compile.triton(...)``; `launch`: the statement that launches it; `held`: smallest
-    and largest element behind a pointer. Empty where they have no form that is known."""
+) -> Accesses:
+    """Return the accesses of a kernel that the user wrote; none if `definition` or `launch` has an unknown form.
+
+    `definition` is ``NAME = async_compile.triton(...)``, `launch` the statement that launches it, and `held` the
+    smallest and the largest element behind a pointer.
+    """
     function, call = _function(definition), _call(launch)
     if function is None or call is None:
-        return []
+        return Accesses([], set())
     parameters = [argument for argument in function.args.args if not _is_constexpr(argument)]
     passed = dict(zip([parameter.arg for parameter in parameters], call.args, strict=False))
     numbers = {name: _number(size_of(expression)) for name, expression in passed.items() if name not in pointers}
@@ -37,10 +44,42 @@ def uses_of_launch(
     numbers |= _of_configs([config for config in configs if isinstance(config, dict)])
     meta = _literal(said.get("inductor_meta"))
     grid = _grid(meta if isinstance(meta, dict) else {}, [size_of(one) for one in call.args[len(parameters) :]])
-    numbers |= {
-        f"*{name}": Interval(low, high, False, 0, frozenset({HELD + name})) for name, (low, high) in held.items()
-    }
-    return uses(function, numbers, pointers, grid)
+    numbers |= {f"*{name}": contents(name, *ends) for name, ends in held.items()}
+    return triton_accesses(function, numbers, pointers, grid)
+
+
+def generated_accesses(definition: str, pointers: Sequence[str], known: Mapping[str, Interval]) -> Accesses:
+    """Return the accesses of a kernel that Inductor generated.
+
+    Such a kernel does the same with blocks of any size. It is read with blocks of one element and with as many
+    programs as its axes have indices, so that the programs run over exactly these. `known` has the ranges of its
+    parameters and, under ``*NAME``, of the contents of a pointer.
+    """
+    function = _function(definition)
+    if function is None:
+        return Accesses([], set(pointers))
+    blocks = {argument.arg: one(1) for argument in function.args.args if _BLOCK.fullmatch(argument.arg)}
+    return triton_accesses(function, {**known, **blocks}, pointers, _grid_of_axes(function, known))
+
+
+def _grid_of_axes(function: ast.FunctionDef, known: Mapping[str, Interval]) -> list[float]:
+    """Return the programs of a generated kernel along each axis for blocks of one element, infinite if unknown."""
+    sizes: dict[str, float] = {name: value.low for name, value in known.items() if value.is_one}
+    grid = [inf, inf, inf]
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() as number)):
+                sizes[name] = number
+            case ast.Assign(targets=[ast.Name(id="rsplit_id")], value=value):
+                for axis in _PROGRAM.findall(ast.unparse(value)):
+                    grid[int(axis)] = 1
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(op=ast.Mult(), right=ast.Name(id=block))):
+                axes = [int(axis) for axis in _PROGRAM.findall(ast.unparse(node.value))]
+                if axes and name.endswith("offset") and _BLOCK.fullmatch(block):
+                    for axis in axes:
+                        grid[axis] = 1
+                    grid[axes[0]] = sizes.get(f"{name.removesuffix('offset')}numel", inf)
+    return grid
 
 
 def parsed(code: str) -> ast.Module | None:
@@ -59,7 +98,8 @@ def _function(definition: str) -> ast.FunctionDef | None:
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)] if tree is not None else []
     source = parsed(max((text for text in texts if isinstance(text, str)), key=len, default=""))
     functions = [node for node in source.body if isinstance(node, ast.FunctionDef)] if source is not None else []
-    return next((node for node in functions if any(isinstance(one, ast.Call) for one in node.decorator_list)), None)
+    launched = [node for node in functions if any(isinstance(one, ast.Call) for one in node.decorator_list)]
+    return next(iter(launched or functions), None)
 
 
 def _call(launch: str) -> ast.Call | None:
@@ -88,8 +128,8 @@ def _of_configs(configs: Sequence[Mapping[str, Any]]) -> dict[str, Interval]:
         numbers = [config.get(name) for config in configs]
         known = [number for number in numbers if isinstance(number, int)]
         if len(known) == len(numbers):
-            varies = frozenset({"config"}) if min(known) < max(known) else frozenset[str]()
-            found[name] = Interval(min(known), max(known), min(known) == max(known), 1, varies)
+            low, high = min(known), max(known)
+            found[name] = Interval(low, high, False, 1, varying("config")) if low < high else one(low)
     return found
 
 

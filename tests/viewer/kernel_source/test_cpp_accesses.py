@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from stepscope.viewer.kernel_source.cpp_accesses import CppAccesses, cpp_accesses
+from stepscope.viewer.kernel_source.cpp_accesses import cpp_accesses
 from stepscope.viewer.kernel_source.cpp_parser import body_of
 from stepscope.viewer.kernel_source.cpp_syntax import CppBlock, Declaration
 from stepscope.viewer.kernel_source.cpp_tokens import NotUnderstoodError, tokens
+from stepscope.viewer.kernel_source.element_access import Accesses, ElementAccess
+from stepscope.viewer.kernel_source.intervals import one
 from stepscope.viewer.kernel_source.kernel_access import accesses
 
 HEAD = """
@@ -19,42 +23,46 @@ extern "C"  void  kernel(const float* in_ptr0,
 """
 
 
-def read(body: str) -> CppAccesses:
-    return cpp_accesses(HEAD + "{" + body + "}")
+def read(body: str) -> Accesses:
+    return cpp_accesses(HEAD + "{" + body + "}", {})
+
+
+def all_of(found: Accesses) -> list[ElementAccess]:
+    return [access for nest in found.nests for access in nest]
 
 
 def uses(body: str) -> list[tuple[str, str, str, bool]]:
     """Pointer, what is done, at which index, and whether it is sure."""
     found = read(body)
     assert found.unread == set()
-    return [(use.pointer, "write" if use.is_write else "read", use.text.strip(), use.is_sure) for use in found.uses]
+    return [(use.pointer, "write" if use.is_write else "read", use.text, use.is_sure) for use in all_of(found)]
 
 
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        ("auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];", ("in_ptr0", "read", "static_cast<int64_t>(x0)", True)),
-        ("auto tmp0 = in_ptr0 [x0 + 8L*in_ptr1_x] ;", ("in_ptr0", "read", "x0 + 8L*in_ptr1_x", True)),
+        ("auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];", ("in_ptr0", "read", "x0", True)),
+        ("auto tmp0 = in_ptr0 [x0 + 8L*in_ptr1_x] ;", ("in_ptr0", "read", "8*in_ptr1_x+x0", True)),
         (
             "auto tmp0 = at::vec::Vectorized<float>::loadu(in_ptr0 + static_cast<int64_t>(x0), int64_t(4L));",
-            ("in_ptr0", "read", "static_cast<int64_t>(x0)", True),
+            ("in_ptr0", "read", "x0", True),
         ),
         (
             "auto tmp7 = tmp5.template cast<float,1>().template loadu<int64_t,2>(in_ptr1 + (x1 + 12L*x0));",
-            ("in_ptr1", "read", "(x1 + 12L*x0)", True),
+            ("in_ptr1", "read", "12*x0+x1", True),
         ),
         (
             "auto tmp0 = at::vec::VecMask<float,1>::from(in_ptr0 + static_cast<int64_t>(x0));",
-            ("in_ptr0", "read", "static_cast<int64_t>(x0)", True),
+            ("in_ptr0", "read", "x0", True),
         ),
         ("auto tmp0 = at::vec::Vectorized<float>::loadu(in_ptr0, 16);", ("in_ptr0", "read", "0", True)),
         ("auto tmp0 = [&] { return in_ptr0[x0]; } ;", ("in_ptr0", "read", "x0", False)),
         ("auto tmp0 = [&] { return in_ptr0[x0]; } ();", ("in_ptr0", "read", "x0", True)),
         ("if (tmp1) { tmp2 = in_ptr0[x0]; }", ("in_ptr0", "read", "x0", False)),
         ("if(C10_LIKELY(x0 >= 0 && x0 < 4L)) { tmp2 = in_ptr0[x0]; }", ("in_ptr0", "read", "x0", True)),
-        ("auto tmp4 = normalized_rand_cpu(in_ptr1[0L], x0);", ("in_ptr1", "read", "0L", True)),
+        ("auto tmp4 = normalized_rand_cpu(in_ptr1[0L], x0);", ("in_ptr1", "read", "0", True)),
         ("out_ptr0[x0] = tmp0 < tmp1 ? tmp2 : -tmp3;", ("out_ptr0", "write", "x0", True)),
-        ("tmp0.store(out_ptr0 + static_cast<int64_t>(x0));", ("out_ptr0", "write", "static_cast<int64_t>(x0)", True)),
+        ("tmp0.store(out_ptr0 + static_cast<int64_t>(x0));", ("out_ptr0", "write", "x0", True)),
         ("atomic_add(&out_ptr0[tmp5], static_cast<float>(tmp0));", ("out_ptr0", "write", "tmp5", True)),
         ("atomic_add_vec<float, 2, 1>(out_ptr0, tmp40, tmp37);", ("out_ptr0", "write", "", True)),
         ("IndexValue<float> tmp_acc0{0, in_ptr0[x0]};", ("in_ptr0", "read", "x0", True)),
@@ -93,13 +101,17 @@ def test_loops() -> None:
         for(int64_t x0=0; x0<ks0; x0+=1) out_ptr0[x0] = 3;
     }
     """
-    found = read(body)
-    assert [[(loop.variable, loop.is_parallel) for loop in use.loops] for use in found.uses] == [
+    found = all_of(read(body))
+    assert [[(axis.variable.partition("@")[0], axis.is_parallel) for axis in use.axes] for use in found] == [
         [("x0", True), ("x1", False)], [("x0", True), ("x1", False)], [("x0", False)],
     ]  # fmt: skip
-    assert [(outer.variable, name, end) for outer, name, end in found.ends][1:3] == [
-        ("x0", "x1", "static_cast<int64_t>(c10::div_floor_integer(ks0, 2L))"), ("x0", "x1_tail", "ks0"),
+    assert [ast.unparse(axis.end) for use in found[1:] for axis in use.axes] == [
+        "4", "div_floor_integer(ks0, 2)", "ks0",
     ]  # fmt: skip
+    assert found[0].axes == found[1].axes
+    assert found[0].axes[0] != found[2].axes[0]
+    known = [use.ends for use in all_of(cpp_accesses(HEAD + "{" + body + "}", {"ks0": one(7)}))]
+    assert known == [((0, 3), True, frozenset()), ((0, 2), True, frozenset()), ((0, 6), True, frozenset())]
 
 
 @pytest.mark.parametrize(

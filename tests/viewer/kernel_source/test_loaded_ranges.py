@@ -9,7 +9,6 @@ import pytest
 
 from stepscope.viewer.findings.crash.suspects import Suspect, reach_sentence
 from stepscope.viewer.kernel_source.access_bounds import reaches, user_reaches
-from stepscope.viewer.kernel_source.loaded_ranges import loaded_ranges
 from tests.viewer.kernel_source.test_access_bounds import row
 from tests.viewer.kernel_source.test_triton_ranges import definition
 
@@ -100,27 +99,54 @@ def test_a_cpp_kernel(held: tuple[int, int], ends_at: tuple[int, int] | None) ->
         ("None", (-9, 7), (-16, 127)),
         ("xmask", (3, 9), (0, 159)),  # where the mask is false something else may stand, which is not used
         ("xmask, other=0.0", (3, 9), (0, 159)),
-        ("xmask, other=70", (3, 9), None),
-        ("mask=xmask", (3, 9), None),
+        ("xmask, other=70", (3, 9), (48, 70 * 16 + 15)),
+        ("mask=xmask", (3, 9), (0, 159)),
     ],
 )
 def test_a_triton_kernel(mask: str, held: tuple[int, int], ends_at: tuple[int, int] | None) -> None:
     assert ends(TRITON.replace("MASK", mask), held) == (ends_at or (None, None))
 
 
+def index_ends(code: str, held: tuple[int, int] = (-1, 300)) -> Any:
+    """Ends of the only index behind `in_ptr1`, None if they are not known."""
+    rows = [row(0, "in_ptr0", 8, dtype="int64"), row(1, "in_ptr1", 8)]
+    (found,) = [one for one in reaches(code, rows, {"in_ptr0": held}) if one.parameter == "in_ptr1"]
+    return None if found.first is None else (found.first, found.last)
+
+
+def cpp_kernel(*lines: str) -> str:
+    head = "void kernel(const int64_t* in_ptr0, const float* in_ptr1) {\nauto tmp0 = in_ptr0[x0];\n"
+    return head + "\n".join(lines) + "\n}"
+
+
+def triton_kernel(*lines: str) -> str:
+    body = "\n    ".join(["tmp0 = tl.load(in_ptr0 + (x0), None)", *lines])
+    return (
+        f"k = async_compile.triton('k', '''\n@triton.jit\ndef k(in_ptr0, in_ptr1):\n    {body}\n''', device_str='cuda')"
+    )
+
+
 @pytest.mark.parametrize(
-    "lines",
+    "code",
     [
-        "auto tmp1 = c10::convert<uint8_t>(tmp0);\n auto tmp2 = c10::convert<int64_t>(tmp1);",
-        "tmp1 = tmp0.to(tl.uint8)\n tmp2 = tmp1.to(tl.int64)",
-        "tmp2 = tmp0.to(tl.float32)",
-        "auto tmp2 = tmp0;\n auto tmp2 =\n [&]\n",
-        "auto tmp2 = tmp0;\n auto tmp2 = " + "x + " * 200 + "1;",
+        cpp_kernel(
+            "auto tmp1 = c10::convert<uint8_t>(tmp0);", "auto tmp2 = c10::convert<int64_t>(tmp1);", "in_ptr1[tmp2];"
+        ),
+        triton_kernel("tmp1 = tmp0.to(tl.uint8)", "tmp2 = tmp1.to(tl.int64)", "tl.load(in_ptr1 + (tmp2), None)"),
+        triton_kernel("tmp2 = tmp0.to(tl.float32)", "tl.load(in_ptr1 + (tmp2), None)"),
+        cpp_kernel("auto tmp2 = [&] { return tmp0; };", "in_ptr1[tmp2];"),
+        cpp_kernel("auto tmp2 = tmp0;", "if (tmp0 < x1) { tmp2 = x1; }", "in_ptr1[tmp2];"),
+        cpp_kernel("auto tmp2 = " + "x + " * 60 + "tmp0;", "in_ptr1[tmp2];"),
     ],
 )
-def test_what_may_be_another_number_is_not_known(lines: str) -> None:
-    found = loaded_ranges(f"auto tmp0 = in_ptr0[x0];\n {lines}\n", {"in_ptr0": (-1, 300)})
-    assert found.keys() == {"tmp0"}
+def test_what_may_be_another_number_is_not_known(code: str) -> None:
+    assert index_ends(code) is None
+    assert "tmp2" in code
+
+
+@pytest.mark.parametrize("kernel", [cpp_kernel("in_ptr1[tmp0];"), triton_kernel("tl.load(in_ptr1 + (tmp0), None)")])
+def test_what_is_read_is_known(kernel: str) -> None:
+    assert index_ends(kernel) == (-1, 300)
 
 
 def test_an_index_that_was_gathered_lane_by_lane_is_read_from_memory() -> None:
@@ -210,27 +236,40 @@ def test_what_is_said() -> None:
     assert "read from memory" in (reach_sentence(unbounded) or "")
 
 
-def test_a_name_that_means_two_things_is_not_known() -> None:
+@pytest.mark.parametrize(("first", "ends"), [("in_ptr0[x0]", (-1, 300)), ("x2", None)])
+def test_a_name_means_what_it_was_assigned_last(first: str, ends: tuple[int, int] | None) -> None:
     """Loops beside one another number their variables anew."""
-    twice = "auto tmp0 = in_ptr0[x0];\nauto tmp1 = in_ptr0[x0];\nauto tmp0 = in_ptr1[x0];\n"
-    found = loaded_ranges(twice, {"in_ptr0": (0, 3), "in_ptr1": (0, 9)})
-    assert found.keys() == {"tmp1"}
-    assert loaded_ranges("tmp0 = in_ptr0[x0];\ntmp0 = whatever(;\n", {"in_ptr0": (0, 3)}) == {}
+    loops = (
+        f"for (int64_t x0=0; x0<4; x0+=1) {{ auto tmp1 = {first}; in_ptr1[tmp1]; }}",
+        "for (int64_t x0=0; x0<4; x0+=1) { auto tmp1 = x0; out_ptr0[tmp1] = 1; }",
+    )
+    code = cpp_kernel(*loops).replace("in_ptr1)", "in_ptr1, float* out_ptr0)")
+    assert index_ends(code) == ends
+    (written,) = reaches(code, [row(2, "out_ptr0", 8)], {"in_ptr0": (-1, 300)})
+    assert (written.first, written.last) == (0, 3)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "ends"),
     [
-        "(" * 5000,
-        "tl.load(in_ptr0 + in_ptr1)",
-        "tmp0 + tmp0",
-        "tmp0 ? 1 : 2",
-        "9" * 30,
-        "x < tmp0",
-        "[&]",
-        "tl.where(1)",
+        ("(" * 5000, None),
+        ("-" * 5000 + "1", None),
+        ("tl.load(in_ptr0 + in_ptr1)", None),
+        ("tmp0 + tmp0", (-2, 600)),
+        ("whatever(;", None),
+        ("9" * 30, None),
+        ("x < tmp0", None),
+        ("[0]", None),
+        ("tl.where(1)", (1, 1)),
+        ("tl.where(x, 1, 2)", (1, 2)),
+        ("tl.where(tmp0 < 5, tmp0, 2)", (-1, 4)),
+        ("tl.where(tmp0 >= 5, tmp0, 7)", (5, 300)),
     ],
 )
-def test_what_is_not_followed_is_not_known(text: str) -> None:
-    code = f"tmp0 = tl.load(in_ptr0 + (x0), None)\ntmp1 = {text}\n"
-    assert loaded_ranges(code, {"in_ptr0": (0, 3), "in_ptr1": (0, 3)}).keys() == {"tmp0"}
+def test_what_is_not_followed_is_not_known(text: str, ends: tuple[int, int] | None) -> None:
+    assert index_ends(triton_kernel(f"tmp1 = {text}", "tl.load(in_ptr1 + (tmp1), None)")) == ends
+
+
+def test_nested_choices_end_soon() -> None:
+    lines = [f"tmp{n + 1} = tl.where(tmp{n} < {n}, tmp{n} + 1, tmp{n})" for n in range(200)]
+    assert index_ends(triton_kernel(*lines, "tl.load(in_ptr1 + (tmp200), None)")) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,9 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.values.overlap import do_overlap
 from stepscope.viewer.graphs.queries.argument_facts import View
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
-from stepscope.viewer.kernel_source.index_overlaps import Axis, ElementAccess, Meeting, meeting
-from stepscope.viewer.kernel_source.index_values import of_python
-from stepscope.viewer.kernel_source.kernel_access import accesses, normal
+from stepscope.viewer.kernel_source.element_access import Axis, ElementAccess, normal
+from stepscope.viewer.kernel_source.index_overlaps import Meeting, meeting
+from stepscope.viewer.kernel_source.kernel_access import accesses
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder, compile_records, run
@@ -61,9 +62,23 @@ def cpp(*nests: str) -> str:
 
 
 def triton(body: str) -> str:
-    lines = "\n".join("    " + line for line in body.split("\n"))
+    sizes = [line for line in body.split("\n") if "numel = " in line]
+    index = "xoffset = tl.program_id(0) * XBLOCK\nxindex = xoffset + tl.arange(0, XBLOCK)[:]\nxmask = xindex < xnumel"
+    rest = [line for line in body.split("\n") if line not in sizes]
+    lines = "\n".join("    " + line for line in [*sizes, *index.split("\n"), *rest])
     head = "@triton.jit\ndef k(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):\n"
     return f"k = async_compile.triton('k', '''\n{head}{lines}\n''', device_str='cuda')\n"
+
+
+def texts(code: str, *, is_write: bool, is_sure: bool | None = None) -> set[tuple[str, str]]:
+    """Pointer and index of what the only nest of a kernel reads or writes."""
+    (nest,) = accesses(code).nests
+    return {(one.pointer, one.text) for one in nest if one.is_write is is_write and is_sure in (None, one.is_sure)}
+
+
+def index_text(text: str) -> str:
+    ((_, found),) = texts(f"void kernel(float* out_ptr0) {{ out_ptr0[{text}] = 1; }}", is_write=True)
+    return found
 
 
 def log_of(
@@ -195,9 +210,9 @@ def test_what_the_text_search_did_not_understand(opened: Open) -> None:
         code = cpp(LOOP.replace("BODY", MASKED.replace("READ", read).replace("WRITE", SAME)))
         assert found(opened, code, pair()) == []
         assert accesses(code).unread == set()
-    (nest,) = accesses(code).nests
-    assert nest.reads == {"in_ptr0": {normal(FLIPPED)}}
-    assert nest.sure == {("out_ptr0", normal(SAME))}
+    assert texts(code, is_write=False) == {("in_ptr0", index_text(FLIPPED))}
+    assert texts(code, is_write=False, is_sure=True) == set()
+    assert texts(code, is_write=True, is_sure=True) == {("out_ptr0", index_text(SAME))}
 
 
 def test_a_transposition_in_place(opened: Open) -> None:
@@ -314,9 +329,9 @@ def test_item_sizes() -> None:
 
 
 def test_expressions() -> None:
-    assert normal("static_cast<int64_t>(x1 + 8L*x0)") == normal("((8*x0) + (x1))")
-    assert normal("x1 + x1_inner + 64L*x0") == normal("64*x0 + x1_tail")
-    assert normal("0L") == "0"
+    assert index_text("static_cast<int64_t>(x1 + 8L*x0)") == index_text("((8*x0) + (x1))") == "8*x0+x1"
+    assert index_text("x1 + x1_inner + 64L*x0") == index_text("64*x0 + x1_tail") == "64*x0+x1"
+    assert index_text("0L") == "0"
 
 
 @pytest.mark.parametrize(
@@ -329,11 +344,10 @@ def test_code_that_is_cut_off(code: str) -> None:
 
 def test_atomics_and_aliases() -> None:
     body = LOOP.replace("BODY", "auto t = out_ptr0[x1]; atomic_add(&in_out_ptr0[x0], t); in_out_ptr0[x2] += t;")
-    found = accesses(HEAD.replace("out_ptr0", "in_out_ptr0") + "auto out_ptr0 = in_out_ptr0;\n" + body + "}")
-    (nest,) = found.nests
-    assert nest.reads == {"in_out_ptr0": {"x1", "x2"}}
-    assert nest.writes == {"in_out_ptr0": {"x0", "x2"}}
-    assert found.unread == set()
+    code = HEAD.replace("out_ptr0", "in_out_ptr0") + "auto out_ptr0 = in_out_ptr0;\n" + body + "}"
+    assert texts(code, is_write=False) == {("in_out_ptr0", "x1"), ("in_out_ptr0", "x2")}
+    assert texts(code, is_write=True) == {("in_out_ptr0", "x0"), ("in_out_ptr0", "x2")}
+    assert accesses(code).unread == set()
 
 
 @pytest.mark.parametrize(
@@ -364,24 +378,31 @@ def test_atomics_and_aliases() -> None:
     ],
 )
 def test_places_that_meet(read: str, write: str, ends: dict[str, int | str], how: Meeting) -> None:
-    axes = tuple(
-        Axis(name, of_python("0"), of_python(str(end)), of_python("1"), is_parallel=False) for name, end in ends.items()
-    )
+    axes = tuple(Axis(name, index("0"), index(str(end)), index("1"), is_parallel=False) for name, end in ends.items())
     a, b = (place(text, axes, is_write) for text, is_write in ((read, False), (write, True)))
     assert meeting(a, b) == how
 
 
 def place(text: str, axes: tuple[Axis, ...], is_write: bool) -> ElementAccess:
-    known = None if "**" in text else of_python(text)
-    return ElementAccess("in_ptr0", is_write, known, normal(text), axes, is_sure=True)
+    known = None if "**" in text else index(text)
+    return ElementAccess("in_ptr0", is_write, known, normal(index(text)), axes, is_sure=True, ends=None)
 
 
-def test_bounds_of_a_triton_kernel() -> None:
+def index(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [("x2", 127), ("x0", 15), ("x1", 7), ("x3", 7), ("r0_1", 8), ("x0 + 16*x1", 127), ("x0 + 8*x3", 71)],
+)
+def test_bounds_of_a_triton_kernel(name: str, last: int) -> None:
     body = (
-        "xnumel = 128\nr0_numel = 9\nxindex = xoffset + tl.arange(0, XBLOCK)[:]\nx2 = xindex\nx0 = (xindex % 16)\n"
-        "x1 = xindex // 16\nx3 = ((xindex // 4) % 8)\nr0_1 = r0_index\ntl.load(in_ptr0 + (x0 + 16*x1), xmask)"
+        "xnumel = 128\nr0_numel = 9\nx2 = xindex\nx0 = (xindex % 16)\nx1 = xindex // 16\nx3 = ((xindex // 4) % 8)\n"
+        "for r0_offset in range(0, r0_numel, R0_BLOCK):\n    r0_index = r0_offset + tl.arange(0, R0_BLOCK)[None, :]\n"
+        f"    r0_mask = r0_index < r0_numel\n    r0_1 = r0_index\n    tl.load(in_ptr0 + ({name}), r0_mask & xmask)"
     )
-    (nest,) = accesses(triton(body)).nests
-    assert {name: nest.bounds.get(name) for name in ("x2", "x0", "x1", "r0_1")} == {
-        "x2": "128", "x0": "16", "x1": "8", "r0_1": "9",
-    }  # fmt: skip
+    code = triton(body).replace("XBLOCK :", "R0_BLOCK : tl.constexpr, XBLOCK :")
+    ((access,),) = accesses(code).nests
+    is_exact = name != "x0 + 8*x3"  # not all pairs of the two come up
+    assert access.ends == ((0, last), is_exact, frozenset())

@@ -17,8 +17,9 @@ from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, shared_
 from stepscope.viewer.graphs.queries.graphs import graph_row, site_rows, wrapper_code
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
-from stepscope.viewer.kernel_source.index_overlaps import ElementAccess, meeting
-from stepscope.viewer.kernel_source.kernel_access import Accesses, accesses
+from stepscope.viewer.kernel_source.element_access import Accesses, ElementAccess
+from stepscope.viewer.kernel_source.index_overlaps import meeting
+from stepscope.viewer.kernel_source.kernel_access import accesses
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import launch_place
@@ -94,7 +95,7 @@ def _judge_kernel(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
     if found is None or None in pointers or pointers & found.unread or shift is None:
         return None
     for nest in found.nests:
-        places = [place for place in nest.places if place.pointer in pointers]
+        places = [place for place in nest if place.pointer in pointers]
         reads, writes = ([one for one in places if one.is_write is is_write] for is_write in (False, True))
         met = [read for read in reads if any(_meets(read, write, pair, shift) for write in writes)]
         if met:
