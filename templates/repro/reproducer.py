@@ -1,4 +1,4 @@
-# ruff: noqa: B905, F821, T201
+# ruff: noqa: B905, F401, F821, T201
 # stepscope: what the log says
 
 import argparse
@@ -29,7 +29,7 @@ COARSEST = 0.1  # 8 bits
 
 
 class CannotRun(Exception):
-    """One sentence."""
+    """Says in one sentence why the launch cannot run here."""
 
 
 def dtype_of(name):
@@ -44,7 +44,7 @@ def is_float(dtype):
 
 
 def device_of(name):
-    """The recorded device, or the first of its kind where there are fewer here."""
+    """Return the recorded device, or the first CUDA device if this machine has fewer."""
     device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
@@ -55,14 +55,14 @@ def device_of(name):
 
 
 def source_here(source):
-    """Triton's metadata name the device by number: the first one here where there are fewer."""
+    """Return Triton source whose metadata name a device of this machine, the first one if there are fewer."""
     count = torch.cuda.device_count()
     named = re.compile(r"(DeviceProperties\(type='cuda', index=)(\d+)")
     return named.sub(lambda found: found[0] if int(found[2]) < count else f"{found[1]}0", source)
 
 
 def make_arguments():
-    """The arguments on their storages, as the launch found them; a list for an argument that is a list of tensors."""
+    """Return the arguments as the launch found them, and their storages. A list of tensors stays a list."""
     storages = []
     for storage in SPEC["storages"]:
         fill = 255 if storage["uninitialised"] else 0  # all bits set is NaN
@@ -76,13 +76,13 @@ def make_arguments():
 
 
 def place(spec, storages):
-    """A tensor of exact size, stride and offset on its storage."""
+    """Return a tensor on its storage with the recorded size, stride and offset."""
     bare = torch.empty(0, dtype=dtype_of(spec["dtype"]), device=storages[spec["storage"]].device)
     return bare.set_(storages[spec["storage"]].untyped_storage(), spec["offset"], spec["size"], spec["stride"])
 
 
 def fill_all(arguments):
-    """What is made up first: where memory is shared, what was saved stays."""
+    """Fill the arguments, with saved values last: they stay where memory is shared with made-up values."""
     flat = [
         (tensor, spec)
         for argument, described in zip(arguments, SPEC["arguments"])
@@ -101,13 +101,13 @@ def fill_all(arguments):
 
 
 def write(tensor, values):
-    """Of an expanded dimension the one element that it has."""
+    """Copy `values` into `tensor`, whose expanded dimensions have one element."""
     index = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
     tensor[index].copy_(values[index])
 
 
 def saved_tensor(saved):
-    """The tensor as it was saved. Its file is checked by its digest before it is opened."""
+    """Return a tensor as it was saved. The digest of its file is checked before it is loaded."""
     if saved["file"] is None:
         data = base64.b64decode(SAVED[saved["sha256"]])
     else:
@@ -122,7 +122,7 @@ def saved_tensor(saved):
 
 
 def regenerated(tensor, rows, seed):
-    """Values in row-major order that have the recorded statistics, from a fixed seed."""
+    """Return values for `tensor` that have the recorded statistics, drawn from a fixed seed."""
     torch.manual_seed(seed)
     if tensor.dtype.is_complex:
         parts = {row["part"]: drawn(tensor.numel(), row, False) for row in rows}
@@ -136,8 +136,11 @@ def regenerated(tensor, rows, seed):
 
 
 def drawn(numel, row, whole):
-    """`numel` numbers: so many NaN, infinities and zeros as recorded, from the first bad index on, and others."""
-    scale = numel / max(row["looked_at"], 1)  # more than 1: the statistics are over a sample
+    """Return `numel` numbers with as many NaN, infinities and zeros as were recorded.
+
+    NaN and infinities begin at the recorded first index of them.
+    """
+    scale = numel / max(row["looked_at"], 1)  # above 1 if the statistics are those of a sample
     first = row["first_bad"] if row["first_bad"] is not None and row["looked_at"] == numel else 0
     bad = [torch.full((round((row[name] or 0) * scale),), value) for name, value in NONFINITE.items()]
     bad = torch.cat(bad)[: numel - first]
@@ -156,14 +159,14 @@ def drawn(numel, row, whole):
 
 
 def shuffled(count):
-    """An order of so many; of very many the plain one, for they are random already."""
+    """Return a random order of `count` values. Very many stay in order, since they are random already."""
     return torch.randperm(count) if count <= 1 << 27 else torch.arange(count)
 
 
 def finite(count, with_zeros, row, whole):
-    """`count` numbers, not zero, that have the recorded mean and deviation with the zeros that come to it.
+    """Return `count` numbers other than zero. Together with the zeros they have the recorded mean and deviation.
 
-    The smallest and the largest are among them; those between are drawn from a beta distribution.
+    The recorded minimum and maximum are among them; the others are drawn from a beta distribution between the two.
     """
     low, high = row["min"], row["max"]
     dtype = torch.int64 if whole else torch.float64
@@ -183,7 +186,7 @@ def finite(count, with_zeros, row, whole):
 
 
 def between(count, mean, variance):
-    """Numbers in [0, 1] of about this mean and variance."""
+    """Return `count` numbers in [0, 1] with about this mean and variance."""
     mean = min(max(mean, 1e-6), 1 - 1e-6)
     variance = min(max(variance, 1e-12), mean * (1 - mean) * (1 - 1e-6))
     size = torch.tensor(mean * (1 - mean) / variance - 1, dtype=torch.float64)
@@ -204,7 +207,7 @@ def parts_of(tensor):
 
 
 def statistics_of(tensor):
-    """As the recorder makes them: min to l2 are over the finite elements."""
+    """Return the statistics that the recorder computes: min, max, mean, std and l2 are those of finite elements."""
     tensor = tensor.detach().resolve_conj().resolve_neg() if isinstance(tensor, torch.Tensor) else tensor
     values = tensor.to(torch.float64).flatten()
     finite_ones = values[torch.isfinite(values)]
@@ -225,14 +228,14 @@ def statistics_of(tensor):
 
 
 def compare(results):
-    """Prints recorded and present statistics; the differences, and how many results could be judged."""
+    """Print recorded and present statistics. Return what differs, and how many results could be compared."""
     differences, judged, table = [], 0, [("", "", *COUNTS, *MEASURES)]
     for row in SPEC["after"]:
         if row["skipped"] is not None:
             continue
         tensor = result_of(results, row)
         if tensor is None:
-            differences.append(f"{row['name']} is no tensor here")
+            differences.append(f"{row['name']} is not a tensor here")
             continue
         part = parts_of(tensor).get(row["part"])
         if part is None:
@@ -258,7 +261,10 @@ def result_of(results, row):
 
 
 def differing(row, here):
-    """Of a sample, or with arguments that were made up, only what kinds of value there are."""
+    """Return the names of statistics that differ.
+
+    For a sample, or if arguments were made up, only the kinds of values are compared.
+    """
     sampled = row["looked_at"] < row["numel"]
     if SPEC["exact"] and not sampled:
         counts = [name for name in COUNTS[:4] if row[name] != here[name]]
@@ -288,208 +294,3 @@ def number(value):
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
-
-
-# ---- bench -----------------------------------------------------------------------------------------------------------
-
-
-def bench(run, storages, runs):
-    """Median and spread of `runs` launches, caches cleared and arguments restored before each."""
-    device = next((s.device for s in storages if s.device.type == "cuda"), torch.device("cpu"))
-    written = [n for n, storage in enumerate(SPEC["storages"]) if storage["written"] and storages[n].numel()]
-    kept = [storages[n].clone() for n in written]
-
-    def prepare():
-        for n, content in zip(written, kept):
-            storages[n].copy_(content)
-        cache.zero_()
-
-    cache = torch.empty(cache_bytes(device), dtype=torch.uint8, device=device)
-    for _ in range(10):
-        prepare()
-        run()
-    if device.type == "cuda":
-        times, how = cuda_times(prepare, run, runs, 1 + len(written)), "device time of profiler events"
-    else:
-        times, how = host_times(prepare, run, runs), "host time around the launch"
-    tenths = statistics.quantiles(times, n=10, method="inclusive")
-    print(f"\nbench: {len(times)} runs, caches cleared before each, {how}")
-    median = statistics.median(times)
-    print(f"  median {median:.2f} us   p10 {tenths[0]:.2f} us   p90 {tenths[8]:.2f} us")
-    if SPEC["moved_bytes"] and median > 0:
-        moved = SPEC["moved_bytes"]
-        print(f"  {moved:,} bytes of arguments read and written: {moved / median / 1000:.3g} GB/s at the median")
-
-
-def cache_bytes(device):
-    """Twice the last cache, 256 MB at least on CUDA as Inductor's own benchmarks take, 64 MB on a CPU."""
-    if device.type == "cuda":
-        return max(256_000_000, 2 * getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
-    sizes = [0]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        if text.endswith("K") and text[:-1].isdigit():
-            sizes.append(int(text[:-1]) * 1024)
-    return max(64_000_000, 2 * max(sizes))
-
-
-def host_times(prepare, run, runs):
-    times = []
-    for _ in range(runs):
-        prepare()
-        start = time.perf_counter_ns()
-        run()
-        times.append((time.perf_counter_ns() - start) / 1000)
-    return times
-
-
-def cuda_times(prepare, run, runs, lead):
-    """Microseconds that the device works for each launch; `lead` operations of `prepare` come before it."""
-    torch.cuda.synchronize()
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
-        for _ in range(runs):
-            prepare()
-            run()
-        torch.cuda.synchronize()
-    cuda = torch.autograd.DeviceType.CUDA
-    events = [e for e in profile.events() if e.device_type == cuda and not getattr(e, "is_user_annotation", False)]
-    events.sort(key=lambda event: event.time_range.start)
-    each = len(events) // runs
-    if each * runs != len(events) or each <= lead:
-        raise CannotRun(
-            f"The profiler saw {len(events)} operations of the device, not the same in each of {runs} runs."
-        )
-    groups = (events[n * each + lead : (n + 1) * each] for n in range(runs))
-    return [sum(event.time_range.elapsed_us() for event in group) for group in groups]
-
-
-# ---- the run ---------------------------------------------------------------------------------------------------------
-
-
-def main():
-    parser = argparse.ArgumentParser(description=f"Runs {SPEC['kernel']} again and compares.")
-    parser.add_argument("--bench", action="store_true", help="time the launch too")
-    parser.add_argument("--runs", type=int, default=50, help="of --bench; at least 30")
-    parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE",
-                        help="import this first: the module that registers a custom operator")  # fmt: skip
-    options = parser.parse_args()
-    print(f"{SPEC['kernel']}: {SPEC['where']}")
-    print(f"recorded with {SPEC['recorded_with']}; here torch {torch.__version__}")
-    for note in SPEC["made_up"]:
-        print(f"made up: {note}")
-    for note in SPEC["notes"]:
-        print(f"note: {note}")
-    try:
-        for name in options.modules:
-            importlib.import_module(name)
-        return reproduce(options)
-    except (CannotRun, ImportError) as error:
-        print(f"repro: {error}", file=sys.stderr)
-        return 2
-
-
-def reproduce(options):
-    arguments, storages = make_arguments()
-    device = next((storage.device for storage in storages if storage.device.type == "cuda"), None)
-    if device is not None:
-        torch.cuda.set_device(device)
-    kernel = kernel_here()
-    stream = torch.cuda.current_stream().cuda_stream if device is not None else None
-    if SPEC["did_not_return"]:
-        print("in the log this launch did not return; if it dies here, it fails the same way", flush=True)
-    try:
-        bound = launch(kernel, arguments, stream)
-        if device is not None:
-            torch.cuda.synchronize()
-    except Exception as error:
-        print(f"the launch raised {told(error)}")
-        return failed(error)
-    results = [*arguments, *(bound if SPEC["bound"] > 1 else [bound])]
-    differences, judged = compare(results)
-    if options.bench:
-        bench(lambda: launch(kernel, arguments, stream), storages, max(options.runs, 30))
-    return verdict(differences, judged)
-
-
-def failed(error):
-    died_of = SPEC["died_of"]
-    if not SPEC["did_not_return"]:
-        print("verdict: differs: it raises here only")
-    elif died_of is not None and not is_like(error, died_of):
-        print(f"verdict: differs: it fails here too, and the program died of {died_of}")
-    else:
-        print("verdict: fails the same way")
-        return 0
-    return 1
-
-
-def is_like(error, died_of):
-    """Of the type of the exception that is named, or with the text of the device's error."""
-    kind, _, text = died_of.partition(": ")
-    device = text if kind == "CUDA error" else died_of.partition(" (")[2].rstrip(")")
-    return type(error).__name__ == kind.rpartition(".")[2] or bool(device and device in str(error))
-
-
-def told(error):
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
-
-
-def pinned(kernel, config):
-    """With the configuration that the program had, if the kernel has it here; else it is tuned anew."""
-    if not config:
-        return kernel
-    found = None
-    try:
-        if not kernel.launchers:
-            kernel.precompile()
-        found = next((launcher for launcher in kernel.launchers if has(launcher.config, config)), None)
-        found = found or built(kernel, dict(config))
-        found.config.found_by_coordesc = found.config.found_by_combo_autotune = True  # it is not to go on from there
-        kernel.launchers = [found]
-    except Exception:  # another PyTorch, another device
-        found = None
-    print(f"configuration of the program: {config}{'' if found else '; the kernel has it not here, and is tuned anew'}")
-    return kernel
-
-
-def built(kernel, config):
-    """What is none of the candidates: coordinate descent had found it."""
-    import triton
-
-    last = {name: config.pop(name) for name in ("num_warps", "num_stages") if name in config}
-    return kernel._precompile_config(triton.Config(config, **last)).make_launcher()
-
-
-def has(config, wanted):
-    known = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
-    return all(known.get(name) == number for name, number in wanted.items())
-
-
-def kernel_here():
-    try:
-        return pinned(make_kernel(), SPEC["config"])
-    except AttributeError:
-        raise CannotRun(f"{SPEC['kernel']} is not registered here: name its module with --import MODULE.") from None
-    except Exception as error:
-        raise CannotRun(f"The kernel cannot be built here: {told(error)}") from error
-
-
-def verdict(differences, judged):
-    how = "" if SPEC["exact"] else " in what made-up arguments can show (numel; whether there are NaN and infinities)"
-    if SPEC["did_not_return"]:
-        print("verdict: differs: the launch returned here")
-        return 1
-    if not judged:
-        print("verdict: it ran; the log has no statistics of what it left (record with --level values)")
-        return 1
-    if differences:
-        print(f"verdict: differs in {', '.join(differences)}")
-        return 1
-    print(f"verdict: same{how}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

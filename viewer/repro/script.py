@@ -13,6 +13,7 @@ from stepscope.viewer.text.clean import clean
 from stepscope.viewer.web import assets
 
 _MARK = "# stepscope: what the log says\n"
+_PARTS = ("repro/reproducer.py", "repro/reproducer_run.py")
 _WIDTH = 110
 _EXTERN = "from torch._inductor.select_algorithm import extern_kernels"
 _HEAD = '''#!/usr/bin/env python
@@ -34,11 +35,10 @@ _NEEDS = {
 
 
 def script(name: str, spec: Mapping[str, Any], code: LaunchCode, saved: Mapping[str, bytes]) -> str:
-    """A program of which nothing is from the log but literals, the checked launch expression and the kernel's source.
+    """Return a program that has only literals, the checked launch and the kernel's source from the log.
 
-    `saved`: tensors that stand in the script itself, by sha256.
+    `saved` has the tensors that are embedded in the script, by sha256.
     """
-    body = assets.folder("templates").joinpath("repro/reproducer.py").read_text("utf-8").partition(_MARK)[2]
     more = _NEEDS.get(code.kernel.factory, "") if code.kernel else ""
     parts = [
         _HEAD.format(
@@ -49,11 +49,17 @@ def script(name: str, spec: Mapping[str, Any], code: LaunchCode, saved: Mapping[
         f"SPEC = {pformat(dict(spec), width=_WIDTH, sort_dicts=False)}\n",
         _embedded(saved),
         "# ---- from here on the same in every script " + "-" * 74 + "\n",
-        body.lstrip("\n"),
+        program(),
     ]
     text = "\n".join(parts)
     ast.parse(text)
     return text
+
+
+def program() -> str:
+    """Return the part that is the same in every script."""
+    texts = [assets.folder("templates").joinpath(part).read_text("utf-8").partition(_MARK)[2] for part in _PARTS]
+    return "\n\n".join(text.lstrip("\n") for text in texts)
 
 
 def _comments(spec: Mapping[str, Any]) -> str:
@@ -99,7 +105,7 @@ def _looked_up(callee: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A Python literal for `text`: as it is between triple quotes where that means the same, else line by line."""
+    """Return a Python literal for `text`: in triple quotes if that has the same meaning, or line by line."""
     for quotes in ("'''", '"""'):
         raw = f"r{quotes}{text}{quotes}"
         if quotes not in text and all(c.isprintable() or c in "\n\t" for c in text) and _means(raw, text):
@@ -116,7 +122,7 @@ def _means(source: str, text: str) -> bool:
 
 
 def _embedded(saved: Mapping[str, bytes]) -> str:
-    """Letters of base64 only."""
+    """Return the definition of SAVED, whose values are base64."""
     entries = []
     for digest, data in saved.items():
         text = base64.b64encode(data).decode()
@@ -130,5 +136,5 @@ def _one_line(text: str) -> str:
 
 
 def tidy(texts: Sequence[str]) -> list[str]:
-    """Each once, on one line."""
+    """Return the texts without control characters, each once."""
     return list(dict.fromkeys(map(_one_line, texts)))

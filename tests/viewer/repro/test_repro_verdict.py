@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.web import assets
+from stepscope.viewer.repro.script import program
 
 ILLEGAL = "an illegal memory access was encountered"
 
@@ -31,9 +31,8 @@ def test_it_fails_the_same_way_only_where_the_program_died_so(
     died_of: str | None, error: Exception, is_same: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")  # which the script imports
-    body = assets.folder("templates").joinpath("repro/reproducer.py").read_text("utf-8")
     script: dict[str, Any] = {"__name__": "repro", "SPEC": {"died_of": died_of, "did_not_return": True}}
-    exec(compile(body, "reproducer.py", "exec", dont_inherit=True), script)
+    exec(compile(program(), "reproducer.py", "exec", dont_inherit=True), script)
     assert script["failed"](error) == (0 if is_same else 1)
     said = capsys.readouterr().out
     assert ("fails the same way" in said) == is_same
