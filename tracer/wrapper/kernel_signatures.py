@@ -50,13 +50,13 @@ def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition
     if factory.split(".")[-1] in ("multi_kernel", "MultiKernelCall", "SizeHintMultiKernelCall"):
         return KernelDefinition(name, "triton", None)
     if factory.startswith("async_compile."):
-        source = _longest_string(call)
+        source = longest_string(call)
         kind: LaunchKind = "user_triton" if "user_autotune" in source else "triton"
         return KernelDefinition(name, kind, _triton_parameters(source), _triton_constants(source))
     return None
 
 
-def _longest_string(call: ast.Call) -> str:
+def longest_string(call: ast.Call) -> str:
     texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     return max(texts, key=len, default="")
 
@@ -65,7 +65,7 @@ def _cpp_parameters(call: ast.Call) -> tuple[Parameter, ...] | None:
     if len(call.args) < 2 or not isinstance(call.args[0], ast.List):
         return None
     types = [e.value for e in call.args[0].elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
-    found = CPP_FUNCTION.search(_longest_string(call))
+    found = CPP_FUNCTION.search(longest_string(call))
     names: list[str | None] = []
     if found:
         names = [part.split()[-1].lstrip("*&") for part in found[1].split(",") if part.strip()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -77,6 +78,28 @@ class WrapperSource:
     @property
     def sites(self) -> list[LaunchSite]:
         return [launch.site for launch in self.launches]
+
+
+def parsed(code: str) -> ast.Module | None:
+    """Return the syntax of generated code, or None if it is not Python that can be read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in strings
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def assigned_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """Yield each name of a module that is assigned what a call returns, as kernels are, with the call."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            yield node.targets[0].id, node.value
+
+
+def function_named(tree: ast.Module, name: str) -> ast.FunctionDef | None:
+    """Return the function of a wrapper that has this name without its class."""
+    return next((node for _, node in wrapper_functions(tree) if node.name == name), None)
 
 
 def wrapper_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:

@@ -32,7 +32,7 @@ from stepscope.tracer.wrapper.expressions import (
 )
 from stepscope.tracer.wrapper.kernel_signatures import KernelDefinition, Parameter, read_definition
 from stepscope.tracer.wrapper.operator_schema import SchemaLookup
-from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
+from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, assigned_calls, wrapper_functions
 from stepscope.tracer.wrapper.symbols import FunctionSymbols, ScalarArgument, grouped
 
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
@@ -83,14 +83,11 @@ def _add_symbols(result: WrapperSource, function: ast.FunctionDef, launches: lis
 
 
 def _kernel_definitions(tree: ast.Module) -> Iterator[tuple[str, KernelDefinition]]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            target = node.targets[0]
-            factory = dotted(node.value.func)
-            if isinstance(target, ast.Name) and factory:
-                definition = read_definition(target.id, node.value, factory)
-                if definition:
-                    yield target.id, definition
+    for name, call in assigned_calls(tree):
+        factory = dotted(call.func)
+        definition = read_definition(name, call, factory) if factory else None
+        if definition:
+            yield name, definition
 
 
 class _FunctionReader:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepscope.tracer.wrapper.comments import debug_handle
 from stepscope.viewer.graphs.rows import SourceLine
 
 _CLASS = re.compile(r"\s*class \S+\(torch\.nn\.Module\):")
 _NODE = re.compile(r"\s+([A-Za-z_]\w*)(?:\s*:\s*\"[^\"]*\")?\s*=\s")
 _SOURCE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
-_HANDLE = re.compile(r"\s*(?:#|//) \[Provenance debug handles\] (.+?)\s*")
 _NUMBERED = re.compile(r"(.+):\d+")
 _DEFINITION = re.compile(r"(\w+) = async_compile\.\w+\(")
 _CPP_FUNCTION = re.compile(r"(?:extern \"C\"|static|inline|void)\s.*?\b(\w+)\s*\(")
@@ -126,10 +126,14 @@ def _definitions(lines: Sequence[str]) -> Iterator[tuple[str, tuple[int, int]]]:
 
 def _with_handles(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     for number, line in enumerate(lines):
-        found = _HANDLE.fullmatch(line)
-        if found:
-            name = base_name(found[1]).rsplit(".", 1)[-1]
-            yield found[1], number + 1, _end_of_launch(lines, number + 1, name) + 1
+        handle = _handle(line)
+        if handle is not None:
+            name = base_name(handle).rsplit(".", 1)[-1]
+            yield handle, number + 1, _end_of_launch(lines, number + 1, name) + 1
+
+
+def _handle(line: str) -> str | None:
+    return debug_handle(line) if line.lstrip().startswith(("#", "//")) else None
 
 
 def _end_of_launch(lines: Sequence[str], start: int, name: str) -> int:
@@ -137,7 +141,7 @@ def _end_of_launch(lines: Sequence[str], start: int, name: str) -> int:
     first = None
     for number in range(start, min(start + _STATEMENT_LINES, len(lines))):
         line = lines[number].strip()
-        if _HANDLE.fullmatch(line):
+        if _handle(line) is not None:
             break
         if not line or line.startswith(("#", "//")):
             continue

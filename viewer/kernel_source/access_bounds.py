@@ -20,7 +20,7 @@ _ITEM_BITS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True)
 class Reach:
-    """What all iterations of a kernel do behind one pointer, in elements from where the argument begins."""
+    """The elements that all iterations of a kernel access behind one pointer, counted from its argument's first."""
 
     parameter: str
     argument: int
@@ -28,25 +28,25 @@ class Reach:
     does: Does
     first: int | None
     last: int | None
-    """None: `why_unknown`."""
+    """None if it is not known; `why_unknown` says why."""
     is_exact: bool
-    """Else the index stays within these ends, and may come to neither."""
+    """The kernel accesses `first` and `last`. If not, it stays within them and may access neither."""
     room: Range | None
-    """First and last element of the storage; None: the argument was never seen at run time."""
+    """First and last element of the storage; None if the argument was never seen at run time."""
     why_unknown: str | None = None
     held: tuple[str, ...] = ()
-    """The arguments whose elements the index was read from; the ends follow from what they held."""
+    """The arguments that the index was read from; the ends follow from their contents."""
 
     @property
     def leaves(self) -> bool | None:
-        """It goes beyond the storage; None: not known."""
+        """Return whether the kernel accesses memory beyond the storage, or None if that is not known."""
         if self.may_leave is not True:
             return self.may_leave
         return True if self.is_exact else None
 
     @property
     def may_leave(self) -> bool | None:
-        """Its ends are beyond the storage; None: they are not known."""
+        """Return whether the ends are beyond the storage, or None if they are not known."""
         if self.first is None or self.last is None or self.room is None:
             return None
         return not (self.room[0] <= self.first and self.last <= self.room[1])
@@ -58,8 +58,11 @@ def reaches(
     held: Mapping[str, Range] | None = None,
     numbers: Mapping[str, int] | None = None,
 ) -> list[Reach]:
-    """Of the definition of a kernel that Inductor wrote, for each pointer among its arguments. `held`: smallest and
-    largest element behind a pointer, by parameter; `numbers`: what the launch gives its other parameters."""
+    """Return what a kernel that Inductor generated accesses behind each pointer among its arguments.
+
+    `held` has the smallest and the largest element behind a pointer, by parameter; `numbers` has the numbers that the
+    launch gives the other parameters.
+    """
     names = [row.parameter for row in arguments if row.parameter is not None]
     return _reaches(accesses(code, names, numbers, held), arguments)
 
@@ -71,7 +74,7 @@ def user_reaches(
     size_of: SizeOf,
     held: Mapping[str, Range] | None = None,
 ) -> list[Reach]:
-    """Of one launch of a Triton kernel that the user wrote; `held` as for `reaches`."""
+    """Return what one launch of a Triton kernel that the user wrote accesses; `held` is that of `reaches`."""
     names = [row.parameter for row in arguments if row.parameter is not None]
     return _reaches(accesses_of_launch(definition, launch, names, size_of, held or {}), arguments)
 
@@ -109,7 +112,7 @@ def _unknown(row: ArgumentRow, does: Does, why: str) -> Reach:
 
 
 def room_of(row: ArgumentRow) -> Range | None:
-    """First and last element of the storage, counted from the argument's own first."""
+    """Return the first and the last element of the storage, counted from the argument's own first element."""
     seen = row.tensors[0] if len(row.tensors) == 1 else None
     if seen is None or seen["storage_bytes"] is None:
         return None
@@ -118,13 +121,13 @@ def room_of(row: ArgumentRow) -> Range | None:
 
 
 def item_bytes(dtype: str) -> int:
-    """``float32`` 4, ``bool`` 1, ``complex64`` 8, ``float8_e4m3fn`` 1."""
+    """Return the bytes of an element: 4 for ``float32``, 8 for ``complex64``, 1 for ``bool`` or ``float8_e4m3fn``."""
     bits = _ITEM_BITS.search(dtype)
     return max(1, int(bits[1]) // 8) if bits and len(bits[1]) < 4 else 1
 
 
 def extent_bytes(tensor: Mapping[str, Any]) -> int | None:
-    """Bytes from the begin of a storage to the last element of a tensor in it; None: its form is not known."""
+    """Return the bytes from the start of a storage to the end of a tensor in it, or None if its shape is unknown."""
     size, stride, offset = tensor["size"], tensor["stride"], tensor["offset"]
     if size is None or stride is None or offset is None or len(size) != len(stride):
         return None

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Number = int | float
-"""A boolean is one too."""
+"""A number; a boolean is one too."""
 Lookup = Callable[[str], "Number | None"]
-"""What a name stands for; None: it is not known."""
+"""Returns the number that a name stands for, or None if it is not known."""
 _DEEPEST = 60
 _MOST = 2**64
 _MOST_SHIFT = 64
@@ -27,7 +27,7 @@ _MATH = (
     "ceil", "floor", "trunc", "sqrt", "log", "log2", "exp", "cos", "cosh", "acos", "sin", "sinh", "asin", "tan", "tanh",
     "atan",
 )  # fmt: skip
-"""What torch/utils/_sympy/printers.py writes."""
+"""The functions of `math` that torch/utils/_sympy/printers.py writes."""
 
 
 def _round(value: Number, digits: int = 0, *_: Number) -> Number:
@@ -45,12 +45,12 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 _NAMES = {"inf": math.inf, "nan": math.nan}
 _FIXED = frozenset({"torch", "device", "aten", "prims", "inductor_ops", "float", *_NAMES})
 _CONSTANT = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.keyword, ast.Load, ast.UnaryOp, ast.USub)
-"""What is written as it is: ``torch.float32``, ``device(type='cuda', index=0)``, a text."""
+"""Syntax of constants, which are shown as written: ``torch.float32``, ``device(type='cuda', index=0)``, a text."""
 _ERRORS = (ArithmeticError, ValueError, TypeError, RecursionError, MemoryError)
 
 
 def parsed(text: str) -> ast.expr | None:
-    """The syntax of an expression; None: it is none."""
+    """Return the syntax of an expression, or None if `text` is not one."""
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, *_ERRORS):
@@ -58,7 +58,7 @@ def parsed(text: str) -> ast.expr | None:
 
 
 def number(node: ast.expr, lookup: Lookup, depth: int = 0) -> Number | None:
-    """The value of an expression; None where it is no number, or one of its names is not known."""
+    """Return the value of an expression, or None if it is not a number or one of its names is not known."""
     if depth > _DEEPEST:
         return None
     try:
@@ -98,7 +98,7 @@ def _number(node: ast.expr, lookup: Lookup, depth: int) -> Any:
 
 
 def _of_parts(is_or: bool, values: Iterable[Number | None]) -> Number | None:
-    """``and`` and ``or`` give the part that decides."""
+    """Return the value of ``and`` or ``or``, which is that of the part that decides."""
     found = None
     for found in values:
         if found is None or bool(found) == is_or:
@@ -116,7 +116,7 @@ def _applied(op: ast.AST, left: Number | None, right: Number | None) -> Any:
 
 
 def value_text(expression: str, lookup: Lookup) -> str | None:
-    """What an argument was, as Python writes it: a number, a list of them, a constant; None: it is not known."""
+    """Return the value of an argument as Python writes it: a number, a list of numbers, a constant. None if unknown."""
     node = parsed(expression)
     try:
         return None if node is None else _text(node, lookup, 0)
@@ -144,7 +144,7 @@ def _text(node: ast.expr, lookup: Lookup, depth: int) -> str | None:
 
 
 def number_of(text: str | None) -> Number | None:
-    """The number that a text is: ``7``, ``0.5``, ``True``, ``-inf``; None: it is none."""
+    """Return the number that a text such as ``7``, ``0.5``, ``True`` or ``-inf`` is, or None if it is not one."""
     if text in ("True", "False"):
         return text == "True"
     try:

@@ -59,7 +59,7 @@ class _Walker:
     def __init__(self, found: list[Token], pointers: set[str], names: Names) -> None:
         self.tokens = found
         self.meanings = {name: name for name in pointers}
-        """Pointer, or another name of it -> the parameter."""
+        """The parameter that a name of a pointer stands for."""
         self.names = names
         self.nests: dict[Axis | None, list[ElementAccess]] = {}
         """Accesses by the outermost loop around them."""
@@ -123,7 +123,7 @@ class _Walker:
         return turns(first, last, one(1), f"loop@{len(self.names.meanings)}")
 
     def condition(self, found: If, place: _Place) -> None:
-        """The main and the last part of a vectorised loop do the same; other conditions are masks."""
+        """Read a branch. The main and the last part of a vectorised loop do the same; other conditions are masks."""
         self.expression(found.test, place)
         is_range = _called(found.test) in _LIKELY
         inside = place if is_range else replace(place, is_sure=False)
@@ -145,7 +145,7 @@ class _Walker:
         self.names.define(found.name, meaning or unknown("its index is read from memory"))
 
     def naming(self, name: str, value: int) -> list[int]:
-        """The token before ``= value`` that gives the name."""
+        """Return the token before ``= value`` that gives the name."""
         at = value - 2
         return [at] if at >= 0 and self.tokens[at].text == name else []
 
@@ -186,7 +186,7 @@ class _Walker:
                 self.expression(argument, place)
 
     def known_arguments(self, name: str, arguments: Sequence[Expression], place: _Place) -> set[int]:
-        """Those through which a function of PyTorch reads or writes memory: they are noted."""
+        """Note the arguments through which a function of PyTorch accesses memory, and return their positions."""
         match name, arguments:
             case "atomic_add", (Node("&", (Node("index", (Name() as base, index)),)), _) if base.text in self.meanings:
                 self.use(base, index, place, is_write=True)
@@ -204,7 +204,7 @@ class _Walker:
         return set()
 
     def behind(self, found: Expression, place: _Place, *, is_write: bool) -> bool:
-        """``pointer + index``, or the pointer alone."""
+        """Note an access at ``pointer + index`` or at the pointer alone; return whether it has this form."""
         match found:
             case Name() if found.text in self.meanings:
                 self.note(found, Number("0"), place, is_write=is_write)
@@ -238,7 +238,7 @@ def _changes(before: Token, name: Token, sign: Token) -> bool:
 
 
 def _called(found: Expression) -> str | None:
-    """The last name of the function that is called: ``loadu`` of ``at::vec::Vectorized<float>::loadu``."""
+    """Return the last name of the called function, ``loadu`` for ``at::vec::Vectorized<float>::loadu``."""
     match found:
         case Node("call", (Name() as function, *_)):
             return function.text.rpartition("::")[2]

@@ -24,7 +24,7 @@ from stepscope.viewer.kernel_source.cpp_tokens import NotUnderstoodError, Token,
 
 _DEEPEST = 120
 _LONGEST = 64
-"""So many operators or template arguments may follow one another."""
+"""The number of operators or template arguments that may follow one another."""
 _IN_TEMPLATES = frozenset({"::", ",", "&", "*", "-", "+", "(", ")", "[", "]"})
 _LEVELS = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<",), ("+", "-"),
@@ -37,13 +37,15 @@ _UNARY = frozenset({"-", "+", "!", "~", "&", "*", "++", "--"})
 _OTHERS = frozenset(
     {"while", "do", "switch", "case", "default", "break", "continue", "goto", "try", "throw", "delete", "using"}
 )
-"""Statements that no kernel of Inductor has; they change which others run, or what names mean."""
+"""Statements that change which others run or what names mean, and that no kernel of Inductor has."""
 _QUALIFIERS = frozenset({"const", "static", "constexpr", "volatile", "unsigned", "__at_align__", "typename"})
 
 
 def body_of(code: str) -> tuple[list[Token], list[tuple[str, bool]], CppBlock]:
-    """Of the definition of a kernel: its tokens, its parameters and whether each is a pointer, and its body. Raises
-    NotUnderstoodError."""
+    """Return the tokens of a kernel's definition, its parameters with whether each is a pointer, and its body.
+
+    Raises NotUnderstoodError.
+    """
     parser = _Parser(tokens(code))
     try:
         parameters = parser.signature()
@@ -90,7 +92,7 @@ class _Parser:
             raise NotUnderstoodError
 
     def signature(self) -> list[tuple[str, bool]]:
-        """Of the function called ``kernel`` or ``<name>_kernel``; it stands before its body then."""
+        """Return the parameters of the function ``kernel`` or ``<name>_kernel``, and go to its body."""
         while not (self.kind() == "name" and "kernel" in self.text() and self.text(1) == "("):
             self.take()
         self.at += 2
@@ -194,7 +196,7 @@ class _Parser:
         return If(test, then, self.one_statement() if self.take_if("else") else None)
 
     def simple(self) -> Statement:
-        """A declaration or an expression."""
+        """Read a declaration or an expression."""
         declared = self.declared_name()
         if declared is None:
             value = self.expression()
@@ -216,7 +218,7 @@ class _Parser:
         return Declaration(declared, Node("list", tuple(parts), self.at, self.at) if parts else None)
 
     def declared_name(self) -> str | None:
-        """Behind a type, with the parser behind it; None: no type stands here, and the parser has not moved."""
+        """Go behind a type and a name, and return the name. If there is no type here, return None without moving."""
         start = self.at
         while self.text() in _QUALIFIERS or self.text() == "alignas":
             if self.take().text == "alignas":
@@ -230,7 +232,7 @@ class _Parser:
         return None
 
     def qualified(self) -> str:
-        """A name with its namespaces; its template arguments are left out. ``decltype(x)`` is a name, too."""
+        """Return a name with its namespaces, without template arguments. ``decltype(x)`` is a name, too."""
         self.take_if("::")
         parts = []
         while True:
@@ -252,7 +254,7 @@ class _Parser:
             depth += (text == "(") - (text == ")")
 
     def template_arguments(self) -> None:
-        """Go behind them, if what stands here are some."""
+        """Go behind template arguments if there are some here."""
         if self.text() != "<":
             return
         depth, brackets = 0, 0
@@ -303,7 +305,7 @@ class _Parser:
 
     @staticmethod
     def link(links: int) -> int:
-        """One more of a chain, each of which holds the ones before."""
+        """Count one more operator of a chain, each of which contains those before."""
         if links >= _LONGEST:
             raise NotUnderstoodError
         return links + 1
@@ -365,7 +367,7 @@ class _Parser:
         raise NotUnderstoodError
 
     def function(self) -> Lambda:
-        """A lambda; what it catches is all around it."""
+        """Return a lambda. It captures all names around it."""
         self.take("[")
         while self.text() in ("&", "=", ","):
             self.take()

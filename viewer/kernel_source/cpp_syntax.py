@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Name:
     text: str
-    """As in the source, without template arguments: ``at::vec::maximum``."""
+    """The name without template arguments, such as ``at::vec::maximum``."""
     token: int
     """Its first token."""
     template: str = ""
@@ -22,8 +22,11 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation: ``call`` (function, arguments…), ``index`` (base, index), ``member:NAME`` (base), ``?`` (three),
-    a sign with one or two parts, ``list`` (the parts of braces or of anything without a meaning of its own)."""
+    """An operation.
+
+    Its kind is ``call`` (function, arguments…), ``index`` (base, index), ``member:NAME`` (base), ``?`` (three parts),
+    a sign with one or two parts, or ``list`` (the parts of braces and of other syntax without a meaning of its own).
+    """
 
     kind: str
     parts: tuple[Expression, ...]
@@ -47,7 +50,7 @@ class CppBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """No loop is equal to another one."""
+    """A loop. It is equal to itself alone."""
 
     variable: str
     begin: Expression
@@ -74,7 +77,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """An expression for its effect, or what is returned."""
+    """An expression that is evaluated for its effect, or that is returned."""
 
     value: Expression
 

@@ -31,8 +31,7 @@ class Token:
 
 
 def tokens(code: str) -> list[Token]:
-    """All of them, in order; ``>>`` is two, since it closes two lists of template arguments more often than it
-    shifts."""
+    """Return the tokens in order. ``>>`` is two tokens, since it mostly closes two lists of template arguments."""
     found = []
     for match in _TOKEN.finditer(code):
         kind = match.lastgroup

@@ -26,13 +26,16 @@ _MOST_PLACES = 1 << 17
 _LONGEST = 1 << 60
 _SIZE = re.compile(r"ks\d+$|\w*numel$")
 _SIZES = ((5, 7, 6, 4, 9, 8), (8, 3, 4, 7, 6, 5), (16, 16, 16, 16, 16, 16))
-"""Sizes that are not known are these, one after the other: an overlap that comes with all of them is one."""
+"""Values that unknown sizes are given, one row after the other. An overlap must come up with each row."""
 
 
 def meeting(read: ElementAccess, write: ElementAccess, shift: int = 0) -> Meeting:
-    """Of what one nest of loops reads and writes on the same memory: the same element in each iteration, never an
-    element that was overwritten before, one that was, or not known. `shift`: the element behind the pointer that is
-    written at which the pointer that is read begins."""
+    """Return how a read and a write of one loop nest meet on the same memory.
+
+    They access the same element in each iteration ("same"), the read never finds an element that was overwritten
+    before ("apart"), it does ("meet"), or this is not known. `shift` is the element behind the written pointer at
+    which the pointer that is read begins.
+    """
     if read.text == write.text and not shift:
         return "same"
     if read.index is None or write.index is None or not (read.is_sure and write.is_sure):
@@ -98,14 +101,14 @@ def _numeric(
 class _Evaluated:
     elements: Numbers
     times: Numbers
-    """Of each element: in which iteration of the common loops."""
+    """The iteration of the common loops that accesses each element."""
     parallel: Numbers
-    """In which iteration of those among them that may run in any order."""
+    """The iteration of those common loops that may run in any order."""
     is_all: bool
 
     @classmethod
     def of(cls, place: ElementAccess, common: tuple[Axis, ...], sizes: Mapping[str, int]) -> _Evaluated | None:
-        """None: a loop does nothing. Raises NotUnderstoodError."""
+        """Return the elements of an access, or None if a loop has no iterations. Raises NotUnderstoodError."""
         import numpy as np
 
         known: dict[str, Any] = dict(sizes)
@@ -144,7 +147,7 @@ def _whole(value: Any) -> int:
 
 
 def _some(begin: int, end: int, most: int) -> Numbers:
-    """All numbers from `begin` up to `end`, or the first and the last ones."""
+    """Return the numbers from `begin` up to `end`, or the first and the last of them if there are more than `most`."""
     import numpy as np
 
     if end - begin <= most:

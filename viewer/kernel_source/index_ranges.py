@@ -30,7 +30,8 @@ Clips = Mapping[str, tuple[float, float]]
 """Bounds of expressions, by their text."""
 _SHOWN = 60
 _MOST = 1 << 62
-_SAME = ("multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "expand_dims", "ravel")
+SAME = ("multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "expand_dims", "ravel")
+"""Functions of Triton that return their first argument, as far as an index is concerned."""
 _SIZES_OF_AXES = {f"{axis}index": f"{axis}numel" for axis in ("x", "y", "z", "r", "r0_", "r1_")}
 AXES = frozenset(_SIZES_OF_AXES)
 """Names that Inductor gives the indices over which its Triton kernels run."""
@@ -159,7 +160,7 @@ class _Evaluation:
                 return self.value(value)
             case "where", [test, then, other]:
                 return self._choice(test, then, other)
-            case name, [value, *_] if name in _SAME:
+            case name, [value, *_] if name in SAME:
                 return self.value(value)
         return self._computed(call)
 

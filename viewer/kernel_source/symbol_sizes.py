@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from stepscope.viewer.kernel_source.arithmetic import Number, number
 
 Shape = tuple[Sequence[int], Sequence[int]]
-"""(size, stride) of a tensor."""
+"""Size and stride of a tensor, in elements."""
 _SHAPED = {"assert_size_stride": 1, "reinterpret_tensor": 1}
 _MOST_NAMES = 10_000
 
 
 class Sizes:
-    """Of one function of a wrapper and one call of it."""
+    """The values of the sizes in one function of a wrapper during one call."""
 
     def __init__(
         self, function: ast.FunctionDef, recorded: Mapping[str, Shape], symbols: Mapping[str, Number] | None = None
     ) -> None:
-        """`symbols`: numbers that the log tells of the call."""
+        """`recorded` has the shapes of tensors, `symbols` the numbers that the log has of the call."""
         self._assigned = {
             node.targets[0].id: node.value
             for node in ast.walk(function)
@@ -31,7 +31,7 @@ class Sizes:
                 self._learn(expression, size)
 
     def value(self, node: ast.expr, depth: int = 0) -> Number | None:
-        """What an expression over sizes was; None where the log does not tell."""
+        """Return the value of an expression over sizes, or None if it does not follow from the log."""
         return None if depth > 50 else number(node, lambda name: self._named(name, depth))
 
     def _named(self, name: str, depth: int) -> Number | None:
@@ -41,7 +41,7 @@ class Sizes:
         return self.value(assigned, depth + 1) if assigned is not None else None
 
     def _learn(self, expression: ast.expr, size: int) -> None:
-        """``s0`` and ``4*s0`` tell what s0 is."""
+        """Learn the value of s0 from an expression such as ``s0`` or ``4*s0`` and its value."""
         if isinstance(expression, ast.Name) and len(self._known) < _MOST_NAMES:
             self._known.setdefault(expression.id, size)
         elif isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
@@ -52,7 +52,7 @@ class Sizes:
 
 
 def _shapes(function: ast.FunctionDef, recorded: Mapping[str, Shape]) -> Iterator[tuple[list[ast.expr], Sequence[int]]]:
-    """Sizes and strides as the wrapper writes them, with what they were."""
+    """Yield the sizes and the strides of tensors, as the wrapper writes them and as they were recorded."""
     for node in ast.walk(function):
         name, call, first = _shaped(node)
         if name in recorded and call is not None and len(call.args) > first + 1:
@@ -62,7 +62,7 @@ def _shapes(function: ast.FunctionDef, recorded: Mapping[str, Shape]) -> Iterato
 
 
 def _shaped(node: ast.AST) -> tuple[str, ast.Call | None, int]:
-    """The name that the recorder gave the tensor, the call that names its shape, and where in it."""
+    """Return the recorded name of a tensor, the call that names its shape, and the position of its size there."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
         factory = node.value.func
         if isinstance(factory, ast.Name) and factory.id.startswith("empty_strided"):

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stepscope.viewer.kernel_source.element_access import Accesses, Axis, ElementAccess, normal
-from stepscope.viewer.kernel_source.index_ranges import AXES, Mask, Names, both, ends_of, last_name, opposite
+from stepscope.viewer.kernel_source.index_ranges import AXES, SAME, Mask, Names, both, ends_of, last_name, opposite
 from stepscope.viewer.kernel_source.intervals import Interval, one, turns, unknown
 
 _MOST_STATEMENTS = 4000
-_SAME = ("multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "expand_dims", "ravel")
 _ALWAYS = Mask({}, True, True)
 
 
@@ -182,7 +181,7 @@ class _Reader:
         )  # fmt: skip
 
     def _pass_on(self, call: ast.Call, name: str) -> None:
-        if name in _SAME:
+        if name in SAME:
             return
         for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
             base = self._value(argument).base

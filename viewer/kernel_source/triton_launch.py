@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
+from stepscope.tracer.wrapper.kernel_signatures import longest_string
+from stepscope.tracer.wrapper.parsed import assigned_calls, parsed
 from stepscope.viewer.kernel_source.element_access import Accesses
 from stepscope.viewer.kernel_source.intervals import Interval, contents, one, unknown, varying
 from stepscope.viewer.kernel_source.triton_accesses import triton_accesses
@@ -82,21 +83,11 @@ def _grid_of_axes(function: ast.FunctionDef, known: Mapping[str, Interval]) -> l
     return grid
 
 
-def parsed(code: str) -> ast.Module | None:
-    """None: it is no Python that can be read."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in strings
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _function(definition: str) -> ast.FunctionDef | None:
-    """The kernel in the longest text of a definition."""
+    """Return the kernel whose source is the longest text of a definition."""
     tree = parsed(definition)
-    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)] if tree is not None else []
-    source = parsed(max((text for text in texts if isinstance(text, str)), key=len, default=""))
+    call = next((call for _, call in assigned_calls(tree)), None) if tree is not None else None
+    source = parsed(longest_string(call)) if call is not None else None
     functions = [node for node in source.body if isinstance(node, ast.FunctionDef)] if source is not None else []
     launched = [node for node in functions if any(isinstance(one, ast.Call) for one in node.decorator_list)]
     return next(iter(launched or functions), None)
@@ -113,7 +104,7 @@ def _is_constexpr(argument: ast.arg) -> bool:
 
 
 def _constants(meta: ast.expr | None) -> dict[str, Interval]:
-    """Of ``triton_meta``, whose other parts are no literals."""
+    """Return the constants of ``triton_meta``, whose other parts are not literals."""
     if not isinstance(meta, ast.Dict):
         return {}
     pairs = zip(meta.keys, meta.values, strict=True)
@@ -122,7 +113,7 @@ def _constants(meta: ast.expr | None) -> dict[str, Interval]:
 
 
 def _of_configs(configs: Sequence[Mapping[str, Any]]) -> dict[str, Interval]:
-    """Numbers that autotuning may choose."""
+    """Return the ranges of the numbers that autotuning may choose."""
     found = {}
     for name in dict.fromkeys(name for config in configs for name in config):
         numbers = [config.get(name) for config in configs]
@@ -134,7 +125,7 @@ def _of_configs(configs: Sequence[Mapping[str, Any]]) -> dict[str, Interval]:
 
 
 def _grid(meta: Mapping[str, Any], passed: Sequence[int | None]) -> list[float]:
-    """How many programs there are along each axis; infinite: not known."""
+    """Return the number of programs along each axis, infinite if it is not known."""
     if meta.get("grid_type") == "FixedGrid":
         return [inf if number is None else number for number in passed[:3]]
     return []

@@ -1,6 +1,6 @@
-"""The launch statement and the kernel of a generated wrapper, as code of which every part is known.
+"""Writes the launch statement and the kernel of a generated wrapper as code whose parts are all known.
 
-The wrapper is text from a log. Only the kernel's own source is taken over as code. A launch is written anew from its
+The wrapper is text from a log. Only the kernel's own source is copied as code. A launch is written again from its
 syntax, and anything other than an argument, a number or a name of torch's data types is refused.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepscope.tracer.wrapper.expressions import core_call
+from stepscope.tracer.wrapper.parsed import assigned_calls, function_named, parsed
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.kernel_source.arithmetic import Number
 
@@ -22,11 +23,10 @@ _PART = r"(?!__)[A-Za-z_]\w*"
 _BUILT_IN_DUNDERS = r"__i?(?:and|or|xor|lshift|rshift)__"
 _OPERATOR = re.compile(rf"torch\.ops\.{_PART}\.(?:{_PART}|{_BUILT_IN_DUNDERS})(?:\.{_PART})?")
 _ON_FILES = re.compile(r"torch\.ops\.aten\.(?:from_file|save)(?:\.\w+)?")
-"""Operators that make files or write into them."""
+"""Operators that create files or write to them."""
 _CPP_TYPE = re.compile(r"[A-Za-z_][\w:<>, ]*\*?")
-"""Inductor's loader puts the types of a kernel's arguments into C++ code of its own."""
+"""A type of a C++ argument, which Inductor's loader puts into C++ code of its own."""
 _METHODS = frozenset({"clone", "copy_", "zero_", "fill_", "resize_", "index_put_", "add_"})
-_VIEW_METHODS = frozenset({"as_strided", "view"})
 _TORCH_DATA = re.compile(
     r"torch\.(bool|u?int\d+|float\d*(_\w+)?|bfloat16|half|double|complex\d+|strided|preserve_format|contiguous_format"
     r"|channels_last(_3d)?)"
@@ -41,33 +41,31 @@ class KernelCode:
 
     factory: str
     arguments: list[Any]
-    """With None where the source stands."""
+    """The positional arguments, with None in place of the source."""
     keywords: dict[str, Any]
     source: str
 
 
 @dataclass(frozen=True)
 class LaunchCode:
-    """What a script needs to launch: an expression over ``kernel``, ``a[i]`` and ``stream``."""
+    """The launch for a script: an expression over ``kernel``, ``a[i]`` and ``stream``."""
 
     kernel: KernelCode | None
     callee: str
-    """What `kernel` is where no source is compiled: ``extern_kernels.mm``, ``torch.ops.aten.sort.stable``."""
+    """The meaning of `kernel` if no source is compiled: ``extern_kernels.mm``, ``torch.ops.aten.sort.stable``."""
     expression: str
     sizes: dict[str, Number]
-    """Names of sizes that the wrapper computes -> the number that was put in."""
+    """Sizes that the wrapper computes, as text, and the numbers that replaced them."""
     bound: int
-    """How many names the statement binds."""
+    """Number of names that the statement binds."""
 
 
 def parse(code: str) -> ast.Module:
-    """The wrapper's syntax. Raises StepscopeError for what is no Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in the wrapper's strings
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise StepscopeError("The generated code in the log is no Python that can be read.") from None
+    """Return the wrapper's syntax. Raises StepscopeError if it is not Python."""
+    tree = parsed(code)
+    if tree is None:
+        raise StepscopeError("The generated code in the log is no Python that can be read.")
+    return tree
 
 
 def launch_code(
@@ -78,14 +76,14 @@ def launch_code(
     arguments: Sequence[str],
     size_of: Callable[[ast.FunctionDef, ast.expr], Number | None],
 ) -> LaunchCode:
-    """The launch of `kernel` at `place` (function, line), its arguments named as the recorder named them.
+    """Return the launch of `kernel` at `place` (function, line); `arguments` are the recorder's names of its arguments.
 
-    `size_of` gives the number that an expression over sizes had. Raises StepscopeError for a launch that cannot be
-    written down.
+    `size_of` returns the value of an expression over sizes. Raises StepscopeError for a launch that cannot be written
+    as a script.
     """
     function, statement = _statement(tree, *place, kernel)
     value, bound = _bound(statement)
-    call = _core_call(value)
+    call = core_call(value)
     if call is None:
         raise StepscopeError(f"The generated code in the log has no launch of {kernel} at line {place[1]}.")
     source, callee = _kernel(tree, call, kernel, kind)
@@ -94,11 +92,10 @@ def launch_code(
 
 
 def _statement(tree: ast.Module, function: str, line: int, kernel: str) -> tuple[ast.FunctionDef, ast.stmt]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == function:
-            for statement in ast.walk(node):
-                if isinstance(statement, (ast.Expr, ast.Assign)) and statement.lineno == line:
-                    return node, statement
+    node = function_named(tree, function)
+    for statement in ast.walk(node) if node is not None else ():
+        if node is not None and isinstance(statement, (ast.Expr, ast.Assign)) and statement.lineno == line:
+            return node, statement
     raise StepscopeError(f"The generated code in the log has no launch of {kernel} at line {line}.")
 
 
@@ -108,20 +105,6 @@ def _bound(statement: ast.stmt) -> tuple[ast.expr, int]:
     assert isinstance(statement, ast.Assign)
     target = statement.targets[0]
     return statement.value, len(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else 1
-
-
-def _core_call(value: ast.expr) -> ast.Call | None:
-    """The call under subscripts and views of its result."""
-    while True:
-        if isinstance(value, ast.Subscript):
-            value = value.value
-        elif isinstance(value, ast.Call):
-            inner = value.func.value if isinstance(value.func, ast.Attribute) else None
-            if not isinstance(inner, ast.Call) or value.func.attr not in _VIEW_METHODS:  # type: ignore[attr-defined]
-                return value
-            value = inner
-        else:
-            return None
 
 
 def _kernel(tree: ast.Module, call: ast.Call, kernel: str, kind: str) -> tuple[KernelCode | None, str]:
@@ -145,11 +128,9 @@ def _kernel(tree: ast.Module, call: ast.Call, kernel: str, kind: str) -> tuple[K
 
 
 def _definition(tree: ast.Module, kernel: str) -> KernelCode:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            target = node.targets[0]
-            if isinstance(target, ast.Name) and target.id == kernel:
-                return _kernel_code(kernel, node.value)
+    call = dict(assigned_calls(tree)).get(kernel)
+    if call is not None:
+        return _kernel_code(kernel, call)
     raise StepscopeError(f"The generated code in the log does not hold the source of {kernel}.")
 
 
@@ -171,7 +152,7 @@ def _kernel_code(kernel: str, call: ast.Call) -> KernelCode:
 
 
 class _Writer:
-    """Writes an expression anew; refuses every part that it does not know."""
+    """Writes an expression again, and refuses each part that it does not know."""
 
     def __init__(
         self, call: ast.Call, kind: str, arguments: Sequence[str], size_of: Callable[[ast.expr], Number | None]
@@ -181,7 +162,7 @@ class _Writer:
         self._next = 0
 
     def text(self, node: ast.expr) -> str:
-        """`node` down to the launch: subscripts and views of what it returns."""
+        """Return the text of the launch with the subscripts and views of its result."""
         if node is self._call:
             return self._launch(node)
         if isinstance(node, ast.Subscript):
@@ -231,7 +212,7 @@ class _Writer:
         return self._size(node)
 
     def _known_call(self, node: ast.Call) -> str:
-        """``device('cpu')``, ``torch.device(type='cuda', index=0)``, ``float('inf')``."""
+        """Return the text of ``device('cpu')``, ``torch.device(type='cuda', index=0)`` or ``float('inf')``."""
         name = ast.unparse(node.func)
         parts = [*node.args, *(keyword.value for keyword in node.keywords)]
         if all(isinstance(part, ast.Constant) for part in parts):
@@ -249,7 +230,7 @@ class _Writer:
         return f"float({str(value)!r})" if isinstance(value, float) else repr(value)
 
     def _argument(self, node: ast.expr) -> int | None:
-        """The argument of this name; those of one name follow one another as in the statement."""
+        """Return the number of the argument with this name. Those of one name are taken in their order."""
         if isinstance(node, ast.Constant):
             return None
         text = ast.unparse(node)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from stepscope.tracer.wrapper.parsed import function_named, parsed
 from stepscope.viewer.crash.queries.last_seen import last_seen
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.graphs.queries.graphs import wrapper_code
@@ -17,7 +18,6 @@ from stepscope.viewer.graphs.queries.scalars import parameter_numbers
 from stepscope.viewer.graphs.rows import ArgumentRow, ScalarRow
 from stepscope.viewer.kernel_source.access_bounds import Reach, extent_bytes, reaches, user_reaches
 from stepscope.viewer.kernel_source.symbol_sizes import Sizes
-from stepscope.viewer.kernel_source.triton_launch import parsed
 from stepscope.viewer.repro.queries import shapes_of_function
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
@@ -172,8 +172,7 @@ def _size(trace: Trace, detail: LaunchDetail, code: str, expression: ast.expr) -
     if isinstance(expression, ast.Constant):
         return expression.value if isinstance(expression.value, int) else None
     tree = parsed(code)
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)) if tree is not None else ()
-    function = next((node for node in functions if node.name == site.function), None)
+    function = function_named(tree, site.function) if tree is not None else None
     if function is None:
         return None
     shapes = shapes_of_function(trace, site.graph, site.function, detail.call)
