@@ -1,4 +1,4 @@
-"""What the templates of graphs use."""
+"""The filters of the templates of graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def flow_text(site: SiteRow) -> str:
-    """``buf0, primals_3 → buf1``: what goes in and what comes out."""
+    """Return the inputs and the outputs of a launch site: ``buf0, primals_3 → buf1``."""
     sides = {"in": ("in", "inout"), "out": ("out", "inout")}
     names = {
         side: [row.buffer or row.name for row in site.arguments if row.role in roles] for side, roles in sides.items()
@@ -18,14 +18,14 @@ def flow_text(site: SiteRow) -> str:
 
 
 def touches_text(site: SiteRow, buffer: str) -> str:
-    """Whether a launch site reads or writes a buffer; the names of a reused storage differ from launch to launch."""
+    """Return whether a launch site reads or writes a buffer, which may be an earlier name of its storage."""
     roles = {row.role for row in site.arguments if buffer in (row.buffer, row.storage)}
     reads, writes = roles & {"in", "inout"}, roles & {"out", "inout"}
     return " and ".join(word for word, does in (("reads", reads), ("writes", writes)) if does) or "uses"
 
 
 def distinct(stacks: list[list[SourceLine]]) -> list[SourceLine]:
-    """The last line of every stack, each once."""
+    """Return the last line of each stack, each line once."""
     return list(dict.fromkeys(stack[-1] for stack in stacks if stack))
 
 

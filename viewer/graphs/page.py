@@ -1,4 +1,4 @@
-"""The pages of graphs: their contexts, and how they are built."""
+"""The pages of graphs: the contexts of the templates and the functions that build them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRAPHS_PER_PAGE = 500
 @dataclass(frozen=True)
 class GraphsPage:
     graphs: list[GraphRow]
-    """From `offset` on, at most `limit`."""
+    """At most `limit` graphs, from `offset` on."""
     not_recorded: list[NotRecorded]
     total: int
     offset: int
@@ -30,7 +30,7 @@ class GraphPage:
     detail: GraphDetail
     not_recorded: list[NotRecorded]
     site: int | None
-    """The launch site that the address points at."""
+    """The launch site in the address of the page."""
 
 
 def graphs_page(trace: Trace, request: Request) -> GraphsPage:

@@ -1,4 +1,4 @@
-"""What a report holds of graphs: their pages, and the generated code of some."""
+"""The part of a report about graphs: their pages, and the generated code of some."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_CODE_CHARS = 600_000
 
 
 def collect(trace: Trace, contents: Contents) -> None:
-    """Graphs with findings first, then those with the most launches."""
+    """Add the pages of graphs, those with findings first, then those with the most launches."""
     named = contents.named_pages()
     graphs = sorted(part("Graphs", [], list_graphs, trace), key=lambda row: -(row.launches or 0))
     pages: list[GraphPage] = []
@@ -29,7 +29,7 @@ def collect(trace: Trace, contents: Contents) -> None:
 
 
 def data(contents: Contents) -> dict[str, Any]:
-    """Coloured source of the graphs' wrappers, as much as there is room for."""
+    """Return the highlighted source of wrappers, as much as there is room for."""
     found: dict[int, list[tuple[int, Line]]] = {}
     room, missing = MOST_CODE_CHARS, 0
     for detail in (page.detail for page in contents.shown["graphs"]):

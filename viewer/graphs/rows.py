@@ -13,12 +13,12 @@ class SourceLine:
     function: str
     code: str
     as_compiled: str | None = None
-    """In words, of a line that came with a graph out of a cache and has changed since: what it was when the graph was
-    compiled, or that the line itself is as compiled. None: so it reads in this run."""
+    """A remark on the line of a graph from a cache whose file has changed: its text when the graph was compiled, or
+    that this is that text. None if the line reads the same in this run."""
 
     @property
     def place(self) -> str:
-        """``/src/model.py:12``; it says so where the line has changed."""
+        """Return ``/src/model.py:12``, with a remark if the line has changed."""
         return f"{self.file}:{self.line}{f' ({self.as_compiled})' if self.as_compiled else ''}"
 
 
@@ -37,11 +37,11 @@ class GraphRow:
     calls: int | None
     launches: int | None
     duration_ns: int | None
-    """Host time of all its calls together."""
+    """Host time of all its calls together, in nanoseconds."""
     not_recorded: str | None
     output_code: int | None
     subgraph_calls: int = 0
-    """Calls of its subgraphs by its generated code, which are no launches of kernels."""
+    """Calls of its subgraphs by its generated code; they are not counted in `launches`."""
 
 
 @dataclass(frozen=True)
@@ -52,31 +52,31 @@ class ArgumentRow:
     buffer: str | None
     parameter: str | None
     tensors: list[dict[str, Any]]
-    """What it was at run time: {item, dtype, size, stride, device, offset, storage_bytes, storage, call, step};
-    `storage` is an address, and like the offset and the bytes it is that of `call`. Empty when never seen."""
+    """Tensors at run time: {item, dtype, size, stride, device, offset, storage_bytes, storage, call, step}. `storage`
+    is an address; it, the offset and the bytes are those of `call`. Empty if the argument was never seen."""
     storage: str | None = None
     held: str | None = None
-    """What its memory holds when the launch begins: ``input``, ``written``, ``uninitialised``; None: not known."""
+    """Contents of its memory when the launch begins: ``input``, ``written``, ``uninitialised``; None if unknown."""
     unseen: str | None = None
-    """Why `tensors` is empty, where it is known."""
+    """The reason why `tensors` is empty, if it is known."""
 
 
 @dataclass(frozen=True)
 class ScalarRow:
-    """An argument that is no tensor."""
+    """An argument that is not a tensor."""
 
     position: int | None
-    """Among the positional arguments, from 0; None: it is given by its name, or compiled in."""
+    """Position among the positional arguments, from 0; None for a keyword argument or a compiled-in constant."""
     name: str | None
     expression: str
-    """In the generated code: a constant, or what it is computed from."""
+    """Its text in the generated code: a constant, or the expression that computes it."""
     type: str | None
     value: str | None
-    """As Python writes it; None: not known, or it differs from call to call."""
+    """The value as Python writes it; None if it is not known or differs from call to call."""
 
     @property
     def label(self) -> str:
-        """``ks0``; ``argument 2`` where the kernel's own name for it is not known."""
+        """Return ``ks0``, or ``argument 2`` if the kernel's name for it is not known."""
         if self.name is not None:
             return self.name
         return "an argument" if self.position is None else f"argument {self.position}"
@@ -104,7 +104,7 @@ class SiteRow:
     launches: int | None
     duration_ns: int | None
     scalars: list[ScalarRow] = field(default_factory=list)
-    """Arguments that are no tensors; of a launch with the values that they had in its call."""
+    """Arguments that are not tensors. Those of a launch have the values of its call."""
 
 
 @dataclass(frozen=True)
@@ -122,4 +122,4 @@ class GraphDetail:
     sites: list[SiteRow]
     memory: list[MemoryStatementRow]
     code: str | None
-    """The wrapper's source; None when the log does not hold it."""
+    """The wrapper's source; None if the log does not hold it."""

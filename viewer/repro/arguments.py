@@ -1,4 +1,4 @@
-"""The arguments of a launch for a script: storages, tensors on them, and where their values come from."""
+"""Gathers the arguments of a launch for a script: storages, tensors on them, and the sources of their values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values.rows import ValueRow
 
 Spec = dict[str, Any]
-"""Plain data for the script, of numbers and texts."""
+"""Plain data for the script: numbers and texts."""
 FindSaved = Callable[[int, int, int, int | None, str, list[int]], Spec | None]
-"""(launch, site, argument, item, moment, size) -> how the script loads the tensor.
+"""Returns how the script loads the tensor that was saved at (launch, site, argument, item, moment, size).
 
-None: it was not saved, with another size, or its file is gone.
+Returns None if it was not saved or has another size, or if its file is gone.
 """
 _BITS = re.compile(r"(?:u?int|float|bfloat|complex)(\d+)")
 _DTYPE = re.compile(r"bool|u?int(?:8|16|32|64)|float(?:8_\w+|16|32|64)|bfloat16|complex(?:32|64|128)")
@@ -34,7 +34,7 @@ _STATISTICS = (
 
 @dataclass
 class Arguments:
-    """What a script says of the arguments, and what it had to make up."""
+    """The arguments of a launch in a script, and remarks on values that are made up."""
 
     names: list[str]
     storages: list[Spec] = field(default_factory=list)
@@ -42,15 +42,15 @@ class Arguments:
     after: list[Spec] = field(default_factory=list)
     made_up: list[str] = field(default_factory=list)
     exact: bool = True
-    """Everything that the launch reads is as it was."""
+    """The launch reads the recorded values alone."""
     moved_bytes: int = 0
 
 
 def gather(detail: LaunchDetail, earlier: LaunchDetail | None, find_saved: FindSaved) -> Arguments:
-    """The arguments of a launch. Raises StepscopeError where the log does not say what they were.
+    """Return the arguments of a launch. Raises StepscopeError if the log lacks their sizes.
 
-    `earlier`: a launch of the same site that has statistics, for a process can die before those of its last launch
-    are written.
+    `earlier` is a launch of the same site whose statistics are used if the process died before it wrote those of the
+    last launch.
     """
     site = detail.site
     outer = max(len(site.arguments) - len(site.outputs), 0)
@@ -68,13 +68,13 @@ def gather(detail: LaunchDetail, earlier: LaunchDetail | None, find_saved: FindS
 
 
 def _is_scalar(row: ArgumentRow) -> bool:
-    """A number that the wrapper computes: its value is known by what it is computed from."""
+    """Return whether an argument is a number that the wrapper computes, whose value follows from its expression."""
     kinds = ("int", "SymInt", "bool", "float")
     return bool(row.tensors) and all(t["dtype"] in kinds and not t["device"] for t in row.tensors)
 
 
 class _Gatherer:
-    """Puts the arguments of one launch on their storages."""
+    """Assigns the arguments of one launch to storages."""
 
     def __init__(
         self, detail: LaunchDetail, earlier: LaunchDetail | None, find_saved: FindSaved, result: Arguments
@@ -108,7 +108,7 @@ class _Gatherer:
         return spec
 
     def _storage(self, row: ArgumentRow, tensor: dict[str, Any], name: str, extent: int) -> int:
-        """Its number; made, or made as large as this tensor needs."""
+        """Return the number of a tensor's storage, which is added or made large enough if necessary."""
         known, address = tensor["storage_bytes"], tensor["storage"]
         key: object = ("address", tensor["call"], address) if address else ("name", row.storage or name, tensor["item"])
         number = self._storages.setdefault(key, len(self._storages))
@@ -123,7 +123,7 @@ class _Gatherer:
         return number
 
     def _fill(self, spec: Spec, row: ArgumentRow, item: int | None, name: str) -> None:
-        """Where what it reads comes from: a saved tensor, statistics, or nothing."""
+        """Set the source of the values that are read: a saved tensor, statistics, or neither."""
         if row.held == "uninitialised" and row.role == "in":
             self.result.storages[spec["storage"]]["uninitialised"] = True
             self._say(f"{name} is read before anybody wrote it: all bits are set, NaN in floating point", exact=False)
@@ -159,7 +159,7 @@ class _Gatherer:
 
 
 def _before(detail: LaunchDetail, argument: int, item: int | None) -> list[ValueRow]:
-    """Statistics of what a launch found in an argument."""
+    """Return the statistics of an argument before a launch."""
     return [
         row
         for found in detail.values
@@ -189,7 +189,7 @@ def _statistics(row: ValueRow, at: int, name: str) -> Spec:
 
 
 def _checked(name: str, tensor: dict[str, Any]) -> tuple[int, int]:
-    """Bytes of an element and of the storage up to the last one. Raises StepscopeError for what no tensor can be."""
+    """Return the bytes of an element and of the storage up to the last one. Raises StepscopeError if impossible."""
     size, stride, offset, dtype = tensor["size"], tensor["stride"], tensor["offset"], str(tensor["dtype"])
     if (
         not _DTYPE.fullmatch(dtype)

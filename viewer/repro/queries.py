@@ -1,4 +1,4 @@
-"""What a script that repeats one launch needs to know about it."""
+"""Queries about the launch that a script repeats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REACHED = """
 
 @dataclass(frozen=True)
 class TensorShape:
-    """A tensor argument of some launch of a function, by the name that the wrapper gives it."""
+    """The shape of a tensor argument of a function's launch, by its name in the wrapper."""
 
     name: str
     size: Sequence[int]
@@ -31,14 +31,14 @@ class TensorShape:
 
 @dataclass(frozen=True)
 class StepLaunches:
-    """The launches of a step in one log, whose ids are a range."""
+    """The launches of a step in one log; their ids are a range."""
 
     first: int
     count: int
 
 
 def launches_of_step(trace: Trace, step: int, rank: int | None) -> list[StepLaunches]:
-    """The launches of a step in each log that has the step."""
+    """Return the launches of a step in each log that has the step."""
     return sql.records(
         StepLaunches,
         trace,
@@ -51,14 +51,16 @@ def launches_of_step(trace: Trace, step: int, rank: int | None) -> list[StepLaun
 def saved_at(
     trace: Trace, launch: int, site: int, argument: int, item: int | None, moment: str
 ) -> SavedTensorPlace | None:
-    """The tensor that was saved of an argument, None when it was not."""
+    """Return the tensor that was saved of an argument, or None."""
     tensor = sql.number(trace, _SAVED, [launch, site, argument, item, moment])
     return None if tensor is None else saved_tensor(trace, tensor)
 
 
 def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> Iterator[TensorShape]:
-    """Of the launches of `call`, one of a function of a graph: of sites that it did not come to, the log has the
-    shapes of other calls only."""
+    """Yield the shapes of the arguments of the launches of `call`, a call of a function of a graph.
+
+    Sites that the call did not reach are left out, since their shapes are those of other calls.
+    """
     returned: dict[int, bool] = dict(sql.rows(trace, _REACHED, [graph, function, call]))
     for row in site_rows(trace, list(returned), call):
         site = row if returned[row.site] else before_return(row)
@@ -69,13 +71,13 @@ def shapes_of_function(trace: Trace, graph: int, function: str, call: int) -> It
 
 
 def launch_before(trace: Trace, launch: int, site: int) -> int | None:
-    """The launch of a site before this one."""
+    """Return the last launch of a site before `launch`, or None."""
     found = sql.number(trace, "SELECT max(launch) FROM launches WHERE site = ? AND launch < ?", [site, launch])
     return None if found is None else int(found)
 
 
 def was_in_flight(trace: Trace, launch: int) -> bool:
-    """It had not returned, or a device had not finished it, when its process died."""
+    """Return whether a launch had not returned, or its device had not finished it, when the process died."""
     return bool(
         sql.number(trace, "SELECT count(*) FROM ring_launches WHERE launch = ? AND role = 'in_flight'", [launch])
     )

@@ -1,4 +1,4 @@
-"""Writes the script that repeats one launch of a trace, and its tensors beside it."""
+"""Writes a script that repeats one launch of a trace, with tensors in files beside it."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _KINDS_WITHOUT_A_KERNEL = {
 
 @dataclass(frozen=True)
 class Reproducer:
-    """What was written."""
+    """A script that was written."""
 
     path: Path
     kernel: str
     where: str
     made_up: list[str]
     files: list[Path]
-    """Tensors beside the script."""
+    """Files of tensors beside the script."""
 
 
 def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, force: bool = False) -> Reproducer:
-    """Write a script that runs `launch` to `out`, and tensors of more than `embed_bytes` in all beside it.
+    """Write a script that runs `launch` to `out`, with at most `embed_bytes` of tensors in it and the others beside it.
 
-    Raises StepscopeError when there is no such launch, when the log does not hold what it takes, and when a file is
-    there already and `force` is not set.
+    Raises StepscopeError if there is no such launch, if the log lacks what the script needs, or if a file exists and
+    `force` is not set.
     """
     detail = launch_detail(trace, launch) if 0 <= launch < 2**63 else None
     if detail is None:
@@ -94,7 +94,7 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
 
 
 def launch_in_step(trace: Trace, ordinal: int, step: int, rank: int | None) -> int:
-    """The launch that is the `ordinal`-th of its step, from 1. Raises StepscopeError when there is not just one."""
+    """Return the `ordinal`-th launch of a step, from 1. Raises StepscopeError if there is none or more than one."""
     found = launches_of_step(trace, step, rank)
     whose = f"step {step}" if rank is None else f"step {step} of rank {rank}"
     if len(found) > 1:
@@ -106,7 +106,7 @@ def launch_in_step(trace: Trace, ordinal: int, step: int, rank: int | None) -> i
 
 
 def worst_launch(trace: Trace) -> int:
-    """That of the worst finding that names one. Raises StepscopeError when none does."""
+    """Return the launch of the worst finding that names one. Raises StepscopeError if none does."""
     launches = (finding.launch for finding in all_findings(trace) if finding.launch is not None)
     launch = next(launches, None)
     if launch is None:
@@ -115,7 +115,7 @@ def worst_launch(trace: Trace) -> int:
 
 
 class _Saved:
-    """Saved tensors that the script needs: those that fit stand in it, the others lie beside it."""
+    """Saved tensors of a script: those that fit are embedded in it, the others are in files beside it."""
 
     def __init__(self, trace: Trace, out: Path, embed_bytes: int) -> None:
         self.embedded: dict[str, bytes] = {}
@@ -184,7 +184,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
 
 
 def _symptoms(trace: Trace, launch: int) -> Iterator[str]:
-    """Of what the process died that was at `launch`, or had it in flight."""
+    """Yield the symptoms of processes that died at `launch` or with it in flight."""
     for death in deaths(trace):
         if death.symptom is not None and launch in (death.blamed, *(row.launch for row in death.on_device)):
             yield death.symptom

@@ -1,4 +1,4 @@
-"""What is known of arguments beside their values: memory that nobody wrote, memory that two of them share."""
+"""Facts about the memory of arguments: memory that was never written, memory that two arguments share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNINITIALISED = f"""
 """
 _VIEW = """{{argument: {of}.argument, name: {of}.name, role: {of}.role, parameter: {of}.parameter, dtype: {of}.dtype,
             size: {of}.size, stride: {of}.stride, "offset": {of}.storage_offset}}"""
-# Per argument the tensors that were seen first; several for a list. Addresses of different calls say nothing.
+# The tensors of each argument that were seen first, several for a list. Addresses of different calls differ.
 _SHARED = f"""
     WITH seen AS (
         SELECT t.* FROM tensors t
@@ -74,7 +74,7 @@ class _Shared(NamedTuple):
 
 @dataclass(frozen=True)
 class UninitialisedRead:
-    """An argument that is read before anybody wrote its memory."""
+    """An argument that is read before its memory was written."""
 
     log: int
     graph: int
@@ -83,7 +83,7 @@ class UninitialisedRead:
     name: str
     buffer: str | None
     launch: int
-    """The first one."""
+    """The first launch that read it."""
     step: int
     launches: int
     is_empty: bool
@@ -91,7 +91,7 @@ class UninitialisedRead:
 
 @dataclass(frozen=True)
 class View:
-    """An argument as a view of its memory; None: never seen at run time."""
+    """An argument as a view of its memory. Its fields are None if it was never seen at run time."""
 
     argument: int
     name: str
@@ -109,7 +109,7 @@ class View:
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """Two arguments of a launch site on the same memory, or one that is read and written."""
+    """Two arguments of a launch site on the same memory, or one argument that is read and written."""
 
     log: int
     graph: int
@@ -124,7 +124,7 @@ class SharedMemory:
 
 
 def uninitialised_reads(trace: Trace) -> list[UninitialisedRead]:
-    """Arguments that were read though nobody had written them, in order of time."""
+    """Return the arguments that were read before they were written, in order of time."""
     return [
         UninitialisedRead(
             log=row.log,
@@ -143,7 +143,7 @@ def uninitialised_reads(trace: Trace) -> list[UninitialisedRead]:
 
 
 def shared_memory(trace: Trace) -> list[list[SharedMemory]]:
-    """Per launch site that ran: its pairs of a read and a written argument on the same memory, in order of time."""
+    """Return, for each launch site that ran, its pairs of a read and a written argument on the same memory."""
     sites: defaultdict[int, list[SharedMemory]] = defaultdict(list)
     for row in sql.records(_Shared, trace, _SHARED, [list(_KINDS), list(_GENERATED)]):
         views = {"read": _view(row.read), "written": _view(row.written)}

@@ -60,7 +60,7 @@ _TOO_MANY = "not recorded: the launch site has had too many sizes"
 
 
 class _Site(NamedTuple):
-    """A launch site as the index holds it: lists are JSON."""
+    """A launch site in the index, with lists as JSON."""
 
     site: int
     graph: int
@@ -108,7 +108,7 @@ class _Tensor(NamedTuple):
 
 
 def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
-    """All graphs, or the first ones, in the order in which they were loaded."""
+    """Return all graphs, or the first `most`, in the order in which they were loaded."""
     return _rows(trace, sql.records(GraphRow, trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most]))
 
 
@@ -131,7 +131,7 @@ def _kernels_apart(row: GraphRow, calls: int) -> GraphRow:
 
 
 def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
-    """One graph; None when there is none of that id."""
+    """Return a graph, or None if there is none with that id."""
     row = graph_row(trace, graph)
     if row is None:
         return None
@@ -140,22 +140,22 @@ def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
 
 
 def has_graphs(trace: Trace) -> bool:
-    """Inductor compiled something, or loaded it from a cache, in a Python process."""
+    """Return whether Inductor compiled a graph, or loaded one from a cache, in a Python process."""
     return bool(sql.number(trace, "SELECT count(*) FROM graphs JOIN logs USING (log) WHERE torch_version IS NOT NULL"))
 
 
 def names_packages(trace: Trace) -> bool:
-    """A record is about AOTInductor."""
+    """Return whether a record is about AOTInductor."""
     return bool(sql.number(trace, "SELECT count(*) FROM records WHERE event ILIKE '%aoti%' OR name ILIKE '%aoti%'"))
 
 
 def graph_label(graph: int, compile_id: str | None, phase: str | None) -> str:
-    """``0/0 forward``."""
+    """Return a label such as ``0/0 forward``."""
     return " ".join(part for part in (compile_id or f"graph {graph}", phase) if part)
 
 
 def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
-    """The generated wrapper's source; None when no log holds it. A forked child has its parent's."""
+    """Return the source of the generated wrapper, or None if no log holds it. A forked child has its parent's."""
     code = graph.output_code
     if code is None and graph.wrapper_key is not None:
         code = sql.number(trace, "SELECT min(output_code) FROM graphs WHERE wrapper_key = ?", [graph.wrapper_key])
@@ -163,7 +163,7 @@ def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
 
 
 def operands_left_out(trace: Trace, graph: int) -> str | None:
-    """Which tensors the launches of a graph may read that their arguments do not name."""
+    """Return a remark on tensors that launches of a graph may read although no argument names them."""
     found = sql.row(trace, "SELECT operands_left_out FROM graphs WHERE graph = ?", [graph])
     return found[0] if found else None
 
@@ -178,7 +178,7 @@ def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
 
 
 def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> list[SiteRow]:
-    """Launch sites with their arguments. Tensors are those seen last, or those in force at `call`."""
+    """Return launch sites with their arguments. Tensors are those seen last, or those that hold in `call`."""
     found = sql.records(_Site, trace, _SITES, [list(sites)])
     arguments, scalars = _arguments(trace, sites, call), scalars_of(trace, sites)
     return [
@@ -208,7 +208,7 @@ def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> li
 
 
 def before_return(site: SiteRow) -> SiteRow:
-    """A launch site whose launch did not return: what it would have bound is not there yet."""
+    """Return a launch site without the tensors that its launch would have returned."""
     bound = len(site.arguments) - len(site.outputs)
     arguments = [
         row if place < bound else replace(row, tensors=[], unseen="not made yet: the launch did not return")
@@ -218,7 +218,7 @@ def before_return(site: SiteRow) -> SiteRow:
 
 
 def _once(text: str) -> list[Any]:
-    """A JSON list without what it has already named."""
+    """Return the members of a JSON list, each once."""
     return list(dict.fromkeys(sql.json_value(text) or []))
 
 
@@ -257,7 +257,7 @@ def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultd
 def _tensors(
     trace: Trace, sites: Sequence[int], call: int | None
 ) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
-    """Per site and argument the tensors of the last call (not after `call`, an id of the index) that sent them."""
+    """Return the tensors by site and argument, from the last call not after `call` that recorded them."""
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
     for row in sql.records(_Tensor, trace, _TENSORS, [list(sites), call]):
         tensor = {**row._asdict(), "size": sql.json_value(row.size), "stride": sql.json_value(row.stride)}

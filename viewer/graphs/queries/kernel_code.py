@@ -1,4 +1,4 @@
-"""Cuts the part of a generated wrapper that one launch is about."""
+"""Cuts the source of one kernel or launch out of a generated wrapper."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _GAP = "…"
 
 @dataclass(frozen=True)
 class CodePart:
-    """Text cut from a wrapper; `first_line` is the wrapper's line of its first line."""
+    """Text cut from a wrapper; `first_line` is the number of its first line in the wrapper."""
 
     text: str
     first_line: int
 
 
 def cut(code: str, kernel: str, kind: str, launch_line: int | None) -> CodePart | None:
-    """The kernel's definition, where the wrapper has one, and the launch with two lines around it.
+    """Return the kernel's definition, if there is one, and the launch with two lines around it.
 
-    None when the wrapper has neither.
+    Returns None if the wrapper has neither.
     """
     lines = code.split("\n")
     definition = _definition(lines, kernel) or (_function(lines, kernel) if kind == "subgraph" else None)
@@ -37,7 +37,7 @@ def cut(code: str, kernel: str, kind: str, launch_line: int | None) -> CodePart 
 
 
 def _definition(lines: list[str], kernel: str) -> tuple[int, int] | None:
-    """First line and the line behind the last of ``kernel = async_compile.cpp_pybinding([...], '''...''')``."""
+    """Return the first line of ``kernel = async_compile.cpp_pybinding([...], '''...''')`` and the line after it."""
     start = re.compile(_COMPILED.format(name=re.escape(kernel)))
     first = next((i for i, line in enumerate(lines) if start.match(line)), None)
     if first is None:
@@ -49,7 +49,7 @@ def _definition(lines: list[str], kernel: str) -> tuple[int, int] | None:
 
 
 def _function(lines: list[str], name: str) -> tuple[int, int] | None:
-    """The ``def name(`` of a subgraph, to the end of its body."""
+    """Return the lines of the function of a subgraph."""
     start = re.compile(rf"^(\s*)def {re.escape(name)}\(")
     for first, line in enumerate(lines):
         match = start.match(line)

@@ -1,4 +1,4 @@
-"""With which configuration Triton kernels ran."""
+"""The configurations of Triton kernels."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from stepscope.viewer.store.trace import Trace
 
 
 def config_of(trace: Trace, graph: int, kernel: str) -> dict[str, int]:
-    """Block sizes, ``num_warps`` and ``num_stages`` with which a Triton kernel ran. Empty: the log does not tell."""
+    """Return the block sizes, ``num_warps`` and ``num_stages`` of a Triton kernel at run time, {} if unknown."""
     ran = sql.row(trace, "SELECT config FROM tuned_kernels WHERE graph = ? AND kernel = ?", [graph, kernel])
     return _config(sql.json_value(ran[0])) if ran is not None else {}
 
 
 def compiled_config(trace: Trace, graph: GraphRow, kernel: str) -> dict[str, int]:
-    """What PyTorch said of it as it was compiled: the only configuration, or the one that an earlier process had found
-    best. Empty: it did not."""
+    """Return the configuration that PyTorch logged at compile time, {} if it did not.
+
+    It is the only configuration, or the one that an earlier process found best.
+    """
     found = sql.rows(
         trace,
         "SELECT record FROM records WHERE log = ? AND name = 'triton_kernel_info'"
@@ -37,7 +39,7 @@ def compiled_config(trace: Trace, graph: GraphRow, kernel: str) -> dict[str, int
 
 
 def _config(pairs: Any) -> dict[str, int]:
-    """Of ``[["XBLOCK", 128], ["num_warps", 4]]``, or of such an object; empty where it is of another form."""
+    """Return the numbers of ``[["XBLOCK", 128], ["num_warps", 4]]`` or of such an object, {} for another form."""
     try:
         found = {str(name): number for name, number in (pairs.items() if isinstance(pairs, dict) else pairs)}
     except (TypeError, ValueError):

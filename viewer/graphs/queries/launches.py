@@ -1,4 +1,4 @@
-"""One launch: its place, its arguments, who wrote and who reads its buffers, its generated code."""
+"""One launch: its position, its arguments, the launches that write and read its buffers, its generated code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAME_STORAGE = ("reuse", "alias")
 
 
 def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
-    """One launch; None when there is none of that id."""
+    """Return a launch, or None if there is none with that id."""
     found = sql.row(trace, _LAUNCH, [launch])
     if found is None:
         return None
@@ -75,20 +75,20 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
 
 @dataclass(frozen=True)
 class _Use:
-    """One launch of a call tree with the buffers it touches."""
+    """A launch of a call tree with the buffers that it accesses."""
 
     launch: int
     arguments: dict[int, tuple[str, str]]
-    """argument -> (role, buffer)."""
+    """Role and buffer of each argument."""
     reads: set[str] = field(default_factory=set)
     writes: set[str] = field(default_factory=set)
 
 
 class _Flow:
-    """Which launches of a call, and of the calls inside it, write and read which buffers.
+    """The buffers that the launches of a call, and of the calls inside it, write and read.
 
-    Buffers are names of one function; the partitions of a graph share the names of `call`. A name that reuses or
-    aliases another stands for the same storage. `first` and `last` are the launches of the step.
+    Names of buffers belong to one function; the partitions of a graph share those of `call`. A name that reuses or
+    aliases another stands for the same storage. `first` and `last` are the first and last launch of the step.
     """
 
     def __init__(self, trace: Trace, graph: int, call: int, first: int, last: int) -> None:
@@ -118,7 +118,7 @@ class _Flow:
         return use
 
     def written_by(self, launch: int) -> dict[int, int | None]:
-        """argument that is read -> the launch before this one that wrote its buffer last."""
+        """Return, for each argument that is read, the launch that wrote its buffer last before this one."""
         found: dict[int, int | None] = {}
         for argument, (role, name) in self._of(launch).arguments.items():
             if role != "out":
@@ -127,7 +127,7 @@ class _Flow:
         return found
 
     def read_by(self, launch: int) -> dict[int, list[int]]:
-        """argument that is written -> the launches that read its buffer before it is written again."""
+        """Return, for each argument that is written, the launches that read its buffer before the next write."""
         found: dict[int, list[int]] = {}
         for argument, (role, name) in self._of(launch).arguments.items():
             if role != "in":
@@ -149,7 +149,7 @@ class _Flow:
 
 
 def _storages(statements: Sequence[MemoryStatementRow]) -> dict[str, str]:
-    """name -> the first name of its storage."""
+    """Return the first name of the storage of each name."""
     storage: dict[str, str] = {}
     for statement in statements:
         if statement.event in _SAME_STORAGE and statement.of is not None:
@@ -158,7 +158,7 @@ def _storages(statements: Sequence[MemoryStatementRow]) -> dict[str, str]:
 
 
 def _arguments_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[tuple[int, str, str]]]:
-    """site -> (argument, role, buffer) of every argument behind which a buffer stands, also of those it binds."""
+    """Return (argument, role, buffer) for each argument of a site that is a buffer, with those that it binds."""
     found = sql.rows(
         trace,
         "SELECT site, argument, role, buffer FROM arguments WHERE buffer IS NOT NULL AND list_contains($1, site)"

@@ -1,4 +1,4 @@
-"""Arguments of launches that are no tensors: names, types, and what they were in one call."""
+"""Arguments of launches that are not tensors: names, types, and values in one call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SYMBOLS = """
 
 
 def scalars_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[ScalarRow]]:
-    """By site; with a value where it is the same in each call."""
+    """Return the scalar arguments of each site, with a value if it is the same in each call."""
     rows: defaultdict[int, list[ScalarRow]] = defaultdict(list)
     for site, *rest in sql.rows(
         trace,
@@ -32,13 +32,13 @@ def scalars_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[Scal
 
 
 def symbols_at(trace: Trace, call: int, launch: int) -> dict[str, Number]:
-    """What the numbers that a call computes were when one of its launches began."""
+    """Return the values of the symbols of a call when one of its launches began."""
     found = ((symbol, number_of(value)) for symbol, value in sql.rows(trace, _SYMBOLS, [call, launch]))
     return {symbol: value for symbol, value in found if value is not None}
 
 
 def in_call(site: SiteRow, symbols: Mapping[str, Number]) -> SiteRow:
-    """`site` with its scalar arguments as they were."""
+    """Return `site` with the values of its scalar arguments."""
     return replace(site, scalars=[_in_call(row, symbols) for row in site.scalars])
 
 
@@ -49,6 +49,6 @@ def _in_call(row: ScalarRow, symbols: Mapping[str, Number]) -> ScalarRow:
 
 
 def parameter_numbers(site: SiteRow) -> dict[str, int]:
-    """The whole numbers among the scalar arguments of a launch, by the names of the kernel's parameters."""
+    """Return the integers among the scalar arguments of a launch, by the names of the kernel's parameters."""
     found = {row.name: number_of(row.value) for row in site.scalars if row.name is not None}
     return {name: int(value) for name, value in found.items() if isinstance(value, int)}

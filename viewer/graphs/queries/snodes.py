@@ -1,4 +1,4 @@
-"""Scheduler nodes of graphs, as far as the launch sites name them."""
+"""The scheduler nodes of graphs that launch sites name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from stepscope.viewer.store.trace import Trace
 
 
 def snode_counts(trace: Trace) -> dict[int, int]:
-    """graph -> how many scheduler nodes its launch sites name; no entry where none was recorded."""
+    """Return how many scheduler nodes the launch sites of each graph name. Graphs without a record are left out."""
     names: dict[int, set[str]] = {}
     for graph, snodes in sql.rows(trace, "SELECT graph, snodes FROM sites WHERE snodes IS NOT NULL"):
         names.setdefault(graph, set()).update(sql.json_value(snodes))

@@ -1,5 +1,8 @@
-"""Calls of the subgraphs of cond, while_loop, scan and invoke_subgraph. The generated code makes them as it makes
-launches, so they have rows among these; they launch no kernel themselves, and what runs inside has rows of its own."""
+"""Calls of the subgraphs of cond, while_loop, scan and invoke_subgraph.
+
+Generated code calls a subgraph as it launches a kernel, so its calls are rows of `launches`. They launch no kernel
+themselves; the launches inside have rows of their own.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ _OF_STEP = f"""
 
 @dataclass(frozen=True)
 class SubgraphCalls:
-    """How many there are."""
+    """The numbers of calls of subgraphs."""
 
     of_step: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """By log and step."""
+    """Calls by log and step."""
     of_graph: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -33,12 +36,12 @@ class SubgraphCalls:
 
 
 def subgraph_calls(trace: Trace) -> SubgraphCalls:
-    """Of the whole trace."""
+    """Return the numbers of calls in the whole trace."""
     return trace.once(_read)
 
 
 def subgraph_calls_in_step(trace: Trace, log: int, step: int) -> dict[int, int]:
-    """By the call that makes them; without those that make none."""
+    """Return the calls of subgraphs in a step by the call that makes them. Calls that make none are left out."""
     return dict(sql.rows(trace, _OF_STEP, [log, step])) if subgraph_calls(trace).of_step[log, step] else {}
 
 

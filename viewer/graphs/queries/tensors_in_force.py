@@ -1,4 +1,4 @@
-"""What the arguments of launch sites were at run time: from which call on, and in which call that was seen."""
+"""The tensors of arguments at run time, from which call on they hold, and in which call they were seen."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ IN_FORCE = f"""
           AND (t.site > a.site OR (t.site = a.site AND t.argument >= a.argument))
      WHERE NOT EXISTS (FROM tensors n WHERE n.site = t.site AND n.dtype = '{UNRECORDED}' AND n.place < a.place))
 """
-"""Rows of `tensors`, also of sizes that came back. In a call those hold that have the highest (local_call, place) that
-is not after it; `seen_call` is the call whose addresses, offsets and storages they are."""
+"""Rows of `tensors`, also of sizes that came back. The rows with the highest (local_call, place) that is not after a
+call hold in it. `seen_call` is the call that their addresses, offsets and storages are from."""
