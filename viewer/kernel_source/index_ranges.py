@@ -16,6 +16,7 @@ from stepscope.viewer.kernel_source.element_access import Ends
 from stepscope.viewer.kernel_source.intervals import (
     LANES,
     Interval,
+    apart,
     binary,
     clipped,
     counted,
@@ -41,6 +42,8 @@ _OPPOSITE = {ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt}
 @dataclass(frozen=True)
 class Mask:
     clips: Clips
+    compared: Mapping[str, Interval]
+    """The ranges of the clipped expressions without the mask."""
     is_whole: bool
     """The mask does nothing else than these clips, and excludes not everything."""
     is_plain: bool
@@ -76,9 +79,16 @@ class Names:
                 name.id = self.now.get(name.id, name.id)
         return copy
 
-    def value(self, node: ast.expr, clips: Clips | None = None) -> Interval:
+    def value(self, node: ast.expr) -> Interval:
         """Return the range of a renamed expression."""
-        return self._evaluation(clips or {}).value(node)
+        return self._evaluation({}).value(node)
+
+    def place(self, node: ast.expr, mask: Mask) -> tuple[Interval, bool]:
+        """Return the range of an address under a mask, and whether the mask does nothing else than bound it."""
+        evaluation = self._evaluation(mask.clips)
+        found = evaluation.value(node)
+        others = (compared for key, compared in mask.compared.items() if key not in evaluation.used)
+        return found, mask.is_whole and all(apart(found, compared) for compared in others)
 
     def mask(self, node: ast.expr) -> Mask:
         """Return what a renamed condition means for the expressions in it."""
@@ -114,12 +124,17 @@ class _Evaluation:
     ) -> None:
         self._meanings, self._grid, self._clips, self._is_chosen = meanings, grid, clips, is_chosen
         self._known: dict[str, Interval] = {}
+        self.used: set[str] = set()
+        """The clips that were applied."""
 
     def value(self, node: ast.expr) -> Interval:
         node = _plain(node)
         found = self._value(node)
-        clip = self._clips.get(ast.unparse(node)) if self._clips else None
-        return found if clip is None else clipped(found, *clip)
+        text = ast.unparse(node) if self._clips else ""
+        if text not in self._clips:
+            return found
+        self.used.add(text)
+        return clipped(found, *self._clips[text])
 
     def _value(self, node: ast.expr) -> Interval:
         match node:
@@ -211,14 +226,16 @@ class _Evaluation:
 
     def mask(self, mask: ast.expr) -> Mask:
         clips: Clips = {}
+        compared: dict[str, Interval] = {}
         is_whole = is_plain = True
         for part in self._conjuncts(mask):
             found, ends_axis = self._clip(part), _ends_axis(part)
             is_plain = is_plain and ends_axis
             is_whole = is_whole and (ends_axis if found is None else found[2])
             if found is not None:
-                clips = both(clips, {found[0]: found[1]})
-        return Mask(clips, is_whole, is_plain)
+                key, limits, _, compared[key] = found
+                clips = both(clips, {key: limits})
+        return Mask(clips, compared, is_whole, is_plain)
 
     def _conjuncts(self, mask: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
         mask = _plain(mask)
@@ -235,7 +252,8 @@ class _Evaluation:
         else:
             yield mask.args[1] if isinstance(mask, ast.Call) and _is_full(mask) else mask
 
-    def _clip(self, part: ast.expr) -> tuple[str, tuple[float, float], bool] | None:
+    def _clip(self, part: ast.expr) -> tuple[str, tuple[float, float], bool, Interval] | None:
+        """Return the expression that a condition bounds, its limits, whether they are exact, and its range."""
         if not isinstance(part, ast.Compare):
             return None
         op, left, right = part.ops[0], _plain(part.left), _plain(part.comparators[0])
@@ -246,12 +264,32 @@ class _Evaluation:
         closed = 0 if isinstance(op, (ast.LtE, ast.GtE)) else 1
         less, more = self.value(left), self.value(right)
         if more.why is None and (less.varies_with or less.why) and not more.varies_with:
-            limit = more.high - closed
-            return ast.unparse(left), (-inf, limit), more.is_one and less.exact and less.low <= limit
+            (key, shift), limit = self._unshifted(left), more.high - closed
+            exact = more.is_one and less.exact and less.low <= limit
+            return ast.unparse(key), (-inf, limit - shift), exact, less
         if less.why is None and not less.varies_with:
-            limit = less.low + closed
-            return ast.unparse(right), (limit, inf), less.is_one and more.exact and limit <= more.high
+            (key, shift), limit = self._unshifted(right), less.low + closed
+            exact = less.is_one and more.exact and limit <= more.high
+            return ast.unparse(key), (limit - shift, inf), exact, more
         return None
+
+    def _unshifted(self, node: ast.expr) -> tuple[ast.expr, float]:
+        """Return the expression that `node` is another name of, or differs from by a constant, and this constant."""
+        shift: float = 0
+        for _ in range(50):
+            meaning = self._meanings.get(node.id) if isinstance(node, ast.Name) else node
+            match _plain(meaning) if isinstance(meaning, ast.expr) else None:
+                case ast.Name() as name if name is not node:
+                    node = name
+                case ast.BinOp(left=first, op=ast.Add(), right=second):
+                    values = self.value(first), self.value(second)
+                    constant = next((value for value in values if value.is_one and not value.varies_with), None)
+                    if constant is None or constant.base is not None:
+                        break
+                    node, shift = (second if constant is values[0] else first), shift + constant.low
+                case _:
+                    break
+        return _plain(node), shift
 
 
 def opposite(part: ast.expr) -> ast.expr | None:

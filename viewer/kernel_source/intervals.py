@@ -142,15 +142,15 @@ def _digits(value: Interval, divisor: float) -> Source | None:
 def plus(left: Interval, right: Interval) -> Interval:
     if left.base is not None and right.base is not None:
         return unknown("two pointers are added")
-    apart = _apart(left, right) and not _cancel(left, right)
+    is_apart = apart(left, right) and not _cancel(left, right)
     fine, coarse = sorted((left, right), key=lambda value: (value.is_one, value.step))
     reaches = coarse.is_one or (fine.step and coarse.step % fine.step == 0
                                 and fine.high - fine.low + fine.step >= coarse.step)  # fmt: skip
-    step = fine.step if apart and reaches and coarse.step else 0
-    return _checked(left.low + right.low, left.high + right.high, left, right, apart, step)
+    step = fine.step if is_apart and reaches and coarse.step else 0
+    return _checked(left.low + right.low, left.high + right.high, left, right, is_apart, step)
 
 
-def _apart(left: Interval, right: Interval) -> bool:
+def apart(left: Interval, right: Interval) -> bool:
     """Return whether the two vary independently of each other."""
     pairs = ((a, b) for a in left.varies_with for b in right.varies_with)
     return not any(a[0] == b[0] and max(a[1], b[1]) < min(a[2], b[2]) for a, b in pairs)
@@ -168,16 +168,16 @@ def times(left: Interval, right: Interval) -> Interval:
     if left.why or right.why:
         return unknown(left.why or right.why or "")
     corners = [0 if 0 in (a, b) else a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    apart = _apart(left, right)
+    is_apart = apart(left, right)
     factor, other = (left, right) if left.is_one else (right, left)
     step = abs(factor.low) * other.step if factor.is_one else 0
-    found = _checked(min(corners), max(corners), left, right, apart, step)
+    found = _checked(min(corners), max(corners), left, right, is_apart, step)
     return replace(found, varies_with=found.varies_with ^ {_DOWN}) if factor.high < 0 else found
 
 
-def _checked(low: float, high: float, left: Interval, right: Interval, apart: bool, step: float) -> Interval:
+def _checked(low: float, high: float, left: Interval, right: Interval, is_apart: bool, step: float) -> Interval:
     if isnan(low) or isnan(high):
         return unknown("nothing bounds it")
     varies = left.varies_with | right.varies_with
-    exact = left.exact and right.exact and apart
+    exact = left.exact and right.exact and is_apart
     return Interval(low, high, exact, 1 if low == high else step, varies, left.base or right.base)

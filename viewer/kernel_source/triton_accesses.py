@@ -15,7 +15,7 @@ from stepscope.viewer.kernel_source.index_ranges import AXES, SAME, Mask, Names,
 from stepscope.viewer.kernel_source.intervals import Interval, one, turns, unknown
 
 _MOST_STATEMENTS = 4000
-_ALWAYS = Mask({}, True, True)
+_ALWAYS = Mask({}, {}, True, True)
 
 
 def triton_accesses(
@@ -93,8 +93,8 @@ class _Reader:
             is_parallel = not name.startswith("r")
             self._axes[name] = Axis(version, ast.Constant(0), self._names.renamed(size), ast.Constant(1), is_parallel)
 
-    def _value(self, node: ast.expr, mask: Mask = _ALWAYS) -> Interval:
-        return self._names.value(self._names.renamed(node), mask.clips)
+    def _value(self, node: ast.expr) -> Interval:
+        return self._names.value(self._names.renamed(node))
 
     def _branch(self, statement: ast.If) -> None:
         self._uses(statement.test)
@@ -163,14 +163,14 @@ class _Reader:
             self._access(call.args[0], meant, is_write)
 
     def _access(self, written: ast.expr, mask: Mask, is_write: bool) -> None:
-        place = self._value(written, mask)
+        place, is_whole = self._names.place(self._names.renamed(written), mask)
         if place.base is None:
             self.loses_pointers = True
             return
         index = _index(written, place.base)
         renamed = None if index is None else self._names.renamed(index)
         text = ast.unparse(written)
-        ends = ends_of(place, text, mask.is_whole and self._is_sure and self._is_reached)
+        ends = ends_of(place, text, is_whole and self._is_sure and self._is_reached)
         # What a loop of its own runs over is never an axis that two accesses share.
         axes = tuple(axis if axis.is_parallel else replace(axis) for axis in self._axes.values())
         self.found.append(

@@ -14,7 +14,7 @@ import pytest
 
 from stepscope.tracer.schema import records as schema
 from stepscope.viewer.findings.crash.suspects import reach_sentence, suspect
-from stepscope.viewer.kernel_source.access_bounds import user_reaches
+from stepscope.viewer.kernel_source.access_bounds import reaches, user_reaches
 from stepscope.viewer.store.open import open_trace
 from tests.viewer.kernel_source.test_access_bounds import row
 from tests.viewer.repro.test_repro_script import tensor, wrapper, write_log
@@ -58,6 +58,57 @@ def backwards(source, target, elements, BLOCK: tl.constexpr):
         tl.atomic_add(target + place // 2, 1.0, mask=place < elements)
 """
 
+TILED = """
+def tiled(in_ptr0, out_ptr0, ynumel, xnumel, YBLOCK: tl.constexpr, XBLOCK: tl.constexpr):
+    ynumel = 12
+    xnumel = 10
+    yoffset = tl.program_id(1) * YBLOCK
+    yindex = yoffset + tl.arange(0, YBLOCK)[:, None]
+    ymask = yindex < ynumel
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[None, :]
+    xmask = xindex < xnumel
+    x2 = xindex
+    y0 = (yindex % 3)
+    y1 = yindex // 3
+    tmp0 = tl.load(in_ptr0 + (x2 + 11*yindex), xmask & ymask)
+    tl.store(out_ptr0 + (y0 + 4*x2 + 40*y1), tmp0, xmask & ymask)
+"""
+REDUCTION = """
+def reduction(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
+    xnumel = 6
+    r0_numel = 20
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:, None]
+    xmask = xindex < xnumel
+    r0_base = tl.arange(0, R0_BLOCK)[None, :]
+    x0 = xindex
+    for r0_offset in tl.range(0, r0_numel, R0_BLOCK):
+        r0_index = r0_offset + r0_base
+        r0_mask = r0_index < r0_numel
+        r0_1 = (r0_index % 5)
+        r0_2 = r0_index // 5
+        tmp0 = tl.load(in_ptr0 + (r0_2 + 4*x0 + 25*r0_1), r0_mask & xmask)
+    tl.store(out_ptr0 + (5 + ((-1)*x0)), 1.0, xmask)
+"""
+PADDED = """
+def padded(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    xnumel = 64
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    x1 = xindex // 8
+    x0 = (xindex % 8)
+    x2 = xindex
+    tmp0 = (-1) + x1
+    tmp8 = (tmp0 >= 0) & (tmp0 < 6)
+    tmp5 = (-1) + x0
+    tmp9 = tmp8 & (tmp5 >= 0)
+    tmp10 = tmp9 & (tmp5 < 6)
+    tmp11 = tl.load(in_ptr0 + (x0 + 6*x1), tmp10 & xmask)
+    tl.store(out_ptr0 + (x2), tmp11, xmask)
+"""
+
 
 class Pointer:
     """Counts in elements; notes what is read and written behind it."""
@@ -96,6 +147,9 @@ class Language:
     def arange(self, first: int, end: int) -> Any:
         return np.arange(first, end).view(Lanes)
 
+    def range(self, first: int, end: int, step: int) -> range:
+        return range(first, end, step)
+
     def load(self, pointer: Pointer, mask: Any = None, other: object = None) -> Any:
         return pointer.note("reads", mask)
 
@@ -114,7 +168,7 @@ def run(code: str, numbers: dict[str, int], grid: Sequence[int]) -> dict[tuple[s
         names: dict[str, Any] = {"tl": Language(program)}
         exec(code, names)
         (function,) = [one for name, one in names.items() if callable(one) and name != "tl"]
-        pointers = {name: Pointer(name, seen) for name in ("source", "target", "shifts")}
+        pointers = {name: Pointer(name, seen) for name in ("source", "target", "shifts", "in_ptr0", "out_ptr0")}
         wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
         function(**{name: pointers.get(name, numbers.get(name)) for name in wanted})
     return {key: (min(places), max(places)) for key, places in seen.items()}
@@ -178,6 +232,38 @@ def test_ends_are_those_of_all_programs(code: str, numbers: dict[str, int], grid
         assert leaving[key].leaves is (True if leaving[key].is_exact else None), key
         assert last > 4 or first < 0
     assert any(one.is_exact for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("code", "axes", "blocks", "is_exact"),
+    [
+        (TILED, (10, 12), {"XBLOCK": 4, "YBLOCK": 8}, True),
+        (TILED, (10, 12), {"XBLOCK": 16, "YBLOCK": 1}, True),
+        (REDUCTION, (6,), {"XBLOCK": 4, "R0_BLOCK": 8}, True),
+        (REDUCTION, (6,), {"XBLOCK": 1, "R0_BLOCK": 32}, True),
+        (PADDED, (64,), {"XBLOCK": 16}, True),
+        (PADDED.replace("tmp0 < 6", "x1 * x1 < 40"), (64,), {"XBLOCK": 16}, False),
+    ],
+)
+def test_ends_of_generated_kernels_are_those_with_any_block(
+    code: str, axes: tuple[int, ...], blocks: dict[str, int], is_exact: bool
+) -> None:
+    grid = [-(-size // blocks[name]) for size, name in zip(axes, ("XBLOCK", "YBLOCK"), strict=False)]
+    expected = run(code, blocks, grid)
+    found = {
+        (one.parameter, one.does): one
+        for one in reaches(definition(code, {}), [row(0, "in_ptr0", 10**6), row(1, "out_ptr0", 10**6)])
+    }
+    assert found.keys() == expected.keys() == {("in_ptr0", "reads"), ("out_ptr0", "writes")}
+    for key, ends in expected.items():
+        known = found[key]
+        assert known.first is not None
+        assert known.last is not None
+        if known.is_exact:
+            assert (known.first, known.last) == ends, key
+        assert known.first <= ends[0] <= ends[1] <= known.last, key
+    assert found["in_ptr0", "reads"].is_exact is is_exact
+    assert found["out_ptr0", "writes"].is_exact
 
 
 def test_an_index_that_is_read_from_memory_is_not_known() -> None:
